@@ -1,0 +1,1 @@
+"""Group coordination: state machines, committed offsets and the runtime that persists them."""

@@ -1,0 +1,1 @@
+"""The log engine: the only part of the broker that touches files."""

@@ -1,0 +1,5 @@
+"""kraftrio: a Kafka-compatible message broker in Python on Trio."""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"

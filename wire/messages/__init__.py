@@ -1,0 +1,1 @@
+"""Declarations of Kafka's messages, one module per family of APIs."""
