@@ -1,0 +1,410 @@
+"""Listeners and connections: the only place where the broker touches client sockets.
+
+Per connection one reader task and one writer task share a `ServerConnection`:
+
+- The reader receives what is there, handles every whole request of it synchronously, and sends
+  all responses that are ready with one call.  It waits only when the kernel has nothing more.
+- The writer sleeps until a parked request (long poll, acks=all, a group join) gets its response
+  or until a send was partial; then it sends what is ready, in request order.
+
+Raw non-blocking sockets, no Trio stream, no object per request but its slot: several times the
+requests per second of a stream with one send per response.
+
+Limits: frame size (`socket.request.max.bytes`), connections in all and by address, requests in
+flight and unsent response bytes of a connection, idle time.  A peer that breaks the protocol
+loses its own connection only.  An exception that we did not foresee is logged with the request
+that met it and closes that connection; it is never answered with silence.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import trio
+
+from kraftrio.broker.context import ClientInfo
+from kraftrio.broker.dispatch import Dispatcher
+from kraftrio.kraft_meta.deferred import Deferred
+from kraftrio.wire.errors import RemoteProtocolError
+from kraftrio.wire.framing import RequestStart, ResponseSlot, ServerConnection
+from kraftrio.wire.primitives import Buffer
+
+_log = logging.getLogger("kraftrio.server")
+
+_SCRATCH_BYTES = 256 * 1024
+_JOIN_BELOW_BYTES = 64 * 1024  # below this, one joined buffer is cheaper than a vectored send
+_MAX_SEND_PARTS = 512  # well under IOV_MAX
+_UNSENT_LIMIT_BYTES = 4 * 1024 * 1024  # a reader pauses while this much waits for its peer
+_ACCEPT_PAUSE_S = 0.1
+_ACCEPT_BACKLOG = 512
+_OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """What one listener grants its clients (Kafka's names; 0 or less of a buffer size means the system's)."""
+
+    socket_request_max_bytes: int
+    max_connections: int
+    max_connections_per_ip: int
+    connections_max_idle_ms: int
+    max_in_flight_requests: int
+    socket_send_buffer_bytes: int
+    socket_receive_buffer_bytes: int
+
+
+class Connection:
+    """One client's socket with its reader and writer."""
+
+    __slots__ = (
+        "_closed",
+        "_dispatcher",
+        "_limits",
+        "_protocol",
+        "_room",
+        "_sending",
+        "_sock",
+        "_unsent",
+        "_unsent_bytes",
+        "_wake_writer",
+        "client",
+        "current",
+        "last_active",
+    )
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        client: ClientInfo,
+        dispatcher: Dispatcher,
+        limits: ServerLimits,
+        scratch: bytearray,
+    ) -> None:
+        self._sock = sock
+        self._dispatcher = dispatcher
+        self._limits = limits
+        self._protocol = ServerConnection(limits.socket_request_max_bytes, scratch)
+        self._unsent: deque[Buffer] = deque()
+        self._unsent_bytes = 0
+        self._sending = False  # the writer owns the socket's sending side
+        self._wake_writer = trio.Event()
+        self._room = trio.Event()
+        self._closed = False
+        self.client = client
+        self.current: RequestStart | None = None  # being served or encoded; names a failure
+        self.last_active = trio.current_time()
+
+    async def serve(self) -> None:
+        """Serve requests until the peer closes, breaks the protocol, or we are cancelled."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._write_parked_responses)
+                await self._read_requests()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._closed = True
+            self._unsent.clear()
+            self._sock.close()
+
+    def close(self) -> None:
+        """Make both tasks end soon (used for idle connections)."""
+        if not self._closed:
+            self._closed = True
+            trio.lowlevel.notify_closing(self._sock)
+            self._wake_writer.set()
+            self._room.set()
+
+    @property
+    def is_idle(self) -> bool:
+        """True when no request of this connection is being served and nothing waits to be sent."""
+        return not self._protocol.slots_in_flight and not self._unsent
+
+    # -- reader ---------------------------------------------------------------------------------
+
+    async def _read_requests(self) -> None:
+        sock, protocol = self._sock, self._protocol
+        while not self._closed:
+            await trio.lowlevel.checkpoint()
+            buffers = protocol.receive_buffers()
+            try:
+                count = sock.recvmsg_into(buffers)[0]
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(sock)
+                continue
+            if count == 0:
+                return
+            self.last_active = trio.current_time()
+            for frame in protocol.bytes_received(count, buffers):
+                self._serve_request(frame)
+                if self._must_pause():
+                    self._send_ready()
+                    await self._wait_for_room()
+            self._send_ready()
+
+    def _serve_request(self, frame: memoryview) -> None:
+        start = self._dispatcher.start(frame)
+        self.current = start
+        answer = self._dispatcher.handle(frame, start, self.client)
+        if answer is None:
+            return
+        slot = self._protocol.open_slot(start)
+        if isinstance(answer, Deferred):
+            answer.then(lambda encode: self._fill(slot, encode))
+        else:
+            slot.encode = answer
+
+    def _fill(self, slot: ResponseSlot, encode: Callable[[], list[Buffer]]) -> None:
+        slot.encode = encode
+        self._wake_writer.set()
+
+    def _must_pause(self) -> bool:
+        return (
+            self._protocol.slots_in_flight >= self._limits.max_in_flight_requests
+            or self._unsent_bytes >= _UNSENT_LIMIT_BYTES
+        )
+
+    async def _wait_for_room(self) -> None:
+        while self._must_pause() and not self._closed:
+            self._room = trio.Event()
+            await self._room.wait()
+
+    # -- writer ---------------------------------------------------------------------------------
+
+    def _encode_ready(self) -> None:
+        while self._unsent_bytes < _UNSENT_LIMIT_BYTES:
+            slot = self._protocol.take_ready()
+            if slot is None:
+                return
+            assert slot.encode is not None
+            self.current = slot.request
+            for part in slot.encode():
+                self._unsent.append(part)
+                self._unsent_bytes += len(part)
+
+    def _send_ready(self) -> None:
+        """Send what is ready without waiting; what the kernel does not take is the writer's."""
+        if self._sending:
+            self._wake_writer.set()
+            return
+        self._encode_ready()
+        while self._unsent:
+            if not self._try_send():
+                self._sending = True
+                self._wake_writer.set()
+                return
+            self._encode_ready()
+
+    def _try_send(self) -> bool:
+        """Push unsent parts into the socket; True when all went out."""
+        unsent = self._unsent
+        while unsent:
+            try:
+                if len(unsent) == 1:
+                    sent = self._sock.send(unsent[0])
+                elif self._unsent_bytes <= _JOIN_BELOW_BYTES:
+                    joined = b"".join(unsent)
+                    unsent.clear()
+                    unsent.append(joined)
+                    sent = self._sock.send(joined)
+                else:
+                    sent = self._sock.sendmsg(
+                        [unsent[i] for i in range(min(len(unsent), _MAX_SEND_PARTS))]
+                    )
+            except BlockingIOError:
+                return False
+            self._unsent_bytes -= sent
+            self._drop_sent(sent)
+        return True
+
+    def _drop_sent(self, sent: int) -> None:
+        unsent = self._unsent
+        while sent:
+            first = unsent[0]
+            if sent < len(first):
+                unsent[0] = memoryview(first)[sent:]
+                return
+            sent -= len(first)
+            unsent.popleft()
+
+    async def _write_parked_responses(self) -> None:
+        while not self._closed:
+            await self._wake_writer.wait()
+            self._wake_writer = trio.Event()
+            self._sending = True
+            self._encode_ready()
+            while self._unsent and not self._closed:
+                if self._try_send():
+                    self._encode_ready()
+                else:
+                    await trio.lowlevel.wait_writable(self._sock)
+            self._sending = False
+            self.last_active = trio.current_time()
+            if not self._must_pause():
+                self._room.set()
+
+
+def describe_request(request: RequestStart | None, client: ClientInfo) -> str:
+    """Name a request and who sent it, for the log."""
+    sender = (
+        f"client={client.host}:{client.port} software={client.software_name}/"
+        f"{client.software_version}"
+    )
+    if request is None:
+        return sender
+    return (
+        f"api_key={request.api_key} version={request.api_version}"
+        f" correlation_id={request.correlation_id} client_id={request.client_id} {sender}"
+    )
+
+
+class Listener:
+    """One listening socket and the connections it accepted."""
+
+    def __init__(
+        self,
+        name: str,
+        sock: socket.socket,
+        dispatcher: Dispatcher,
+        limits: ServerLimits,
+    ) -> None:
+        self.name = name
+        self._sock = sock
+        self._dispatcher = dispatcher
+        self._limits = limits
+        self._scratch = bytearray(_SCRATCH_BYTES)
+        self._connections: set[Connection] = set()
+        self._per_ip: Counter[str] = Counter()
+        self._below_limit = trio.Event()
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    async def run(self) -> None:
+        """Accept and serve until cancelled; then close every connection."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._close_idle_connections)
+                await self._accept(nursery)
+        finally:
+            self._sock.close()
+
+    async def _accept(self, nursery: trio.Nursery) -> None:
+        while True:
+            while len(self._connections) >= self._limits.max_connections:
+                self._below_limit = trio.Event()
+                await self._below_limit.wait()
+            await trio.lowlevel.wait_readable(self._sock)
+            try:
+                sock, address = self._sock.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                continue
+            except OSError as error:
+                if error.errno not in _OUT_OF_RESOURCES:
+                    raise
+                _log.warning("cannot accept a connection listener=%s reason=%s", self.name, error)
+                await trio.sleep(_ACCEPT_PAUSE_S)
+                continue
+            self._admit(sock, address, nursery)
+
+    def _admit(self, sock: socket.socket, address: tuple[str, int], nursery: trio.Nursery) -> None:
+        host, port = address[0], address[1]
+        if self._per_ip[host] >= self._limits.max_connections_per_ip:
+            _log.info("connection refused client=%s reason=max.connections.per.ip", host)
+            sock.close()
+            return
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        set_buffer_sizes(sock, self._limits)
+        client = ClientInfo(host=host, port=port, listener_name=self.name)
+        connection = Connection(sock, client, self._dispatcher, self._limits, self._scratch)
+        self._connections.add(connection)
+        self._per_ip[host] += 1
+        nursery.start_soon(self._serve, connection)
+
+    async def _serve(self, connection: Connection) -> None:
+        client = connection.client
+        try:
+            await connection.serve()
+        except* RemoteProtocolError as group:
+            _log.info(
+                "connection closed client=%s:%d software=%s/%s reason=%s",
+                client.host,
+                client.port,
+                client.software_name,
+                client.software_version,
+                innermost(group),
+            )
+        except* (ConnectionError, trio.ClosedResourceError) as group:
+            _log.debug(
+                "connection lost client=%s:%d reason=%s", client.host, client.port, innermost(group)
+            )
+        except* Exception as group:
+            _log.error(
+                "request failed, connection closed %s",
+                describe_request(connection.current, client),
+                exc_info=innermost(group),
+            )
+        finally:
+            self._connections.discard(connection)
+            self._per_ip[client.host] -= 1
+            if not self._per_ip[client.host]:
+                del self._per_ip[client.host]
+            self._below_limit.set()
+
+    async def _close_idle_connections(self) -> None:
+        idle_s = self._limits.connections_max_idle_ms / 1000
+        if idle_s <= 0:
+            return
+        while True:
+            await trio.sleep(min(max(idle_s / 4, 0.05), 30))
+            horizon = trio.current_time() - idle_s
+            for connection in list(self._connections):
+                if connection.last_active < horizon and connection.is_idle:
+                    connection.close()
+
+
+def innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first plain exception of a group: what really happened."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def set_buffer_sizes(sock: socket.socket, limits: ServerLimits) -> None:
+    """Apply the configured socket buffers (-1: the system's own)."""
+    if limits.socket_send_buffer_bytes > 0:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.socket_send_buffer_bytes)
+    if limits.socket_receive_buffer_bytes > 0:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.socket_receive_buffer_bytes)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Open a non-blocking listening socket.
+
+    Args:
+        host: name or address; empty for every interface.
+        port: 0 lets the system choose.
+
+    Raises:
+        OSError: the address cannot be resolved or is taken.
+    """
+    infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    # An IPv4 address first: clients told "localhost" try 127.0.0.1 everywhere.
+    family, kind, protocol, _, address = min(infos, key=lambda info: info[0] != socket.AF_INET)
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setblocking(False)
+        sock.bind(address)
+        sock.listen(_ACCEPT_BACKLOG)
+    except OSError:
+        sock.close()
+        raise
+    return sock
