@@ -1,0 +1,96 @@
+"""Make or renew the checkout's .venv: the slow half of scripts/ensure_venv, which calls it.
+
+Usage: make_venv.py ROOT [EXTRA ...], prints the path of the environment's python.
+
+Rules: one process at a time (a lock on pyproject.toml, so that no lock file is left about); who
+waited finds the work done; a stamp is written last, so an interrupted run is done again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+
+def main(arguments: list[str]) -> int:
+    """Make the environment under the lock; messages go to stderr, the python's path to stdout."""
+    root = Path(arguments[0])
+    groups = ["base", *arguments[1:]]
+    with (root / "pyproject.toml").open() as pyproject:
+        fcntl.flock(pyproject, fcntl.LOCK_EX)
+        stamp = f"{root}\n{pyproject.read()}"
+        return make(root, groups, stamp)
+
+
+def make(root: Path, groups: list[str], stamp: str) -> int:
+    """Bring .venv to the state of `stamp`, keeping what still fits; return the exit code."""
+    venv = root / ".venv"
+    python = venv / "bin" / "python"
+    missing = [group for group in groups if not is_fresh(venv, group, stamp)]
+    if not missing and python.exists():
+        print(python)
+        return 0
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    # A moved checkout keeps scripts that name the old path; a broken python cannot install.
+    if not is_same_root(venv, root) or not works(python):
+        say(f"making {venv} with Python {version} (first use, this takes a moment)")
+        shutil.rmtree(venv, ignore_errors=True)
+        if run([sys.executable, "-m", "venv", str(venv)]) != 0:
+            return fail(f"could not make {venv} with {sys.executable}")
+    else:
+        say(f"renewing {venv} for {', '.join(missing)}")
+    extras = ",".join(group for group in groups if group != "base")
+    target = f"{root}[{extras}]" if extras else str(root)
+    install = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
+    if run([*install, "--editable", target]) != 0:
+        return fail(f"could not install {target} into {venv}")
+    for stale in venv.glob("stamp-*"):
+        if stale.read_text() != stamp:
+            stale.unlink()
+    for group in groups:
+        (venv / f"stamp-{group}").write_text(stamp)
+    print(python)
+    return 0
+
+
+def is_fresh(venv: Path, group: str, stamp: str) -> bool:
+    """Tell whether the group was installed from this very pyproject.toml."""
+    path = venv / f"stamp-{group}"
+    return path.exists() and path.read_text() == stamp
+
+
+def is_same_root(venv: Path, root: Path) -> bool:
+    """Tell whether the environment was made at the place where it now stands."""
+    path = venv / "stamp-base"
+    return path.exists() and path.read_text().partition("\n")[0] == str(root)
+
+
+def works(python: Path) -> bool:
+    """Tell whether the environment's python starts and can install."""
+    if not python.exists():
+        return False
+    probe = [str(python), "-c", "import pip, sys; sys.exit(sys.version_info < (3, 11))"]
+    return subprocess.run(probe, capture_output=True, check=False).returncode == 0
+
+
+def run(command: list[str]) -> int:
+    """Run a command with its output on stderr: stdout is for the result alone."""
+    return subprocess.run(command, stdout=sys.stderr, check=False).returncode
+
+
+def say(text: str) -> None:
+    """Tell the person who waits what is going on."""
+    print(f"kraftrio: {text}", file=sys.stderr, flush=True)
+
+
+def fail(text: str) -> int:
+    """Say what failed, after the output of what failed."""
+    say(text)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
