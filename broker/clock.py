@@ -1,6 +1,7 @@
 """The broker's two clocks: wall time for what records and files say, monotonic time for deadlines.
 
-Everything that needs a time takes it from one `Clock`, so that a simulation can run whole nodes in virtual time.
+Everything that needs a time takes it from one `Clock`, so that a simulation can run whole nodes in
+virtual time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What a handler knows about a request besides its body: who sent it, over which listener, in which version."""
+"""What a handler knows about a request besides its body: who sent it, over which listener, in
+which version.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ClientInfo:
-    """One connection's peer, filled in by the server and by the peer's own ApiVersions request (KIP-511)."""
+    """One connection's peer, filled in by the server and by the peer's own ApiVersions request
+    (KIP-511).
+    """
 
     host: str
     port: int

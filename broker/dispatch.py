@@ -19,17 +19,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kraftrio.broker.context import ClientInfo, RequestContext
-from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.wire.api import APIS, ApiKey
 from kraftrio.wire.codec import decode, encode, encode_parts
+from kraftrio.wire.messages.cluster import ApiVersion, ApiVersionsResponse
+
+from kraftrio.broker.context import ClientInfo, RequestContext
+from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
 from kraftrio.wire.framing import RequestStart, parse_request_start
-from kraftrio.wire.messages.cluster import ApiVersion, ApiVersionsResponse
 from kraftrio.wire.primitives import Buffer
 
 Handler = Callable[[Any, RequestContext], Any]
-"""Takes a decoded request and its context; returns a response, a `Deferred` of one, or None (no reply)."""
+"""Takes a decoded request and its context; returns a response, a `Deferred` of one, or None (no
+reply).
+"""
 
 Encoder = Callable[[], list[Buffer]]
 

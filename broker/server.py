@@ -47,7 +47,9 @@ _OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """What one listener grants its clients (Kafka's names; 0 or less of a buffer size means the system's)."""
+    """What one listener grants its clients (Kafka's names; 0 or less of a buffer size means the
+    system's).
+    """
 
     socket_request_max_bytes: int
     max_connections: int

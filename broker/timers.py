@@ -1,7 +1,8 @@
 """One heap of deadlines and one task for everything in the broker that waits for a time.
 
-Parked requests, group sessions and periodic work schedule a callback here instead of holding a task or a cancel scope each.
-Callbacks run on the event loop, synchronously, in the order of their deadlines.  An exception in a callback is a fault of
+Parked requests, group sessions and periodic work schedule a callback here instead of holding a
+task or a cancel scope each. Callbacks run on the event loop, synchronously, in the order of their
+deadlines.  An exception in a callback is a fault of
 ours: it ends the task and with it the node.
 """
 
@@ -42,7 +43,9 @@ class Timers:
         self._sleeping_until = -1.0
 
     def schedule(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
-        """Run `callback` once, `delay_ms` from now (at the next turn of the loop when not positive)."""
+        """Run `callback` once, `delay_ms` from now (at the next turn of the loop when not
+        positive).
+        """
         timer = Timer(callback)
         deadline = trio.current_time() + delay_ms / 1000.0
         heapq.heappush(self._heap, (deadline, next(self._order), timer))

@@ -36,7 +36,9 @@ _request_start = struct.Struct(">hhih")
 
 
 class RequestStart(NamedTuple):
-    """The request header (v1, or v2 with its tagged fields skipped) and where the body begins in the frame."""
+    """The request header (v1, or v2 with its tagged fields skipped) and where the body begins in
+    the frame.
+    """
 
     api_key: int
     api_version: int
@@ -52,7 +54,8 @@ def parse_request_start(
 
     Args:
         frame: the whole request without its length prefix.
-        flexible_from: api_key -> first version whose header carries tagged fields (None: no version does).
+        flexible_from: api_key -> first version whose header carries tagged fields (None: no
+        version does).
 
     Raises:
         RemoteProtocolError: the frame ends within the header, or the client id is no UTF-8.

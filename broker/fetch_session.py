@@ -1,0 +1,224 @@
+"""Incremental fetch sessions (KIP-227), sans-IO: what a client asked for before need not be
+repeated.
+
+A session remembers the partitions of a client and what it was last told of each.  A later fetch
+names only what changed, and is answered only with partitions that have news: records, an error, or
+a new high watermark, last stable offset or log start offset.
+
+Rules
+1. Epoch 0 asks for a new session (the answer carries its id), epoch -1 for none (and closes the one
+   it names); session id 0 in an answer means that none was granted.
+2. An id that we do not know is FETCH_SESSION_ID_NOT_FOUND, an epoch out of turn is
+   INVALID_FETCH_SESSION_EPOCH; both are answered at the top level with no partitions.
+3. Partitions that were given records move to the back, so that a full one cannot starve the others.
+4. One session uses topic ids (Fetch 13 and later) or names, never both:
+   FETCH_SESSION_TOPIC_ID_ERROR.
+5. A full cache evicts the session that was idle longest, once idle for `eviction_ms`; else it
+   grants none.
+
+Called by `handlers_fetch`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kraftrio.wire.errors import ErrorCode
+
+FINAL_EPOCH = -1
+INITIAL_EPOCH = 0
+_MAX_EPOCH = 2**31 - 1
+
+
+class FetchKey(NamedTuple):
+    """A partition as the request names it: by topic id from version 13 on, by name before."""
+
+    topic_id: bytes
+    topic: str
+    partition: int
+
+
+@dataclass(slots=True)
+class FetchPart:
+    """What a client wants of one partition, and what it was last told."""
+
+    fetch_offset: int
+    partition_max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+    # last told; -1 so that the first answer always counts as news
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    told_log_start_offset: int = -1
+
+    def update(self, other: FetchPart) -> None:
+        """Take over what a later fetch asks, keeping what was told."""
+        self.fetch_offset = other.fetch_offset
+        self.partition_max_bytes = other.partition_max_bytes
+        self.current_leader_epoch = other.current_leader_epoch
+        self.last_fetched_epoch = other.last_fetched_epoch
+        self.log_start_offset = other.log_start_offset
+
+
+class FetchSession:
+    """One client's remembered partitions, in the order in which they are served."""
+
+    __slots__ = ("epoch", "last_used_ms", "partitions", "session_id", "uses_topic_ids")
+
+    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: float) -> None:
+        self.session_id = session_id
+        self.uses_topic_ids = uses_topic_ids
+        self.epoch = 1
+        self.last_used_ms = now_ms
+        self.partitions: dict[FetchKey, FetchPart] = {}
+
+    def advance(self) -> None:
+        """Expect the next epoch; it wraps to 1, since 0 asks for a new session."""
+        self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
+
+
+@dataclass(slots=True)
+class FetchPlan:
+    """What one Fetch request comes down to.
+
+    Attributes:
+        error: top-level error; nothing else counts then.
+        session_id: what the answer carries (0: no session).
+        incremental: only partitions with news are answered.
+        session: the session to keep up to date, if any.
+    """
+
+    error: ErrorCode
+    session_id: int = 0
+    incremental: bool = False
+    session: FetchSession | None = None
+    parts: dict[FetchKey, FetchPart] | None = None
+
+    def partitions(self) -> Iterator[tuple[FetchKey, FetchPart]]:
+        """The partitions to read, in order."""
+        if self.parts is not None:
+            yield from self.parts.items()
+
+    def is_news(
+        self,
+        part: FetchPart,
+        *,
+        has_records: bool,
+        error: int,
+        high_watermark: int,
+        last_stable_offset: int,
+        log_start_offset: int,
+    ) -> bool:
+        """Must this partition be answered?  Notes what the client is told now."""
+        news = (
+            has_records
+            or error != ErrorCode.NONE
+            or high_watermark != part.high_watermark
+            or last_stable_offset != part.last_stable_offset
+            or log_start_offset != part.told_log_start_offset
+        )
+        if self.session is not None:
+            part.high_watermark = high_watermark
+            part.last_stable_offset = last_stable_offset
+            part.told_log_start_offset = log_start_offset
+            if error != ErrorCode.NONE:
+                part.high_watermark = -1  # an error is repeated until it is over
+        return news or not self.incremental
+
+    def move_to_back(self, keys: list[FetchKey]) -> None:
+        """Serve these partitions last from now on (rule 3)."""
+        if self.session is not None:
+            partitions = self.session.partitions
+            for key in keys:
+                part = partitions.pop(key, None)
+                if part is not None:
+                    partitions[key] = part
+
+
+class FetchSessions:
+    """The sessions of one broker.
+
+    Args:
+        max_sessions: `max.incremental.fetch.session.cache.slots`.
+        rng: gives session ids.
+        eviction_ms: how long a session is safe from eviction after its last use.
+    """
+
+    def __init__(self, max_sessions: int, rng: random.Random, eviction_ms: int = 120_000) -> None:
+        self._max_sessions = max_sessions
+        self._rng = rng
+        self._eviction_ms = eviction_ms
+        self._sessions: dict[int, FetchSession] = {}  # least recently used first
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def plan(
+        self,
+        session_id: int,
+        epoch: int,
+        parts: dict[FetchKey, FetchPart],
+        forgotten: list[FetchKey],
+        *,
+        uses_topic_ids: bool,
+        now_ms: float,
+    ) -> FetchPlan:
+        """Decide what a Fetch request reads and how it is answered (rules 1, 2 and 4)."""
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session_id:
+                self._sessions.pop(session_id, None)
+            if epoch == FINAL_EPOCH or not parts:
+                return FetchPlan(ErrorCode.NONE, parts=parts)
+            session = self._create(uses_topic_ids, now_ms)
+            if session is None:
+                return FetchPlan(ErrorCode.NONE, parts=parts)
+            session.partitions = parts
+            return FetchPlan(ErrorCode.NONE, session.session_id, False, session, parts)
+        existing = self._sessions.get(session_id)
+        if existing is None:
+            return FetchPlan(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if existing.epoch != epoch:
+            return FetchPlan(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if existing.uses_topic_ids != uses_topic_ids:
+            return FetchPlan(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        self._update(existing, parts, forgotten)
+        self._touch(existing, now_ms)
+        if not existing.partitions:
+            del self._sessions[session_id]
+            return FetchPlan(ErrorCode.NONE, parts={})
+        existing.advance()
+        return FetchPlan(ErrorCode.NONE, session_id, True, existing, existing.partitions)
+
+    def _update(
+        self, session: FetchSession, parts: dict[FetchKey, FetchPart], forgotten: list[FetchKey]
+    ) -> None:
+        for key, part in parts.items():
+            known = session.partitions.get(key)
+            if known is None:
+                session.partitions[key] = part
+            else:
+                known.update(part)
+        for key in forgotten:
+            session.partitions.pop(key, None)
+
+    def _touch(self, session: FetchSession, now_ms: float) -> None:
+        session.last_used_ms = now_ms
+        self._sessions[session.session_id] = self._sessions.pop(session.session_id)
+
+    def _create(self, uses_topic_ids: bool, now_ms: float) -> FetchSession | None:
+        if len(self._sessions) >= self._max_sessions:
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now_ms - oldest.last_used_ms < self._eviction_ms:
+                return None
+            del self._sessions[oldest.session_id]
+        while True:
+            session_id = self._rng.randint(1, 2**31 - 1)
+            if session_id not in self._sessions:
+                break
+        session = FetchSession(session_id, uses_topic_ids, now_ms)
+        self._sessions[session_id] = session
+        return session
