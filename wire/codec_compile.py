@@ -1,0 +1,743 @@
+"""Turns the description of a message into Python source for one version, and compiles it.
+
+Owns the description types (``Versions``, ``Kind``, ``Field``, ``StructSpec``) and the two code
+writers. ``codec`` is the only caller; everybody else uses ``codec``. Encoding rules are those of
+the protocol guide ("Protocol Primitive Types") and KIP-482 (compact types, tagged fields).
+
+Rules of the generated code:
+
+1. A run of fixed-size fields, together with the length that follows it, is one ``struct`` call.
+   A single-byte unsigned varint is part of the run; longer ones take a slow path.
+2. Nested structs are inlined, so one message is one function without calls to others of ours.
+3. No slice is taken before its end was compared with the end of the buffer: slices silently
+   truncate. An array's count may not exceed what the bytes left could hold.
+4. Decoders raise ``struct.error``, ``IndexError``, ``UnicodeDecodeError`` for what ends too early
+   or is no UTF-8; ``codec.decode`` turns them into ``RemoteProtocolError``. Encoders raise the
+   usual errors of wrong values; ``codec.encode`` turns them into ``LocalProtocolError``.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from dataclasses import dataclass
+from struct import Struct, pack, unpack_from
+from typing import Any, TypeAlias
+
+from kraftrio.wire.errors import LocalProtocolError, RemoteProtocolError
+from kraftrio.wire.primitives import Buffer, encode_uvarint, read_uvarint
+
+LARGE_RECORDS_BYTES = 8192
+"""From this size on, records are handed to the socket as they are instead of being copied."""
+
+Decoder: TypeAlias = Callable[[Buffer, int], tuple[Any, int]]
+Encoder: TypeAlias = Callable[[Any, list[Buffer], list[int]], None]
+
+_MAX_STRING_BYTES = 0x7FFF
+_FOREVER = 0x7FFF
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """An inclusive range of versions; empty when ``last < first``."""
+
+    first: int
+    last: int
+
+    def __contains__(self, version: int) -> bool:
+        return self.first <= version <= self.last
+
+    @classmethod
+    def parse(cls, text: str | None) -> Versions:
+        """Parse Kafka's notation: ``3+``, ``0-8``, ``5``, ``none``."""
+        if text is None or text == "none":
+            return cls(0, -1)
+        if text.endswith("+"):
+            return cls(int(text[:-1]), _FOREVER)
+        first, dash, last = text.partition("-")
+        return cls(int(first), int(last) if dash else int(first))
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A wire type; ``code`` is its ``struct`` character when its size is fixed."""
+
+    name: str
+    code: str
+    size_bytes: int
+    zero: object
+
+
+BOOL = Kind("bool", "?", 1, False)
+INT8 = Kind("int8", "b", 1, 0)
+INT16 = Kind("int16", "h", 2, 0)
+UINT16 = Kind("uint16", "H", 2, 0)
+INT32 = Kind("int32", "i", 4, 0)
+UINT32 = Kind("uint32", "I", 4, 0)
+INT64 = Kind("int64", "q", 8, 0)
+FLOAT64 = Kind("float64", "d", 8, 0.0)
+UUID = Kind("uuid", "16s", 16, bytes(16))
+STRING = Kind("string", "", 0, "")
+BYTES = Kind("bytes", "", 0, b"")
+RECORDS = Kind("records", "", 0, None)
+ARRAY = Kind("array", "", 0, None)
+STRUCT = Kind("struct", "", 0, None)
+
+
+@dataclass(slots=True)
+class Field:
+    """One declared field; ``element`` is set for arrays (their element) and structs (the class)."""
+
+    kind: Kind
+    versions: Versions
+    nullable: Versions
+    tag: int | None
+    tagged: Versions
+    default: Any
+    ignorable: bool
+    flexible: Versions | None
+    element: Kind | type[Any] | None
+    name: str = ""
+
+    def is_tagged(self, version: int) -> bool:
+        """Whether the field is in the tag section in ``version``."""
+        return self.tag is not None and version in self.tagged
+
+    @property
+    def is_absent_by_default(self) -> bool:
+        """Whether None means "not sent": a tagged struct declared with ``default=None``."""
+        return self.kind is STRUCT and self.default is None and self.tag is not None
+
+
+@dataclass(slots=True)
+class StructSpec:
+    """The description of a class; only messages have ``versions`` and ``flexible``."""
+
+    name: str
+    cls: type[Any]
+    fields: tuple[Field, ...]
+    versions: Versions | None = None
+    flexible: Versions = Versions(0, -1)
+    api_key: int | None = None
+
+
+SPECS: dict[type[Any], StructSpec] = {}
+
+
+def spec_of(cls: type[Any]) -> StructSpec:
+    """Return the description of a declared class."""
+    try:
+        return SPECS[cls]
+    except KeyError:
+        raise LocalProtocolError(f"{cls.__name__} is not declared as a message") from None
+
+
+def compile_decoder(cls: type[Any], version: int) -> Decoder:
+    """Build ``decode(buf, pos) -> (message, pos)`` for one version."""
+    spec = _message_spec(cls)
+    assert spec.versions is not None
+    if version not in spec.versions:
+        raise RemoteProtocolError(f"{spec.name} has no version {version}")
+    run: Decoder = _DecoderWriter(version, version in spec.flexible).build(spec)
+    return run
+
+
+def compile_encoder(cls: type[Any], version: int) -> Encoder:
+    """Build ``encode(message, out, large)``.
+
+    It appends the pieces to ``out``, and to ``large`` the positions in ``out`` of those pieces
+    that are not worth copying.
+    """
+    spec = _message_spec(cls)
+    assert spec.versions is not None
+    if version not in spec.versions:
+        raise LocalProtocolError(f"{spec.name} has no version {version}")
+    run: Encoder = _EncoderWriter(version, version in spec.flexible).build(spec)
+    return run
+
+
+def _message_spec(cls: type[Any]) -> StructSpec:
+    spec = spec_of(cls)
+    if spec.versions is None:
+        raise LocalProtocolError(f"{spec.name} is a part of messages, not a message")
+    return spec
+
+
+class _Source:
+    """Lines of source, the names they use, and fresh local names."""
+
+    def __init__(self, version: int, flexible: bool) -> None:
+        self.version = version
+        self.flexible = flexible
+        self.names: dict[str, Any] = {}
+        self._lines: list[str] = []
+        self._depth = 1
+        self._count = 0
+
+    def line(self, text: str) -> None:
+        self._lines.append("    " * self._depth + text)
+
+    def indent(self) -> None:
+        self._depth += 1
+
+    def dedent(self) -> None:
+        self._depth -= 1
+
+    def local(self, stem: str) -> str:
+        self._count += 1
+        return f"{stem}{self._count}"
+
+    def constant(self, stem: str, value: object) -> str:
+        """Return a global name for ``value``, the same one when it is the same object."""
+        for name, known in self.names.items():
+            if known is value:
+                return name
+        name = f"{stem}_{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def packer(self, method: str, code: str) -> str:
+        name = f"{method}_{code.replace('?', 'o')}"
+        if name not in self.names:
+            self.names[name] = getattr(Struct(">" + code), method)
+        return name
+
+    def compile(self, head: str, what: str) -> Any:
+        source = "\n".join([head, *self._lines]) + "\n"
+        filename = f"<kraftrio.wire {what}>"
+        # In linecache a traceback shows the generated lines.
+        linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+        exec(compile(source, filename, "exec"), self.names)
+        return self.names["run"]
+
+    def is_compact(self, field: Field) -> bool:
+        if field.flexible is not None:
+            return self.version in field.flexible
+        return self.flexible
+
+
+def _default_source(source: _Source, field: Field) -> str:
+    """Return an expression that makes the field's default value."""
+    if field.kind is STRUCT and field.default is not None:
+        return f"{source.constant('C', field.element)}()"
+    if isinstance(field.default, list):
+        return "[]"
+    return repr(field.default)
+
+
+class _DecoderWriter(_Source):
+    """Writes ``run(buf, pos)``; fields of fixed size wait in ``_run`` until they are needed."""
+
+    def __init__(self, version: int, flexible: bool) -> None:
+        super().__init__(version, flexible)
+        self._run: list[tuple[str, int, str]] = []
+        self.names.update(
+            RemoteProtocolError=RemoteProtocolError,
+            unpack_from=unpack_from,
+            read_uvarint=read_uvarint,
+            read_string_uvarint=_read_string_uvarint,
+            skip_tags=_skip_tags,
+        )
+
+    def build(self, spec: StructSpec) -> Any:
+        self.line("end = len(buf)")
+        if _uses_records(spec):
+            self.line("view = memoryview(buf)")
+        result = self._struct(spec, spec.name)
+        self.line(f"return {result}, pos")
+        return self.compile("def run(buf, pos):", f"decode {spec.name} v{self.version}")
+
+    # Runs
+
+    def _fixed(self, code: str, size_bytes: int, stem: str = "v") -> str:
+        name = self.local(stem)
+        self._run.append((code, size_bytes, name))
+        return name
+
+    def _flush(self) -> None:
+        if not self._run:
+            return
+        if len(self._run) == 1 and self._run[0][0] == "B":
+            self.line(f"{self._run[0][2]} = buf[pos]")
+        else:
+            targets = ", ".join(name for _, _, name in self._run)
+            comma = "," if len(self._run) == 1 else ""
+            unpack = self.packer("unpack_from", "".join(code for code, _, _ in self._run))
+            self.line(f"{targets}{comma} = {unpack}(buf, pos)")
+        self.line(f"pos += {sum(size for _, size, _ in self._run)}")
+        self._run.clear()
+
+    def _uvarint(self, stem: str, reader: str = "read_uvarint") -> str:
+        name = self._fixed("B", 1, stem)
+        self._flush()
+        self.line(f"if {name} > 127:")
+        self.line(f"    {name}, pos = {reader}(buf, pos - 1)")
+        return name
+
+    def _length(self, kind: Kind, compact: bool) -> str:
+        """Read a length; in compact form it is one more than the length, and 0 means null."""
+        if compact:
+            return self._uvarint("n", "read_string_uvarint" if kind is STRING else "read_uvarint")
+        name = self._fixed(*(("h", 2) if kind is STRING else ("i", 4)), "n")
+        self._flush()
+        return name
+
+    # Structs and tags
+
+    def _struct(self, spec: StructSpec, path: str) -> str:
+        """Write the reading of a struct; return the expression that makes it."""
+        values: dict[str, str] = {}
+        tagged: list[Field] = []
+        for field in spec.fields:
+            if self.version not in field.versions:
+                values[field.name] = _default_source(self, field)
+            elif field.is_tagged(self.version):
+                tagged.append(field)
+            else:
+                values[field.name] = self._field(field, f"{path}.{field.name}")
+        if self.flexible:
+            for field in tagged:
+                values[field.name] = self.local("t")
+                self.line(f"{values[field.name]} = {_default_source(self, field)}")
+            self._tags(tagged, values, path)
+        self._flush()
+        arguments = ", ".join(values[field.name] for field in spec.fields)
+        return f"{self.constant('C', spec.cls)}({arguments})"
+
+    def _tags(self, tagged: list[Field], values: dict[str, str], path: str) -> None:
+        count = self._fixed("B", 1, "n")
+        self._flush()
+        self.line(f"if {count}:")
+        self.indent()
+        if tagged:
+            self._known_tags(count, tagged, values, path)
+        else:
+            self.line(f"pos = skip_tags(buf, pos, {count})")
+        self.dedent()
+
+    def _known_tags(
+        self, count: str, tagged: list[Field], values: dict[str, str], path: str
+    ) -> None:
+        self.line(f"if {count} > 127:")
+        self.line(f"    {count}, pos = read_uvarint(buf, pos - 1)")
+        self.line(f"for _ in range({count}):")
+        self.indent()
+        tag = self._uvarint("tag")
+        size = self._uvarint("size")
+        tag_end = self.local("end")
+        self.line(f"{tag_end} = pos + {size}")
+        self.line(f"if {tag_end} > end:")
+        self._raise(path, "a tagged field ends after the message")
+        branch = "if"
+        for field in tagged:
+            self.line(f"{branch} {tag} == {field.tag}:")
+            self.indent()
+            value = self._field(field, f"{path}.{field.name}")
+            self._flush()
+            self.line(f"{values[field.name]} = {value}")
+            self.dedent()
+            branch = "elif"
+        self.line("else:")
+        self.line(f"    pos = {tag_end}")
+        self.line(f"if pos != {tag_end}:")
+        self._raise(path, "the size of a tagged field is wrong")
+        self.dedent()
+
+    def _raise(self, path: str, what: str) -> None:
+        self.line(f"    raise RemoteProtocolError({f'{path}: {what}'!r})")
+
+    # Fields
+
+    def _field(self, field: Field, path: str) -> str:
+        nullable = self.version in field.nullable
+        if field.kind.code:
+            return self._fixed(field.kind.code, field.kind.size_bytes)
+        if field.kind is STRUCT:
+            return self._struct_field(field, nullable, path)
+        compact = self.is_compact(field)
+        if field.kind is not ARRAY:
+            return self._variable(field.kind, compact, nullable, path)
+        assert field.element is not None
+        return self._array(field.element, compact, nullable, path)
+
+    def _struct_field(self, field: Field, nullable: bool, path: str) -> str:
+        assert isinstance(field.element, type)
+        spec = spec_of(field.element)
+        if not nullable:
+            result = self._struct(spec, path)
+            value = self.local("v")
+            self.line(f"{value} = {result}")
+            return value
+        present = self._fixed("b", 1, "n")
+        self._flush()
+        value = self.local("v")
+        self.line(f"if {present} < 0:")
+        self.line(f"    {value} = None")
+        self.line("else:")
+        self.indent()
+        self.line(f"{value} = {self._struct(spec, path)}")
+        self.dedent()
+        return value
+
+    def _variable(self, kind: Kind, compact: bool, nullable: bool, path: str) -> str:
+        """Read a string, bytes or records: a length, and that many bytes."""
+        length = self._length(kind, compact)
+        value = self.local("v")
+        end = self.local("end")
+        if nullable:
+            self.line(f"if {length}:" if compact else f"if {length} >= 0:")
+            self.indent()
+        self.line(f"{end} = pos + {length}" + (" - 1" if compact else ""))
+        self.line(f"if {end} > end:" if nullable else f"if {end} > end or {end} < pos:")
+        self._raise(path, "truncated" if nullable else "truncated, or null where it must not be")
+        if kind is STRING:
+            self.line(f"{value} = str(buf[pos:{end}], 'utf-8')")
+        elif kind is BYTES:
+            self.line(f"{value} = bytes(buf[pos:{end}])")
+        else:
+            self.line(f"{value} = view[pos:{end}]")
+        self.line(f"pos = {end}")
+        if nullable:
+            self.dedent()
+            self.line("else:")
+            self.line(f"    {value} = None")
+        return value
+
+    def _array(self, element: Kind | type[Any], compact: bool, nullable: bool, path: str) -> str:
+        count = self._length(ARRAY, compact)
+        value = self.local("v")
+        if nullable:
+            self.line(f"if {count}:" if compact else f"if {count} >= 0:")
+            self.indent()
+        if compact:
+            self.line(f"{count} -= 1")
+        # An element without bytes counts as one, or a count of 2**31 would cost nothing.
+        least = max(1, _least_size_bytes(element, self.version, self.flexible))
+        need = count if least == 1 else f"{count} * {least}"
+        self.line(
+            f"if {need} > end - pos:" if nullable else f"if {need} > end - pos or {count} < 0:"
+        )
+        self._raise(path, "an array with more elements than the message has bytes, or none")
+        self._elements(element, count, value, path)
+        if nullable:
+            self.dedent()
+            self.line("else:")
+            self.line(f"    {value} = None")
+        return value
+
+    def _elements(self, element: Kind | type[Any], count: str, value: str, path: str) -> None:
+        if isinstance(element, Kind) and element.code and element is not UUID:
+            self.line(f"{value} = list(unpack_from(f'>{{{count}}}{element.code}', buf, pos))")
+            self.line(f"pos += {count} * {element.size_bytes}")
+            return
+        self.line(f"{value} = []")
+        self.line(f"for _ in range({count}):")
+        self.indent()
+        if isinstance(element, type):
+            item = self._struct(spec_of(element), path)
+        elif element.code:
+            item = self._fixed(element.code, element.size_bytes)
+        else:
+            item = self._variable(element, self.flexible, False, path)
+        self._flush()
+        self.line(f"{value}.append({item})")
+        self.dedent()
+
+
+class _EncoderWriter(_Source):
+    """Writes ``run(m, out, large)``; packed values wait in ``_run`` until they are flushed."""
+
+    def __init__(self, version: int, flexible: bool) -> None:
+        super().__init__(version, flexible)
+        self._run: list[tuple[str, str]] = []
+        self._append = "append"
+        self.names.update(
+            LocalProtocolError=LocalProtocolError,
+            pack=pack,
+            uvarint=encode_uvarint,
+            add_records=_add_records,
+            add_tag=_add_tag,
+            refuse=_refuse,
+        )
+
+    def build(self, spec: StructSpec) -> Any:
+        self.line("append = out.append")
+        self._struct(spec, "m")
+        self._flush()
+        return self.compile("def run(m, out, large):", f"encode {spec.name} v{self.version}")
+
+    # Runs
+
+    def _fixed(self, code: str, expression: str) -> None:
+        self._run.append((code, expression))
+
+    def _packed(self) -> str:
+        """Empty the run; return the expression of its bytes."""
+        run, self._run = self._run, []
+        arguments = ", ".join(expression for code, expression in run if code != "x")
+        if not arguments:
+            return repr(bytes(len(run)))
+        return f"{self.packer('pack', ''.join(code for code, _ in run))}({arguments})"
+
+    def _flush(self) -> None:
+        if self._run:
+            self.line(f"{self._append}({self._packed()})")
+
+    def _uvarint(self, name: str) -> None:
+        """Write the local ``name``; with the run in one call while it fits a byte."""
+        if not self._run:
+            self.line(f"{self._append}(uvarint({name}))")
+            return
+        before = list(self._run)
+        long_form = f"{self._packed()} + uvarint({name})"
+        self._run = [*before, ("B", name)]
+        self.line(f"{self._append}({self._packed()} if {name} < 128 else {long_form})")
+
+    def _length(self, kind: Kind, compact: bool, length: str) -> None:
+        if compact:
+            name = self.local("n")
+            self.line(f"{name} = {length} + 1")
+            if kind is STRING:
+                self.line(f"if {name} > {_MAX_STRING_BYTES + 1}:")
+                self.line("    raise LocalProtocolError('string longer than 32767 bytes')")
+            self._uvarint(name)
+        else:
+            self._fixed("h" if kind is STRING else "i", length)
+
+    def _null(self, kind: Kind, compact: bool) -> None:
+        if compact:
+            self._fixed("x", "")
+        else:
+            self._fixed("h" if kind is STRING else "i", "-1")
+
+    # Structs and tags
+
+    def _struct(self, spec: StructSpec, var: str) -> None:
+        version = self.version
+        outside = [f for f in spec.fields if version not in f.versions and not f.ignorable]
+        if outside:
+            conditions = " or ".join(self._is_set(field, var) for field in outside)
+            fields = self.constant("F", tuple(outside))
+            self.line(f"if {conditions}:")
+            self.line(f"    refuse({var}, {fields}, {version})")
+        tagged: list[Field] = []
+        for field in spec.fields:
+            if version not in field.versions:
+                continue
+            if field.is_tagged(version):
+                tagged.append(field)
+            else:
+                self._field(field, f"{var}.{field.name}")
+        if self.flexible:
+            if tagged:
+                tagged.sort(key=lambda field: field.tag or 0)
+                self._tags(tagged, var)
+            else:
+                self._fixed("x", "")
+
+    def _is_set(self, field: Field, var: str) -> str:
+        """Return the condition that the field does not have its default value."""
+        value = f"{var}.{field.name}"
+        default = field.default
+        if default is None:
+            return f"{value} is not None"
+        if field.kind is STRUCT:
+            return f"{value} != {self.constant('D', default)}"
+        if isinstance(default, list) or default == b"":
+            return f"({value} or {value} is None)"
+        if default == 0:
+            return value
+        return f"{value} != {default!r}"
+
+    def _tags(self, tagged: list[Field], var: str) -> None:
+        self._flush()
+        self.line(f"if {' or '.join(self._is_set(field, var) for field in tagged)}:")
+        self.indent()
+        tags = self.local("tags")
+        self.line(f"{tags} = []")
+        outer_append = self._append
+        for field in tagged:
+            self.line(f"if {self._is_set(field, var)}:")
+            self.indent()
+            pieces = self.local("pieces")
+            self._append = self.local("append")
+            self.line(f"{pieces} = []")
+            self.line(f"{self._append} = {pieces}.append")
+            self._field(field, f"{var}.{field.name}")
+            self._flush()
+            self.line(f"add_tag({tags}, {field.tag}, {pieces})")
+            self.dedent()
+        self._append = outer_append
+        self.line(f"{self._append}(uvarint(len({tags})))")
+        self.line(f"{self._append}(b''.join({tags}))")
+        self.dedent()
+        self.line("else:")
+        self.line(f"    {self._append}(b'\\x00')")
+
+    # Fields
+
+    def _field(self, field: Field, value: str) -> None:
+        nullable = self.version in field.nullable
+        if field.kind.code:
+            self._fixed(field.kind.code, value)
+        elif field.kind is STRUCT:
+            self._struct_field(field, nullable, value)
+        else:
+            self._variable(field, self.is_compact(field), nullable, value)
+
+    def _struct_field(self, field: Field, nullable: bool, value: str) -> None:
+        assert isinstance(field.element, type)
+        var = self.local("m")
+        self.line(f"{var} = {value}")
+        if not nullable:
+            self._struct(spec_of(field.element), var)
+            return
+        self._flush()
+        self.line(f"if {var} is None:")
+        self.line(f"    {self._append}(b'\\xff')")
+        self.line("else:")
+        self.indent()
+        self._fixed("b", "1")
+        self._struct(spec_of(field.element), var)
+        self._flush()
+        self.dedent()
+
+    def _variable(self, field: Field, compact: bool, nullable: bool, value: str) -> None:
+        """Write a string, bytes, records or an array: a length or null, and the content."""
+        var = self.local("x")
+        self.line(f"{var} = {value}")
+        if not nullable:
+            self._content(field.kind, field.element, compact, var)
+            return
+        # Both branches start with the run, so that it is packed with the length or the null.
+        before = list(self._run)
+        self.line(f"if {var} is None:")
+        self.indent()
+        self._null(field.kind, compact)
+        self._flush()
+        self.dedent()
+        self._run = before
+        self.line("else:")
+        self.indent()
+        self._content(field.kind, field.element, compact, var)
+        self._flush()
+        self.dedent()
+
+    def _content(
+        self, kind: Kind, element: Kind | type[Any] | None, compact: bool, var: str
+    ) -> None:
+        if kind is RECORDS:
+            self._records(compact, var)
+        elif kind is ARRAY:
+            assert element is not None
+            self._length(kind, compact, f"len({var})")
+            self._elements(element, var)
+        else:
+            if kind is STRING:
+                self.line(f"{var} = {var}.encode()")
+            self._length(kind, compact, f"len({var})")
+            self._flush()
+            self.line(f"{self._append}({var})")
+
+    def _records(self, compact: bool, var: str) -> None:
+        size = self.local("size")
+        self.line(f"{size} = sum(map(len, {var})) if type({var}) is list else len({var})")
+        self._length(RECORDS, compact, size)
+        self._flush()
+        self.line(f"add_records(out, large, {var})")
+
+    def _elements(self, element: Kind | type[Any], var: str) -> None:
+        self._flush()
+        if isinstance(element, Kind) and element.code and element is not UUID:
+            self.line(f"{self._append}(pack(f'>{{len({var})}}{element.code}', *{var}))")
+            return
+        item = self.local("m")
+        self.line(f"for {item} in {var}:")
+        self.indent()
+        if isinstance(element, type):
+            self._struct(spec_of(element), item)
+        elif element.code:
+            self._fixed(element.code, item)
+        else:
+            self._content(element, None, self.flexible, item)
+        self._flush()
+        if not _least_size_bytes(element, self.version, self.flexible):
+            self.line("continue")  # the body may be empty
+        self.dedent()
+
+
+# What the generated code calls on its slow paths
+
+
+def _read_string_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
+    value, pos = read_uvarint(buf, pos)
+    if value > _MAX_STRING_BYTES + 1:
+        raise RemoteProtocolError("string longer than 32767 bytes")
+    return value, pos
+
+
+def _skip_tags(buf: Buffer, pos: int, count: int) -> int:
+    """Step over ``count`` tagged fields, none of which we know."""
+    if count > 127:
+        count, pos = read_uvarint(buf, pos - 1)
+    for _ in range(count):
+        _, pos = read_uvarint(buf, pos)
+        size, pos = read_uvarint(buf, pos)
+        pos += size
+        if pos > len(buf):
+            raise RemoteProtocolError("a tagged field ends after the message")
+    return pos
+
+
+def _add_tag(tags: list[Buffer], tag: int, pieces: list[Buffer]) -> None:
+    content = b"".join(pieces)
+    tags.append(encode_uvarint(tag) + encode_uvarint(len(content)) + content)
+
+
+def _add_records(out: list[Buffer], large: list[int], records: Buffer | list[Buffer]) -> None:
+    for piece in records if isinstance(records, list) else (records,):
+        if len(piece) >= LARGE_RECORDS_BYTES:
+            large.append(len(out))
+        out.append(piece)
+
+
+def _refuse(message: object, fields: tuple[Field, ...], version: int) -> None:
+    """Raise for the field that has a value although ``version`` does not have the field."""
+    for field in fields:
+        value = getattr(message, field.name)
+        if value != field.default:
+            raise LocalProtocolError(
+                f"{type(message).__name__}.{field.name} = {value!r}, "
+                f"but version {version} does not have this field"
+            )
+
+
+# Sizes
+
+
+def _uses_records(spec: StructSpec) -> bool:
+    return any(
+        field.kind is RECORDS
+        or (isinstance(field.element, type) and _uses_records(spec_of(field.element)))
+        for field in spec.fields
+    )
+
+
+def _least_size_bytes(element: Kind | type[Any], version: int, flexible: bool) -> int:
+    """Return how many bytes the smallest possible element has."""
+    if isinstance(element, Kind):
+        if element.code:
+            return element.size_bytes
+        return 1 if flexible else 2 if element is STRING else 4
+    total = 1 if flexible else 0
+    for field in spec_of(element).fields:
+        if version not in field.versions or field.is_tagged(version):
+            continue
+        if field.kind is STRUCT:
+            assert isinstance(field.element, type)
+            nullable = version in field.nullable
+            total += 1 if nullable else _least_size_bytes(field.element, version, flexible)
+        else:
+            compact = flexible if field.flexible is None else version in field.flexible
+            total += _least_size_bytes(field.kind, version, compact)
+    return total
