@@ -1,0 +1,101 @@
+"""Fixtures of the conformance tests: unmodified clients and tools against a broker's process.
+
+One broker serves the whole session, and tests keep apart by fresh names of topics and groups;
+a test that kills, restarts or configures its broker makes its own with `make_broker`.
+KRAFTRIO_TEST_BROKER=apache runs the same tests against Apache Kafka, to check the tests.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.broker_process import Broker, start_broker
+from tests.conformance.java_tools import Completed, KafkaTools, ToolRunner
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The broker that all tests share; its log is checked when the session ends."""
+    shared = start_broker(tmp_path_factory.mktemp("broker"))
+    yield shared
+    shared.close()
+
+
+@pytest.fixture
+def bootstrap(broker: Broker) -> str:
+    """The shared broker's HOST:PORT; the test fails if that broker crashed during it."""
+    assert broker.process is not None
+    assert broker.process.poll() is None, f"the shared broker is gone\n{broker.log_tail()}"
+    return broker.address
+
+
+@pytest.fixture
+def make_broker(tmp_path: Path) -> Iterator[Callable[..., Broker]]:
+    """Start brokers of the test's own: make_broker(log_retention_ms=1000); they end with it."""
+    started: list[Broker] = []
+
+    def make(**config: object) -> Broker:
+        made = start_broker(tmp_path / f"broker-{len(started) + 1}", **config)
+        started.append(made)
+        return made
+
+    yield make
+    for made in started:
+        made.close()
+
+
+@pytest.fixture(scope="session")
+def tool_runner() -> Iterator[ToolRunner]:
+    """The JVM that runs Apache's tools for all tests."""
+    runner = ToolRunner()
+    yield runner
+    runner.close()
+
+
+@pytest.fixture
+def kafka(bootstrap: str, tool_runner: ToolRunner) -> KafkaTools:
+    """Apache's tools, pointed at the shared broker."""
+    return KafkaTools(bootstrap, tool_runner)
+
+
+@pytest.fixture
+def run_tool(kafka: KafkaTools) -> Callable[..., Completed]:
+    """Run one of Apache's tools: run_tool("kafka-topics", "--list", input=None, check=True)."""
+    return kafka.run
+
+
+@pytest.fixture
+def tools_for(tool_runner: ToolRunner) -> Callable[[Broker], KafkaTools]:
+    """Point Apache's tools at another broker: tools_for(make_broker()).run(...)."""
+    return lambda other: KafkaTools(other.address, tool_runner)
+
+
+@pytest.fixture
+def unique_name(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Make names that no other test uses: unique_name("txn")."""
+    test = "".join(c if c.isalnum() else "-" for c in request.node.name.removeprefix("test_"))
+    return lambda prefix: f"{prefix}-{test.strip('-')[:60]}-{next(_numbers)}"
+
+
+@pytest.fixture
+def unique_topic(unique_name: Callable[[str], str]) -> Callable[[], str]:
+    """Make topic names that no other test uses; the topic itself is not created."""
+    return lambda: unique_name("topic")
+
+
+@pytest.fixture
+def unique_group(unique_name: Callable[[str], str]) -> Callable[[], str]:
+    """Make group ids that no other test uses."""
+    return lambda: unique_name("group")
+
+
+@pytest.fixture
+def topic(kafka: KafkaTools, unique_topic: Callable[[], str]) -> str:
+    """A fresh topic with one partition."""
+    return kafka.create_topic(unique_topic())

@@ -1,0 +1,35 @@
+"""Missing programs: skip where a person runs the tests, fail where CI does.
+
+`missing` is called with one line of reason; it never returns. KRAFTRIO_REQUIRE_TOOLS=1 turns the
+skip into a failure, so that CI can't pass by lacking what it should test with.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+from types import ModuleType
+from typing import NoReturn
+
+import pytest
+
+
+def missing(reason: str) -> NoReturn:
+    """Skip the calling test, or fail it where every program must be there."""
+    if os.environ.get("KRAFTRIO_REQUIRE_TOOLS"):
+        pytest.fail(f"missing here, and KRAFTRIO_REQUIRE_TOOLS is set: {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+def need_program(name: str) -> str:
+    """Return the path of a program on PATH, or skip."""
+    return shutil.which(name) or missing(f"no {name} on PATH")
+
+
+def need_module(name: str) -> ModuleType:
+    """Return an installed Python module, or skip."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        missing(f"no Python module {name}: {error}")
