@@ -1,0 +1,224 @@
+"""Checks that look at several of the broker's settings, and refusal of what cannot be honoured.
+
+Rule: a setting that would change what the broker promises (who may connect, where data lies) is
+refused when we cannot keep it; a setting that only tunes something we do not have is accepted.
+Called by `config.BrokerConfig`; raises `ConfigError` with one sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from kraftrio.broker.config_attributes import HostPort, Listener, Voter
+from kraftrio.broker.config_types import ConfigError, ConfigValue
+
+_WILDCARDS = ("0.0.0.0", "::", "0:0:0:0:0:0:0:0")
+_JAVA_CLASSES = (
+    "authorizer.class.name",
+    "alter.config.policy.class.name",
+    "client.quota.callback.class",
+    "create.topic.policy.class.name",
+    "principal.builder.class",
+)
+_DEFAULT_PRINCIPAL_BUILDER = (
+    "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+)
+# Settings of parts that do not exist here: harmless, but whoever sets them should know.
+_WITHOUT_EFFECT = (
+    "delegation.token.secret.key",
+    "kafka.metrics.reporters",
+    "metric.reporters",
+    "replica.selector.class",
+    "transaction.two.phase.commit.enable",
+    "unstable.api.versions.enable",
+    "unstable.feature.versions.enable",
+)
+
+
+class Settings(Protocol):
+    """The part of `BrokerConfig` that the checks read."""
+
+    originals: dict[str, str]
+    node_id: int
+    process_roles: list[str]
+    listeners: list[Listener]
+    advertised_listeners: list[Listener]
+    controller_listener_names: list[str]
+    inter_broker_listener_name: str
+    controller_quorum_voters: list[Voter]
+    controller_quorum_bootstrap_servers: list[HostPort]
+    log_retention_ms: int
+
+    def value(self, name: str) -> ConfigValue:
+        """A property's own value."""
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether the node has the broker role."""
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether the node has the controller role."""
+
+    @property
+    def broker_listeners(self) -> list[Listener]:
+        """Listeners of the broker role."""
+
+    @property
+    def controller_listeners(self) -> list[Listener]:
+        """Listeners of the controller role."""
+
+
+def check_config(config: Settings) -> None:
+    """Check settings against each other."""
+    if not config.process_roles:
+        raise ConfigError("process.roles is empty: it must name broker, controller or both")
+    _check_listeners(config)
+    _check_advertised(config)
+    _check_roles(config)
+    _check_voters(config)
+    _check_limits(config)
+
+
+def check_supported(config: Settings) -> list[str]:
+    """Refuse what would be a false promise; give warnings for what has no effect."""
+    for listener in config.listeners:
+        if listener.protocol != "PLAINTEXT":
+            raise ConfigError(
+                f"listener {listener.name} uses {listener.protocol}, which is not supported yet: "
+                f"only PLAINTEXT is"
+            )
+    for name in _JAVA_CLASSES:
+        if config.originals.get(name, "") not in ("", _DEFAULT_PRINCIPAL_BUILDER):
+            raise ConfigError(
+                f"{name} is {config.originals[name]}: Java classes cannot be run, remove it"
+            )
+    if config.value("config.providers"):
+        raise ConfigError(
+            f"config.providers is {config.originals['config.providers']}: providers are not "
+            f"supported, write the values themselves"
+        )
+    if config.value("remote.log.storage.system.enable"):
+        raise ConfigError(
+            "remote.log.storage.system.enable is true: tiered storage is not supported"
+        )
+    warnings = [f"{name} has no effect" for name in _WITHOUT_EFFECT if name in config.originals]
+    if "zookeeper.connect" in config.originals:
+        warnings.append("zookeeper.connect has no effect: the broker keeps its metadata itself")
+    return warnings
+
+
+def _check_listeners(config: Settings) -> None:
+    if not config.listeners:
+        raise ConfigError("listeners is empty: at least one address is needed")
+    _check_unique("listeners", (one.name for one in config.listeners))
+    _check_unique("listeners", (f"port {one.port}" for one in config.listeners if one.port))
+
+
+def _check_unique(name: str, items: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for item in items:
+        if item in seen:
+            raise ConfigError(f"{name} has {item} twice: each may be used once")
+        seen.add(item)
+
+
+def _check_advertised(config: Settings) -> None:
+    names = {one.name for one in config.listeners}
+    _check_unique("advertised.listeners", (one.name for one in config.advertised_listeners))
+    for one in config.advertised_listeners:
+        if one.name not in names:
+            raise ConfigError(f"advertised.listeners has {one}, but listeners has no {one.name}")
+        if one.host in _WILDCARDS and config.is_broker:
+            raise ConfigError(
+                f"advertised.listeners would be {one}, which no client can reach: set "
+                f"advertised.listeners to a name or address of this machine"
+            )
+
+
+def _check_roles(config: Settings) -> None:
+    if config.is_broker:
+        brokers = [one.name for one in config.broker_listeners]
+        if not brokers:
+            raise ConfigError(
+                "listeners has only listeners of the controller: a broker needs one of its own"
+            )
+        if config.inter_broker_listener_name not in brokers:
+            raise ConfigError(
+                f"inter.broker.listener.name is {config.inter_broker_listener_name}: it must be "
+                f"one of {', '.join(brokers)}"
+            )
+        if not config.is_controller and config.controller_listeners:
+            raise ConfigError(
+                f"listeners has {config.controller_listeners[0].name}, a listener of the "
+                f"controller: remove it, since process.roles is broker"
+            )
+    elif config.broker_listeners:
+        raise ConfigError(
+            f"listeners has {config.broker_listeners[0].name}: with process.roles=controller all "
+            f"must be named in controller.listener.names"
+        )
+
+
+def _check_voters(config: Settings) -> None:
+    voters = config.controller_quorum_voters
+    _check_unique("controller.quorum.voters", (f"node {one.node_id}" for one in voters))
+    ids = [one.node_id for one in voters]
+    if config.is_controller:
+        if config.node_id not in ids:
+            raise ConfigError(
+                f"controller.quorum.voters does not name node {config.node_id}, but process.roles "
+                f"has controller"
+            )
+        if len(ids) > 1 and not config.controller_listeners:
+            raise ConfigError(
+                "controller.listener.names names none of the listeners: several controllers "
+                "need a listener to reach each other"
+            )
+        if config.originals.get("controller.quorum.voters", "") == "":
+            _check_bootstrap_servers(config)
+    elif config.node_id in ids:
+        raise ConfigError(
+            f"controller.quorum.voters names node {config.node_id}, but process.roles is broker"
+        )
+    elif not voters:
+        raise ConfigError(
+            "controller.quorum.voters is empty: a broker needs the controllers as id@host:port "
+            "(finding them by bootstrap servers alone is not supported yet)"
+        )
+
+
+def _check_bootstrap_servers(config: Settings) -> None:
+    """Without voters this node alone is the quorum: several servers would split the cluster."""
+    servers = config.controller_quorum_bootstrap_servers
+    if len(servers) > 1:
+        raise ConfigError(
+            f"controller.quorum.bootstrap.servers names {len(servers)} controllers: name them in "
+            f"controller.quorum.voters as id@host:port (voters that change are not supported yet)"
+        )
+
+
+def _check_limits(config: Settings) -> None:
+    if config.log_retention_ms == 0:
+        raise ConfigError("log.retention.ms is 0: it must be -1 for no limit, or at least 1")
+    _check_order(config, "replica.fetch.wait.max.ms", "replica.socket.timeout.ms")
+    _check_order(config, "replica.fetch.wait.max.ms", "replica.lag.time.max.ms")
+    _check_order(config, "group.min.session.timeout.ms", "group.max.session.timeout.ms")
+    for kind in ("consumer", "share", "streams"):
+        for setting in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
+            low = f"group.{kind}.min.{setting}"
+            middle, high = f"group.{kind}.{setting}", f"group.{kind}.max.{setting}"
+            _check_order(config, low, high)
+            _check_order(config, low, middle)
+            _check_order(config, middle, high)
+        _check_order(
+            config, f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms"
+        )
+
+
+def _check_order(config: Settings, low_name: str, high_name: str) -> None:
+    low, high = config.value(low_name), config.value(high_name)
+    assert isinstance(low, int) and isinstance(high, int)
+    if low > high:
+        raise ConfigError(f"{low_name} is {low}: it must not be above {high_name}, which is {high}")
