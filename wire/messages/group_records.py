@@ -185,6 +185,17 @@ def decode_subscription(metadata: Buffer) -> ConsumerProtocolSubscription:
     )[0]
 
 
+def decode_subscription_topics(metadata: Buffer) -> list[str]:
+    """Read just the topics of a subscription, which stand first in every version.
+
+    Raises RemoteProtocolError on bytes that are no subscription.
+    """
+    version = _leading_int16(metadata)
+    if version < 0:
+        raise RemoteProtocolError(f"consumer subscription of version {version}")
+    return decode(ConsumerProtocolSubscription, 0, metadata, 2)[0].topics
+
+
 def decode_assignment(assignment: Buffer) -> ConsumerProtocolAssignment:
     """Read a consumer protocol assignment; a version newer than ours is read as our newest."""
     version = _leading_int16(assignment)
