@@ -12,7 +12,7 @@ Owns: the meaning of every metadata record. Rules:
    equal one (that is what a snapshot is).
 
 Called by: controller.py (on its uncommitted image), quorum_service.py (committed records), and
-every subscriber of the metadata (reads). Kafka's counterpart: MetadataImage, MetadataDelta (KIP-631).
+every subscriber of the metadata (reads). Kafka's counterpart: MetadataImage, MetadataDelta.
 """
 
 from __future__ import annotations

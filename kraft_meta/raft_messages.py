@@ -1,0 +1,123 @@
+"""The messages of the quorum as the core sees them, without the wire's topics and partitions.
+
+Owns: one frozen value per message of KIP-595 (and the pre-vote flag of KIP-996). Rules: every
+response carries the epoch and leader that its sender knows; `source` and `destination` are node
+ids. The network's edge translates from and to the wire messages of the same names.
+
+Called by: raft.py (step, Ready.messages) and whoever carries messages between nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kraftrio.kraft_meta.ports import LogBatch, OffsetAndEpoch, SnapshotId
+from kraftrio.wire.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """Asks for a vote, or with pre_vote whether one would be given."""
+
+    source: int
+    destination: int
+    epoch: int
+    last_offset_and_epoch: OffsetAndEpoch
+    pre_vote: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VoteResponse:
+    source: int
+    destination: int
+    epoch: int
+    leader_id: int
+    vote_granted: bool
+    pre_vote: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BeginQuorumEpoch:
+    """The leader announces itself to voters that have not fetched from it yet."""
+
+    source: int
+    destination: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class BeginQuorumEpochResponse:
+    source: int
+    destination: int
+    epoch: int
+    leader_id: int
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class EndQuorumEpoch:
+    """The leader resigns; the voter first in preferred_successors should try at once."""
+
+    source: int
+    destination: int
+    epoch: int
+    preferred_successors: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndQuorumEpochResponse:
+    source: int
+    destination: int
+    epoch: int
+    leader_id: int
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """A replica asks for what follows its log; `fetch_offset` is its log end offset.
+
+    `high_watermark` is what it knows, so that the leader answers at once when that is news.
+    """
+
+    source: int
+    destination: int
+    epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    high_watermark: int
+    max_wait_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResponse:
+    """Batches, or why there are none.
+
+    `fetch_offset` and `last_fetched_epoch` repeat the question. At most one of diverging (the end
+    of the asked epoch in the leader's log) and snapshot_id (the leader's log starts later) is set.
+    """
+
+    source: int
+    destination: int
+    epoch: int
+    leader_id: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    error: ErrorCode = ErrorCode.NONE
+    high_watermark: int = -1
+    batches: tuple[LogBatch, ...] = ()
+    diverging: OffsetAndEpoch | None = None
+    snapshot_id: SnapshotId | None = None
+
+
+Message: TypeAlias = (
+    Vote
+    | VoteResponse
+    | BeginQuorumEpoch
+    | BeginQuorumEpochResponse
+    | EndQuorumEpoch
+    | EndQuorumEpochResponse
+    | Fetch
+    | FetchResponse
+)
