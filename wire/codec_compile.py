@@ -47,6 +47,11 @@ class Versions:
     def __contains__(self, version: int) -> bool:
         return self.first <= version <= self.last
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no version in the range."""
+        return self.last < self.first
+
     @classmethod
     def parse(cls, text: str | None) -> Versions:
         """Parse Kafka's notation: ``3+``, ``0-8``, ``5``, ``none``."""
