@@ -221,7 +221,7 @@ def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
         CorruptRecordError: truncated header, impossible size or unknown magic.
     """
     try:
-        header = BatchHeader(*_HEADER.unpack_from(buf, pos), pos)
+        header = BatchHeader(*(*_HEADER.unpack_from(buf, pos), pos))
     except struct.error:
         _reject_short(buf, pos)
     if header.magic != MAGIC:
