@@ -19,14 +19,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kraftrio.wire.api import APIS, ApiKey
-from kraftrio.wire.codec import decode, encode, encode_parts
-from kraftrio.wire.messages.cluster import ApiVersion, ApiVersionsResponse
-
 from kraftrio.broker.context import ClientInfo, RequestContext
 from kraftrio.kraft_meta.deferred import Deferred
+from kraftrio.wire.api import APIS, ApiKey
+from kraftrio.wire.codec import decode, encode, encode_parts
 from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
 from kraftrio.wire.framing import RequestStart, parse_request_start
+from kraftrio.wire.messages.cluster import ApiVersion, ApiVersionsResponse
 from kraftrio.wire.primitives import Buffer
 
 Handler = Callable[[Any, RequestContext], Any]
@@ -107,6 +106,7 @@ class Dispatcher:
                 f"{ApiKey(api_key).name} version {version} is not served"
                 f" ({route.min_version}..{route.max_version} are)"
             )
+        request: Any
         request, _ = decode(route.request, version, frame, position)
         context = RequestContext(api_key, version, correlation_id, client_id, client)
         response = route.handler(request, context)

@@ -54,6 +54,7 @@ class FetchPart:
     high_watermark: int = -1
     last_stable_offset: int = -1
     told_log_start_offset: int = -1
+    topic_name: str | None = None  # what a topic id was resolved to when it first could be
 
     def update(self, other: FetchPart) -> None:
         """Take over what a later fetch asks, keeping what was told."""

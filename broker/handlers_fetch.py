@@ -1,0 +1,273 @@
+"""Fetch, with incremental sessions and long polls.
+
+Behaviour (Apache Kafka's)
+- A fetch answers at once when it has `min_bytes`, an error, or nothing to wait for; else it parks
+  until enough was committed or `max_wait_ms` is over, and then reads again.
+- The byte budget: the first batch of the first partition that has data comes whole, whatever the
+  limits (KIP-74); after that `max_bytes` and each partition's limit hold.
+- A consumer sees up to the high watermark, or with read_committed up to the last stable offset,
+  with the aborted transactions of what it was given.
+- An empty partition is an empty record set with valid offsets, never null, never an error.
+
+Version notes: 5 log start offsets, 7 sessions (KIP-227), 9 leader epochs (KIP-320), 12 divergence
+by last fetched epoch (KIP-595), 13 topic ids (KIP-516).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kraftrio.broker.clock import Clock
+from kraftrio.broker.context import RequestContext
+from kraftrio.broker.fetch_session import FetchKey, FetchPart, FetchPlan, FetchSessions
+from kraftrio.broker.metadata_cache import MetadataCache
+from kraftrio.broker.replica_manager import FetchWaiter, Partition, ReplicaManager
+from kraftrio.broker.timers import Timers
+from kraftrio.kraft_meta.deferred import Deferred
+from kraftrio.wire.api import ApiKey
+from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.messages.data import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchEpochEndOffset,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from kraftrio.wire.primitives import ZERO_UUID, TopicPartition
+
+_CONSUMER_REPLICA_ID = -1
+_READ_COMMITTED = 1
+_TOPIC_ID_VERSION = 13
+
+
+class _Reading(NamedTuple):
+    """The outcome of reading all partitions of a fetch once."""
+
+    data: list[tuple[FetchKey, FetchPart, PartitionData]]
+    partitions: list[Partition]
+    records_bytes: int
+    must_answer: bool
+
+
+class FetchHandlers:
+    """The handler of Fetch.
+
+    Args:
+        fetch_max_bytes: the broker's `fetch.max.bytes`, above which no answer grows.
+    """
+
+    def __init__(
+        self,
+        replica_manager: ReplicaManager,
+        metadata: MetadataCache,
+        sessions: FetchSessions,
+        timers: Timers,
+        clock: Clock,
+        fetch_max_bytes: int,
+    ) -> None:
+        self._replicas = replica_manager
+        self._metadata = metadata
+        self._sessions = sessions
+        self._timers = timers
+        self._clock = clock
+        self._fetch_max_bytes = fetch_max_bytes
+
+    def table(self) -> dict[ApiKey, Callable[[Any, RequestContext], Any]]:
+        return {ApiKey.FETCH: self.fetch}
+
+    def fetch(
+        self, request: FetchRequest, context: RequestContext
+    ) -> FetchResponse | Deferred[FetchResponse]:
+        """Read, and answer now or when there is enough."""
+        by_id = context.api_version >= _TOPIC_ID_VERSION
+        parts, forgotten = _asked(request, by_id)
+        plan = self._sessions.plan(
+            request.session_id,
+            request.session_epoch,
+            parts,
+            forgotten,
+            uses_topic_ids=by_id,
+            now_ms=self._clock.monotonic_ms(),
+        )
+        if plan.error is not ErrorCode.NONE:
+            return FetchResponse(error_code=plan.error)
+        reading = self._read(request, plan)
+        if (
+            reading.must_answer
+            or request.max_wait_ms <= 0
+            or reading.records_bytes >= request.min_bytes
+        ):
+            return self._respond(plan, reading)
+        deferred: Deferred[FetchResponse] = Deferred()
+        waiter = FetchWaiter(
+            request.min_bytes - reading.records_bytes,
+            lambda: deferred.complete(self._respond(plan, self._read(request, plan))),
+        )
+        waiter.park(reading.partitions, self._timers, request.max_wait_ms)
+        return deferred
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def _read(self, request: FetchRequest, plan: FetchPlan) -> _Reading:
+        budget = min(request.max_bytes, self._fetch_max_bytes)
+        data: list[tuple[FetchKey, FetchPart, PartitionData]] = []
+        partitions: list[Partition] = []
+        total = 0
+        must_answer = True  # with no partition at all there is nothing to wait for
+        for key, part in plan.partitions():
+            if not data:
+                must_answer = False
+            answer = PartitionData(
+                partition_index=key.partition,
+                high_watermark=-1,
+                last_stable_offset=-1,
+                log_start_offset=-1,
+                aborted_transactions=None,
+                records=b"",
+            )
+            data.append((key, part, answer))
+            try:
+                partition = self._partition(key, part)
+                partitions.append(partition)
+                records_bytes = self._read_partition(
+                    request, partition, part, answer, budget - total, total == 0
+                )
+            except KafkaError as error:
+                answer.error_code = error.code
+                must_answer = True
+                continue
+            total += records_bytes
+            if answer.diverging_epoch is not None:
+                must_answer = True
+        return _Reading(data, partitions, total, must_answer)
+
+    def _partition(self, key: FetchKey, part: FetchPart) -> Partition:
+        """The replica that a key means, by the topic's identity when it was first named."""
+        name = key.topic
+        if key.topic_id != ZERO_UUID:
+            if part.topic_name is None:
+                part.topic_name = self._metadata.topic_name(key.topic_id)
+                if part.topic_name is None:
+                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+            name = part.topic_name
+            current = self._metadata.topic_id(name)
+            if current != key.topic_id and current != ZERO_UUID:
+                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        topic_partition = TopicPartition(name, key.partition)
+        return self._replicas.leader(topic_partition, part.current_leader_epoch)
+
+    def _read_partition(
+        self,
+        request: FetchRequest,
+        partition: Partition,
+        part: FetchPart,
+        answer: PartitionData,
+        budget: int,
+        is_first_data: bool,
+    ) -> int:
+        """Fill in one partition's answer; return the bytes of its records."""
+        log = partition.log
+        read_committed = request.isolation_level == _READ_COMMITTED
+        replica_id = _replica_id(request)
+        if replica_id >= 0 and replica_id not in partition.state.replicas:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if part.last_fetched_epoch >= 0 and self._diverges(partition, part, answer):
+            records_bytes = 0
+        else:
+            if replica_id != _CONSUMER_REPLICA_ID:
+                max_offset = log.log_end_offset
+            elif read_committed:
+                max_offset = log.last_stable_offset
+            else:
+                max_offset = partition.state.high_watermark
+            read = self._replicas.read(
+                partition,
+                part.fetch_offset,
+                max(0, min(budget, part.partition_max_bytes)),
+                max_offset=max_offset,
+                min_one_batch=is_first_data,
+            )
+            answer.records = read.records
+            records_bytes = len(read.records)
+            if read_committed:
+                answer.aborted_transactions = [
+                    AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
+                    for txn in (
+                        log.aborted_transactions(part.fetch_offset, read.next_offset)
+                        if records_bytes
+                        else ()
+                    )
+                ]
+        answer.high_watermark = partition.state.high_watermark
+        answer.last_stable_offset = log.last_stable_offset
+        answer.log_start_offset = log.log_start_offset
+        return records_bytes
+
+    def _diverges(self, partition: Partition, part: FetchPart, answer: PartitionData) -> bool:
+        """Has the reader fetched what this log does not have?  Tell it where the paths part."""
+        epoch, end_offset = partition.log.end_offset_for_epoch(part.last_fetched_epoch)
+        if epoch < 0 or end_offset < 0:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if epoch >= part.last_fetched_epoch and end_offset >= part.fetch_offset:
+            return False
+        answer.diverging_epoch = FetchEpochEndOffset(epoch=epoch, end_offset=end_offset)
+        return True
+
+    # -- answering ------------------------------------------------------------------------------
+
+    def _respond(self, plan: FetchPlan, reading: _Reading) -> FetchResponse:
+        topics: dict[tuple[bytes, str], FetchableTopicResponse] = {}
+        served: list[FetchKey] = []
+        for key, part, answer in reading.data:
+            has_records = bool(answer.records)
+            if not plan.is_news(
+                part,
+                has_records=has_records or answer.diverging_epoch is not None,
+                error=answer.error_code,
+                high_watermark=answer.high_watermark,
+                last_stable_offset=answer.last_stable_offset,
+                log_start_offset=answer.log_start_offset,
+            ):
+                continue
+            if has_records:
+                served.append(key)
+            topic = topics.get(key[:2])
+            if topic is None:
+                topic = FetchableTopicResponse(
+                    topic=key.topic, topic_id=key.topic_id, partitions=[]
+                )
+                topics[key[:2]] = topic
+            topic.partitions.append(answer)
+        if served:
+            plan.move_to_back(served)
+        return FetchResponse(session_id=plan.session_id, responses=list(topics.values()))
+
+
+def _replica_id(request: FetchRequest) -> int:
+    """The follower that asks, -1 for a consumer; version 15 moved it into a tagged field."""
+    if request.replica_state.replica_id != _CONSUMER_REPLICA_ID:
+        return request.replica_state.replica_id
+    return request.replica_id
+
+
+def _asked(request: FetchRequest, by_id: bool) -> tuple[dict[FetchKey, FetchPart], list[FetchKey]]:
+    """The partitions that a request adds or changes, and those that it drops."""
+    parts: dict[FetchKey, FetchPart] = {}
+    for topic in request.topics:
+        topic_id = topic.topic_id if by_id else ZERO_UUID
+        for asked in topic.partitions:
+            parts[FetchKey(topic_id, topic.topic, asked.partition)] = FetchPart(
+                asked.fetch_offset,
+                asked.partition_max_bytes,
+                asked.current_leader_epoch,
+                asked.last_fetched_epoch,
+                asked.log_start_offset,
+            )
+    forgotten = [
+        FetchKey(topic.topic_id if by_id else ZERO_UUID, topic.topic, index)
+        for topic in request.forgotten_topics_data
+        for index in topic.partitions
+    ]
+    return parts, forgotten

@@ -1,0 +1,215 @@
+"""ListOffsets, OffsetForLeaderEpoch and DeleteRecords.
+
+Behaviour (Apache Kafka's)
+- "latest" is the high watermark, for read_committed the last stable offset, with the current leader
+  epoch; every other answer carries the epoch of the batch at the offset it names, since consumers
+  detect truncation by it (KIP-320).
+- A time beyond the last record finds nothing: offset -1, timestamp -1, no error.
+- Without tiered storage the earliest local offset is the log start, and nothing is tiered (-1).
+- A partition named twice in one ListOffsets is INVALID_REQUEST.
+
+Version notes: ListOffsets 7 max timestamp (KIP-734), 8 earliest local, 9 latest tiered (KIP-1005),
+11 earliest pending upload (KIP-1023).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from kraftrio.broker.context import RequestContext
+from kraftrio.broker.replica_manager import Partition, ReplicaManager
+from kraftrio.wire.api import ApiKey
+from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.messages.data import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+    EpochEndOffset,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from kraftrio.wire.primitives import TopicPartition
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+_FIRST_VERSION = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+
+_READ_COMMITTED = 1
+_CONSUMER_REPLICA_ID = -1
+
+_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+class OffsetHandlers:
+    """Handlers that answer from a partition's offsets."""
+
+    def __init__(self, replica_manager: ReplicaManager) -> None:
+        self._replicas = replica_manager
+
+    def table(self) -> dict[ApiKey, Callable[[Any, RequestContext], Any]]:
+        return {
+            ApiKey.LIST_OFFSETS: self.list_offsets,
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: self.offset_for_leader_epoch,
+            ApiKey.DELETE_RECORDS: self.delete_records,
+        }
+
+    # -- ListOffsets ----------------------------------------------------------------------------
+
+    def list_offsets(
+        self, request: ListOffsetsRequest, context: RequestContext
+    ) -> ListOffsetsResponse:
+        """Find offsets by position or time."""
+        named = Counter(
+            (topic.name, partition.partition_index)
+            for topic in request.topics
+            for partition in topic.partitions
+        )
+        topics = []
+        for topic in request.topics:
+            answers = []
+            for asked in topic.partitions:
+                answer = ListOffsetsPartitionResponse(
+                    partition_index=asked.partition_index,
+                    timestamp=-1,
+                    offset=-1,
+                    leader_epoch=-1,
+                )
+                if named[topic.name, asked.partition_index] > 1:
+                    answer.error_code = ErrorCode.INVALID_REQUEST
+                elif context.api_version < _FIRST_VERSION.get(asked.timestamp, 0):
+                    answer.error_code = ErrorCode.UNSUPPORTED_VERSION
+                else:
+                    self._find_offset(topic.name, asked, request, answer)
+                answers.append(answer)
+            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+        return ListOffsetsResponse(topics=topics)
+
+    def _find_offset(
+        self,
+        topic: str,
+        asked: ListOffsetsPartition,
+        request: ListOffsetsRequest,
+        answer: ListOffsetsPartitionResponse,
+    ) -> None:
+        try:
+            partition = self._replicas.leader(
+                TopicPartition(topic, asked.partition_index), asked.current_leader_epoch
+            )
+            if asked.timestamp == LATEST:
+                answer.offset = _last_visible(partition, request)
+                answer.leader_epoch = partition.state.leader_epoch
+            elif asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
+                answer.offset = partition.log.log_start_offset
+                answer.leader_epoch = partition.log.leader_epoch_at(answer.offset)
+            elif asked.timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+                return
+            else:
+                self._find_by_time(partition, asked.timestamp, request, answer)
+        except KafkaError as error:
+            answer.error_code = error.code
+
+    def _find_by_time(
+        self,
+        partition: Partition,
+        timestamp: int,
+        request: ListOffsetsRequest,
+        answer: ListOffsetsPartitionResponse,
+    ) -> None:
+        if timestamp == MAX_TIMESTAMP:
+            found = self._replicas.offset_of_max_timestamp(partition)
+        else:
+            found = self._replicas.offset_for_timestamp(partition, timestamp)
+        if found is None or found.offset >= _last_visible(partition, request):
+            return
+        answer.offset = found.offset
+        answer.timestamp = found.timestamp
+        answer.leader_epoch = partition.log.leader_epoch_at(found.offset)
+
+    # -- OffsetForLeaderEpoch -------------------------------------------------------------------
+
+    def offset_for_leader_epoch(
+        self, request: OffsetForLeaderEpochRequest, context: RequestContext
+    ) -> OffsetForLeaderEpochResponse:
+        """Where does a leader epoch end in the leader's log (KIP-101, KIP-279, KIP-320)?"""
+        return OffsetForLeaderEpochResponse(
+            topics=[
+                OffsetForLeaderTopicResult(
+                    topic=topic.topic,
+                    partitions=[
+                        self._end_of_epoch(topic.topic, partition) for partition in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _end_of_epoch(self, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+        answer = EpochEndOffset(partition=asked.partition, leader_epoch=-1, end_offset=-1)
+        try:
+            partition = self._replicas.leader(
+                TopicPartition(topic, asked.partition), asked.current_leader_epoch
+            )
+        except KafkaError as error:
+            answer.error_code = error.code
+            return answer
+        answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(
+            asked.leader_epoch
+        )
+        return answer
+
+    # -- DeleteRecords --------------------------------------------------------------------------
+
+    def delete_records(
+        self, request: DeleteRecordsRequest, context: RequestContext
+    ) -> DeleteRecordsResponse:
+        """Move log start offsets up (KIP-107)."""
+        topics = []
+        for topic in request.topics:
+            answers = []
+            for asked in topic.partitions:
+                answer = DeleteRecordsPartitionResult(
+                    partition_index=asked.partition_index, low_watermark=-1
+                )
+                if topic.name in _INTERNAL_TOPICS:
+                    answer.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+                else:
+                    self._delete(topic.name, asked.offset, answer)
+                answers.append(answer)
+            topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=answers))
+        return DeleteRecordsResponse(topics=topics)
+
+    def _delete(self, topic: str, offset: int, answer: DeleteRecordsPartitionResult) -> None:
+        try:
+            partition = self._replicas.leader(TopicPartition(topic, answer.partition_index))
+            answer.low_watermark = self._replicas.delete_records(partition, offset)
+        except KafkaError as error:
+            answer.error_code = error.code
+
+
+def _last_visible(partition: Partition, request: ListOffsetsRequest) -> int:
+    """The end of what the asking client may see."""
+    if request.replica_id != _CONSUMER_REPLICA_ID:
+        return partition.log.log_end_offset
+    if request.isolation_level == _READ_COMMITTED:
+        return partition.log.last_stable_offset
+    return partition.state.high_watermark

@@ -1,0 +1,289 @@
+"""Produce, InitProducerId and DescribeProducers.
+
+Behaviour (Apache Kafka's)
+- Every partition of a Produce succeeds or fails by itself, with its own error code; a partition's
+  batch is written whole or not at all.
+- acks=0 has no response; if a partition fails, the connection is closed, which is the only way to
+  make such a producer look at its metadata again.
+- acks=all answers when the high watermark has passed every batch, or REQUEST_TIMED_OUT at
+  `timeout_ms` for those it has not passed; they stay in the log.
+- An idempotent batch that is already there is answered with its first offset (KIP-98).
+
+Version notes: Produce 3 brought transactional ids and record batches v2, 8 record errors
+(KIP-467), 13 topic ids (KIP-516).  InitProducerId 3 brought (producer id, epoch) to be bumped
+(KIP-360).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from kraftrio.broker.log.partition_log import RecordValidationError
+
+from kraftrio.broker.clock import Clock
+from kraftrio.broker.context import RequestContext
+from kraftrio.broker.metadata_cache import MetadataCache
+from kraftrio.broker.producer_ids import ProducerIdManager
+from kraftrio.broker.replica_manager import ReplicaManager
+from kraftrio.kraft_meta.deferred import Deferred
+from kraftrio.wire.api import ApiKey
+from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
+from kraftrio.wire.messages.data import (
+    BatchIndexAndErrorMessage,
+    DescribeProducersPartitionResponse,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersTopicResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ProducerState,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from kraftrio.wire.primitives import TopicPartition
+
+_NONE = ErrorCode.NONE
+_TOPIC_ID_VERSION = 13
+_TRANSACTION_ABORTABLE_VERSION = 11
+
+
+class ProduceHandlers:
+    """Handlers of what producers send."""
+
+    def __init__(
+        self,
+        replica_manager: ReplicaManager,
+        metadata: MetadataCache,
+        producer_ids: ProducerIdManager,
+        clock: Clock,
+    ) -> None:
+        self._replicas = replica_manager
+        self._metadata = metadata
+        self._producer_ids = producer_ids
+        self._clock = clock
+
+    def table(self) -> dict[ApiKey, Callable[[Any, RequestContext], Any]]:
+        return {
+            ApiKey.PRODUCE: self.produce,
+            ApiKey.INIT_PRODUCER_ID: self.init_producer_id,
+            ApiKey.DESCRIBE_PRODUCERS: self.describe_producers,
+        }
+
+    # -- Produce --------------------------------------------------------------------------------
+
+    def produce(
+        self, request: ProduceRequest, context: RequestContext
+    ) -> ProduceResponse | Deferred[ProduceResponse] | None:
+        """Append each partition's batch and answer as the acks ask."""
+        by_id = context.api_version >= _TOPIC_ID_VERSION
+        acks = request.acks
+        waiting: list[tuple[TopicPartition, int, PartitionProduceResponse]] = []
+        topics: list[TopicProduceResponse] = []
+        for topic in request.topic_data:
+            name: str | None = topic.name
+            if by_id:
+                name = self._metadata.topic_name(topic.topic_id)
+            answers: list[PartitionProduceResponse] = []
+            for data in topic.partition_data:
+                if name is None:
+                    answers.append(_refusal(data, ErrorCode.UNKNOWN_TOPIC_ID, None))
+                    continue
+                topic_partition = TopicPartition(name, data.index)
+                answer, end_offset = self._append(topic_partition, data, acks, context)
+                answers.append(answer)
+                if acks == -1 and end_offset >= 0:
+                    waiting.append((topic_partition, end_offset, answer))
+            topics.append(_topic_response(topic, answers))
+        response = ProduceResponse(responses=topics)
+        if acks == 0:
+            _close_on_error(topics)
+            return None
+        if not waiting:
+            return response
+        return self._await_commits(response, waiting, request.timeout_ms)
+
+    def _append(
+        self,
+        topic_partition: TopicPartition,
+        data: PartitionProduceData,
+        acks: int,
+        context: RequestContext,
+    ) -> tuple[PartitionProduceResponse, int]:
+        """Append one batch; return its answer and the offset to be committed, -1 if refused."""
+        if acks not in (-1, 0, 1):
+            return _refusal(data, ErrorCode.INVALID_REQUIRED_ACKS, None), -1
+        records = data.records
+        if not records:
+            return _refusal(data, ErrorCode.INVALID_RECORD, "the partition has no record batch"), -1
+        try:
+            info = self._replicas.append_to_leader(topic_partition, records, required_acks=acks)
+        except RecordValidationError as error:
+            answer = _refusal(data, error.code, error.message)
+            answer.record_errors = [
+                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+                for index, message in error.record_errors
+            ]
+            return answer, -1
+        except KafkaError as error:
+            return _refusal(data, _known_to_version(error.code, context), error.message), -1
+        answer = PartitionProduceResponse(
+            index=data.index,
+            error_code=_NONE,
+            base_offset=info.base_offset,
+            log_append_time_ms=info.log_append_time_ms,
+            log_start_offset=info.log_start_offset,
+        )
+        return answer, info.last_offset + 1
+
+    def _await_commits(
+        self,
+        response: ProduceResponse,
+        waiting: list[tuple[TopicPartition, int, PartitionProduceResponse]],
+        timeout_ms: int,
+    ) -> ProduceResponse | Deferred[ProduceResponse]:
+        """Answer when every batch is committed; at once where that is so already."""
+        pending = [entry for entry in waiting if not self._replicas.is_committed(*entry[:2])]
+        if not pending:
+            return response
+        deferred: Deferred[ProduceResponse] = Deferred()
+        left = len(pending)
+
+        def on_commit(answer: PartitionProduceResponse, code: ErrorCode) -> None:
+            nonlocal left
+            if code is not _NONE:
+                answer.error_code = code
+                answer.base_offset = -1
+            left -= 1
+            if not left:
+                deferred.complete(response)
+
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        for topic_partition, end_offset, answer in pending:
+            self._replicas.when_committed(
+                topic_partition,
+                end_offset,
+                deadline_ms,
+                partial(on_commit, answer),
+            )
+        return deferred
+
+    # -- InitProducerId -------------------------------------------------------------------------
+
+    def init_producer_id(
+        self, request: InitProducerIdRequest, context: RequestContext
+    ) -> InitProducerIdResponse | Deferred[InitProducerIdResponse]:
+        """Give an idempotent producer a fresh id with epoch 0.
+
+        A transactional id needs a transaction coordinator, which this broker does not run yet:
+        NOT_COORDINATOR, as FindCoordinator names none.
+        """
+        if request.transactional_id is not None:
+            code = (
+                ErrorCode.INVALID_REQUEST
+                if not request.transactional_id
+                else ErrorCode.NOT_COORDINATOR
+            )
+            return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+        response: Deferred[InitProducerIdResponse] = Deferred()
+        self._producer_ids.next_producer_id().then(
+            lambda result: response.complete(
+                InitProducerIdResponse(
+                    error_code=result[0],
+                    producer_id=result[1],
+                    producer_epoch=0 if result[0] is _NONE else -1,
+                )
+            )
+        )
+        return response.value if response.done else response
+
+    # -- DescribeProducers ----------------------------------------------------------------------
+
+    def describe_producers(
+        self, request: DescribeProducersRequest, context: RequestContext
+    ) -> DescribeProducersResponse:
+        """List the producers whose state each partition's leader keeps (KIP-664)."""
+        return DescribeProducersResponse(
+            topics=[
+                DescribeProducersTopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        self._describe_partition(TopicPartition(topic.name, index))
+                        for index in topic.partition_indexes
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _describe_partition(
+        self, topic_partition: TopicPartition
+    ) -> DescribeProducersPartitionResponse:
+        answer = DescribeProducersPartitionResponse(partition_index=topic_partition.partition)
+        try:
+            log = self._replicas.log(topic_partition)
+        except KafkaError as error:
+            answer.error_code = error.code
+            answer.error_message = error.message
+            return answer
+        answer.active_producers = [
+            ProducerState(
+                producer_id=entry.producer_id,
+                producer_epoch=entry.producer_epoch,
+                last_sequence=entry.last_sequence,
+                last_timestamp=entry.last_timestamp,
+                coordinator_epoch=entry.coordinator_epoch,
+                current_txn_start_offset=(
+                    -1 if entry.current_txn_first_offset is None else entry.current_txn_first_offset
+                ),
+            )
+            for entry in log.producer_state.active_producers()
+        ]
+        return answer
+
+
+def _topic_response(
+    topic: TopicProduceData, answers: list[PartitionProduceResponse]
+) -> TopicProduceResponse:
+    return TopicProduceResponse(
+        name=topic.name, topic_id=topic.topic_id, partition_responses=answers
+    )
+
+
+def _refusal(
+    data: PartitionProduceData, code: ErrorCode, message: str | None
+) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=data.index,
+        error_code=code,
+        base_offset=-1,
+        log_append_time_ms=-1,
+        log_start_offset=-1,
+        error_message=message,
+    )
+
+
+def _known_to_version(code: ErrorCode, context: RequestContext) -> ErrorCode:
+    """Clients before Produce 11 do not know TRANSACTION_ABORTABLE (KIP-890)."""
+    if (
+        code is ErrorCode.TRANSACTION_ABORTABLE
+        and context.api_version < _TRANSACTION_ABORTABLE_VERSION
+    ):
+        return ErrorCode.INVALID_TXN_STATE
+    return code
+
+
+def _close_on_error(topics: list[TopicProduceResponse]) -> None:
+    for topic in topics:
+        for answer in topic.partition_responses:
+            if answer.error_code != _NONE:
+                name = topic.name or "a topic id"
+                raise RemoteProtocolError(
+                    f"a Produce with acks=0 to {name} partition {answer.index} failed with"
+                    f" {ErrorCode(answer.error_code).name}"
+                )

@@ -1,0 +1,127 @@
+"""Requests come out of a connection whole, in order, however their bytes arrive."""
+
+from __future__ import annotations
+
+import random
+import struct
+
+import pytest
+
+from kraftrio.wire.errors import RemoteProtocolError
+from kraftrio.wire.framing import RequestStart, ServerConnection, parse_request_start
+
+
+def receive(connection: ServerConnection, data: bytes) -> list[bytes]:
+    """Play the kernel: copy as much as fits into the offered buffers, until all is delivered."""
+    frames: list[bytes] = []
+    position = 0
+    while position < len(data):
+        buffers = connection.receive_buffers()
+        count = 0
+        for buffer in buffers:
+            piece = data[position + count : position + count + len(buffer)]
+            buffer[: len(piece)] = piece
+            count += len(piece)
+        position += count
+        frames += [bytes(frame) for frame in connection.bytes_received(count, buffers)]
+    return frames
+
+
+def framed(*bodies: bytes) -> bytes:
+    return b"".join(struct.pack(">i", len(body)) + body for body in bodies)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_frames_survive_any_fragmentation(seed: int) -> None:
+    """Random frames cut at random places come out unchanged, through a small scratch buffer."""
+    rng = random.Random(seed)
+    bodies = [rng.randbytes(rng.choice([0, 1, 3, 4, 10, 100, 5000, 40_000])) for _ in range(30)]
+    connection = ServerConnection(1 << 20, bytearray(rng.choice([16, 300, 65536])))
+    stream = framed(*bodies)
+    frames: list[bytes] = []
+    while stream:
+        cut = rng.randint(1, 9000)
+        frames += receive(connection, stream[:cut])
+        stream = stream[cut:]
+    assert frames == bodies
+
+
+def test_large_frame_gets_memory_only_as_it_arrives() -> None:
+    """A peer that announces 100 MB and sends nothing costs about a megabyte."""
+    connection = ServerConnection(100 << 20, bytearray(1024))
+    assert receive(connection, struct.pack(">i", 100 << 20) + b"x") == []
+    assert sum(len(buffer) for buffer in connection.receive_buffers()) <= (1 << 20) + 1024
+
+
+def test_large_frame_arrives_whole() -> None:
+    body = random.Random(1).randbytes(5 << 20)
+    connection = ServerConnection(100 << 20, bytearray(65536))
+    assert receive(connection, framed(body, b"next")) == [body, b"next"]
+
+
+@pytest.mark.parametrize("length", [-1, -(2**31), 1001, 2**31 - 1])
+def test_impossible_frame_lengths_are_refused(length: int) -> None:
+    connection = ServerConnection(1000, bytearray(1024))
+    with pytest.raises(RemoteProtocolError):
+        receive(connection, struct.pack(">i", length) + b"GET / HTTP/1.1")
+
+
+def test_frames_are_writable_and_independent() -> None:
+    """Offsets are stamped into a request while the next bytes are already being received."""
+    connection = ServerConnection(1000, bytearray(64))
+    buffers = connection.receive_buffers()
+    data = framed(b"aaaa", b"bbbb")
+    buffers[0][: len(data)] = data
+    first, second = connection.bytes_received(len(data), buffers)
+    first[:] = b"AAAA"
+    receive(connection, framed(b"cccc"))
+    assert bytes(first) == b"AAAA"
+    assert bytes(second) == b"bbbb"
+
+
+START = RequestStart(0, 0, 0, None, 0)
+
+
+def test_responses_leave_in_request_order() -> None:
+    connection = ServerConnection(1000, bytearray(64))
+    first, second = connection.open_slot(START), connection.open_slot(START)
+    second.encode = lambda: [b"2"]
+    assert connection.take_ready() is None
+    assert not connection.has_ready_response
+    first.encode = lambda: [b"1"]
+    assert connection.take_ready() is first
+    assert connection.take_ready() is second
+    assert connection.slots_in_flight == 0
+
+
+def flexible_from_3(_: int) -> int:
+    return 3
+
+
+def test_header_with_client_id_and_tagged_fields() -> None:
+    frame = struct.pack(">hhih", 18, 3, 7, 2) + b"me" + b"\x01\x05\x02ab" + b"body"
+    start = parse_request_start(memoryview(frame), flexible_from_3)
+    assert start == RequestStart(18, 3, 7, "me", 17)
+    assert frame[start.body_position :] == b"body"
+
+
+def test_header_before_flexible_versions_has_no_tagged_fields() -> None:
+    frame = struct.pack(">hhih", 18, 2, 7, -1)
+    assert parse_request_start(memoryview(frame), flexible_from_3) == (18, 2, 7, None, 10)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"",
+        b"\0\x12\0\3\0\0\0",
+        struct.pack(">hhih", 18, 3, 7, 50) + b"short",
+        struct.pack(">hhih", 18, 3, 7, 2) + b"\xff\xfe\0",
+        struct.pack(">hhih", 18, 3, 7, -1),
+        struct.pack(">hhih", 18, 3, 7, -1) + b"\x01\x05\x7f",
+        struct.pack(">hhih", 18, 3, 7, -1) + b"\xff\xff\xff\xff\xff\xff",
+    ],
+)
+def test_malformed_headers_are_refused(frame: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        parse_request_start(memoryview(frame), flexible_from_3)
