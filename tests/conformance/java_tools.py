@@ -3,7 +3,8 @@
 `KafkaTools` is bound to one broker's address. `run` goes through one long-lived JVM
 (ToolRunner.java) that serves all tests of a session, about 0.1 s a call; `start` gives a process of
 its own, for a tool that runs beside others or is to be killed. Where the long-lived JVM can't be
-had (a Java without its compiler, or KRAFTRIO_TOOLS=process) `run` starts a process each time.
+had (a Java without its compiler, or KRAFTRIO_TOOLS=process), and for the few tools that do their
+work in the JVM's own shutdown, `run` starts a process each time.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ RUN_TIMEOUT_S = 60.0
 
 # Where --bootstrap-server goes: before what follows, at the very end, or nowhere.
 ADDRESS_AT_END = frozenset({"kafka-cluster"})
-NO_ADDRESS = frozenset({"kafka-dump-log", "kafka-storage"})
+NO_ADDRESS = frozenset({"kafka-dump-log", "kafka-storage", "kafka-transactional-message-copier"})
+
+# These end their work in a hook of the JVM's shutdown, or never return from main.
+OWN_PROCESS = frozenset({"kafka-verifiable-producer", "kafka-transactional-message-copier"})
 
 
 @dataclass(frozen=True)
@@ -201,7 +205,9 @@ class KafkaTools:
         full = self._with_address(tool, arguments)
         data = input.encode() if isinstance(input, str) else input or b""
         module = apache_kafka()
-        done = self._runner.run(module.TOOLS[tool], full, data, timeout_s)
+        done = None
+        if tool not in OWN_PROCESS:
+            done = self._runner.run(module.TOOLS[tool], full, data, timeout_s)
         if done is None:
             process = subprocess.run(
                 module.tool_command(tool, full),
