@@ -28,7 +28,8 @@ import struct as _struct
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar, dataclass_transform
 
-from kraftrio.wire.codec_compile import (
+from kraftrio.wire.codec_compile import Decoder, Encoder, compile_decoder, compile_encoder
+from kraftrio.wire.codec_schema import (
     ARRAY,
     BOOL,
     BYTES,
@@ -48,8 +49,6 @@ from kraftrio.wire.codec_compile import (
     Kind,
     StructSpec,
     Versions,
-    compile_decoder,
-    compile_encoder,
     spec_of,
 )
 from kraftrio.wire.errors import LocalProtocolError, RemoteProtocolError
@@ -265,8 +264,8 @@ def message(
 
 # Bytes to values and back
 
-_DECODERS: dict[tuple[type[Any], int], Callable[[Buffer, int], tuple[Any, int]]] = {}
-_ENCODERS: dict[tuple[type[Any], int], Callable[[Any, list[Buffer], list[int]], None]] = {}
+_DECODERS: dict[tuple[type[Any], int], Decoder] = {}
+_ENCODERS: dict[tuple[type[Any], int], Encoder] = {}
 
 _MALFORMED = (_struct.error, IndexError, UnicodeDecodeError)
 _UNENCODABLE = (_struct.error, AttributeError, TypeError, ValueError, OverflowError)
