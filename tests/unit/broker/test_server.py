@@ -1,0 +1,306 @@
+"""Connections over loopback: order, limits, and what ends a connection."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import trio
+import trio.lowlevel
+
+from kraftrio.broker.context import RequestContext
+from kraftrio.broker.dispatch import Dispatcher
+from kraftrio.broker.server import Listener, ServerLimits, bind
+from kraftrio.kraft_meta.deferred import Deferred
+from kraftrio.wire.api import ApiKey
+from kraftrio.wire.codec import decode, encode
+from kraftrio.wire.messages.cluster import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from kraftrio.wire.messages.data import ProduceRequest, ProduceResponse
+
+LIMITS = ServerLimits(
+    socket_request_max_bytes=1 << 20,
+    max_connections=100,
+    max_connections_per_ip=100,
+    connections_max_idle_ms=600_000,
+    max_in_flight_requests=100,
+    socket_send_buffer_bytes=-1,
+    socket_receive_buffer_bytes=-1,
+)
+
+
+class Handlers:
+    """Metadata waits until told, ApiVersions answers at once, Produce has no reply or fails."""
+
+    def __init__(self) -> None:
+        self.parked: list[Deferred[MetadataResponse]] = []
+        self.big_answer = ""
+
+    def metadata(self, request: MetadataRequest, context: RequestContext) -> Any:
+        deferred: Deferred[MetadataResponse] = Deferred()
+        self.parked.append(deferred)
+        return deferred
+
+    def api_versions(self, request: ApiVersionsRequest, context: RequestContext) -> Any:
+        return ApiVersionsResponse(error_code=len(self.big_answer))
+
+    def produce(self, request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
+        if request.acks == 0:
+            return None
+        raise RuntimeError("a fault of ours")
+
+    def dispatcher(self) -> Dispatcher:
+        return Dispatcher(
+            {
+                ApiKey.METADATA: self.metadata,
+                ApiKey.API_VERSIONS: self.api_versions,
+                ApiKey.PRODUCE: self.produce,
+            }
+        )
+
+
+class Client:
+    """A raw client that counts correlation ids."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream = stream
+        self.buffer = b""
+
+    async def send(self, key: int, version: int, correlation_id: int, body: bytes) -> None:
+        header = struct.pack(">hhih", key, version, correlation_id, -1)
+        await self.send_raw(header + body)
+
+    async def send_raw(self, frame: bytes) -> None:
+        await self.stream.send_all(struct.pack(">i", len(frame)) + frame)
+
+    async def receive(self) -> tuple[int, bytes]:
+        while len(self.buffer) < 4 or len(self.buffer) < 4 + self.length():
+            data = await self.stream.receive_some()
+            if not data:
+                raise EOFError
+            self.buffer += data
+        frame = self.buffer[4 : 4 + self.length()]
+        self.buffer = self.buffer[4 + len(frame) :]
+        return struct.unpack(">i", frame[:4])[0], frame[4:]
+
+    def length(self) -> int:
+        return int(struct.unpack(">i", self.buffer[:4])[0])
+
+    async def is_closed(self) -> bool:
+        try:
+            with trio.fail_after(2):
+                return await self.stream.receive_some() == b""
+        except trio.BrokenResourceError:
+            return True
+
+
+Connect = Callable[[], Any]
+
+
+@asynccontextmanager
+async def listening(
+    handlers: Handlers, limits: ServerLimits = LIMITS
+) -> AsyncIterator[tuple[Listener, Connect]]:
+    sock = bind("127.0.0.1", 0)
+    port = sock.getsockname()[1]
+    listener = Listener("PLAINTEXT", sock, handlers.dispatcher(), limits)
+
+    clients: list[Client] = []
+
+    async def connect() -> Client:
+        client = Client(await trio.open_tcp_stream("127.0.0.1", port))
+        clients.append(client)
+        return client
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(listener.run)
+        try:
+            with trio.fail_after(10):
+                yield listener, connect
+        finally:
+            for client in clients:
+                client.stream.socket.close()
+        nursery.cancel_scope.cancel()
+
+
+METADATA_BODY = encode(MetadataRequest(), 1)
+
+
+async def test_responses_leave_in_request_order_though_a_later_one_is_ready_first() -> None:
+    handlers = Handlers()
+    async with listening(handlers) as (_, connect):
+        client = await connect()
+        await client.send(3, 1, 1, METADATA_BODY)
+        await client.send(18, 0, 2, b"")
+        await client.send(3, 1, 3, METADATA_BODY)
+        while len(handlers.parked) < 2:
+            await trio.lowlevel.checkpoint()
+        handlers.parked[1].complete(MetadataResponse(controller_id=3))
+        handlers.parked[0].complete(MetadataResponse(controller_id=1))
+        assert [(await client.receive())[0] for _ in range(3)] == [1, 2, 3]
+
+
+async def test_hundreds_of_pipelined_requests_are_all_answered_in_order() -> None:
+    handlers = Handlers()
+    async with listening(handlers, replace(LIMITS, max_in_flight_requests=5)) as (_, connect):
+        client = await connect()
+
+        async def answer() -> None:
+            done = 0
+            while done < 200:
+                await trio.lowlevel.checkpoint()
+                while done < len(handlers.parked):
+                    assert len(handlers.parked) - done <= 5, "more in flight than allowed"
+                    handlers.parked[done].complete(MetadataResponse())
+                    done += 1
+
+        async def send() -> None:
+            for correlation_id in range(200):
+                await client.send(3, 1, 2 * correlation_id, METADATA_BODY)
+                await client.send(18, 0, 2 * correlation_id + 1, b"")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(answer)
+            nursery.start_soon(send)
+            received = [(await client.receive())[0] for _ in range(400)]
+        assert received == list(range(400))
+
+
+async def test_a_request_without_reply_takes_no_place_in_the_order() -> None:
+    async with listening(Handlers()) as (_, connect):
+        client = await connect()
+        await client.send(0, 3, 1, encode(ProduceRequest(acks=0), 3))
+        await client.send(18, 0, 2, b"")
+        assert (await client.receive())[0] == 2
+
+
+async def test_a_fault_of_ours_closes_that_connection_and_is_logged_with_its_request(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with listening(Handlers()) as (listener, connect):
+        victim, other = await connect(), await connect()
+        with caplog.at_level(logging.ERROR, "kraftrio.server"):
+            await victim.send(0, 3, 77, encode(ProduceRequest(acks=1), 3))
+            assert await victim.is_closed()
+        [entry] = caplog.records
+        assert "api_key=0 version=3 correlation_id=77" in entry.getMessage()
+        assert entry.exc_info is not None and isinstance(entry.exc_info[1], RuntimeError)
+        await other.send(18, 0, 1, b"")
+        assert (await other.receive())[0] == 1
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        struct.pack(">hhih", 999, 0, 1, -1),
+        struct.pack(">hhih", -1, 0, 1, -1),
+        struct.pack(">hhih", 3, 99, 1, -1),
+        struct.pack(">hhih", 0, 2, 1, -1),
+        struct.pack(">hhih", 3, 1, 1, -1) + struct.pack(">i", 1 << 30),
+        struct.pack(">hhih", 3, 1, 1, -1) + b"\0",
+        b"",
+    ],
+    ids=[
+        "unknown key",
+        "negative key",
+        "version above",
+        "produce below 3",
+        "absurd array",
+        "truncated body",
+        "empty frame",
+    ],
+)
+async def test_what_cannot_be_served_closes_that_connection_only(frame: bytes) -> None:
+    async with listening(Handlers()) as (_, connect):
+        client, other = await connect(), await connect()
+        await client.send_raw(frame)
+        assert await client.is_closed()
+        await other.send(18, 0, 1, b"")
+        assert (await other.receive())[0] == 1
+
+
+@pytest.mark.parametrize("version", [5, 127, 32767])
+async def test_unknown_api_versions_version_is_answered_in_the_layout_of_version_0(
+    version: int,
+) -> None:
+    async with listening(Handlers()) as (_, connect):
+        client = await connect()
+        await client.send(18, version, 9, b"\0junk that is no body")
+        correlation_id, body = await client.receive()
+        response, end = decode(ApiVersionsResponse, 0, body)
+        assert (correlation_id, end) == (9, len(body))
+        assert response.error_code == 35
+        assert [(a.api_key, a.min_version, a.max_version) for a in response.api_keys] == [
+            (18, 0, 4)
+        ]
+        await client.send(18, 3, 10, b"\0" + encode(ApiVersionsRequest(), 3))
+        assert (await client.receive())[0] == 10
+
+
+async def test_connections_of_one_address_are_limited() -> None:
+    async with listening(Handlers(), replace(LIMITS, max_connections_per_ip=2)) as (_, connect):
+        kept = [await connect(), await connect()]
+        refused = await connect()
+        assert await refused.is_closed()
+        for client in kept:
+            await client.send(18, 0, 1, b"")
+            assert (await client.receive())[0] == 1
+
+
+async def test_above_the_connection_limit_a_client_waits_its_turn() -> None:
+    async with listening(Handlers(), replace(LIMITS, max_connections=1)) as (_, connect):
+        first, second = await connect(), await connect()
+        await first.send(18, 0, 1, b"")
+        assert (await first.receive())[0] == 1
+        await second.send(18, 0, 2, b"")
+        await first.stream.aclose()
+        assert (await second.receive())[0] == 2
+
+
+async def test_idle_connections_are_closed_but_not_those_with_a_request_parked() -> None:
+    handlers = Handlers()
+    limits = replace(LIMITS, connections_max_idle_ms=200)
+    async with listening(handlers, limits) as (_, connect):
+        idle, waiting = await connect(), await connect()
+        await waiting.send(3, 1, 5, METADATA_BODY)
+        assert await idle.is_closed()
+        handlers.parked[0].complete(MetadataResponse())
+        assert (await waiting.receive())[0] == 5
+
+
+async def test_a_client_that_does_not_read_stops_being_read() -> None:
+    """Unsent responses are bounded: the reader pauses, and goes on when the client reads."""
+    handlers = Handlers()
+    answer = MetadataResponse(cluster_id="x" * 30_000)
+    async with listening(handlers, replace(LIMITS, socket_send_buffer_bytes=65536)) as (_, connect):
+        client = await connect()
+        client.stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+
+        async def send() -> None:
+            for correlation_id in range(500):
+                await client.send(3, 2, correlation_id, METADATA_BODY)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            done = 0
+            for _ in range(1500):
+                await trio.lowlevel.checkpoint()
+                while done < len(handlers.parked):
+                    handlers.parked[done].complete(answer)
+                    done += 1
+            assert done < 400, "everything was read and encoded for a client that reads nothing"
+            for correlation_id in range(500):
+                while done < len(handlers.parked):
+                    handlers.parked[done].complete(answer)
+                    done += 1
+                assert (await client.receive())[0] == correlation_id
