@@ -1,0 +1,91 @@
+"""The tools that produce and consume in bulk and count what they see."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from tests.conformance.java_tools import Completed, KafkaTools
+
+
+def events(done: Completed, name: str) -> list[dict[str, Any]]:
+    """Return the events of one name that a verifiable client printed."""
+    parsed = [json.loads(line) for line in done.lines if line.startswith("{")]
+    return [event for event in parsed if event["name"] == name]
+
+
+def test_producer_and_consumer_perf(kafka: KafkaTools, unique_topic: Callable[[], str]) -> None:
+    """20,000 records go in and the same number comes out."""
+    topic = kafka.create_topic(unique_topic(), partitions=3)
+    count = ["--num-records", "20000"]
+    sent = kafka.run("kafka-producer-perf-test", "--topic", topic, *count, "--record-size", "200",
+                     "--throughput", "-1", "--command-property", "acks=all")  # fmt: skip
+    assert re.match(r"20000 records sent, [\d.]+ records/sec", sent.lines[-1]), sent.describe()
+    ends = kafka.run("kafka-get-offsets", "--topic", topic).lines
+    assert sum(int(line.split(":")[2]) for line in ends) == 20_000
+    read = kafka.run("kafka-consumer-perf-test", "--topic", topic, *count, "--timeout", "20000")
+    header, values = (line.split(", ") for line in read.lines[-2:])
+    assert dict(zip(header, values, strict=True))["data.consumed.in.nMsg"] == "20000"
+
+
+def test_verifiable_producer_and_consumer(
+    kafka: KafkaTools, topic: str, unique_group: Callable[[], str]
+) -> None:
+    """Each record is acknowledged with its offset, consumed once and committed."""
+    sent = kafka.run("kafka-verifiable-producer", "--topic", topic, "--max-messages", "1000",
+                     "--acks", "-1")  # fmt: skip
+    acked = events(sent, "producer_send_success")
+    assert [event["offset"] for event in acked] == list(range(1000))
+    assert [event["value"] for event in acked] == [str(i) for i in range(1000)]
+    (summary,) = events(sent, "tool_data")
+    assert (summary["sent"], summary["acked"]) == (1000, 1000)
+    group = unique_group()
+    options = ["--topic", topic, "--group-id", group, "--reset-policy", "earliest"]
+    read = kafka.run("kafka-verifiable-consumer", *options, "--max-messages", "1000")
+    consumed = [part for event in events(read, "records_consumed") for part in event["partitions"]]
+    assert sum(part["count"] for part in consumed) == 1000
+    assert (consumed[0]["minOffset"], consumed[-1]["maxOffset"]) == (0, 999)
+    committed = events(read, "offsets_committed")
+    assert all(event["success"] for event in committed)
+    assert committed[-1]["offsets"] == [{"topic": topic, "partition": 0, "offset": 1000}]
+
+
+def test_verifiable_consumers_share_a_topic(
+    kafka: KafkaTools, unique_topic: Callable[[], str], unique_group: Callable[[], str]
+) -> None:
+    """Two members of a group consume every record once between them, also with the new protocol."""
+    topic = kafka.create_topic(unique_topic(), partitions=4)
+    kafka.run("kafka-producer-perf-test", "--topic", topic, "--num-records", "2000",
+              "--record-size", "10", "--throughput", "-1",
+              "--command-property", "batch.size=200")  # fmt: skip
+    options = ["--topic", topic, "--group-id", unique_group(), "--reset-policy", "earliest"]
+    options += ["--group-protocol", "consumer", "--max-messages", "1000"]
+    with (
+        kafka.start("kafka-verifiable-consumer", *options) as first,
+        kafka.start("kafka-verifiable-consumer", *options) as second,
+    ):
+        done = [first.wait(), second.wait()]
+    parts = [
+        part
+        for completed in done
+        for event in events(completed, "records_consumed")
+        for part in event["partitions"]
+    ]
+    seen = [
+        (part["partition"], offset)
+        for part in parts
+        for offset in range(part["minOffset"], part["maxOffset"] + 1)
+    ]
+    assert len(seen) == len(set(seen)) == 2000
+
+
+def test_end_to_end_latency(kafka: KafkaTools, topic: str) -> None:
+    """One record at a time goes in and out again, acknowledged by one replica and by all."""
+    for acks in ("1", "all"):
+        options = ["--num-records", "50", "--producer-acks", acks, "--record-size", "100"]
+        done = kafka.run("kafka-e2e-latency", "--topic", topic, *options)
+        latency = re.search(r"Avg latency: ([\d.]+) ms", done.stdout)
+        assert latency, done.describe()
+        assert float(latency.group(1)) < 500
