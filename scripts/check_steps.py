@@ -1,0 +1,169 @@
+"""The steps of scripts/check, which calls this in the checkout's .venv.
+
+In order: set-up of what the tests use, format, lint, types, tidy, unit, simulation, conformance.
+All steps run also after a failure, so that one run tells everything. At the end come the time of
+each step, the reasons of skipped tests, and one plain line of counts over all of pytest's runs.
+
+A step of pytest is a folder of tests; one that holds none is left out. What the tests need from
+outside (Apache's jars, npm's and Go's modules) is fetched before them, each by its own client, and
+a failure there only means that the tests which need it are skipped with the reason, or fail when
+KRAFTRIO_REQUIRE_TOOLS is set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CONFORMANCE = ROOT / "tests" / "conformance"
+LINTED = ["wire", "kraft_meta", "broker", "clients", "kraftrio", "scripts", "tests"]
+
+
+@dataclass
+class Outcome:
+    """What one step came to."""
+
+    name: str
+    seconds: float
+    ok: bool
+    counts: Counter[str] = field(default_factory=Counter)
+    skips: Counter[str] = field(default_factory=Counter)
+
+
+def run(name: str, command: list[str], *, cwd: Path = ROOT) -> Outcome:
+    """Run a command as a step, with its output as it comes."""
+    banner(name)
+    begin = time.monotonic()
+    code = subprocess.run(command, cwd=cwd, check=False, stdin=subprocess.DEVNULL).returncode
+    return Outcome(name, time.monotonic() - begin, code == 0)
+
+
+def banner(name: str) -> None:
+    """Print the head of a step."""
+    print(f"\n=== {name}", flush=True)
+
+
+def run_pytest(name: str, paths: list[str], options: list[str]) -> Outcome:
+    """Run pytest on some folders and count its outcomes."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *options, *paths]
+        outcome = run(name, command)
+        if report.exists():
+            count_tests(report, outcome)
+        else:
+            outcome.counts["failed"] += 1  # it did not come as far as running tests
+    # Pytest's 5 is "no tests": right under -k, where most steps have nothing to run.
+    if not outcome.counts.total() and "-k" in options:
+        outcome.ok = True
+    return outcome
+
+
+def count_tests(report: Path, outcome: Outcome) -> None:
+    """Add a JUnit report's outcomes to the step's counts."""
+    for case in ElementTree.parse(report).getroot().iter("testcase"):
+        kinds = {child.tag for child in case}
+        skipped = case.find("skipped")
+        if kinds & {"failure", "error"}:
+            outcome.counts["failed"] += 1
+        elif skipped is not None:
+            outcome.counts["skipped"] += 1
+            outcome.skips[skipped.get("message", "no reason given")] += 1
+        else:
+            outcome.counts["passed"] += 1
+
+
+def set_up_tools() -> list[Outcome]:
+    """Fetch what the conformance tests use; what can't be had is told and left to them."""
+    outcomes = []
+    script = str(ROOT / "scripts" / "apache_kafka.py")
+    outcomes.append(run("set up Apache Kafka's tools", [sys.executable, script, "libs"]))
+    node, go = CONFORMANCE / "node", CONFORMANCE / "go"
+    if (node / "package.json").exists() and shutil.which("npm"):
+        command = ["npm", "install", "--no-audit", "--no-fund", "--loglevel=error"]
+        if (node / "package-lock.json").exists():
+            command[1] = "ci"
+        stamp = node / "node_modules" / ".package-lock.json"
+        if not stamp.exists() or stamp.stat().st_mtime < (node / "package.json").stat().st_mtime:
+            outcomes.append(run("set up node modules", command, cwd=node))
+    if (go / "go.mod").exists() and shutil.which("go"):
+        target = str(ROOT / ".cache" / "go-client")
+        outcomes.append(run("set up the Go client", ["go", "build", "-o", target, "."], cwd=go))
+    # Never a failure of the check by itself: the tests that need it say so.
+    for outcome in outcomes:
+        if not outcome.ok:
+            print(f"{outcome.name}: not to be had, the tests that need it will say so")
+            outcome.ok = True
+    if not shutil.which("kcat"):
+        print("no kcat on PATH (on Debian: apt-get install kcat)")
+    return outcomes
+
+
+def all_steps(fast: bool, options: list[str]) -> list[Outcome]:
+    """Run every step and return what each came to."""
+    linted = [name for name in LINTED if (ROOT / name).exists()]
+    python = [sys.executable, "-m"]
+    outcomes = [] if fast else set_up_tools()
+    outcomes += [
+        run("format", [*python, "ruff", "format", "--check", *linted]),
+        run("lint", [*python, "ruff", "check", *linted]),
+        run("types", [*python, "mypy", "-p", "kraftrio"]),
+        run_pytest("tidy", ["tests/test_tidy.py"], options),
+    ]
+    for name in ("unit", "sim", "integration", "conformance"):
+        if fast and name in {"integration", "conformance"}:
+            continue
+        if any((ROOT / "tests" / name).rglob("test_*.py")):
+            outcomes.append(run_pytest(name, [f"tests/{name}"], options))
+    return outcomes
+
+
+def summarize(outcomes: list[Outcome]) -> bool:
+    """Print times, skips and counts, and tell whether all is well."""
+    banner("summary")
+    counts: Counter[str] = Counter()
+    skips: Counter[str] = Counter()
+    for outcome in outcomes:
+        result = "ok" if outcome.ok else "FAILED"
+        tests = ", ".join(f"{number} {kind}" for kind, number in outcome.counts.items())
+        print(f"{outcome.name:30} {outcome.seconds:7.1f} s  {result:6}  {tests}")
+        counts += outcome.counts
+        skips += outcome.skips
+    for reason, number in skips.most_common():
+        print(f"skipped {number}: {reason}")
+    broken = [outcome.name for outcome in outcomes if not outcome.ok]
+    if broken:
+        print(f"FAILED: {', '.join(broken)}")
+    print(
+        f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped",
+        flush=True,
+    )
+    return not broken and not counts["failed"] and counts["passed"] > 0
+
+
+def main() -> int:
+    """Read the options and run the check."""
+    parser = argparse.ArgumentParser(prog="scripts/check", description="All checks of the project.")
+    parser.add_argument(
+        "--fast", action="store_true", help="without clients and brokers in processes of their own"
+    )
+    parser.add_argument("-k", metavar="EXPRESSION", help="only the tests that fit, as in pytest")
+    parser.add_argument("-x", action="store_true", help="end each step at its first failed test")
+    chosen = parser.parse_args()
+    options = (["-k", chosen.k] if chosen.k else []) + (["-x"] if chosen.x else [])
+    os.chdir(ROOT)
+    return 0 if summarize(all_steps(chosen.fast, options)) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
