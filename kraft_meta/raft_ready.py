@@ -1,4 +1,4 @@
-"""What surrounds the consensus core: its timeouts, its output value `Ready`, and LeaderChange bytes.
+"""What surrounds the consensus core: timeouts, its output `Ready`, and the LeaderChange record.
 
 Called by: raft.py and quorum_service.py. The order of Ready's fields is the order of work; raft.py
 says why. Protocol: KIP-595.

@@ -1,0 +1,319 @@
+"""Brokers in the cluster: registration, heartbeats, fencing, controlled shutdown, producer ids.
+
+Owns: `ClusterControl`, whose soft state (when each broker was last heard of, how far it has read)
+is built anew by each active controller and never recorded. Rules, as KIP-631:
+1. A broker's epoch is the offset of its registration record. A new incarnation takes the id over
+   unless the former one was heard of within its session; what it led is led by others from then.
+2. A broker starts fenced; it is unfenced when it asks and has read its own registration, and fenced
+   when its session ends or it asks. A fenced broker leads nothing.
+3. Controlled shutdown: leaderships move away first; the broker may go once it leads nothing and the
+   brokers that are left have read so.
+4. A session starts with a heartbeat or registration that this controller saw. After a change of
+   controllers brokers get one session timeout to be heard of, yet a restarted broker need not
+   wait for the session of its former life.
+
+Called by: controller.py. Kafka's counterpart: ClusterControlManager, BrokerHeartbeatManager.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kraftrio.kraft_meta.control import (
+    METADATA_VERSION,
+    Circumstances,
+    ControllerConfig,
+    ControllerResult,
+    check_broker_epoch,
+)
+from kraftrio.kraft_meta.image import BrokerImage, MetadataDelta, MetadataImage
+from kraftrio.kraft_meta.records import (
+    BrokerRegistrationChangeRecord,
+    Endpoint,
+    FeatureRange,
+    MetadataRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from kraftrio.kraft_meta.replication_control import (
+    changes_when_broker_leaves,
+    changes_when_broker_returns,
+    leads_any_partition,
+)
+from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.messages.quorum import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+
+
+@dataclass(slots=True)
+class _Contact:
+    """What this controller knows of one incarnation of a broker."""
+
+    broker_epoch: int
+    session_deadline_ms: float
+    heard_of: bool
+    metadata_offset: int = -1
+    controlled_shutdown_offset: int | None = None
+
+
+class ClusterControl:
+    """Decides about brokers; keeps their sessions."""
+
+    def __init__(self, config: ControllerConfig) -> None:
+        self._config = config
+        self._contacts: dict[int, _Contact] = {}
+
+    def activate(self, image: MetadataImage, now_ms: float) -> None:
+        """Start the sessions of a new reign (rule 4)."""
+        self._contacts = {
+            broker.broker_id: self._new_contact(broker.broker_epoch, now_ms, heard_of=False)
+            for broker in image.alive_brokers()
+        }
+
+    def _new_contact(self, broker_epoch: int, now_ms: float, *, heard_of: bool) -> _Contact:
+        return _Contact(broker_epoch, now_ms + self._config.broker_session_timeout_ms, heard_of)
+
+    # ---- registration
+
+    def register_broker(
+        self, request: BrokerRegistrationRequest, now: Circumstances
+    ) -> ControllerResult:
+        """Take a broker into the cluster, fenced."""
+        try:
+            return self._register_broker(request, now)
+        except KafkaError as error:
+            return ControllerResult([], BrokerRegistrationResponse(error_code=error.code))
+
+    def _register_broker(
+        self, request: BrokerRegistrationRequest, now: Circumstances
+    ) -> ControllerResult:
+        if request.cluster_id != self._config.cluster_id:
+            raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, None)
+        check_supported_features(request, now.image)
+        record = _registration(request, now)
+        existing = now.image.broker(request.broker_id)
+        records: list[MetadataRecord] = []
+        if existing is not None and existing.incarnation_id == request.incarnation_id:
+            # The answer to its first try was lost: the registration stands if nothing changed.
+            if _is_same_registration(existing, record):
+                return ControllerResult(
+                    [], BrokerRegistrationResponse(broker_epoch=existing.broker_epoch)
+                )
+        elif existing is not None and self._has_valid_session(existing, now.now_ms):
+            raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, None)
+        records.append(record)
+        if existing is not None:
+            records += changes_when_broker_leaves(self._config, now.image, request.broker_id)
+        self._contacts[request.broker_id] = self._new_contact(
+            record.broker_epoch, now.now_ms, heard_of=True
+        )
+        return ControllerResult(
+            records, BrokerRegistrationResponse(broker_epoch=record.broker_epoch)
+        )
+
+    def _has_valid_session(self, broker: BrokerImage, now_ms: float) -> bool:
+        contact = self._contacts.get(broker.broker_id)
+        return (
+            contact is not None
+            and contact.heard_of
+            and contact.broker_epoch == broker.broker_epoch
+            and contact.session_deadline_ms > now_ms
+            and not broker.fenced
+            and not broker.in_controlled_shutdown
+        )
+
+    def unregister_broker(
+        self, request: UnregisterBrokerRequest, now: Circumstances
+    ) -> ControllerResult:
+        """Remove a broker for good; its replicas stay assigned until someone reassigns them."""
+        broker = now.image.broker(request.broker_id)
+        if broker is None:
+            response = UnregisterBrokerResponse(
+                error_code=ErrorCode.BROKER_ID_NOT_REGISTERED,
+                error_message=f"Broker ID {request.broker_id} is not currently registered",
+            )
+            return ControllerResult([], response)
+        records = changes_when_broker_leaves(self._config, now.image, request.broker_id)
+        records.append(UnregisterBrokerRecord(request.broker_id, broker.broker_epoch))
+        self._contacts.pop(request.broker_id, None)
+        return ControllerResult(records, UnregisterBrokerResponse(error_message=None))
+
+    # ---- heartbeats
+
+    def heartbeat(self, request: BrokerHeartbeatRequest, now: Circumstances) -> ControllerResult:
+        """Keep a broker's session, and move it between its states as it asks."""
+        try:
+            check_broker_epoch(now.image, request.broker_id, request.broker_epoch)
+        except KafkaError as error:
+            return ControllerResult([], BrokerHeartbeatResponse(error_code=error.code))
+        broker = now.image.brokers[request.broker_id]
+        contact = self._contacts.get(request.broker_id)
+        if contact is None or contact.broker_epoch != broker.broker_epoch:
+            contact = self._new_contact(broker.broker_epoch, now.now_ms, heard_of=True)
+            self._contacts[request.broker_id] = contact
+        contact.heard_of = True
+        contact.session_deadline_ms = now.now_ms + self._config.broker_session_timeout_ms
+        contact.metadata_offset = request.current_metadata_offset
+        records, fenced, should_shut_down = self._next_state(broker, contact, request, now)
+        response = BrokerHeartbeatResponse(
+            is_caught_up=request.current_metadata_offset >= broker.broker_epoch,
+            is_fenced=fenced,
+            should_shut_down=should_shut_down,
+        )
+        return ControllerResult(records, response)
+
+    def _next_state(
+        self,
+        broker: BrokerImage,
+        contact: _Contact,
+        request: BrokerHeartbeatRequest,
+        now: Circumstances,
+    ) -> tuple[list[MetadataRecord], bool, bool]:
+        """Return the records, whether the broker is fenced then, and whether it may go."""
+        is_caught_up = request.current_metadata_offset >= broker.broker_epoch
+        if broker.fenced:
+            if request.want_shut_down:
+                return [], True, True
+            if request.want_fence or not is_caught_up:
+                return [], True, False
+            return self._unfence(broker, now), False, False
+        if request.want_fence:
+            return self._fence(broker, now.image), True, request.want_shut_down
+        if not (request.want_shut_down or broker.in_controlled_shutdown):
+            return [], False, False
+        if not leads_any_partition(now.image, broker.broker_id) and self._others_know(
+            broker, contact, now.image
+        ):
+            return self._fence(broker, now.image), True, True
+        if broker.in_controlled_shutdown:
+            return [], False, False
+        records: list[MetadataRecord] = [
+            BrokerRegistrationChangeRecord(
+                broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True
+            )
+        ]
+        records += changes_when_broker_leaves(self._config, now.image, broker.broker_id)
+        contact.controlled_shutdown_offset = now.next_offset + len(records) - 1
+        return records, False, False
+
+    def _others_know(self, broker: BrokerImage, contact: _Contact, image: MetadataImage) -> bool:
+        """Tell whether the active brokers have read that this one's leaderships moved (rule 3)."""
+        if not broker.in_controlled_shutdown or contact.controlled_shutdown_offset is None:
+            return True
+        for other in image.alive_brokers():
+            if other.broker_id == broker.broker_id or not other.is_active:
+                continue
+            known = self._contacts.get(other.broker_id)
+            if known is None or known.metadata_offset < contact.controlled_shutdown_offset:
+                return False
+        return True
+
+    def _fence(self, broker: BrokerImage, image: MetadataImage) -> list[MetadataRecord]:
+        contact = self._contacts.get(broker.broker_id)
+        if contact is not None:
+            contact.controlled_shutdown_offset = None
+        records = changes_when_broker_leaves(self._config, image, broker.broker_id)
+        records.append(
+            BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=True)
+        )
+        return records
+
+    def _unfence(self, broker: BrokerImage, now: Circumstances) -> list[MetadataRecord]:
+        records: list[MetadataRecord] = [
+            BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=False)
+        ]
+        records += changes_when_broker_returns(self._config, now.image, broker.broker_id)
+        return records
+
+    # ---- sessions
+
+    def next_deadline_ms(self) -> float | None:
+        """Return when the next session ends."""
+        return min((c.session_deadline_ms for c in self._contacts.values()), default=None)
+
+    def fence_expired(self, image: MetadataImage, now_ms: float) -> list[MetadataRecord]:
+        """Fence the brokers whose session ended, by id; forget the sessions."""
+        records: list[MetadataRecord] = []
+        for broker_id in sorted(self._contacts):
+            contact = self._contacts[broker_id]
+            if contact.session_deadline_ms > now_ms:
+                continue
+            del self._contacts[broker_id]
+            broker = image.broker(broker_id)
+            if broker is None or broker.fenced or broker.broker_epoch != contact.broker_epoch:
+                continue
+            changes = self._fence(broker, image)
+            records += changes
+            # The next broker's partitions are judged with this one gone.
+            delta = MetadataDelta(image)
+            for record in changes:
+                delta.replay(record)
+            image = delta.apply(image.offset, image.epoch)
+        return records
+
+    # ---- producer ids
+
+    def allocate_producer_ids(
+        self, request: AllocateProducerIdsRequest, now: Circumstances
+    ) -> ControllerResult:
+        """Give a broker a block of producer ids that nobody else gets (KIP-730)."""
+        try:
+            check_broker_epoch(now.image, request.broker_id, request.broker_epoch)
+        except KafkaError as error:
+            return ControllerResult([], AllocateProducerIdsResponse(error_code=error.code))
+        start, size = now.image.next_producer_id, self._config.producer_id_block_size
+        record = ProducerIdsRecord(request.broker_id, request.broker_epoch, start + size)
+        response = AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=size)
+        return ControllerResult([record], response)
+
+
+def _registration(request: BrokerRegistrationRequest, now: Circumstances) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=now.next_offset,
+        endpoints=tuple(
+            Endpoint(e.name, e.host, e.port, e.security_protocol) for e in request.listeners
+        ),
+        features=tuple(
+            FeatureRange(f.name, f.min_supported_version, f.max_supported_version)
+            for f in sorted(request.features, key=lambda f: f.name)
+        ),
+        rack=request.rack,
+        log_dirs=tuple(request.log_dirs),
+    )
+
+
+def _is_same_registration(broker: BrokerImage, record: RegisterBrokerRecord) -> bool:
+    return (broker.endpoints, broker.features, broker.rack, broker.log_dirs) == (
+        record.endpoints,
+        record.features,
+        record.rack,
+        record.log_dirs,
+    )
+
+
+def check_supported_features(request: BrokerRegistrationRequest, image: MetadataImage) -> None:
+    """Raise UNSUPPORTED_VERSION unless the broker supports every finalized level it names.
+
+    A broker that names no metadata.version says nothing about it.
+    """
+    for feature in request.features:
+        level = image.features.get(feature.name, 0)
+        if level == 0 and feature.name != METADATA_VERSION:
+            continue
+        if level and not feature.min_supported_version <= level <= feature.max_supported_version:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"Unable to register because the broker does not support finalized version "
+                f"{level} of {feature.name}.",
+            )

@@ -1,0 +1,136 @@
+"""The response that refuses a whole controller request with one error: `error_response`.
+
+Behaviour: APIs with a top-level error carry it there, others in every item that was asked about.
+Called by: quorum_service.py (NOT_CONTROLLER) and whoever must answer for an unreachable controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages import admin, configs, quorum
+
+
+def error_response(request: Any, code: ErrorCode, message: str | None = None) -> Any:
+    """Return the response of the request's API that says only this error."""
+    maker = _MAKERS.get(type(request))
+    assert maker is not None, f"{type(request).__name__} is no request of the controller"
+    return maker(request, code, message)
+
+
+def _create_topics(request: admin.CreateTopicsRequest, code: ErrorCode, text: str | None) -> Any:
+    return admin.CreateTopicsResponse(
+        topics=[
+            admin.CreatableTopicResult(name=name, error_code=code, error_message=text, configs=None)
+            for name in dict.fromkeys(topic.name for topic in request.topics)
+        ]
+    )
+
+
+def _delete_topics(request: admin.DeleteTopicsRequest, code: ErrorCode, text: str | None) -> Any:
+    results = [
+        admin.DeletableTopicResult(
+            name=topic.name, topic_id=topic.topic_id, error_code=code, error_message=text
+        )
+        for topic in request.topics
+    ]
+    results += [
+        admin.DeletableTopicResult(name=name, error_code=code, error_message=text)
+        for name in request.topic_names
+    ]
+    return admin.DeleteTopicsResponse(responses=results)
+
+
+def _create_partitions(
+    request: admin.CreatePartitionsRequest, code: ErrorCode, text: str | None
+) -> Any:
+    return admin.CreatePartitionsResponse(
+        results=[
+            admin.CreatePartitionsTopicResult(name=name, error_code=code, error_message=text)
+            for name in dict.fromkeys(topic.name for topic in request.topics)
+        ]
+    )
+
+
+def _elect_leaders(request: admin.ElectLeadersRequest, code: ErrorCode, text: str | None) -> Any:
+    # Version 0 has no top-level error, so the items say it as well.
+    return admin.ElectLeadersResponse(
+        error_code=code,
+        replica_election_results=[
+            admin.ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[
+                    admin.PartitionResult(partition_id=index, error_code=code, error_message=text)
+                    for index in topic.partitions
+                ],
+            )
+            for topic in request.topic_partitions or []
+        ],
+    )
+
+
+def _alter_configs(request: configs.AlterConfigsRequest, code: ErrorCode, text: str | None) -> Any:
+    return configs.AlterConfigsResponse(
+        responses=[
+            configs.AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=text,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in request.resources
+        ]
+    )
+
+
+def _incremental_alter_configs(
+    request: configs.IncrementalAlterConfigsRequest, code: ErrorCode, text: str | None
+) -> Any:
+    return configs.IncrementalAlterConfigsResponse(
+        responses=[
+            configs.IncrementalAlterConfigsResourceResponse(
+                error_code=code,
+                error_message=text,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in request.resources
+        ]
+    )
+
+
+def _update_features(
+    _request: quorum.UpdateFeaturesRequest, code: ErrorCode, text: str | None
+) -> Any:
+    return quorum.UpdateFeaturesResponse(error_code=code, error_message=text)
+
+
+def _unregister_broker(
+    _request: quorum.UnregisterBrokerRequest, code: ErrorCode, text: str | None
+) -> Any:
+    return quorum.UnregisterBrokerResponse(error_code=code, error_message=text)
+
+
+def _top_level(response_class: Callable[..., Any]) -> Callable[[Any, ErrorCode, str | None], Any]:
+    def make(_request: Any, code: ErrorCode, _text: str | None) -> Any:
+        return response_class(error_code=code)
+
+    return make
+
+
+_MAKERS: Final[dict[type[Any], Callable[[Any, ErrorCode, str | None], Any]]] = {
+    admin.CreateTopicsRequest: _create_topics,
+    admin.DeleteTopicsRequest: _delete_topics,
+    admin.CreatePartitionsRequest: _create_partitions,
+    admin.ElectLeadersRequest: _elect_leaders,
+    configs.AlterConfigsRequest: _alter_configs,
+    configs.IncrementalAlterConfigsRequest: _incremental_alter_configs,
+    quorum.UpdateFeaturesRequest: _update_features,
+    quorum.UnregisterBrokerRequest: _unregister_broker,
+    quorum.BrokerRegistrationRequest: _top_level(quorum.BrokerRegistrationResponse),
+    quorum.BrokerHeartbeatRequest: _top_level(quorum.BrokerHeartbeatResponse),
+    quorum.AllocateProducerIdsRequest: _top_level(quorum.AllocateProducerIdsResponse),
+    quorum.AlterPartitionRequest: _top_level(quorum.AlterPartitionResponse),
+}

@@ -1,0 +1,326 @@
+"""Leaders and in-sync replicas: AlterPartition, ElectLeaders, and what follows from brokers' fates.
+
+Behaviour: an ISR change names the partition epoch that it was made from, and is refused when that
+is not the present one; a leader's word counts only in its own epoch, and a replica that is fenced,
+shutting down or of another incarnation may not join (KIP-841, KIP-903). When a broker is fenced,
+leaves or comes back, every partition that it matters to gets its change in the same batch.
+
+Called by: controller.py (requests) and cluster_control.py (brokers' fates). Kafka's counterpart:
+ReplicationControlManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from kraftrio.kraft_meta.control import (
+    Circumstances,
+    ControllerConfig,
+    ControllerResult,
+    check_broker_epoch,
+    is_unclean_election_enabled,
+)
+from kraftrio.kraft_meta.image import MetadataImage, PartitionImage, TopicImage
+from kraftrio.kraft_meta.partition_change import Election, PartitionChange
+from kraftrio.kraft_meta.records import (
+    LEADER_RECOVERED,
+    LEADER_RECOVERING,
+    NO_LEADER,
+    MetadataRecord,
+    PartitionChangeRecord,
+)
+from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.messages.admin import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from kraftrio.wire.messages.quorum import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    AlterPartitionResponseTopicData,
+)
+
+_PREFERRED_ELECTION = 0
+_UNCLEAN_ELECTION = 1
+_ISR_EPOCHS_VERSION = 3
+_MAX_BALANCED_AT_ONCE = 1000
+
+
+def partitions_in_order(
+    image: MetadataImage,
+) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
+    """Yield every partition by topic name and index, so that records come in one order."""
+    for name in sorted(image.topics_by_name):
+        topic = image.topics_by_name[name]
+        for index in sorted(topic.partitions):
+            yield topic, index, topic.partitions[index]
+
+
+def active_broker_check(image: MetadataImage) -> Callable[[int], bool]:
+    """Return the test whether a broker may lead."""
+
+    def is_active(broker_id: int) -> bool:
+        broker = image.brokers.get(broker_id)
+        return broker is not None and broker.is_active
+
+    return is_active
+
+
+def changes_when_broker_leaves(
+    config: ControllerConfig, image: MetadataImage, broker_id: int
+) -> list[MetadataRecord]:
+    """Take a broker (fenced, shutting down, gone) out of ISRs and leaderships."""
+    records: list[MetadataRecord] = []
+    is_active = active_broker_check(image)
+
+    def is_acceptable(replica: int) -> bool:
+        return replica != broker_id and is_active(replica)
+
+    for topic, index, partition in partitions_in_order(image):
+        if broker_id not in partition.isr and partition.leader != broker_id:
+            continue
+        change = PartitionChange(topic.topic_id, index, partition, is_acceptable)
+        change.isr = tuple(replica for replica in partition.isr if replica != broker_id)
+        if is_unclean_election_enabled(config, image, topic.name):
+            change.election = Election.UNCLEAN
+        _append_if_changed(records, change)
+    return records
+
+
+def changes_when_broker_returns(
+    config: ControllerConfig, image: MetadataImage, broker_id: int
+) -> list[MetadataRecord]:
+    """Give leaders to partitions that have none and that this broker may lead."""
+    records: list[MetadataRecord] = []
+    is_active = active_broker_check(image)
+
+    def is_acceptable(replica: int) -> bool:
+        return replica == broker_id or is_active(replica)
+
+    for topic, index, partition in partitions_in_order(image):
+        if partition.leader != NO_LEADER or broker_id not in partition.replicas:
+            continue
+        change = PartitionChange(topic.topic_id, index, partition, is_acceptable)
+        if is_unclean_election_enabled(config, image, topic.name):
+            change.election = Election.UNCLEAN
+        _append_if_changed(records, change)
+    return records
+
+
+def leads_any_partition(image: MetadataImage, broker_id: int) -> bool:
+    """Tell whether a broker leads something."""
+    return any(
+        partition.leader == broker_id
+        for topic in image.topics_by_name.values()
+        for partition in topic.partitions.values()
+    )
+
+
+def balance_leaders(image: MetadataImage) -> list[MetadataRecord]:
+    """Move leaders back to the preferred replicas that can lead, a bounded number at once."""
+    records: list[MetadataRecord] = []
+    is_active = active_broker_check(image)
+    for topic, index, partition in partitions_in_order(image):
+        if len(records) >= _MAX_BALANCED_AT_ONCE:
+            break
+        if partition.leader in (NO_LEADER, partition.preferred_leader):
+            continue
+        change = PartitionChange(topic.topic_id, index, partition, is_active)
+        change.election = Election.PREFERRED
+        _append_if_changed(records, change)
+    return records
+
+
+def _append_if_changed(records: list[MetadataRecord], change: PartitionChange) -> None:
+    record = change.build()
+    if record is not None:
+        records.append(record)
+
+
+# ---- ElectLeaders
+
+
+def elect_leaders(request: ElectLeadersRequest, now: Circumstances) -> ControllerResult:
+    """Elect leaders for the partitions named, or for all (null) that need it."""
+    if request.election_type not in (_PREFERRED_ELECTION, _UNCLEAN_ELECTION):
+        return ControllerResult([], ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST))
+    is_unclean = request.election_type == _UNCLEAN_ELECTION
+    records: list[MetadataRecord] = []
+    results: list[ReplicaElectionResult] = []
+    if request.topic_partitions is None:
+        wanted = [(topic.name, sorted(topic.partitions)) for topic in _topics_in_order(now.image)]
+    else:
+        wanted = [(topic.topic, list(topic.partitions)) for topic in request.topic_partitions]
+    seen: dict[tuple[str, int], None] = {}
+    for name, indexes in wanted:
+        result = ReplicaElectionResult(topic=name)
+        for index in indexes:
+            if (name, index) in seen:
+                continue
+            seen[name, index] = None
+            try:
+                records.append(_elect_leader(now.image, name, index, is_unclean=is_unclean))
+            except KafkaError as error:
+                # Asked about all, only those that needed a leader are told of.
+                if request.topic_partitions is None and error.code is ErrorCode.ELECTION_NOT_NEEDED:
+                    continue
+                result.partition_result.append(
+                    PartitionResult(
+                        partition_id=index,
+                        error_code=error.code,
+                        error_message=error.message or error.code.text,
+                    )
+                )
+                continue
+            result.partition_result.append(PartitionResult(partition_id=index, error_message=None))
+        if result.partition_result:
+            results.append(result)
+    return ControllerResult(records, ElectLeadersResponse(replica_election_results=results))
+
+
+def _topics_in_order(image: MetadataImage) -> list[TopicImage]:
+    return [image.topics_by_name[name] for name in sorted(image.topics_by_name)]
+
+
+def _elect_leader(
+    image: MetadataImage, name: str, index: int, *, is_unclean: bool
+) -> PartitionChangeRecord:
+    topic = image.topic(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+    partition = topic.partitions.get(index)
+    if partition is None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}"
+        )
+    if is_unclean:
+        is_needless = partition.leader != NO_LEADER
+    else:
+        is_needless = partition.leader == partition.preferred_leader
+    if is_needless:
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, None)
+    change = PartitionChange(topic.topic_id, index, partition, active_broker_check(image))
+    change.election = Election.UNCLEAN if is_unclean else Election.PREFERRED
+    record = change.build()
+    if record is None:
+        raise KafkaError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+            if is_unclean
+            else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+            None,
+        )
+    return record
+
+
+# ---- AlterPartition
+
+
+def alter_partition(request: AlterPartitionRequest, now: Circumstances) -> ControllerResult:
+    """Decide on the ISR changes that a leader proposes."""
+    try:
+        check_broker_epoch(now.image, request.broker_id, request.broker_epoch)
+    except KafkaError as error:
+        return ControllerResult([], AlterPartitionResponse(error_code=error.code))
+    records: list[MetadataRecord] = []
+    topics: list[AlterPartitionResponseTopicData] = []
+    for topic_data in request.topics:
+        topic = now.image.topic_by_id(topic_data.topic_id)
+        result = AlterPartitionResponseTopicData(topic_id=topic_data.topic_id)
+        for data in topic_data.partitions:
+            try:
+                if topic is None:
+                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, None)
+                record, answer = _alter_one(topic, data, request.broker_id, now)
+            except KafkaError as error:
+                answer = AlterPartitionResponsePartitionData(
+                    partition_index=data.partition_index, error_code=error.code
+                )
+            else:
+                if record is not None:
+                    records.append(record)
+            result.partitions.append(answer)
+        topics.append(result)
+    return ControllerResult(records, AlterPartitionResponse(topics=topics))
+
+
+def _alter_one(
+    topic: TopicImage,
+    data: AlterPartitionRequestPartitionData,
+    broker_id: int,
+    now: Circumstances,
+) -> tuple[PartitionChangeRecord | None, AlterPartitionResponsePartitionData]:
+    partition = topic.partitions.get(data.partition_index)
+    if partition is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+    has_epochs = now.api_version >= _ISR_EPOCHS_VERSION
+    new_isr = (
+        [state.broker_id for state in data.new_isr_with_epochs] if has_epochs else data.new_isr
+    )
+    _check_alter_partition(partition, data, new_isr, broker_id)
+    for position, replica in enumerate(new_isr):
+        broker = now.image.broker(replica)
+        epoch = data.new_isr_with_epochs[position].broker_epoch if has_epochs else -1
+        if broker is None or not broker.is_active or (epoch != -1 and epoch != broker.broker_epoch):
+            raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, None)
+    change = PartitionChange(
+        topic.topic_id, data.partition_index, partition, active_broker_check(now.image)
+    )
+    change.isr = tuple(new_isr)
+    change.leader_recovery_state = data.leader_recovery_state
+    if is_unclean_election_enabled(now.config, now.image, topic.name):
+        change.election = Election.UNCLEAN
+    record = change.build()
+    after = partition if record is None else partition.merge(record)
+    # The proposer no longer leads (a reassignment took it away): it will hear of its successor.
+    error = ErrorCode.NONE
+    if after.leader != broker_id:
+        error = (
+            ErrorCode.NEW_LEADER_ELECTED
+            if after.leader != NO_LEADER
+            else ErrorCode.FENCED_LEADER_EPOCH
+        )
+    return record, AlterPartitionResponsePartitionData(
+        partition_index=data.partition_index,
+        error_code=error,
+        leader_id=after.leader,
+        leader_epoch=after.leader_epoch,
+        isr=list(after.isr),
+        leader_recovery_state=after.leader_recovery_state,
+        partition_epoch=after.partition_epoch,
+    )
+
+
+def _check_alter_partition(
+    partition: PartitionImage,
+    data: AlterPartitionRequestPartitionData,
+    new_isr: list[int],
+    broker_id: int,
+) -> None:
+    # Epochs that this controller does not know of come from a newer one.
+    if (
+        data.leader_epoch > partition.leader_epoch
+        or data.partition_epoch > partition.partition_epoch
+    ):
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, None)
+    if data.leader_epoch < partition.leader_epoch:
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, None)
+    if broker_id != partition.leader:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, None)
+    if data.partition_epoch < partition.partition_epoch:
+        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, None)
+    is_valid_isr = (
+        broker_id in new_isr
+        and len(frozenset(new_isr)) == len(new_isr)
+        and all(replica in partition.replicas for replica in new_isr)
+    )
+    if not is_valid_isr:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, None)
+    is_recovering = data.leader_recovery_state == LEADER_RECOVERING
+    if data.leader_recovery_state not in (LEADER_RECOVERED, LEADER_RECOVERING) or (
+        is_recovering and (len(new_isr) > 1 or partition.leader_recovery_state == LEADER_RECOVERED)
+    ):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, None)
