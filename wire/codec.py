@@ -287,7 +287,10 @@ def decode(
     Raises:
         RemoteProtocolError: the bytes are not a message of that class and version.
     """
-    run = _DECODERS.get((cls, version)) or decoder(cls, version)
+    try:
+        run = _DECODERS[cls, version]
+    except KeyError:
+        run = decoder(cls, version)
     if end is not None and end < len(buf):
         buf = memoryview(buf)[:end]
     try:
@@ -332,8 +335,9 @@ def encode_parts(msg: object, version: int) -> list[Buffer]:
 
 def _encode_into(msg: object, version: int, out: list[Buffer], large: list[int]) -> None:
     cls = type(msg)
-    run = _ENCODERS.get((cls, version))
-    if run is None:
+    try:
+        run = _ENCODERS[cls, version]
+    except KeyError:
         run = _ENCODERS[cls, version] = compile_encoder(cls, version)
     try:
         run(msg, out, large)

@@ -18,9 +18,12 @@ Rules of the generated code:
 
 from __future__ import annotations
 
+import functools
 import linecache
+import struct
 from collections.abc import Callable
-from struct import Struct, pack, unpack_from
+from functools import partial
+from struct import Struct
 from typing import Any, TypeAlias
 
 from kraftrio.wire.codec_schema import (
@@ -35,7 +38,6 @@ from kraftrio.wire.codec_schema import (
     StructSpec,
     least_size_bytes,
     spec_of,
-    uses_records,
 )
 from kraftrio.wire.errors import LocalProtocolError, RemoteProtocolError
 from kraftrio.wire.primitives import Buffer, encode_uvarint, read_uvarint
@@ -47,6 +49,7 @@ Decoder: TypeAlias = Callable[[Buffer, int], tuple[Any, int]]
 Encoder: TypeAlias = Callable[[Any, list[Buffer], list[int]], None]
 
 _MAX_STRING_BYTES = 0x7FFF
+_KEPT_COUNTS = 64
 
 
 def compile_decoder(cls: type[Any], version: int) -> Decoder:
@@ -133,24 +136,19 @@ class _Source:
         return self.flexible
 
 
-def _default_source(source: _Source, field: Field) -> str:
-    """Return an expression that makes the field's default value."""
-    if field.kind is STRUCT and field.default is not None:
-        return f"{source.constant('C', field.element)}()"
-    if isinstance(field.default, list):
-        return "[]"
-    return repr(field.default)
-
-
 class _DecoderWriter(_Source):
-    """Writes ``run(buf, pos)``; fields of fixed size wait in ``_run`` until they are needed."""
+    """Writes ``run(buf, pos)``.
+
+    Values go straight into the attributes of the object that is being made. Those of fixed size
+    wait in ``_run`` until something of variable size or the end of a struct comes.
+    """
 
     def __init__(self, version: int, flexible: bool) -> None:
         super().__init__(version, flexible)
         self._run: list[tuple[str, int, str]] = []
         self.names.update(
             RemoteProtocolError=RemoteProtocolError,
-            unpack_from=unpack_from,
+            new=object.__new__,
             read_uvarint=read_uvarint,
             read_string_uvarint=_read_string_uvarint,
             skip_tags=_skip_tags,
@@ -158,18 +156,17 @@ class _DecoderWriter(_Source):
 
     def build(self, spec: StructSpec) -> Any:
         self.line("end = len(buf)")
-        if uses_records(spec):
-            self.line("view = memoryview(buf)")
-        result = self._struct(spec, spec.name)
-        self.line(f"return {result}, pos")
+        self.line("view = memoryview(buf)")
+        self.line(f"m = new({self.constant('C', spec.cls)})")
+        self._struct(spec, "m", spec.name)
+        self._flush()
+        self.line("return m, pos")
         return self.compile("def run(buf, pos):", f"decode {spec.name} v{self.version}")
 
     # Runs
 
-    def _fixed(self, code: str, size_bytes: int, stem: str = "v") -> str:
-        name = self.local(stem)
-        self._run.append((code, size_bytes, name))
-        return name
+    def _fixed(self, code: str, size_bytes: int, target: str) -> None:
+        self._run.append((code, size_bytes, target))
 
     def _flush(self) -> None:
         if not self._run:
@@ -185,7 +182,8 @@ class _DecoderWriter(_Source):
         self._run.clear()
 
     def _uvarint(self, stem: str, reader: str = "read_uvarint") -> str:
-        name = self._fixed("B", 1, stem)
+        name = self.local(stem)
+        self._fixed("B", 1, name)
         self._flush()
         self.line(f"if {name} > 127:")
         self.line(f"    {name}, pos = {reader}(buf, pos - 1)")
@@ -195,46 +193,47 @@ class _DecoderWriter(_Source):
         """Read a length; in compact form it is one more than the length, and 0 means null."""
         if compact:
             return self._uvarint("n", "read_string_uvarint" if kind is STRING else "read_uvarint")
-        name = self._fixed(*(("h", 2) if kind is STRING else ("i", 4)), "n")
+        name = self.local("n")
+        self._fixed(*(("h", 2) if kind is STRING else ("i", 4)), name)
         self._flush()
         return name
 
     # Structs and tags
 
-    def _struct(self, spec: StructSpec, path: str) -> str:
-        """Write the reading of a struct; return the expression that makes it."""
-        values: dict[str, str] = {}
+    def _struct(self, spec: StructSpec, var: str, path: str) -> None:
+        """Write the reading of a struct into the attributes of the object ``var``."""
         tagged: list[Field] = []
         for field in spec.fields:
+            target = f"{var}.{field.name}"
             if self.version not in field.versions:
-                values[field.name] = _default_source(self, field)
+                self.line(f"{target} = {self._default(field)}")
             elif field.is_tagged(self.version):
+                self.line(f"{target} = {self._default(field)}")
                 tagged.append(field)
             else:
-                values[field.name] = self._field(field, f"{path}.{field.name}")
+                self._field(field, target, f"{path}.{field.name}")
         if self.flexible:
-            for field in tagged:
-                values[field.name] = self.local("t")
-                self.line(f"{values[field.name]} = {_default_source(self, field)}")
-            self._tags(tagged, values, path)
-        self._flush()
-        arguments = ", ".join(values[field.name] for field in spec.fields)
-        return f"{self.constant('C', spec.cls)}({arguments})"
+            self._tags(tagged, var, path)
 
-    def _tags(self, tagged: list[Field], values: dict[str, str], path: str) -> None:
-        count = self._fixed("B", 1, "n")
+    def _default(self, field: Field) -> str:
+        """Return an expression that makes the field's default value."""
+        if field.kind is STRUCT and field.default is not None:
+            return f"{self.constant('C', field.element)}()"
+        return "[]" if isinstance(field.default, list) else repr(field.default)
+
+    def _tags(self, tagged: list[Field], var: str, path: str) -> None:
+        count = self.local("n")
+        self._fixed("B", 1, count)
         self._flush()
         self.line(f"if {count}:")
         self.indent()
         if tagged:
-            self._known_tags(count, tagged, values, path)
+            self._known_tags(count, tagged, var, path)
         else:
             self.line(f"pos = skip_tags(buf, pos, {count})")
         self.dedent()
 
-    def _known_tags(
-        self, count: str, tagged: list[Field], values: dict[str, str], path: str
-    ) -> None:
+    def _known_tags(self, count: str, tagged: list[Field], var: str, path: str) -> None:
         self.line(f"if {count} > 127:")
         self.line(f"    {count}, pos = read_uvarint(buf, pos - 1)")
         self.line(f"for _ in range({count}):")
@@ -249,9 +248,8 @@ class _DecoderWriter(_Source):
         for field in tagged:
             self.line(f"{branch} {tag} == {field.tag}:")
             self.indent()
-            value = self._field(field, f"{path}.{field.name}")
+            self._field(field, f"{var}.{field.name}", f"{path}.{field.name}")
             self._flush()
-            self.line(f"{values[field.name]} = {value}")
             self.dedent()
             branch = "elif"
         self.line("else:")
@@ -265,41 +263,38 @@ class _DecoderWriter(_Source):
 
     # Fields
 
-    def _field(self, field: Field, path: str) -> str:
+    def _field(self, field: Field, target: str, path: str) -> None:
         nullable = self.version in field.nullable
         if field.kind.code:
-            return self._fixed(field.kind.code, field.kind.size_bytes)
-        if field.kind is STRUCT:
-            return self._struct_field(field, nullable, path)
-        compact = self.is_compact(field)
-        if field.kind is not ARRAY:
-            return self._variable(field.kind, compact, nullable, path)
-        assert field.element is not None
-        return self._array(field.element, compact, nullable, path)
+            self._fixed(field.kind.code, field.kind.size_bytes, target)
+        elif field.kind is STRUCT:
+            self._struct_field(field, nullable, target, path)
+        elif field.kind is ARRAY:
+            assert field.element is not None
+            self._array(field.element, self.is_compact(field), nullable, target, path)
+        else:
+            self._variable(field.kind, self.is_compact(field), nullable, target, path)
 
-    def _struct_field(self, field: Field, nullable: bool, path: str) -> str:
+    def _struct_field(self, field: Field, nullable: bool, target: str, path: str) -> None:
         assert isinstance(field.element, type)
-        spec = spec_of(field.element)
-        if not nullable:
-            result = self._struct(spec, path)
-            value = self.local("v")
-            self.line(f"{value} = {result}")
-            return value
-        present = self._fixed("b", 1, "n")
-        self._flush()
-        value = self.local("v")
-        self.line(f"if {present} < 0:")
-        self.line(f"    {value} = None")
-        self.line("else:")
-        self.indent()
-        self.line(f"{value} = {self._struct(spec, path)}")
-        self.dedent()
-        return value
+        if nullable:
+            present = self.local("n")
+            self._fixed("b", 1, present)
+            self._flush()
+            self.line(f"if {present} < 0:")
+            self.line(f"    {target} = None")
+            self.line("else:")
+            self.indent()
+        var = self.local("m")
+        self.line(f"{target} = {var} = new({self.constant('C', field.element)})")
+        self._struct(spec_of(field.element), var, path)
+        if nullable:
+            self._flush()
+            self.dedent()
 
-    def _variable(self, kind: Kind, compact: bool, nullable: bool, path: str) -> str:
+    def _variable(self, kind: Kind, compact: bool, nullable: bool, target: str, path: str) -> None:
         """Read a string, bytes or records: a length, and that many bytes."""
         length = self._length(kind, compact)
-        value = self.local("v")
         end = self.local("end")
         if nullable:
             self.line(f"if {length}:" if compact else f"if {length} >= 0:")
@@ -307,22 +302,22 @@ class _DecoderWriter(_Source):
         self.line(f"{end} = pos + {length}" + (" - 1" if compact else ""))
         self.line(f"if {end} > end:" if nullable else f"if {end} > end or {end} < pos:")
         self._raise(path, "truncated" if nullable else "truncated, or null where it must not be")
+        value = f"view[pos:{end}]"
         if kind is STRING:
-            self.line(f"{value} = str(buf[pos:{end}], 'utf-8')")
+            value += ".tobytes().decode()"
         elif kind is BYTES:
-            self.line(f"{value} = bytes(buf[pos:{end}])")
-        else:
-            self.line(f"{value} = view[pos:{end}]")
+            value += ".tobytes()"
+        self.line(f"{target} = {value}")
         self.line(f"pos = {end}")
         if nullable:
             self.dedent()
             self.line("else:")
-            self.line(f"    {value} = None")
-        return value
+            self.line(f"    {target} = None")
 
-    def _array(self, element: Kind | type[Any], compact: bool, nullable: bool, path: str) -> str:
+    def _array(
+        self, element: Kind | type[Any], compact: bool, nullable: bool, target: str, path: str
+    ) -> None:
         count = self._length(ARRAY, compact)
-        value = self.local("v")
         if nullable:
             self.line(f"if {count}:" if compact else f"if {count} >= 0:")
             self.indent()
@@ -335,29 +330,32 @@ class _DecoderWriter(_Source):
             f"if {need} > end - pos:" if nullable else f"if {need} > end - pos or {count} < 0:"
         )
         self._raise(path, "an array with more elements than the message has bytes, or none")
-        self._elements(element, count, value, path)
+        self._elements(element, count, target, path)
         if nullable:
             self.dedent()
             self.line("else:")
-            self.line(f"    {value} = None")
-        return value
+            self.line(f"    {target} = None")
 
-    def _elements(self, element: Kind | type[Any], count: str, value: str, path: str) -> None:
+    def _elements(self, element: Kind | type[Any], count: str, target: str, path: str) -> None:
         if isinstance(element, Kind) and element.code and element is not UUID:
-            self.line(f"{value} = list(unpack_from(f'>{{{count}}}{element.code}', buf, pos))")
+            unpackers = self.constant("unpackers", _unpackers(element.code))
+            self.line(f"{target} = list({unpackers}[{count}](buf, pos))")
             self.line(f"pos += {count} * {element.size_bytes}")
             return
-        self.line(f"{value} = []")
+        values = self.local("v")
+        self.line(f"{target} = {values} = []")
         self.line(f"for _ in range({count}):")
         self.indent()
+        item = self.local("m")
         if isinstance(element, type):
-            item = self._struct(spec_of(element), path)
+            self.line(f"{item} = new({self.constant('C', element)})")
+            self._struct(spec_of(element), item, path)
         elif element.code:
-            item = self._fixed(element.code, element.size_bytes)
+            self._fixed(element.code, element.size_bytes, item)
         else:
-            item = self._variable(element, self.flexible, False, path)
+            self._variable(element, self.flexible, False, item, path)
         self._flush()
-        self.line(f"{value}.append({item})")
+        self.line(f"{values}.append({item})")
         self.dedent()
 
 
@@ -370,7 +368,6 @@ class _EncoderWriter(_Source):
         self._append = "append"
         self.names.update(
             LocalProtocolError=LocalProtocolError,
-            pack=pack,
             uvarint=encode_uvarint,
             add_records=_add_records,
             add_tag=_add_tag,
@@ -547,8 +544,11 @@ class _EncoderWriter(_Source):
             self._records(compact, var)
         elif kind is ARRAY:
             assert element is not None
-            self._length(kind, compact, f"len({var})")
-            self._elements(element, var)
+            if isinstance(element, Kind) and element.code and element is not UUID:
+                self._numbers(element, compact, var)
+            else:
+                self._length(kind, compact, f"len({var})")
+                self._elements(element, var)
         else:
             if kind is STRING:
                 self.line(f"{var} = {var}.encode()")
@@ -563,11 +563,20 @@ class _EncoderWriter(_Source):
         self._flush()
         self.line(f"add_records(out, large, {var})")
 
+    def _numbers(self, element: Kind, compact: bool, var: str) -> None:
+        """Write an array of fixed-size elements in one call, with the run before it."""
+        run, self._run = self._run, []
+        count = self.local("n")
+        self.line(f"{count} = len({var})")
+        packers = self.constant(
+            "packers", _packers("".join(code for code, _ in run), compact, element.code)
+        )
+        arguments = [expression for code, expression in run if code != "x"]
+        arguments += [f"{count} + 1" if compact else count, f"*{var}"]
+        self.line(f"{self._append}({packers}[{count}]({', '.join(arguments)}))")
+
     def _elements(self, element: Kind | type[Any], var: str) -> None:
         self._flush()
-        if isinstance(element, Kind) and element.code and element is not UUID:
-            self.line(f"{self._append}(pack(f'>{{len({var})}}{element.code}', *{var}))")
-            return
         item = self.local("m")
         self.line(f"for {item} in {var}:")
         self.indent()
@@ -581,6 +590,54 @@ class _EncoderWriter(_Source):
         if not least_size_bytes(element, self.version, self.flexible):
             self.line("continue")  # the body may be empty
         self.dedent()
+
+
+# Arrays of fixed-size elements: one compiled struct for each count that occurs
+
+
+class _Unpackers(dict[int, Callable[[Buffer, int], tuple[Any, ...]]]):
+    """Count of elements -> function that unpacks that many."""
+
+    def __init__(self, code: str) -> None:
+        self._code = code
+
+    def __missing__(self, count: int) -> Callable[[Buffer, int], tuple[Any, ...]]:
+        unpack = Struct(f">{count}{self._code}").unpack_from
+        if count <= _KEPT_COUNTS:
+            self[count] = unpack
+        return unpack
+
+
+class _Packers(dict[int, Callable[..., bytes]]):
+    """Count of elements -> function that packs what is before, the length, and the elements."""
+
+    def __init__(self, before: str, compact: bool, code: str) -> None:
+        self._before = before
+        self._compact = compact
+        self._code = code
+
+    def __missing__(self, count: int) -> Callable[..., bytes]:
+        elements = f"{count}{self._code}"
+        if self._compact and count >= 127:
+            return partial(_pack_long, ">" + self._before, ">" + elements, count)
+        pack = Struct(f">{self._before}{'B' if self._compact else 'i'}{elements}").pack
+        if count <= _KEPT_COUNTS:
+            self[count] = pack
+        return pack
+
+
+def _pack_long(before: str, elements: str, count: int, *values: Any) -> bytes:
+    """Pack like ``_Packers``, where the compact length has more than one byte."""
+    head = values[: len(values) - count - 1]
+    return (
+        struct.pack(before, *head)
+        + encode_uvarint(count + 1)
+        + struct.pack(elements, *values[len(values) - count :])
+    )
+
+
+_unpackers = functools.cache(_Unpackers)
+_packers = functools.cache(_Packers)
 
 
 # What the generated code calls on its slow paths

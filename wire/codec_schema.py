@@ -118,15 +118,6 @@ def spec_of(cls: type[Any]) -> StructSpec:
         raise LocalProtocolError(f"{cls.__name__} is not declared as a message") from None
 
 
-def uses_records(spec: StructSpec) -> bool:
-    """Whether the struct, or one inside it, has a records field."""
-    return any(
-        field.kind is RECORDS
-        or (isinstance(field.element, type) and uses_records(spec_of(field.element)))
-        for field in spec.fields
-    )
-
-
 def least_size_bytes(element: Kind | type[Any], version: int, flexible: bool) -> int:
     """Return how many bytes the smallest possible element has."""
     if isinstance(element, Kind):
