@@ -208,6 +208,7 @@ class BrokerConfig(BrokerProperties):
                 f"broker.id is {self.broker_id} but node.id is {self.node_id}: they must agree"
             )
         self.broker_id = self.node_id
+        self.values["node.id"] = self.values["broker.id"] = self.node_id
 
     def _first_set(self, name: str) -> tuple[str, ConfigValue]:
         """The synonym that counts and its value; the last one's default when none is set."""

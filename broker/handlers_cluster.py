@@ -1,0 +1,433 @@
+"""Metadata, DescribeCluster, DescribeTopicPartitions, ApiVersions, DescribeQuorum, UpdateFeatures,
+UnregisterBroker, GetTelemetrySubscriptions.
+
+Behaviour (Kafka's)
+- Everything is answered from the metadata image of this broker; endpoints are those of the
+  listener a request came in by; fenced brokers are not shown unless asked for.
+- The controller that clients are told is a live broker (this one when it is): it forwards.
+- Metadata creates missing topics when the client and auto.create.topics.enable allow it.
+- Telemetry (KIP-714) is off: a client that asks anyway is told to push nothing.
+Version notes
+- Metadata 0: empty topics = all; 1+: null = all, empty = none. 4: allow_auto_topic_creation.
+  10: topic ids in responses; 10-11 refuse ids and null names in requests, 12 looks up by id.
+- DescribeCluster 1: endpoint type (KIP-919), 2: fenced brokers. ApiVersions 3 hides features whose
+  least version is 0, which clients before version 4 cannot read.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from kraftrio.broker.auto_topics import INTERNAL_TOPICS, AutoTopicCreator
+from kraftrio.broker.context import RequestContext
+from kraftrio.broker.dynamic_config import DynamicConfig
+from kraftrio.broker.ports import ControllerPort, MetadataPort, QuorumPort
+from kraftrio.broker.topic_descriptions import (
+    CLUSTER_OPERATIONS,
+    TOPIC_OPERATIONS,
+    described_partition,
+    metadata_topic,
+)
+from kraftrio.kraft_meta.deferred import Deferred
+from kraftrio.kraft_meta.image import MetadataImage, TopicImage
+from kraftrio.kraft_meta.topic_names import check_topic_name
+from kraftrio.wire.api import ApiKey
+from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.messages.cluster import (
+    NO_AUTHORIZED_OPERATIONS,
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    Cursor,
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseTopic,
+    FinalizedFeatureKey,
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponseTopic,
+    SupportedFeatureKey,
+)
+from kraftrio.wire.primitives import ZERO_UUID
+
+Handler = Callable[[Any, RequestContext], Any]
+
+_BROKER_ENDPOINT, _CONTROLLER_ENDPOINT = 1, 2
+_ENDPOINT_NAMES = {_BROKER_ENDPOINT: "BROKER", _CONTROLLER_ENDPOINT: "CONTROLLER"}
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
+_TELEMETRY_CODECS = (4, 3, 1, 2)  # zstd, lz4, gzip, snappy: the order Kafka prefers
+_TELEMETRY_INTERVAL_MS = 300_000
+
+
+class ApiVersionsHandler:
+    """Serves ApiVersions (KIP-35, KIP-511, KIP-584) on one listener.
+
+    Args:
+        advertised: gives what the listener serves; called for each request, since this handler is
+            itself part of the table it tells about.
+        features: the feature levels this software supports, by name.
+    """
+
+    def __init__(
+        self,
+        advertised: Callable[[], list[ApiVersion]],
+        metadata: MetadataPort,
+        features: Mapping[str, tuple[int, int]],
+    ) -> None:
+        self._advertised = advertised
+        self._metadata = metadata
+        self._features = dict(sorted(features.items()))
+
+    def table(self) -> dict[ApiKey, Handler]:
+        """The handler by API."""
+        return {ApiKey.API_VERSIONS: self.api_versions}
+
+    def api_versions(
+        self, request: ApiVersionsRequest, context: RequestContext
+    ) -> ApiVersionsResponse:
+        """Tell what is served, and remember the client's software."""
+        if context.api_version >= 3:
+            name, version = request.client_software_name, request.client_software_version
+            if not _SOFTWARE.match(name) or not _SOFTWARE.match(version):
+                return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+            context.client.software_name = name
+            context.client.software_version = version
+        image = self._metadata.image
+        return ApiVersionsResponse(
+            error_code=ErrorCode.NONE,
+            api_keys=self._advertised(),
+            supported_features=[
+                SupportedFeatureKey(name=name, min_version=low, max_version=high)
+                for name, (low, high) in self._features.items()
+                if low > 0 or context.api_version >= 4
+            ],
+            finalized_features_epoch=image.offset,
+            finalized_features=[
+                FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+                for name in self._features
+                if (level := image.features.get(name, 0)) > 0
+            ],
+        )
+
+
+class ClusterHandlers:
+    """Serves the cluster APIs of one broker.
+
+    Args:
+        new_uuid: gives ids for telemetry clients that have none.
+    """
+
+    def __init__(
+        self,
+        dynamic: DynamicConfig,
+        metadata: MetadataPort,
+        controller: ControllerPort,
+        quorum: QuorumPort,
+        auto_topics: AutoTopicCreator,
+        new_uuid: Callable[[], bytes],
+    ) -> None:
+        self._dynamic = dynamic
+        self._metadata = metadata
+        self._controller = controller
+        self._quorum = quorum
+        self._auto_topics = auto_topics
+        self._new_uuid = new_uuid
+        self._node_id = dynamic.static.node_id
+
+    def table(self) -> dict[ApiKey, Handler]:
+        """The handlers by API."""
+        return {
+            ApiKey.METADATA: self.metadata,
+            ApiKey.DESCRIBE_CLUSTER: self.describe_cluster,
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS: self.describe_topic_partitions,
+            ApiKey.DESCRIBE_QUORUM: self.describe_quorum,
+            ApiKey.UPDATE_FEATURES: self.forward,
+            ApiKey.UNREGISTER_BROKER: self.forward,
+            ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: self.get_telemetry_subscriptions,
+        }
+
+    def forward(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        """Let the active controller answer."""
+        return self._controller.submit(request, api_version=context.api_version)
+
+    def describe_quorum(self, request: Any, _context: RequestContext) -> Any:
+        """Describe the metadata quorum."""
+        return self._quorum.describe_quorum(request)
+
+    def get_telemetry_subscriptions(
+        self, request: GetTelemetrySubscriptionsRequest, _context: RequestContext
+    ) -> GetTelemetrySubscriptionsResponse:
+        """Tell a client to push nothing."""
+        instance_id = request.client_instance_id
+        if instance_id == ZERO_UUID:
+            instance_id = self._new_uuid()
+        subscription_id = zlib.crc32(instance_id)
+        return GetTelemetrySubscriptionsResponse(
+            client_instance_id=instance_id,
+            subscription_id=subscription_id - (1 << 32 if subscription_id >> 31 else 0),
+            accepted_compression_types=list(_TELEMETRY_CODECS),
+            push_interval_ms=_TELEMETRY_INTERVAL_MS,
+            telemetry_max_bytes=self._dynamic.current.telemetry_max_bytes,
+            delta_temporality=True,
+        )
+
+    # --- Metadata ---
+
+    def metadata(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+        """Describe brokers and topics."""
+        version = context.api_version
+        refused = _refused_topics(request, version)
+        if refused is not None:
+            return MetadataResponse(topics=refused, error_code=ErrorCode.INVALID_REQUEST)
+        image = self._metadata.image
+        brokers = []
+        for broker in image.alive_brokers():
+            endpoint = broker.endpoint(context.listener_name)
+            if endpoint is not None:
+                brokers.append(
+                    MetadataResponseBroker(
+                        node_id=broker.broker_id,
+                        host=endpoint.host,
+                        port=endpoint.port,
+                        rack=broker.rack,
+                    )
+                )
+        return MetadataResponse(
+            brokers=brokers,
+            cluster_id=image.cluster_id or None,
+            controller_id=self._controller_id([one.node_id for one in brokers]),
+            topics=self._topics(request, image, context),
+            cluster_authorized_operations=_operations(
+                request.include_cluster_authorized_operations, CLUSTER_OPERATIONS
+            ),
+        )
+
+    def _controller_id(self, broker_ids: list[int]) -> int:
+        """A broker that forwards to the controller: this one if clients see it."""
+        if self._node_id in broker_ids:
+            return self._node_id
+        return broker_ids[0] if broker_ids else -1
+
+    def _topics(
+        self, request: MetadataRequest, image: MetadataImage, context: RequestContext
+    ) -> list[MetadataResponseTopic]:
+        operations = _operations(request.include_topic_authorized_operations, TOPIC_OPERATIONS)
+        listener, version = context.listener_name, context.api_version
+        if request.topics is None or (version == 0 and not request.topics):
+            return [
+                metadata_topic(image, image.topics_by_name[name], listener, version, operations)
+                for name in sorted(image.topics_by_name)
+            ]
+        ids = [one.topic_id for one in request.topics if one.topic_id != ZERO_UUID]
+        if ids:  # as in Kafka, names beside ids are not looked at
+            return [
+                _by_id(image, topic_id, listener, version, operations)
+                for topic_id in dict.fromkeys(ids)
+            ]
+        found, missing = [], []
+        for name in dict.fromkeys(one.name for one in request.topics):
+            assert name is not None, "null names were refused"
+            topic = image.topic(name)
+            if topic is not None:
+                found.append(metadata_topic(image, topic, listener, version, operations))
+            else:
+                code = _missing_code(name)
+                found.append(_topic_failure(name, code, operations))
+                if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    missing.append(name)
+        if missing and self._may_create(request, version):
+            self._auto_topics.create(missing)
+        return found
+
+    def _may_create(self, request: MetadataRequest, version: int) -> bool:
+        # Clients before version 4 could not say no.
+        return self._auto_topics.enabled and (version < 4 or request.allow_auto_topic_creation)
+
+    # --- DescribeCluster ---
+
+    def describe_cluster(
+        self, request: DescribeClusterRequest, context: RequestContext
+    ) -> DescribeClusterResponse:
+        """Describe the brokers."""
+        wanted = request.endpoint_type
+        if wanted != _BROKER_ENDPOINT:
+            if wanted not in _ENDPOINT_NAMES:
+                return DescribeClusterResponse(
+                    error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+                    error_message=f"Unsupported endpoint type {wanted}",
+                )
+            return DescribeClusterResponse(
+                error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+                error_message=(
+                    "The request was sent to an endpoint of type BROKER, but we wanted an "
+                    f"endpoint of type {_ENDPOINT_NAMES[wanted]}"
+                ),
+            )
+        image = self._metadata.image
+        brokers, alive = [], []
+        for broker_id in sorted(image.brokers):
+            broker = image.brokers[broker_id]
+            endpoint = broker.endpoint(context.listener_name)
+            if endpoint is None or (broker.fenced and not request.include_fenced_brokers):
+                continue
+            if not broker.fenced:
+                alive.append(broker_id)
+            brokers.append(
+                DescribeClusterBroker(
+                    broker_id=broker_id,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    rack=broker.rack,
+                    # Versions without the field are never given a fenced broker.
+                    is_fenced=broker.fenced,
+                )
+            )
+        return DescribeClusterResponse(
+            endpoint_type=_BROKER_ENDPOINT,
+            cluster_id=image.cluster_id,
+            controller_id=self._controller_id(alive),
+            brokers=brokers,
+            cluster_authorized_operations=_operations(
+                request.include_cluster_authorized_operations, CLUSTER_OPERATIONS
+            ),
+        )
+
+    # --- DescribeTopicPartitions ---
+
+    def describe_topic_partitions(
+        self, request: DescribeTopicPartitionsRequest, context: RequestContext
+    ) -> DescribeTopicPartitionsResponse:
+        """Describe topics by name, page by page (KIP-966)."""
+        image, cursor = self._metadata.image, request.cursor
+        if cursor is not None and cursor.partition_index < 0:
+            return _refused_page(request)
+        every = not request.topics
+        names: Iterable[str] = (
+            image.topics_by_name if every else {one.name for one in request.topics}
+        )
+        ordered = sorted(names)
+        if cursor is not None:
+            ordered = ordered[bisect_left(ordered, cursor.topic_name) :]
+        most = self._dynamic.current.max_request_partition_size_limit
+        left = max(1, min(request.response_partition_limit, most))
+        described: list[DescribeTopicPartitionsResponseTopic] = []
+        for position, name in enumerate(ordered):
+            first = 0
+            if cursor is not None and name == cursor.topic_name:
+                first = cursor.partition_index
+            topic = image.topic(name)
+            if topic is None:
+                described.append(_undescribed_topic(name, _missing_code(name)))
+                continue
+            entry, next_index = _describe_page(image, topic, context.listener_name, first, left)
+            described.append(entry)
+            left -= len(entry.partitions)
+            if next_index is not None:
+                return DescribeTopicPartitionsResponse(
+                    topics=described,
+                    next_cursor=Cursor(topic_name=name, partition_index=next_index),
+                )
+            if left <= 0 and position + 1 < len(ordered):
+                return DescribeTopicPartitionsResponse(
+                    topics=described,
+                    next_cursor=Cursor(topic_name=ordered[position + 1], partition_index=0),
+                )
+        return DescribeTopicPartitionsResponse(topics=described)
+
+
+def _operations(asked: bool, operations: int) -> int:
+    return operations if asked else NO_AUTHORIZED_OPERATIONS
+
+
+def _missing_code(name: str) -> ErrorCode:
+    try:
+        check_topic_name(name)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _refused_topics(request: MetadataRequest, version: int) -> list[MetadataResponseTopic] | None:
+    """The answers when the request's topics make no sense; None when they do."""
+    for topic in request.topics or ():
+        null_name = topic.name is None and (version < 12 or topic.topic_id == ZERO_UUID)
+        early_id = topic.topic_id != ZERO_UUID and version in (10, 11)
+        if null_name or early_id:
+            return [
+                MetadataResponseTopic(
+                    error_code=ErrorCode.INVALID_REQUEST,
+                    name=one.name or "",
+                    topic_id=one.topic_id,
+                )
+                for one in request.topics or ()
+            ]
+    return None
+
+
+def _topic_failure(name: str, code: ErrorCode, operations: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=code,
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=operations,
+    )
+
+
+def _by_id(
+    image: MetadataImage, topic_id: bytes, listener_name: str, version: int, operations: int
+) -> MetadataResponseTopic:
+    topic = image.topic_by_id(topic_id)
+    if topic is None:
+        return MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
+        )
+    return metadata_topic(image, topic, listener_name, version, operations)
+
+
+def _undescribed_topic(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code,
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _describe_page(
+    image: MetadataImage, topic: TopicImage, listener_name: str, first: int, most: int
+) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
+    """Describe up to `most` partitions from `first` on; and the first one left out."""
+    indexes = [index for index in sorted(topic.partitions) if index >= first]
+    entry = DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            described_partition(image, index, topic.partitions[index], listener_name)
+            for index in indexes[:most]
+        ],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+    return entry, indexes[most] if len(indexes) > most else None
+
+
+def _refused_page(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(
+                error_code=ErrorCode.INVALID_REQUEST, name=one.name
+            )
+            for one in request.topics
+        ]
+    )

@@ -1,0 +1,87 @@
+"""What the config, cluster and admin handlers ask of the rest of the broker.
+
+Owns only Protocols; `node` passes the real things in, tests pass small stand-ins that keep the
+same contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from kraftrio.kraft_meta.deferred import Deferred
+from kraftrio.kraft_meta.image import MetadataImage
+from kraftrio.wire.errors import KafkaError
+from kraftrio.wire.primitives import TopicPartition
+
+__all__ = [
+    "ControllerPort",
+    "LogDirectory",
+    "LogDirsPort",
+    "LoggerPort",
+    "MetadataPort",
+    "QuorumPort",
+    "SchedulerPort",
+    "TimerPort",
+]
+
+
+class ControllerPort(Protocol):
+    """Reaches the active controller, wherever it is."""
+
+    def submit(self, request: Any, *, api_version: int) -> Deferred[Any]:
+        """Send a request; its response comes when it is committed, or an error response."""
+
+
+class QuorumPort(Protocol):
+    """Answers about the metadata quorum."""
+
+    def describe_quorum(self, request: Any) -> Any:
+        """Give the DescribeQuorum response for a request."""
+
+
+class MetadataPort(Protocol):
+    """The newest published metadata image."""
+
+    image: MetadataImage
+
+
+class TimerPort(Protocol):
+    """A scheduled call."""
+
+    def cancel(self) -> None:
+        """Forget the call if it did not happen yet."""
+
+
+class SchedulerPort(Protocol):
+    """Calls something later."""
+
+    def schedule(self, delay_ms: int, callback: Callable[[], None]) -> TimerPort:
+        """Call `callback` after delay_ms."""
+
+
+class LogDirectory(NamedTuple):
+    """One folder of log.dirs: what lies in it, or the error that made it unusable."""
+
+    path: str
+    partitions: Mapping[TopicPartition, int]  # to the size of the log in bytes
+    total_bytes: int = -1
+    usable_bytes: int = -1
+    error: KafkaError | None = None
+
+
+class LogDirsPort(Protocol):
+    """Tells what the log folders hold."""
+
+    def log_directories(self) -> Sequence[LogDirectory]:
+        """Give every folder of log.dirs."""
+
+
+class LoggerPort(Protocol):
+    """The log levels of this process, by Kafka's level names."""
+
+    def levels(self) -> Mapping[str, str]:
+        """Give the level of each known logger, the root's under `root`."""
+
+    def set_level(self, name: str, level: str | None) -> None:
+        """Set a logger's level; None makes it follow its parent."""

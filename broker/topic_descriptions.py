@@ -1,0 +1,120 @@
+"""How topics and partitions look to a client: Metadata's and DescribeTopicPartitions' view of the
+image.
+
+Owns the rules both APIs share: which leader a client is told, and when it is told none.
+- A leader that is fenced or gone is none: LEADER_NOT_AVAILABLE.
+- A leader that has no listener of the name the client came in by cannot be reached by it:
+  LISTENER_NOT_FOUND from Metadata 6 on, LEADER_NOT_AVAILABLE before (KIP-103).
+- A replica on a fenced or unknown broker is offline.
+- Metadata 0 shows live replicas only, and REPLICA_NOT_AVAILABLE when some are missing.
+Called by `handlers_cluster`. Pure functions of the image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from kraftrio.broker.auto_topics import INTERNAL_TOPICS
+from kraftrio.kraft_meta.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.cluster import (
+    NO_AUTHORIZED_OPERATIONS,
+    DescribeTopicPartitionsResponsePartition,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+# What anyone may do without an authorizer, as Kafka's bit fields (KIP-430).
+TOPIC_OPERATIONS: Final = 3576
+CLUSTER_OPERATIONS: Final = 8096
+
+
+class _Leader(NamedTuple):
+    """Whom a client is sent to."""
+
+    error_code: ErrorCode
+    leader_id: int
+
+
+def _leader(
+    image: MetadataImage, partition: PartitionImage, listener_name: str, *, name_missing: bool
+) -> _Leader:
+    broker = image.broker(partition.leader) if partition.leader != NO_LEADER else None
+    if broker is not None and not broker.fenced:
+        if broker.endpoint(listener_name) is not None:
+            return _Leader(ErrorCode.NONE, partition.leader)
+        if name_missing:
+            return _Leader(ErrorCode.LISTENER_NOT_FOUND, NO_LEADER)
+    return _Leader(ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER)
+
+
+def _offline(image: MetadataImage, replicas: Iterable[int]) -> list[int]:
+    offline = []
+    for broker_id in replicas:
+        broker = image.broker(broker_id)
+        if broker is None or broker.fenced:
+            offline.append(broker_id)
+    return offline
+
+
+def metadata_partition(
+    image: MetadataImage, index: int, partition: PartitionImage, listener_name: str, version: int
+) -> MetadataResponsePartition:
+    """Describe a partition to a client of a listener."""
+    code, leader_id = _leader(image, partition, listener_name, name_missing=version >= 6)
+    offline = _offline(image, partition.replicas)
+    replicas, isr = list(partition.replicas), list(partition.isr)
+    if version == 0 and offline:
+        replicas = [one for one in replicas if one not in offline]
+        isr = [one for one in isr if one not in offline]
+        if code is ErrorCode.NONE:
+            code = ErrorCode.REPLICA_NOT_AVAILABLE
+    return MetadataResponsePartition(
+        error_code=code,
+        partition_index=index,
+        leader_id=leader_id,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=offline,
+    )
+
+
+def metadata_topic(
+    image: MetadataImage,
+    topic: TopicImage,
+    listener_name: str,
+    version: int,
+    operations: int = NO_AUTHORIZED_OPERATIONS,
+) -> MetadataResponseTopic:
+    """Describe a topic with all its partitions to a client of a listener."""
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            metadata_partition(image, index, topic.partitions[index], listener_name, version)
+            for index in sorted(topic.partitions)
+        ],
+        topic_authorized_operations=operations,
+    )
+
+
+def described_partition(
+    image: MetadataImage, index: int, partition: PartitionImage, listener_name: str
+) -> DescribeTopicPartitionsResponsePartition:
+    """Describe a partition for DescribeTopicPartitions; eligible leaders are not kept (KIP-966)."""
+    code, leader_id = _leader(image, partition, listener_name, name_missing=True)
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=code,
+        partition_index=index,
+        leader_id=leader_id,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=_offline(image, partition.replicas),
+    )
