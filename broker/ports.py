@@ -56,7 +56,7 @@ class TimerPort(Protocol):
 class SchedulerPort(Protocol):
     """Calls something later."""
 
-    def schedule(self, delay_ms: int, callback: Callable[[], None]) -> TimerPort:
+    def schedule(self, delay_ms: float, callback: Callable[[], None]) -> TimerPort:
         """Call `callback` after delay_ms."""
 
 
