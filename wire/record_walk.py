@@ -76,7 +76,10 @@ def walk_lengths(data: bytes, count: int) -> None:
 def check_records(data: bytes, count: int) -> RecordCheck:
     """Check every field of ``count`` records that fill ``data`` with offset deltas 0, 1, 2..."""
     pos = 0
-    max_delta = index_of_max = -1
+    # Zigzag keeps the order of deltas from 0 on and reverses that of the negative ones, which
+    # only count until the first other delta comes.
+    max_raw = index_of_max = -1
+    negative_raw = 0
     null_keys: list[int] = []
     try:
         for expected in range(count):
@@ -86,19 +89,20 @@ def check_records(data: bytes, count: int) -> RecordCheck:
                 raw, pos = raw + (high << 7) - 0x80, pos + 2
             else:
                 raw, pos = read_uvarint(data, pos)
-            end = pos + (raw >> 1)
-            if raw & 1:
-                _invalid(f"record {expected} has a negative size")
+            twice_end = pos + pos + raw  # odd, so never reached, if the size is negative
             if (raw := data[pos + 1]) < 0x80:  # after the attributes
                 pos += 2
             elif (high := data[pos + 2]) < 0x80:
                 raw, pos = raw + (high << 7) - 0x80, pos + 3
             else:
                 raw, pos = read_uvarlong(data, pos + 1)
-            delta = (raw >> 1) ^ -(raw & 1)
-            if delta > max_delta or not expected:
-                max_delta = delta
-                index_of_max = expected
+            if raw > max_raw:
+                if not raw & 1:
+                    max_raw = raw
+                    index_of_max = expected
+                elif max_raw < 0 and (index_of_max < 0 or raw < negative_raw):
+                    negative_raw = raw
+                    index_of_max = expected
             if (raw := data[pos]) < 0x80:
                 pos += 1
             elif (high := data[pos + 1]) < 0x80:
@@ -126,13 +130,14 @@ def check_records(data: bytes, count: int) -> RecordCheck:
             if not raw & 1:
                 pos += raw >> 1
             pos = _skip_headers(data, pos) if data[pos] else pos + 1
-            if pos != end:
+            if pos + pos != twice_end:
                 _invalid(f"record {expected} does not end where its size says")
     except (IndexError, RemoteProtocolError):
         _invalid("the batch ends before its last record")
     if pos != len(data):
         _invalid("the batch goes on after its last record")
-    return RecordCheck(max_delta, index_of_max, null_keys)
+    raw = max_raw if max_raw >= 0 else negative_raw
+    return RecordCheck((raw >> 1) ^ -(raw & 1), index_of_max, null_keys)
 
 
 def decode_records(
@@ -149,9 +154,7 @@ def decode_records(
                 raw, pos = raw + (high << 7) - 0x80, pos + 2
             else:
                 raw, pos = read_uvarint(data, pos)
-            end = pos + (raw >> 1)
-            if raw & 1:
-                _invalid("negative record size")
+            twice_end = pos + pos + raw  # odd, so never reached, if the size is negative
             if (raw := data[pos + 1]) < 0x80:  # after the attributes
                 pos += 2
             elif (high := data[pos + 2]) < 0x80:
@@ -191,7 +194,7 @@ def decode_records(
                 headers, pos = _decode_headers(data, pos)
             else:
                 pos += 1
-            if pos != end:
+            if pos + pos != twice_end:
                 _invalid("a record does not end where its size says")
             yield new(Record, (offset, timestamp, key, value, headers))
     except (IndexError, RemoteProtocolError):

@@ -110,6 +110,17 @@ def test_malformed_records(name: str, payload: bytes, count: int, codec: Compres
         assert caught.value.code is ErrorCode.INVALID_RECORD
 
 
+@given(st.lists(st.integers(-300, 300), min_size=1, max_size=6))
+def test_max_timestamp_of_any_deltas(deltas: list[int]) -> None:
+    """The first of the highest timestamps is found, also when all lie before the base."""
+    rows = [Record(0, T0 + delta, None, b"") for delta in deltas]
+    payload = b"".join(reference_record(row, index, T0) for index, row in enumerate(rows))
+    buf = batch_of(payload, len(rows))
+    info = validate_records(buf, parse_header(buf))
+    assert info.max_timestamp == T0 + max(deltas)
+    assert info.offset_of_max_timestamp == deltas.index(max(deltas))
+
+
 def test_lengths_alone() -> None:
     """The short walk finds records that do not fill the batch."""
     good = reference_record(Record(0, T0, b"key", b"v" * 100), 0, T0)
