@@ -133,10 +133,7 @@ class ClassicGroups:
             group = self.get_or_create(request.group_id, now)
         if not self._accepts(group, request.member_id):
             refuse_join(ticket, "", ErrorCode.GROUP_MAX_SIZE_REACHED, outcome)
-            if request.member_id in group.members:
-                self._remove_member(group, request.member_id, outcome)
-            self._forget_pending(group, request.member_id)
-            self._after_removal(group, now, outcome)
+            self._drop_refused(group, request.member_id, now, outcome)
         elif not group.supports(request.protocol_type, [p.name for p in request.protocols]):
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
             refuse_join(ticket, request.member_id, error, outcome)
@@ -151,6 +148,18 @@ class ClassicGroups:
             outcome.records.append(group_record(group.group_id, value))
             outcome.follow_up = GroupCreated(group.group_id, ticket)
         return outcome
+
+    def _drop_refused(
+        self, group: ClassicGroup, member_id: str, now: Now, outcome: Outcome
+    ) -> None:
+        """A joiner for whom there is no room is awaited no longer."""
+        if member_id in group.members:
+            self._remove_member(group, member_id, outcome)
+        elif member_id in group.pending_join_members:
+            self._forget_pending(group, member_id)
+        else:
+            return
+        self._after_removal(group, now, outcome)
 
     def _accepts(self, group: ClassicGroup, member_id: str) -> bool:
         """Whether the group has room for one more joiner (group.max.size)."""
@@ -630,9 +639,8 @@ class ClassicGroups:
         self._deadlines.cancel((_MEMBER, group.group_id, member_id))
 
     def _forget_pending(self, group: ClassicGroup, member_id: str) -> None:
-        if member_id in group.pending_join_members:
-            group.remove(member_id)
-            self._deadlines.cancel((_MEMBER, group.group_id, member_id))
+        group.remove(member_id)
+        self._deadlines.cancel((_MEMBER, group.group_id, member_id))
 
     def _forget_deadlines(self, group: ClassicGroup) -> None:
         self._deadlines.cancel((_JOIN, group.group_id))

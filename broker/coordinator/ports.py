@@ -14,7 +14,8 @@ from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import Buffer, TopicPartition
 
 if TYPE_CHECKING:  # cores import this module, and must not import the disk layer
-    from kraftrio.broker.log.partition_log import AppendInfo, AppendOrigin
+    from kraftrio.broker.log.partition_log import AppendInfo
+    from kraftrio.broker.producer_state import AppendOrigin
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
