@@ -1,0 +1,199 @@
+"""Topic administration, elections, reassignments, log folders."""
+
+from __future__ import annotations
+
+import pytest
+
+from kraftrio.broker.ports import LogDirectory
+from kraftrio.kraft_meta.records import PartitionChangeRecord
+from kraftrio.wire.codec import encode
+from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.messages.admin import (
+    AlterPartitionReassignmentsRequest,
+    CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kraftrio.wire.primitives import TopicPartition
+from tests.unit.broker.cluster_context import ClusterContext, context
+
+
+def create(name: str, timeout_ms: int = 100) -> CreateTopicsRequest:
+    """A request for one topic with the defaults."""
+    topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
+    return CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms)
+
+
+def test_topic_is_created_and_described() -> None:
+    """The answer of the controller names every setting of the new topic (KIP-525)."""
+    cluster = ClusterContext({"log.retention.ms": "9"})
+    response = cluster.admin.forward(create("t"), context(7)).value
+    (topic,) = response.topics
+    assert (topic.error_code, topic.num_partitions, topic.replication_factor) == (0, 1, 1)
+    settings = {one.name: (one.value, one.config_source) for one in topic.configs}
+    assert settings["retention.ms"] == ("9", 4)
+    assert len(settings) == 33
+    encode(response, 7)
+
+
+def test_slow_controller_is_not_waited_for_longer_than_asked() -> None:
+    """At the request's deadline each item times out, and the late decision is dropped."""
+    cluster = ClusterContext()
+    cluster.hold()
+    answer = cluster.admin.forward(create("t", timeout_ms=100), context(7))
+    assert not answer.done
+    assert [delay_ms for delay_ms, _ in cluster.timers.calls] == [100]
+    cluster.timers.fire()
+    assert [(one.name, one.error_code) for one in answer.value.topics] == [("t", 7)]
+    cluster.settle()
+    assert cluster.metadata.topic("t") is not None
+
+
+def test_decision_in_time_cancels_the_deadline() -> None:
+    """No deadline is left behind by an answered request."""
+    cluster = ClusterContext()
+    cluster.hold()
+    answer = cluster.admin.forward(create("t"), context(7))
+    cluster.settle()
+    assert answer.value.topics[0].error_code == 0
+    assert cluster.timers.calls == []
+
+
+def test_request_without_patience_is_still_decided() -> None:
+    """A timeout of 0 does not cut a quick decision short, as in Kafka."""
+    cluster = ClusterContext()
+    cluster.hold()
+    answer = cluster.admin.forward(create("t", timeout_ms=0), context(7))
+    assert cluster.timers.calls == []
+    cluster.settle()
+    assert answer.value.topics[0].error_code == 0
+
+
+def test_other_requests_are_forwarded() -> None:
+    """Deleting, growing and electing are the controller's decisions."""
+    cluster = ClusterContext()
+    cluster.create_topic("t")
+    grow = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name="t", count=3, assignments=None)], timeout_ms=100
+    )
+    assert cluster.admin.forward(grow, context(3)).value.results[0].error_code == 0
+    elect = ElectLeadersRequest(topic_partitions=None, timeout_ms=100)
+    assert cluster.admin.forward(elect, context(2)).value.error_code == 0
+    delete = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=100)
+    assert cluster.admin.forward(delete, context(6)).value.responses[0].error_code == 0
+    assert cluster.metadata.topic("t") is None
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "replicas", "code"),
+    [
+        ("t", 0, None, 85),
+        ("t", 0, [1], 0),
+        ("t", 0, [], 39),
+        ("t", 0, [1, 1], 39),
+        ("t", 0, [1, 9], 39),
+        ("t", 0, [2], 44),
+        ("t", 9, [1], 3),
+        ("nope", 0, None, 3),
+    ],
+)
+def test_reassignments(topic: str, partition: int, replicas: list[int] | None, code: int) -> None:
+    """What needs no move is answered as Kafka does; a move is refused in words."""
+    cluster = ClusterContext(brokers={1: True})
+    cluster.create_topic("t")
+    cluster.register(2)
+    request = AlterPartitionReassignmentsRequest(
+        topics=[
+            ReassignableTopic(
+                name=topic,
+                partitions=[ReassignablePartition(partition_index=partition, replicas=replicas)],
+            )
+        ]
+    )
+    response = cluster.admin.alter_partition_reassignments(request, context(1))
+    encode(response, 1)
+    assert response.responses[0].partitions[0].error_code == code
+
+
+def test_reassignments_under_way_are_listed() -> None:
+    """The image tells which partitions are being moved."""
+    cluster = ClusterContext()
+    topic_id = cluster.create_topic("t", partitions=2)
+    cluster.register(2)
+
+    def listed(request: ListPartitionReassignmentsRequest) -> list[tuple[str, list[int]]]:
+        response = cluster.admin.list_partition_reassignments(request, context(0))
+        encode(response, 0)
+        return [
+            (one.name, [each.partition_index for each in one.partitions]) for one in response.topics
+        ]
+
+    everything = ListPartitionReassignmentsRequest(topics=None)
+    assert listed(everything) == []
+    cluster.apply(
+        [
+            PartitionChangeRecord(
+                topic_id=topic_id, partition_id=1, replicas=(1, 2), adding_replicas=(2,)
+            )
+        ]
+    )
+    assert listed(everything) == [("t", [1])]
+
+    def some(name: str, *indexes: int) -> ListPartitionReassignmentsRequest:
+        topic = ListPartitionReassignmentsTopics(name=name, partition_indexes=list(indexes))
+        return ListPartitionReassignmentsRequest(topics=[topic])
+
+    assert listed(some("t", 0)) == []
+    assert listed(some("t", 0, 1, 7)) == [("t", [1])]
+    assert listed(some("nope", 0)) == []
+
+
+def _log_dirs(
+    cluster: ClusterContext, topics: list[DescribableLogDirTopic] | None
+) -> DescribeLogDirsResponse:
+    response = cluster.admin.describe_log_dirs(DescribeLogDirsRequest(topics=topics), context(5))
+    for version in range(1, 6):
+        encode(response, version)
+    return response
+
+
+def test_log_folders_are_described() -> None:
+    """Null topics mean all; asked-for partitions that are not here are left out."""
+    cluster = ClusterContext({"log.dirs": "/a,/b", "cordoned.log.dirs": "/b"})
+    cluster.directories = [
+        LogDirectory("/a", {TopicPartition("t", 1): 5, TopicPartition("t", 0): 7}, 100, 40),
+        LogDirectory("/b", {}, error=KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)),
+    ]
+    first, second = _log_dirs(cluster, None).results
+    assert (first.log_dir, first.total_bytes, first.usable_bytes) == ("/a", 100, 40)
+    (topic,) = first.topics
+    assert [
+        (one.partition_index, one.partition_size, one.offset_lag) for one in topic.partitions
+    ] == [(0, 7, 0), (1, 5, 0)]
+    assert (second.error_code, second.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
+    asked = [
+        DescribableLogDirTopic(topic="t", partitions=[1, 9]),
+        DescribableLogDirTopic(topic="nope", partitions=[0]),
+    ]
+    (topic,) = _log_dirs(cluster, asked).results[0].topics
+    assert [one.partition_index for one in topic.partitions] == [1]
+    assert _log_dirs(cluster, []).results[0].topics == []
+
+
+def test_cordoned_folders_are_marked() -> None:
+    """A cordoned folder says so; * stands for all."""
+    for cordoned, marks in (("/b", [False, True]), ("*", [True, True]), ("", [False, False])):
+        cluster = ClusterContext({"cordoned.log.dirs": cordoned})
+        cluster.directories = [LogDirectory("/a", {}), LogDirectory("/b", {})]
+        assert [one.is_cordoned for one in _log_dirs(cluster, None).results] == marks
