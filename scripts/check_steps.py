@@ -5,8 +5,8 @@ All steps run also after a failure, so that one run tells everything. At the end
 each step, the reasons of skipped tests, and one plain line of counts over all of pytest's runs.
 
 A step of pytest is a folder of tests; one that holds none is left out. What the tests need from
-outside (Apache's jars, npm's and Go's modules) is fetched before them, each by its own client, and
-a failure there only means that the tests which need it are skipped with the reason, or fail when
+outside (Apache's jars, other people's clients) is fetched before them, each into a cache, and a
+failure there only means that the tests which need it are skipped with the reason, or fail when
 KRAFTRIO_REQUIRE_TOOLS is set.
 """
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -88,24 +87,14 @@ def set_up_tools() -> list[Outcome]:
     outcomes = []
     script = str(ROOT / "scripts" / "apache_kafka.py")
     outcomes.append(run("set up Apache Kafka's tools", [sys.executable, script, "libs"]))
-    node, go = CONFORMANCE / "node", CONFORMANCE / "go"
-    if (node / "package.json").exists() and shutil.which("npm"):
-        command = ["npm", "install", "--no-audit", "--no-fund", "--loglevel=error"]
-        if (node / "package-lock.json").exists():
-            command[1] = "ci"
-        stamp = node / "node_modules" / ".package-lock.json"
-        if not stamp.exists() or stamp.stat().st_mtime < (node / "package.json").stat().st_mtime:
-            outcomes.append(run("set up node modules", command, cwd=node))
-    if (go / "go.mod").exists() and shutil.which("go"):
-        target = str(ROOT / ".cache" / "go-client")
-        outcomes.append(run("set up the Go client", ["go", "build", "-o", target, "."], cwd=go))
+    if (CONFORMANCE / "clients" / "install.py").exists():
+        module = [sys.executable, "-m", "tests.conformance.clients.install"]
+        outcomes.append(run("set up other clients", module))
     # Never a failure of the check by itself: the tests that need it say so.
     for outcome in outcomes:
         if not outcome.ok:
             print(f"{outcome.name}: not to be had, the tests that need it will say so")
             outcome.ok = True
-    if not shutil.which("kcat"):
-        print("no kcat on PATH (on Debian: apt-get install kcat)")
     return outcomes
 
 
