@@ -1,0 +1,516 @@
+"""All logs of a broker in its log directories (log.dirs): load, create, delete, save, stop.
+
+Rules:
+1. One process per directory: `.lock` is held from `start` to `close`.
+2. The clean-shutdown marker is removed before anything is loaded and written only after everything
+   is flushed, so a crash in between is never taken for a clean stop (KAFKA-10471).
+3. A directory whose disk fails goes offline as a whole: its logs are reported and not served; the
+   other directories go on (KIP-112).
+4. Nothing here waits by itself: the owner's timers call `retain`, `write_checkpoints` and
+   `flush_due`, and run the slow ones (`load_log`, `flush` of a log) in worker threads.
+5. Deletion renames to `<topic>-<partition>.<id>-delete` at once and removes after
+   file.delete.delay.ms (`remove_deleted`).
+
+`node` and `replica_manager` call it.
+"""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kraftrio.broker.log.checkpoints import (
+    LOCK_FILE,
+    LOG_START_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_CHECKPOINT,
+    CheckpointError,
+    MetaProperties,
+    read_meta_properties,
+    read_offset_checkpoint,
+    take_clean_shutdown,
+    write_clean_shutdown,
+    write_meta_properties,
+    write_offset_checkpoint,
+)
+from kraftrio.broker.log.directories import (
+    delete_directory_name,
+    directory_name,
+    is_deleted_name,
+    parse_directory_name,
+)
+from kraftrio.broker.log.files import DirectoryLock, FileSystem
+from kraftrio.broker.log.log_config import LONG_MAX, LogConfig
+from kraftrio.broker.log.partition_log import PartitionLog
+from kraftrio.broker.log.tail_cache import DEFAULT_TOTAL_LIMIT_BYTES, TailBudget
+from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.primitives import TopicPartition
+
+_logger = logging.getLogger(__name__)
+
+METADATA_TOPIC = "__cluster_metadata"
+
+
+class LogDirError(Exception):
+    """A log directory cannot be used: locked, of another node, or unreadable."""
+
+
+class PendingLog(NamedTuple):
+    """A partition directory found at start and not loaded yet."""
+
+    directory: LogDir
+    topic_partition: TopicPartition
+
+
+@dataclass(eq=False, slots=True)
+class LogDir:
+    """One of the log directories."""
+
+    path: str
+    directory_id: bytes = b""
+    lock: DirectoryLock | None = None
+    failure: OSError | None = None  # offline when set
+    clean_shutdown: bool = False
+    previous_broker_epoch: int = -1
+    recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
+    log_start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
+    loaded: bool = False
+
+    @property
+    def is_online(self) -> bool:
+        return self.failure is None
+
+
+class DeletedLog(NamedTuple):
+    """A renamed directory that waits for its removal."""
+
+    due_ms: int
+    path: str
+    log: PartitionLog | None
+
+
+class LogManager:
+    """Owner of the logs by partition and of the log directories.
+
+    Args:
+        new_id: makes the unique ids of directories and deletions (simulations inject theirs).
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        log_dirs: Iterable[str],
+        *,
+        default_config: LogConfig | None = None,
+        tail_cache_bytes: int = DEFAULT_TOTAL_LIMIT_BYTES,
+        producer_id_expiration_ms: int | None = None,
+        new_id: Callable[[], bytes] = lambda: uuid.uuid4().bytes,
+    ) -> None:
+        self._fs = fs
+        self.dirs = [LogDir(path) for path in log_dirs]
+        self.default_config = default_config or LogConfig()
+        self._tail_budget = TailBudget(tail_cache_bytes)
+        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._new_id = new_id
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._dir_of: dict[TopicPartition, LogDir] = {}
+        self._deleted: list[DeletedLog] = []
+        self._last_flush_ms: dict[TopicPartition, int] = {}
+
+    # -- start ----------------------------------------------------------------------------------
+
+    def start(self, cluster_id: str, node_id: int) -> list[PendingLog]:
+        """Lock and check the directories; return the partition directories to load.
+
+        A fresh directory gets its meta.properties. The caller passes each result to `load_log`
+        (from several threads if it likes) and then calls `finish_loading`.
+
+        Raises:
+            LogDirError: a directory is locked by another process or belongs to another node, or
+                none is usable.
+        """
+        pending: list[PendingLog] = []
+        for log_dir in self.dirs:
+            try:
+                self._open_dir(log_dir, cluster_id, node_id)
+                pending += self._find_logs(log_dir)
+            except OSError as error:
+                self.fail_dir(log_dir, error)
+        if not any(log_dir.is_online for log_dir in self.dirs):
+            raise LogDirError("none of the log directories can be used")
+        return pending
+
+    def _open_dir(self, log_dir: LogDir, cluster_id: str, node_id: int) -> None:
+        fs, path = self._fs, log_dir.path
+        fs.make_directory(path)
+        try:
+            log_dir.lock = fs.lock(posixpath.join(path, LOCK_FILE))
+        except BlockingIOError:
+            raise LogDirError(
+                f"{path} is locked: another process is using this log directory"
+            ) from None
+        try:
+            found = read_meta_properties(fs, path)
+        except CheckpointError as error:
+            raise LogDirError(f"{path}: {error}") from None
+        if found is None:
+            found = MetaProperties(cluster_id, node_id, self._new_id())
+            write_meta_properties(fs, path, found)
+        if found.cluster_id != cluster_id:
+            raise LogDirError(
+                f"{path} belongs to cluster {found.cluster_id}, but this is {cluster_id}"
+            )
+        if found.node_id != node_id:
+            raise LogDirError(f"{path} belongs to node {found.node_id}, but this is {node_id}")
+        log_dir.directory_id = found.directory_id
+        epoch = take_clean_shutdown(fs, path)
+        log_dir.clean_shutdown = epoch is not None
+        log_dir.previous_broker_epoch = -1 if epoch is None else epoch
+        log_dir.recovery_points = self._read_offsets(log_dir, RECOVERY_POINT_CHECKPOINT)
+        log_dir.log_start_offsets = self._read_offsets(log_dir, LOG_START_CHECKPOINT)
+        log_dir.high_watermarks = self._read_offsets(log_dir, REPLICATION_CHECKPOINT)
+
+    def _read_offsets(self, log_dir: LogDir, name: str) -> dict[TopicPartition, int]:
+        path = posixpath.join(log_dir.path, name)
+        try:
+            return read_offset_checkpoint(self._fs, path)
+        except CheckpointError as error:
+            # Recovery points and log starts are then found from the logs, from their beginning on.
+            _logger.warning("ignore %s: %s", path, error)
+            if name == RECOVERY_POINT_CHECKPOINT:
+                log_dir.clean_shutdown = False
+            return {}
+
+    def _find_logs(self, log_dir: LogDir) -> list[PendingLog]:
+        fs = self._fs
+        pending: list[PendingLog] = []
+        for name in fs.list_directory(log_dir.path):
+            path = posixpath.join(log_dir.path, name)
+            if is_deleted_name(name) and fs.is_directory(path):
+                self._deleted.append(DeletedLog(0, path, None))
+                continue
+            topic_partition = parse_directory_name(name)
+            if (
+                topic_partition is not None
+                and topic_partition.topic != METADATA_TOPIC
+                and fs.is_directory(path)
+            ):
+                pending.append(PendingLog(log_dir, topic_partition))
+        return pending
+
+    def load_log(
+        self, pending: PendingLog, config: LogConfig | None, now_ms: int
+    ) -> PartitionLog | None:
+        """Open one found log, recovering it if needed; None if its directory went offline.
+
+        Several threads may call this for different partitions.
+        """
+        log_dir, topic_partition = pending
+        if not log_dir.is_online:
+            return None
+        try:
+            log = PartitionLog.open(
+                self._fs,
+                posixpath.join(log_dir.path, directory_name(topic_partition)),
+                topic_partition,
+                config or self.default_config,
+                topic_id=None,
+                recovery_point=log_dir.recovery_points.get(topic_partition, 0),
+                log_start_offset=log_dir.log_start_offsets.get(topic_partition, 0),
+                clean_shutdown=log_dir.clean_shutdown,
+                now_ms=now_ms,
+                tail_budget=self._tail_budget,
+                producer_id_expiration_ms=self._producer_id_expiration_ms,
+            )
+        except OSError as error:
+            self.fail_dir(log_dir, error)
+            return None
+        log.update_high_watermark(log_dir.high_watermarks.get(topic_partition, 0))
+        for event in log.recovery_events:
+            _logger.warning("recovery of %s %s", topic_partition, event)
+        known = self._logs.setdefault(topic_partition, log)
+        if known is not log:
+            log.close_files()
+            raise LogDirError(
+                f"{topic_partition} is in two log directories: {known.directory}, {log.directory}"
+            )
+        self._dir_of[topic_partition] = log_dir
+        return log
+
+    def load_all(self, pending: Iterable[PendingLog], now_ms: int) -> None:
+        """Load every found log in this thread, then finish."""
+        for item in pending:
+            self.load_log(item, None, now_ms)
+        self.finish_loading()
+
+    def finish_loading(self) -> None:
+        """From now on a stop may be called clean."""
+        for log_dir in self.dirs:
+            log_dir.loaded = log_dir.is_online
+
+    # -- look-ups -------------------------------------------------------------------------------
+
+    def get_log(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        return self._logs.get(topic_partition)
+
+    def logs(self) -> Iterator[PartitionLog]:
+        """Every log in service (a copy of the list, safe to change meanwhile)."""
+        return iter(list(self._logs.values()))
+
+    def dir_of(self, topic_partition: TopicPartition) -> LogDir | None:
+        return self._dir_of.get(topic_partition)
+
+    def stray_logs(
+        self, is_known: Callable[[TopicPartition, bytes | None], bool]
+    ) -> list[PartitionLog]:
+        """The logs whose topic id or partition the metadata does not place here (any more)."""
+        return [
+            log for log in self._logs.values() if not is_known(log.topic_partition, log.topic_id)
+        ]
+
+    # -- create and delete ----------------------------------------------------------------------
+
+    def get_or_create_log(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: bytes,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        directory_id: bytes | None = None,
+    ) -> PartitionLog:
+        """The partition's log; a new one in the asked or least used directory if there is none.
+
+        A log of an earlier topic of the same name is deleted first.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR when the directory fails or is offline.
+        """
+        log = self._logs.get(topic_partition)
+        if log is not None:
+            if log.topic_id is None:
+                log.set_topic_id(topic_id)
+            if log.topic_id == topic_id:
+                log.config = config
+                return log
+            self.delete_log(topic_partition, now_ms)
+        return self.create_log(topic_partition, topic_id, config, now_ms, directory_id=directory_id)
+
+    def create_log(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: bytes,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        directory_id: bytes | None = None,
+    ) -> PartitionLog:
+        """Make an empty log. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        assert topic_partition not in self._logs, topic_partition
+        log_dir = self._choose_dir(directory_id)
+        path = posixpath.join(log_dir.path, directory_name(topic_partition))
+        try:
+            log = PartitionLog.open(
+                self._fs,
+                path,
+                topic_partition,
+                config,
+                topic_id=topic_id,
+                recovery_point=0,
+                log_start_offset=0,
+                clean_shutdown=True,
+                now_ms=now_ms,
+                tail_budget=self._tail_budget,
+                producer_id_expiration_ms=self._producer_id_expiration_ms,
+            )
+        except OSError as error:
+            self.fail_dir(log_dir, error)
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"cannot create {path}: {error.strerror}"
+            ) from error
+        self._logs[topic_partition] = log
+        self._dir_of[topic_partition] = log_dir
+        return log
+
+    def _choose_dir(self, directory_id: bytes | None) -> LogDir:
+        online = [log_dir for log_dir in self.dirs if log_dir.is_online]
+        wanted = [log_dir for log_dir in online if log_dir.directory_id == directory_id]
+        if wanted:
+            return wanted[0]
+        if not online:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no log directory is online")
+        if len(online) == 1:
+            return online[0]
+        counts = {id(log_dir): 0 for log_dir in online}
+        for log_dir in self._dir_of.values():
+            if id(log_dir) in counts:
+                counts[id(log_dir)] += 1
+        return min(online, key=lambda candidate: counts[id(candidate)])
+
+    def delete_log(self, topic_partition: TopicPartition, now_ms: int) -> None:
+        """Take the log out of service and rename its directory; the files go later."""
+        log = self._logs.pop(topic_partition, None)
+        if log is None:
+            return
+        log_dir = self._dir_of.pop(topic_partition)
+        self._last_flush_ms.pop(topic_partition, None)
+        for offsets in (
+            log_dir.recovery_points, log_dir.log_start_offsets, log_dir.high_watermarks
+        ):  # fmt: skip
+            offsets.pop(topic_partition, None)
+        name = delete_directory_name(topic_partition, self._new_id())
+        path = posixpath.join(log_dir.path, name)
+        log.close_files()
+        try:
+            self._fs.rename(log.directory, path)
+        except FileNotFoundError:
+            return  # somebody removed it: that was the wish
+        except OSError as error:
+            self.fail_dir(log_dir, error)
+            return
+        log.moved(path)
+        self._deleted.append(DeletedLog(now_ms + log.config.file_delete_delay_ms, path, log))
+
+    def remove_deleted(self, now_ms: int) -> int:
+        """Remove the renamed directories whose delay is over; return how many wait."""
+        waiting: list[DeletedLog] = []
+        for deleted in self._deleted:
+            if deleted.due_ms > now_ms:
+                waiting.append(deleted)
+                continue
+            try:
+                self._fs.remove_directory(deleted.path)
+            except OSError as error:
+                _logger.warning("cannot remove %s: %s", deleted.path, error)
+        self._deleted = waiting
+        return len(waiting)
+
+    # -- periodic work --------------------------------------------------------------------------
+
+    def retain(self, now_ms: int) -> int:
+        """One retention pass over all logs: segments past their keep, files past their delay."""
+        count = 0
+        for log in self.logs():
+            try:
+                count += log.apply_retention(now_ms)
+                log.remove_retired(now_ms)
+            except OSError as error:
+                self.fail_log(log, error)
+        self.remove_deleted(now_ms)
+        return count
+
+    def flush_due(self, now_ms: int) -> list[PartitionLog]:
+        """The logs to flush now, by flush.ms or because they rolled.
+
+        The caller calls `flush` (or `flush_closed_segments` where only that is due) on each in a
+        worker thread; `needs_full_flush` tells which.
+        """
+        return [
+            log
+            for log in self._logs.values()
+            if log.has_unflushed_segments or self.needs_full_flush(log, now_ms)
+        ]
+
+    def needs_full_flush(self, log: PartitionLog, now_ms: int) -> bool:
+        """Whether flush.ms is over for data that is not durable."""
+        if log.config.flush_ms == LONG_MAX or log.recovery_point >= log.log_end_offset:
+            return False
+        last = self._last_flush_ms.setdefault(log.topic_partition, now_ms)
+        return now_ms - last >= log.config.flush_ms
+
+    def on_flushed(self, log: PartitionLog, now_ms: int) -> None:
+        """Start the next flush.ms of a log that was flushed."""
+        self._last_flush_ms[log.topic_partition] = now_ms
+
+    def write_checkpoints(self) -> None:
+        """Save recovery points, high watermarks and log start offsets of all directories."""
+        for log_dir in self.dirs:
+            if log_dir.is_online:
+                try:
+                    self._write_dir_checkpoints(log_dir)
+                except OSError as error:
+                    self.fail_dir(log_dir, error)
+
+    def _write_dir_checkpoints(self, log_dir: LogDir) -> None:
+        logs = {
+            topic_partition: self._logs[topic_partition]
+            for topic_partition, owner in self._dir_of.items()
+            if owner is log_dir
+        }
+        starts = {
+            topic_partition: log.log_start_offset
+            for topic_partition, log in logs.items()
+            if log.log_start_offset > log.segments.first_base_offset
+        }
+        recovery_points = {key: log.recovery_point for key, log in logs.items()}
+        high_watermarks = {key: log.high_watermark for key, log in logs.items()}
+        # Starts first: a recovery point without its start would bring deleted records back.
+        if starts != log_dir.log_start_offsets:
+            self._write_offsets(log_dir, LOG_START_CHECKPOINT, starts)
+            log_dir.log_start_offsets = starts
+        if recovery_points != log_dir.recovery_points:
+            self._write_offsets(log_dir, RECOVERY_POINT_CHECKPOINT, recovery_points)
+            log_dir.recovery_points = recovery_points
+        if high_watermarks != log_dir.high_watermarks:
+            self._write_offsets(log_dir, REPLICATION_CHECKPOINT, high_watermarks)
+            log_dir.high_watermarks = high_watermarks
+
+    def _write_offsets(
+        self, log_dir: LogDir, name: str, offsets: dict[TopicPartition, int]
+    ) -> None:
+        write_offset_checkpoint(self._fs, posixpath.join(log_dir.path, name), offsets)
+
+    # -- failures and stop ----------------------------------------------------------------------
+
+    def fail_dir(self, log_dir: LogDir, error: OSError) -> list[TopicPartition]:
+        """Take a directory offline; return the partitions that were served from it."""
+        if log_dir.failure is None:
+            log_dir.failure = error
+            _logger.error("log directory %s is offline: %s", log_dir.path, error)
+        lost = [key for key, owner in self._dir_of.items() if owner is log_dir]
+        for topic_partition in lost:
+            del self._dir_of[topic_partition]
+            log = self._logs.pop(topic_partition)
+            try:
+                log.close_files()
+            except OSError as second:
+                _logger.warning("cannot close %s: %s", log.directory, second)
+        return lost
+
+    def fail_log(self, log: PartitionLog, error: OSError) -> list[TopicPartition]:
+        """Take the directory of this log offline."""
+        log_dir = self._dir_of.get(log.topic_partition)
+        return [] if log_dir is None else self.fail_dir(log_dir, error)
+
+    def close(self, broker_epoch: int = -1) -> None:
+        """Stop cleanly: flush and close all logs, write checkpoints and the markers."""
+        for log in self.logs():
+            try:
+                log.close()
+            except OSError as error:
+                self.fail_log(log, error)
+        for log_dir in self.dirs:
+            if log_dir.is_online and log_dir.lock is not None:
+                try:
+                    self._write_dir_checkpoints(log_dir)
+                    if log_dir.loaded:
+                        write_clean_shutdown(self._fs, log_dir.path, broker_epoch)
+                except OSError as error:
+                    self.fail_dir(log_dir, error)
+        self.release()
+
+    def release(self) -> None:
+        """Close the files and give up the locks without saving anything."""
+        for log in self.logs():
+            log.close_files()
+        self._logs.clear()
+        self._dir_of.clear()
+        for log_dir in self.dirs:
+            if log_dir.lock is not None:
+                log_dir.lock.release()
+                log_dir.lock = None

@@ -1,0 +1,738 @@
+"""One partition's log: segments in a row, with producers, leader epochs and offsets (UnifiedLog).
+
+Owns everything in one partition directory. Synchronous; the replica manager, the coordinators, the
+metadata quorum and the log manager call it from one thread, except `flush*`, which any thread may
+call. It is opened by `recovery.open_log` (also as `PartitionLog.open`).
+
+Rules:
+1. Check, write, record: an append that is refused or fails on disk leaves the log as it was.
+   Producer state, epochs, indexes and `log_end_offset` change only after the bytes are in the file.
+2. log_start_offset <= high_watermark <= log_end_offset, recovery_point <= log_end_offset.
+3. `high_watermark` only rises, except by truncation and when the owner sets it (a new follower).
+4. Reads give whole batches and never one at or beyond `max_offset`.
+5. Deleted segments keep their files as `.deleted` for file.delete.delay.ms: `remove_retired` ends
+   them.
+6. What a flush makes durable includes epochs and topic id, so the recovery point never promises
+   more than a restart finds.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from kraftrio.broker.log.append_validation import RecordValidationError, validate_client_batch
+from kraftrio.broker.log.batch_scan import ScannedBatch
+from kraftrio.broker.log.checkpoints import (
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    format_leader_epochs,
+    format_partition_metadata,
+)
+from kraftrio.broker.log.files import FileSystem, write_atomically
+from kraftrio.broker.log.leader_epoch_cache import EpochEntry, LeaderEpochCache
+from kraftrio.broker.log.log_config import INT_MAX, LONG_MAX, LogConfig
+from kraftrio.broker.log.producer_replay import rebuild_producer_state, record_producer
+from kraftrio.broker.log.producer_snapshots import ProducerSnapshots
+from kraftrio.broker.log.retention import deletable_segments
+from kraftrio.broker.log.segment import Segment
+from kraftrio.broker.log.segment_list import OffsetAndTimestamp, SegmentList
+from kraftrio.broker.log.tail_cache import TailBudget, TailCache
+from kraftrio.broker.log.txn_index import AbortedTransaction
+from kraftrio.broker.producer_state import AppendOrigin, ProducerStateManager
+from kraftrio.wire.control_records import EndTransactionMarker, read_end_transaction_marker
+from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.primitives import Buffer, TopicPartition
+from kraftrio.wire.record_batch import (
+    BatchHeader,
+    assign_offsets,
+    iter_headers,
+    set_log_append_time,
+    verify_crc,
+)
+
+if TYPE_CHECKING:
+    from kraftrio.broker.log.recovery import RecoveryEvent
+
+__all__ = [
+    "AppendInfo",
+    "AppendOrigin",
+    "LogRead",
+    "OffsetAndTimestamp",
+    "PartitionLog",
+    "RecordValidationError",
+]
+
+
+class AppendInfo(NamedTuple):
+    """Where an append went; for a duplicate where its first copy is."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int  # -1 for topics of CreateTime
+    log_start_offset: int
+    duplicate: bool
+    max_timestamp: int
+    size_bytes: int
+
+
+class LogRead(NamedTuple):
+    """Whole batches, and the offset to read from next."""
+
+    records: Buffer
+    next_offset: int
+
+
+class PartitionLog:
+    """See the module. `segments` is never empty; the last one is active."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        topic_id: bytes | None,
+        segments: SegmentList,
+        leader_epochs: LeaderEpochCache,
+        producer_state: ProducerStateManager,
+        snapshots: ProducerSnapshots,
+        log_start_offset: int,
+        recovery_point: int,
+        tail_budget: TailBudget | None = None,
+    ) -> None:
+        """Put the parts together; they must fit (`recovery.open_log` sees to that)."""
+        assert segments.active.end_offset >= log_start_offset
+        self._fs = fs
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self._config = config
+        self.segments = segments
+        self._active = segments.active
+        self.leader_epochs = leader_epochs
+        self.producer_state = producer_state
+        self.snapshots = snapshots
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = self._active.end_offset
+        self.high_watermark = log_start_offset
+        self.recovery_point = min(recovery_point, self.log_end_offset)
+        self.size_bytes = segments.total_bytes()
+        self.recovery_events: list[RecoveryEvent] = []
+        self.last_append_ms = 0  # by the clock of whoever appends: producers expire by it
+        self._tail = TailCache(tail_budget or TailBudget())
+        self._retired: list[tuple[int, Segment]] = []
+        self._saved_epochs_version = leader_epochs.version
+        self._unsynced_files = False  # epoch checkpoint or partition.metadata
+        self._truncations = 0
+        self._flush_lock = threading.Lock()
+        self._epochs_lock = threading.Lock()
+        self._closed = False
+        self._roll_jitter_ms = 0
+        self.config = config
+
+    @classmethod
+    def open(
+        cls,
+        fs: FileSystem,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        topic_id: bytes | None,
+        recovery_point: int,
+        log_start_offset: int,
+        clean_shutdown: bool,
+        now_ms: int,
+        tail_budget: TailBudget | None = None,
+        producer_id_expiration_ms: int | None = None,
+    ) -> PartitionLog:
+        """Open or create the log in `directory`, recovering what a crash left."""
+        from kraftrio.broker.log.recovery import open_log  # it builds this class
+
+        return open_log(
+            fs,
+            directory,
+            topic_partition,
+            config,
+            topic_id=topic_id,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            clean_shutdown=clean_shutdown,
+            now_ms=now_ms,
+            tail_budget=tail_budget,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"PartitionLog({self.topic_partition}, {self.log_start_offset}.."
+            f"{self.high_watermark}..{self.log_end_offset})"
+        )
+
+    # -- configuration and offsets --------------------------------------------------------------
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        for segment in self.segments:
+            segment.set_config(config)
+        jitter = config.segment_jitter_ms
+        # Any spread will do, but a given log should keep its own over restarts.
+        name = str(self.topic_partition).encode()
+        self._roll_jitter_ms = zlib.crc32(name) % jitter if jitter else 0
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch that wrote or was started here, -1 for none."""
+        return self.leader_epochs.latest_epoch
+
+    @property
+    def active_segment(self) -> Segment:
+        return self._active
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where read_committed ends: the first open transaction, else the high watermark."""
+        unstable = self.producer_state.first_unstable_offset
+        high_watermark = self.high_watermark
+        if unstable is None or unstable >= high_watermark:
+            return high_watermark
+        return max(unstable, self.log_start_offset)
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Raise the high watermark, at most to the log end; return what it is now."""
+        offset = min(offset, self.log_end_offset)
+        if offset > self.high_watermark:
+            self.high_watermark = offset
+            self.producer_state.on_high_watermark(offset)
+        return self.high_watermark
+
+    def start_leader_epoch(self, epoch: int) -> None:
+        """This replica leads from now on: its epoch starts at the log end."""
+        if self.leader_epochs.assign(epoch, self.log_end_offset):
+            self._save_epochs()
+
+    def _save_epochs(self) -> None:
+        """Write the epochs; `flush` syncs them before it moves the recovery point over them."""
+        if self.leader_epochs.version == self._saved_epochs_version:
+            return
+        with self._epochs_lock:
+            version = self.leader_epochs.version
+            data = format_leader_epochs(self.leader_epochs.entries)
+            path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
+            self._unsynced_files = True
+            write_atomically(self._fs, path, data, sync=False)
+            self._saved_epochs_version = version
+
+    def set_topic_id(self, topic_id: bytes) -> None:
+        """Give the log the id it was found without."""
+        path = f"{self.directory}/{PARTITION_METADATA}"
+        self._unsynced_files = True
+        write_atomically(self._fs, path, format_partition_metadata(topic_id), sync=False)
+        self.topic_id = topic_id
+
+    # -- appends --------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self,
+        records: bytearray | memoryview,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        transaction_version: int = 0,
+    ) -> AppendInfo:
+        """Check, stamp (in place) and append; for a client exactly one batch.
+
+        Raises:
+            KafkaError: refused. OSError: the disk failed. The log is as before in both cases.
+        """
+        if origin is not AppendOrigin.CLIENT:
+            return self._append_own(records, leader_epoch, now_ms, origin, transaction_version)
+        config = self._config
+        records, header = validate_client_batch(records, config, self.topic_partition, now_ms)
+        has_producer = header.producer_id >= 0
+        if has_producer:
+            duplicate = self.producer_state.check(header, now_ms, origin)
+            if duplicate is not None:
+                return AppendInfo(
+                    duplicate.base_offset,
+                    duplicate.last_offset,
+                    duplicate.timestamp if config.log_append_time else -1,
+                    self.log_start_offset,
+                    True,
+                    duplicate.timestamp,
+                    0,
+                )
+        size = header.size_bytes
+        if size > config.segment_bytes:
+            raise _too_large_for_segment(size, config)
+        base_offset = self.log_end_offset
+        assign_offsets(records, header, base_offset, leader_epoch)
+        last_offset = base_offset + header.last_offset_delta
+        segment = self._active
+        if self._should_roll(segment, size, last_offset, header.max_timestamp, now_ms):
+            segment = self.roll(now_ms)
+        segment.append(records, (header,))
+        self.last_append_ms = now_ms
+        self.size_bytes += size
+        self.log_end_offset = last_offset + 1
+        if leader_epoch != self.leader_epochs.latest_epoch:
+            self._assign_epoch(leader_epoch, base_offset)
+        if has_producer:
+            self.producer_state.update(header, base_offset, now_ms)
+        if self._tail.wanted:
+            self._tail.append(records, base_offset, last_offset)
+        if last_offset - self.recovery_point >= config.flush_messages:
+            self.flush()
+        return AppendInfo(
+            base_offset,
+            last_offset,
+            now_ms if config.log_append_time else -1,
+            self.log_start_offset,
+            False,
+            header.max_timestamp,
+            size,
+        )
+
+    def _append_own(
+        self,
+        records: bytearray | memoryview,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin,
+        transaction_version: int,
+    ) -> AppendInfo:
+        """Append batches that this broker built: no checks of what only clients get wrong."""
+        config = self._config
+        headers = list(iter_headers(records))
+        if not headers:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "nothing to append")
+        offset = self.log_end_offset
+        markers: list[EndTransactionMarker | None] = []
+        for header in headers:
+            if header.size_bytes > config.max_message_bytes and origin is not AppendOrigin.RAFT:
+                raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{header.size_bytes} bytes")
+            if header.size_bytes > config.segment_bytes:
+                raise _too_large_for_segment(header.size_bytes, config)
+            marker = None
+            if header.producer_id >= 0:
+                marker = read_end_transaction_marker(records, header)
+                self.producer_state.check(
+                    header, now_ms, origin, marker=marker, transaction_version=transaction_version
+                )
+            markers.append(marker)
+        for header in headers:
+            if config.log_append_time:
+                set_log_append_time(records, header, now_ms)
+            assign_offsets(records, header, offset, leader_epoch)
+            offset = header.next_offset
+        return self._append_stamped(records, headers, markers, now_ms)
+
+    def append_as_follower(
+        self, records: Buffer, now_ms: int, *, leader_epoch: int | None = None
+    ) -> AppendInfo:
+        """Append batches as the leader has them; a cut last batch is left out.
+
+        Args:
+            leader_epoch: the current one; batches of later epochs are not taken (KAFKA-18723).
+
+        Raises:
+            KafkaError: a bad checksum, or offsets that do not follow the log's end.
+        """
+        headers: list[BatchHeader] = []
+        markers: list[EndTransactionMarker | None] = []
+        next_offset = self.log_end_offset
+        for header in iter_headers(records, allow_partial=True):
+            if leader_epoch is not None and header.partition_leader_epoch > leader_epoch:
+                break
+            if header.base_offset < next_offset:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    f"offset {header.base_offset} of {self.topic_partition} follows {next_offset}",
+                )
+            verify_crc(records, header)
+            next_offset = header.next_offset
+            headers.append(header)
+            markers.append(
+                read_end_transaction_marker(records, header) if header.producer_id >= 0 else None
+            )
+        if not headers:
+            offset = self.log_end_offset
+            return AppendInfo(offset, offset - 1, -1, self.log_start_offset, False, -1, 0)
+        size = headers[-1].position + headers[-1].size_bytes
+        if size != len(records):
+            records = memoryview(records)[:size]
+        return self._append_stamped(records, headers, markers, now_ms)
+
+    def _append_stamped(
+        self,
+        records: Buffer,
+        headers: Sequence[BatchHeader],
+        markers: Sequence[EndTransactionMarker | None],
+        now_ms: int,
+    ) -> AppendInfo:
+        """Write batches that have their final bytes, then record them."""
+        size = len(records)
+        first, last_offset = headers[0], headers[-1].last_offset
+        max_timestamp = max(header.max_timestamp for header in headers)
+        too_large = size > self._config.segment_bytes or not self._active.fits_offset(last_offset)
+        if too_large and len(headers) > 1:
+            # Larger segments at the leader, or a gap in the offsets: batch by batch.
+            for header, marker in zip(headers, markers, strict=True):
+                end = header.position + header.size_bytes
+                piece = memoryview(records)[header.position : end]
+                self._append_stamped(piece, (header,), (marker,), now_ms)
+        else:
+            segment = self._active
+            if self._should_roll(segment, size, last_offset, max_timestamp, now_ms):
+                segment = self._roll_before(first, last_offset, now_ms)
+            segment.append(records, headers)
+            self.last_append_ms = now_ms
+            self.size_bytes += size
+            self.log_end_offset = last_offset + 1
+            self._tail.clear()
+            for header, marker in zip(headers, markers, strict=True):
+                epoch = header.partition_leader_epoch
+                if epoch != self.leader_epochs.latest_epoch:
+                    self._assign_epoch(epoch, header.base_offset)
+                if header.producer_id >= 0:
+                    record_producer(self.producer_state, segment, header, marker, now_ms)
+        if last_offset - self.recovery_point >= self._config.flush_messages:
+            self.flush()
+        return AppendInfo(
+            first.base_offset,
+            last_offset,
+            now_ms if self._config.log_append_time else -1,
+            self.log_start_offset,
+            False,
+            max_timestamp,
+            size,
+        )
+
+    def _assign_epoch(self, epoch: int, base_offset: int) -> None:
+        """Record the epoch that came with a batch; recovery finds it there if this write fails."""
+        if self.leader_epochs.assign(epoch, base_offset):
+            try:
+                self._save_epochs()
+            except OSError:
+                # The batch is in the log: it counts. The next save or flush tries again.
+                return
+
+    def _should_roll(
+        self, segment: Segment, size: int, last_offset: int, max_timestamp: int, now_ms: int
+    ) -> bool:
+        segment_size = segment.size_bytes
+        config = self._config
+        if segment_size + size > config.segment_bytes:
+            return True
+        if segment_size:
+            first = segment.first_batch_timestamp
+            # By record time, so that replaying old data makes segments of old data.
+            waited = max_timestamp - first if first >= 0 else now_ms - segment.created_ms
+            if waited > config.segment_ms - self._roll_jitter_ms:
+                return True
+        return segment.indexes_are_full or not segment.fits_offset(last_offset)
+
+    def _roll_before(self, first: BatchHeader, last_offset: int, now_ms: int) -> Segment:
+        """Roll for batches whose offsets are given: they may leave a gap, or exceed a segment."""
+        active = self._active
+        fits = active.fits_offset(last_offset)
+        if not active.size_bytes and fits and not active.indexes_are_full:
+            return active
+        if last_offset - self.log_end_offset > INT_MAX:
+            return self.roll(now_ms, first.base_offset)
+        return self.roll(now_ms)
+
+    def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
+        """Close the active segment and start one at the log end (or later); snapshot producers."""
+        offset = max(self.log_end_offset, base_offset or 0)
+        old = self._active
+        if old.base_offset == offset:
+            if old.size_bytes:
+                raise AssertionError(f"{old} cannot be rolled onto itself")
+            # An empty segment with full indexes (KAFKA-6388): start it anew.
+            old.close_file()
+            new = Segment.create(self._fs, self.directory, offset, self._config, now_ms)
+            self.segments.replace_active(new)
+            self._active = new
+            return new
+        self.snapshots.write(self.producer_state, offset)
+        new = Segment.create(self._fs, self.directory, offset, self._config, now_ms)
+        old.on_become_inactive()
+        old.end_offset = offset
+        old.write_indexes()
+        self.segments.append(new)
+        self._active = new
+        self.log_end_offset = offset
+        return new
+
+    # -- reads ----------------------------------------------------------------------------------
+
+    def read(
+        self, start_offset: int, max_bytes: int, *, max_offset: int, min_one_batch: bool
+    ) -> LogRead:
+        """Read whole batches of about `max_bytes`, the first one holding `start_offset`.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE below the log start or above the log end.
+        """
+        end = self.log_end_offset
+        if not self.log_start_offset <= start_offset <= end:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {start_offset} of {self.topic_partition} is not within "
+                f"[{self.log_start_offset}, {end}]",
+            )
+        if max_offset > end:
+            max_offset = end
+        tail = self._tail
+        if start_offset >= max_offset:
+            if start_offset == end:
+                tail.wanted = True
+            return LogRead(b"", start_offset)
+        held = tail.read(start_offset, max_bytes, max_offset, min_one_batch)
+        if held is not None:
+            return LogRead(*held)
+        found = self.segments.read(start_offset, max_bytes, max_offset, min_one_batch)
+        if found is None:
+            return LogRead(b"", start_offset)
+        if found.next_offset == end:
+            tail.wanted = True
+        return LogRead(*found)
+
+    def batches(self, start_offset: int, end_offset: int | None = None) -> Iterator[ScannedBatch]:
+        """Every batch that ends after `start_offset` and begins before `end_offset`."""
+        end_offset = self.log_end_offset if end_offset is None else end_offset
+        return self.segments.scan(start_offset, end_offset)
+
+    def offset_for_timestamp(self, timestamp: int) -> OffsetAndTimestamp | None:
+        """The first record at or after a time; None when every record is earlier."""
+        return self.segments.offset_for_timestamp(timestamp, self.log_start_offset)
+
+    def offset_of_max_timestamp(self) -> OffsetAndTimestamp | None:
+        """The first record with the largest timestamp of the log (KIP-734); None without one."""
+        return self.segments.offset_of_max_timestamp(self.log_start_offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEntry:
+        """(largest epoch <= `epoch` here, its end offset); (-1, -1) when unknown (KIP-279)."""
+        return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def leader_epoch_at(self, offset: int) -> int:
+        """The leader epoch that wrote `offset`, or would write at the log end."""
+        return self.leader_epochs.epoch_for_offset(offset)
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that touch offsets in [start_offset, end_offset)."""
+        return self.segments.aborted_transactions(start_offset, end_offset, self.snapshots)
+
+    # -- truncation and deletion ----------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> bool:
+        """Cut everything from `offset` on; False when the log ends before it anyway.
+
+        A batch that holds `offset` goes as a whole: the log then ends where that batch began.
+        """
+        if offset >= self.log_end_offset:
+            return False
+        if offset < self.segments.first_base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        self._truncations += 1
+        self._tail.clear()
+        # Later segments first: a crash between leaves a log without a gap.
+        for segment in reversed(self.segments.take_after(offset)):
+            segment.remove()
+        self._active = active = self.segments.active
+        active.truncate_to(offset)
+        self.size_bytes = self.segments.total_bytes()
+        self._after_truncation(active.end_offset)
+        return True
+
+    def _after_truncation(self, end_offset: int) -> None:
+        self.log_end_offset = end_offset
+        self.log_start_offset = min(self.log_start_offset, end_offset)
+        self.recovery_point = min(self.recovery_point, end_offset)
+        self.high_watermark = max(min(self.high_watermark, end_offset), self.log_start_offset)
+        self.leader_epochs.truncate_from_end(end_offset)
+        if self.snapshots.remove_after(end_offset):
+            self._fs.sync_directory(self.directory)  # a later crash must not bring them back
+        rebuild_producer_state(
+            self.producer_state,
+            self.snapshots,
+            self.segments,
+            self.log_start_offset,
+            end_offset,
+            self.last_append_ms,
+        )
+        self.producer_state.on_high_watermark(self.high_watermark)
+        self._save_epochs()
+
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
+        """Drop everything and start again at `offset` (which may be after the old end)."""
+        self._truncations += 1
+        self._tail.clear()
+        for segment in reversed(list(self.segments)):
+            segment.remove()
+        self.snapshots.remove(self.snapshots.offsets)
+        self._active = Segment.create(self._fs, self.directory, offset, self._config, now_ms)
+        self.segments = SegmentList([self._active])
+        self.size_bytes = 0
+        self.log_start_offset = offset
+        self.log_end_offset = offset
+        self.high_watermark = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        self.leader_epochs.clear()
+        self.producer_state.clear(offset)
+        self._save_epochs()
+
+    def delete_records_before(self, offset: int) -> bool:
+        """Move the log start offset up; retention then deletes the segments before it.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE beyond the high watermark.
+        """
+        if offset > self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"cannot delete records before {offset}: the high watermark of "
+                f"{self.topic_partition} is {self.high_watermark}",
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.leader_epochs.truncate_from_start(offset)
+        self.producer_state.on_log_start_offset(offset)
+        self._save_epochs()
+        return True
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Delete the segments that retention does not keep any more; return how many."""
+        count = deletable_segments(
+            self.segments,
+            self._config,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+            now_ms=now_ms,
+        )
+        if not count:
+            return 0
+        if count == len(self.segments):
+            self.roll(now_ms)  # the log always has an active segment
+        self.delete_records_before(self.segments.base_offsets[count])
+        removed = self.segments.take_oldest(count)
+        due_ms = now_ms + self._config.file_delete_delay_ms
+        for segment in removed:
+            self.size_bytes -= segment.size_bytes
+            segment.retire()
+            self._retired.append((due_ms, segment))
+        self.snapshots.remove([segment.base_offset for segment in removed])
+        return count
+
+    def remove_retired(self, now_ms: int) -> int:
+        """Remove the `.deleted` files whose delay is over; return how many segments still wait."""
+        while self._retired and self._retired[0][0] <= now_ms:
+            self._retired[0][1].remove()
+            del self._retired[0]
+        return len(self._retired)
+
+    # -- flush and close ------------------------------------------------------------------------
+
+    def flush(self) -> int:
+        """Make everything appended so far durable; return the new recovery point. Any thread."""
+        return self._flush_before(LONG_MAX)
+
+    def flush_closed_segments(self) -> int:
+        """Make all but the active segment durable, as Kafka does after each roll. Any thread."""
+        return self._flush_before(self._active.base_offset)
+
+    @property
+    def has_unflushed_segments(self) -> bool:
+        """Whether a closed segment waits for its flush."""
+        return self.recovery_point < self._active.base_offset
+
+    def _flush_before(self, limit: int) -> int:
+        with self._flush_lock:
+            truncations = self._truncations
+            offset = min(self.log_end_offset, limit)
+            recovery_point = self.recovery_point
+            segments = list(self.segments)
+            try:
+                for segment in segments:
+                    if segment.end_offset >= recovery_point and segment.base_offset < limit:
+                        segment.flush()
+                self._sync_small_files()
+            except FileNotFoundError:
+                if self._closed or truncations != self._truncations:
+                    return self.recovery_point  # deleted under our hands: nothing left to flush
+                raise
+            if truncations == self._truncations:
+                self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))
+            return self.recovery_point
+
+    def _sync_small_files(self) -> None:
+        self._save_epochs()
+        if not self._unsynced_files:
+            return
+        self._unsynced_files = False
+        try:
+            for name in (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA):
+                path = f"{self.directory}/{name}"
+                if self._fs.exists(path):
+                    file = self._fs.open(path)
+                    try:
+                        file.sync()
+                    finally:
+                        file.close()
+            self._fs.sync_directory(self.directory)
+        except OSError:
+            self._unsynced_files = True
+            raise
+
+    def write_producer_snapshot(self, *, sync: bool = False) -> None:
+        """Save the producer state as of the log end."""
+        self.snapshots.write(self.producer_state, self.log_end_offset, sync=sync)
+
+    def close(self) -> None:
+        """Stop cleanly: snapshot, last time index entry, everything durable."""
+        if self._closed:
+            return
+        self._active.on_become_inactive()
+        self.write_producer_snapshot(sync=True)
+        self._save_epochs()
+        self.flush()
+        self.close_files()
+
+    def close_files(self) -> None:
+        """Close the files without saving anything: a failed disk, a deleted log, a crash test."""
+        self._closed = True
+        self._truncations += 1
+        self._tail.clear()
+        for segment in self.segments:
+            segment.close_file()
+        for _, segment in self._retired:
+            segment.close_file()
+
+    def moved(self, directory: str) -> None:
+        """Follow a rename of the partition directory."""
+        self.directory = directory
+        self.snapshots.directory = directory
+        for segment in self.segments:
+            segment.moved(directory)
+        for _, segment in self._retired:
+            segment.moved(directory)
+
+
+def _too_large_for_segment(size: int, config: LogConfig) -> KafkaError:
+    return KafkaError(
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        f"{size} bytes, more than segment.bytes of {config.segment_bytes}",
+    )

@@ -1,0 +1,93 @@
+"""Producer state from what is on disk: the newest snapshot, then the headers of the batches behind
+it.
+
+Used at start, after a truncation, and to rebuild a damaged transaction index. What comes out equals
+what the appends left: the same `ProducerStateManager.update` sees the same batches.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from kraftrio.broker.log.producer_snapshots import ProducerSnapshots
+from kraftrio.broker.log.segment import Segment
+from kraftrio.broker.log.txn_index import AbortedTransaction
+from kraftrio.broker.producer_state import CompletedTransaction, ProducerStateManager
+from kraftrio.wire.control_records import EndTransactionMarker, read_end_transaction_marker
+from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.record_batch import BatchHeader
+
+_logger = logging.getLogger(__name__)
+
+
+def record_producer(
+    state: ProducerStateManager,
+    segment: Segment,
+    header: BatchHeader,
+    marker: EndTransactionMarker | None,
+    now_ms: int,
+) -> None:
+    """Bring a batch that is in the log into the producer state and the transaction index."""
+    completed = state.update(header, header.base_offset, now_ms, marker=marker)
+    if completed is not None and completed.is_aborted:
+        segment.txn_index.append(_aborted(completed))
+
+
+def _aborted(completed: CompletedTransaction) -> AbortedTransaction:
+    return AbortedTransaction(
+        completed.producer_id,
+        completed.first_offset,
+        completed.last_offset,
+        completed.last_stable_offset,
+    )
+
+
+def rebuild_producer_state(
+    state: ProducerStateManager,
+    snapshots: ProducerSnapshots,
+    segments: Iterable[Segment],
+    log_start_offset: int,
+    end_offset: int,
+    now_ms: int,
+) -> None:
+    """Make `state` that before `end_offset`."""
+    start = snapshots.load_latest(state, end_offset, now_ms)
+    if start is None:
+        start = log_start_offset
+        state.clear(start)
+    for segment in segments:
+        if segment.end_offset <= start or segment.base_offset >= end_offset:
+            continue
+        position = 0
+        if segment.base_offset < start:
+            position = segment.offset_index.lookup(start).position
+        try:
+            for batch in segment.scan(position):
+                header = batch.header
+                if header.base_offset >= end_offset:
+                    break
+                if header.producer_id >= 0 and header.base_offset >= start:
+                    marker = read_end_transaction_marker(batch.buffer, header)
+                    state.update(header, header.base_offset, now_ms, marker=marker)
+        except CorruptRecordError as error:
+            # Flushed data that went bad later: it stays for the operator, the rest still counts.
+            _logger.error("damaged batch in %r: %s", segment, error)
+    state.map_end_offset = max(state.map_end_offset, end_offset)
+
+
+def rebuild_txn_index(
+    segment: Segment, segments: Iterable[Segment], snapshots: ProducerSnapshots, reason: str
+) -> list[AbortedTransaction]:
+    """Find the segment's aborted transactions in its batches again; return them."""
+    _logger.warning("rebuild the transaction index of %r: %s", segment, reason)
+    state = ProducerStateManager()
+    base_offset = segment.base_offset
+    rebuild_producer_state(state, snapshots, segments, 0, base_offset, 0)
+    index = segment.txn_index
+    index.reset()
+    for batch in segment.scan():
+        if batch.header.producer_id >= 0:
+            marker = read_end_transaction_marker(batch.buffer, batch.header)
+            record_producer(state, segment, batch.header, marker, 0)
+    return index.entries

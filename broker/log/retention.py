@@ -1,0 +1,40 @@
+"""Which segments of a log the retention settings no longer keep. Called by `partition_log`."""
+
+from __future__ import annotations
+
+from kraftrio.broker.log.log_config import LogConfig
+from kraftrio.broker.log.segment_list import SegmentList
+
+
+def deletable_segments(
+    segments: SegmentList,
+    config: LogConfig,
+    *,
+    log_start_offset: int,
+    high_watermark: int,
+    now_ms: int,
+) -> int:
+    """How many of the oldest segments may go: all of their records are below the high watermark and
+
+    - before the log start offset, under any cleanup.policy, or
+    - (cleanup.policy has delete) more than retention.bytes are kept without them, or
+    - (the same) their newest record is older than retention.ms.
+
+    The active segment goes like the others, but never while it is empty.
+    """
+    excess = -1
+    if config.delete and config.retention_bytes >= 0:
+        excess = segments.total_bytes() - config.retention_bytes
+    retention_ms = config.retention_ms if config.delete else -1
+    active = segments.active
+    count = 0
+    for segment in segments:
+        if segment.end_offset > high_watermark or (segment is active and not segment.size_bytes):
+            break
+        is_before_start = segment is not active and segment.end_offset <= log_start_offset
+        if is_before_start or excess >= segment.size_bytes:
+            excess -= segment.size_bytes
+        elif retention_ms < 0 or now_ms - segment.largest_timestamp() <= retention_ms:
+            break
+        count += 1
+    return count

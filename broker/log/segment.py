@@ -1,0 +1,632 @@
+"""One segment of a log: the `.log` file with its offset and time index.
+
+Owns the bytes of the batches from `base_offset` to the next segment's, and what is known about
+them: size, largest timestamp, where batches start. `partition_log` strings segments together.
+
+Rules:
+1. Bytes first, bookkeeping after: an append that fails leaves size and indexes as they were, and
+   the file is cut back to its last good size (at the next append, if the disk refuses even that).
+2. The file holds whole batches in offset order; what is behind `size_bytes` is garbage.
+3. Indexes are loaded on first use and rebuilt from the log when missing or implausible.
+4. An entry for a batch (its last offset, its start) when more than `index.interval.bytes` were
+   appended since the last one; a time index entry with it, and one at the roll and the close.
+5. Reads use `pread`: they may run in a worker thread as long as nobody truncates meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from kraftrio.broker.log.batch_scan import ScannedBatch, scan_batches
+from kraftrio.broker.log.files import File, FileSystem
+from kraftrio.broker.log.index_file import CorruptIndexError, IndexFile
+from kraftrio.broker.log.log_config import INT_MAX, LogConfig
+from kraftrio.broker.log.offset_index import OffsetIndex
+from kraftrio.broker.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from kraftrio.broker.log.txn_index_file import TxnIndexFile
+from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.primitives import Buffer
+from kraftrio.wire.record_batch import (
+    BATCH_OVERHEAD,
+    LOG_OVERHEAD,
+    BatchHeader,
+    parse_header,
+)
+
+_logger = logging.getLogger(__name__)
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TXN_INDEX_SUFFIX = ".txnindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+
+_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+_FIND_CHUNK_BYTES = 16 << 10
+_MAX_CURSORS = 8
+
+# base offset, batch length, (epoch, magic, crc, attributes), last offset delta
+_WALK = Struct(">qi11xi")
+_WALK_BYTES = _WALK.size
+
+
+# Two threads must not both open a closed segment's file.
+_open_lock = threading.Lock()
+
+
+def segment_name(base_offset: int) -> str:
+    """The file name stem of a segment: its base offset in 20 digits."""
+    return f"{base_offset:020d}"
+
+
+def base_offset_of(name: str, suffix: str) -> int | None:
+    """The base offset in the name of a segment's file with this suffix; None for other names."""
+    stem = name.removesuffix(suffix)
+    if len(stem) != 20 or len(name) != 20 + len(suffix) or not stem.isdigit():
+        return None
+    return int(stem)
+
+
+class SegmentRead(NamedTuple):
+    """Whole batches and the offset to go on with."""
+
+    records: Buffer
+    next_offset: int
+
+
+class Segment:
+    """The newest segment is active and appended to; older ones only get read, cut or deleted."""
+
+    __slots__ = (
+        "_append_ready",
+        "_bytes_since_index_entry",
+        "_cursors",
+        "_file",
+        "_first_batch_timestamp",
+        "_fs",
+        "_is_new",
+        "_max_timestamp",
+        "_max_timestamp_offset",
+        "_names_unsynced",
+        "_offset_index",
+        "_time_index",
+        "_torn",
+        "_txn_index",
+        "_unsynced",
+        "base_offset",
+        "config",
+        "created_ms",
+        "directory",
+        "end_offset",
+        "size_bytes",
+        "suffix",
+    )
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        size_bytes: int,
+        end_offset: int,
+        created_ms: int,
+        new: bool,
+    ) -> None:
+        self._fs = fs
+        self.directory = directory
+        self.base_offset = base_offset
+        self.config = config
+        self.size_bytes = size_bytes
+        # The offset after the last batch; for a closed segment the next segment's base offset.
+        self.end_offset = end_offset
+        self.created_ms = created_ms
+        self.suffix = ""
+        self._file: File | None = None
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._txn_index: TxnIndexFile | None = None
+        self._append_ready = False
+        self._is_new = new
+        # An opened segment may have bytes and a name that only the page cache has (kill -9).
+        self._names_unsynced = True
+        self._unsynced = True
+        self._torn = False
+        self._bytes_since_index_entry = 0
+        # None until asked for: the last entry of the time index tells.
+        self._max_timestamp: int | None = NO_TIMESTAMP if new else None
+        self._max_timestamp_offset = base_offset
+        self._first_batch_timestamp: int | None = None
+        # Where the batch after one that was read starts, for readers that go on.
+        self._cursors: dict[int, int] = {}
+
+    @classmethod
+    def create(
+        cls, fs: FileSystem, directory: str, base_offset: int, config: LogConfig, now_ms: int
+    ) -> Segment:
+        """Start an empty segment; whatever lies under its names is cut to nothing."""
+        segment = cls(
+            fs,
+            directory,
+            base_offset,
+            config,
+            size_bytes=0,
+            end_offset=base_offset,
+            created_ms=now_ms,
+            new=True,
+        )
+        file = segment._open_file(create=True)
+        if file.size_bytes():
+            file.truncate(0)
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            index_file = fs.open(segment.path(suffix), create=True)
+            if index_file.size_bytes():
+                index_file.truncate(0)
+            index_file.close()
+        fs.remove(segment.path(TXN_INDEX_SUFFIX))
+        return segment
+
+    @classmethod
+    def open(
+        cls,
+        fs: FileSystem,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        suffix: str = "",
+    ) -> Segment:
+        """Open an existing segment; `end_offset` is not known before `load_end_offset`."""
+        segment = cls(
+            fs, directory, base_offset, config, size_bytes=0, end_offset=-1, created_ms=0, new=False
+        )
+        segment.suffix = suffix
+        path = segment.path(LOG_SUFFIX)
+        segment.size_bytes = fs.size_bytes(path)
+        segment.created_ms = fs.modified_ms(path)
+        return segment
+
+    def set_config(self, config: LogConfig) -> None:
+        """Take a new configuration: interval and size of the indexes."""
+        self.config = config
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.set_max_size_bytes(config.segment_index_bytes)
+
+    def __repr__(self) -> str:
+        return f"Segment({self.base_offset}..{self.end_offset}, {self.size_bytes} bytes)"
+
+    def path(self, suffix: str) -> str:
+        return f"{self.directory}/{segment_name(self.base_offset)}{suffix}{self.suffix}"
+
+    def _open_file(self, *, create: bool = False) -> File:
+        if self._file is not None:
+            return self._file
+        with _open_lock:
+            if self._file is None:
+                self._file = self._fs.open(self.path(LOG_SUFFIX), create=create)
+            return self._file
+
+    # -- indexes --------------------------------------------------------------------------------
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        index = self._offset_index
+        if index is None or not index.loaded:
+            self._load_indexes()
+            index = self._offset_index
+            assert index is not None
+        return index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        index = self._time_index
+        if index is None or not index.loaded:
+            self._load_indexes()
+            index = self._time_index
+            assert index is not None
+        return index
+
+    def _index_pair(self) -> tuple[OffsetIndex, TimeIndex]:
+        if self._offset_index is None or self._time_index is None:
+            new = self._is_new and self.size_bytes == 0
+            size = self.config.segment_index_bytes
+            self._offset_index = OffsetIndex(
+                self._fs, self.path(INDEX_SUFFIX), self.base_offset, size, new=new
+            )
+            self._time_index = TimeIndex(
+                self._fs, self.path(TIME_INDEX_SUFFIX), self.base_offset, size, new=new
+            )
+        return self._offset_index, self._time_index
+
+    def _load_indexes(self) -> None:
+        offset_index, time_index = self._index_pair()
+        try:
+            offset_index.load()
+            time_index.load()
+            self._check_indexes(offset_index, time_index)
+        except CorruptIndexError as error:
+            _logger.warning("rebuild indexes of %s: %s", self.path(LOG_SUFFIX), error)
+            self.rebuild_indexes()
+
+    def _check_indexes(self, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
+        last = offset_index.last_entry
+        if last.position >= max(self.size_bytes, 1):
+            raise CorruptIndexError(f"{offset_index.path} points behind the end of the log")
+        end_offset = self.end_offset if self.end_offset >= 0 else self.base_offset + INT_MAX + 1
+        if max(last.offset, time_index.last_entry.offset) >= max(end_offset, self.base_offset + 1):
+            raise CorruptIndexError(f"{offset_index.path} has offsets behind the end of the log")
+
+    @property
+    def txn_index(self) -> TxnIndexFile:
+        """The aborted transactions; using it may raise CorruptIndexError."""
+        index = self._txn_index
+        if index is None:
+            index = self._txn_index = TxnIndexFile(
+                self._fs,
+                self.path(TXN_INDEX_SUFFIX),
+                self.base_offset,
+                new=self._is_new and self.size_bytes == 0,
+            )
+        return index
+
+    def _all_indexes(self) -> list[IndexFile]:
+        indexes = (self._offset_index, self._time_index, self._txn_index)
+        return [index for index in indexes if index is not None]
+
+    def reset_indexes(self) -> None:
+        """Start to index from nothing: the caller scans the log and calls `note_batch`."""
+        for index in self._index_pair():
+            index.reset()
+        self._append_ready = False
+        self._bytes_since_index_entry = 0
+        self._max_timestamp = NO_TIMESTAMP
+        self._max_timestamp_offset = self.base_offset
+        self._first_batch_timestamp = None
+        self._cursors.clear()
+
+    def rebuild_indexes(self) -> None:
+        """Index the log anew, without checking its batches' checksums."""
+        self.reset_indexes()
+        for batch in self.scan(check_crc=False):
+            self.note_batch(batch.header, batch.position)
+        self.time_index.maybe_append(self.max_timestamp, self._max_timestamp_offset, at_roll=True)
+
+    def note_batch(self, header: BatchHeader, position: int) -> None:
+        """Book a batch that lies at `position`: timestamps, and index entries when due."""
+        size = header.size_bytes
+        max_timestamp = header.max_timestamp
+        if position == 0:
+            self._first_batch_timestamp = max_timestamp
+        largest = self._max_timestamp
+        if largest is None:
+            largest = self.max_timestamp
+        if max_timestamp > largest:
+            self._max_timestamp = largest = max_timestamp
+            self._max_timestamp_offset = header.base_offset + header.last_offset_delta
+        if self._bytes_since_index_entry > self.config.index_interval_bytes:
+            # Loading cannot count this batch: the size of the segment does not include it yet.
+            self.offset_index.append(header.base_offset + header.last_offset_delta, position)
+            self.time_index.maybe_append(largest, self._max_timestamp_offset)
+            self._bytes_since_index_entry = 0
+        self._bytes_since_index_entry += size
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp of a batch here, -1 when there is none."""
+        if self._max_timestamp is None:
+            last = None
+            index = self._index_pair()[1]
+            if not index.loaded:
+                last = index.peek_last_entry()
+            if last is None or not self.base_offset <= last.offset < max(self.end_offset, 0):
+                last = self.time_index.last_entry
+            self._max_timestamp, self._max_timestamp_offset = last
+        return self._max_timestamp
+
+    @property
+    def max_timestamp_entry(self) -> TimestampOffset:
+        """The largest timestamp and the last offset of the batch that has it."""
+        return TimestampOffset(self.max_timestamp, self._max_timestamp_offset)
+
+    def largest_timestamp(self) -> int:
+        """What retention goes by: the largest timestamp, else when the file was written."""
+        timestamp = self.max_timestamp
+        if timestamp >= 0 or not self.size_bytes:
+            return timestamp
+        return self._fs.modified_ms(self.path(LOG_SUFFIX))
+
+    @property
+    def first_batch_timestamp(self) -> int:
+        """The max timestamp of the first batch: rolling by time counts from it. -1: no batch."""
+        if self._first_batch_timestamp is None:
+            if not self.size_bytes:
+                return NO_TIMESTAMP
+            header = parse_header(self._open_file().read_at(0, BATCH_OVERHEAD))
+            self._first_batch_timestamp = header.max_timestamp
+        return self._first_batch_timestamp
+
+    @property
+    def indexes_are_full(self) -> bool:
+        index = self._offset_index
+        times = self._time_index
+        return (index is not None and index.is_full) or (times is not None and times.is_full)
+
+    def fits_offset(self, offset: int) -> bool:
+        """Whether the offset can be written relative to the base offset (KAFKA-6264)."""
+        return 0 <= offset - self.base_offset <= INT_MAX
+
+    # -- append ---------------------------------------------------------------------------------
+
+    def append(self, data: Buffer, batches: Sequence[BatchHeader]) -> None:
+        """Write whole batches at the end. Raises OSError, and then nothing has changed."""
+        if not self._append_ready:
+            self._prepare_append()
+        file = self._file
+        assert file is not None
+        position = self.size_bytes
+        try:
+            file.write_at(data, position)
+        except OSError:
+            self._cut_torn_tail(file)
+            raise
+        self._unsynced = True
+        for header in batches:
+            self.note_batch(header, position)
+            position += header.size_bytes
+        self.size_bytes = position
+        header = batches[-1]
+        self.end_offset = header.base_offset + header.last_offset_delta + 1
+
+    def _prepare_append(self) -> None:
+        """Do what could fail between the write and its bookkeeping: open, load, cut."""
+        file = self._open_file()
+        if self._torn:
+            file.truncate(self.size_bytes)
+            self._torn = False
+        assert self.offset_index.loaded and self.time_index.loaded
+        assert self.max_timestamp >= NO_TIMESTAMP
+        self._append_ready = True
+
+    def _cut_torn_tail(self, file: File) -> None:
+        try:
+            file.truncate(self.size_bytes)
+        except OSError as error:
+            self._torn = True
+            self._append_ready = False
+            _logger.warning("cannot cut %s yet: %s", self.path(LOG_SUFFIX), error)
+
+    # -- read -----------------------------------------------------------------------------------
+
+    def _find(self, offset: int) -> tuple[int, int, int] | None:
+        """The first batch that ends at or after `offset`: (position, base offset, size)."""
+        cursor = self._cursors.get(offset)
+        position = self.offset_index.lookup(offset).position if cursor is None else cursor
+        file = self._open_file()
+        end = self.size_bytes
+        chunk_bytes = _WALK_BYTES if cursor is not None else _FIND_CHUNK_BYTES
+        chunk, start = b"", position
+        while position < end:
+            at = position - start
+            if at + _WALK_BYTES > len(chunk):
+                start, at = position, 0
+                chunk = file.read_at(position, min(chunk_bytes, end - position))
+                chunk_bytes = _FIND_CHUNK_BYTES
+                if len(chunk) < _WALK_BYTES:
+                    return None
+            base_offset, length, last_offset_delta = _WALK.unpack_from(chunk, at)
+            if base_offset + last_offset_delta >= offset:
+                return position, base_offset, LOG_OVERHEAD + length
+            if length <= 0:
+                raise CorruptRecordError(f"{self.path(LOG_SUFFIX)}: bad length at {position}")
+            position += LOG_OVERHEAD + length
+        return None
+
+    def read(
+        self, start_offset: int, max_bytes: int, max_offset: int, min_one_batch: bool
+    ) -> SegmentRead | None:
+        """Whole batches from the one that holds `start_offset`, all of them below `max_offset`.
+
+        None when the segment ends before `start_offset`.
+        """
+        found = self._find(start_offset)
+        if found is None:
+            return None
+        position, base_offset, first_size = found
+        if max_bytes < first_size:
+            if not min_one_batch:
+                return SegmentRead(b"", start_offset)
+            max_bytes = first_size
+        file = self._open_file()
+        end = self.size_bytes
+        limit = position + max_bytes
+        if limit >= end and max_offset >= self.end_offset:
+            next_offset = self.end_offset
+            self._remember(next_offset, end)
+            return SegmentRead(file.read_at(position, end - position), next_offset)
+        limit = min(limit, end)
+        # One header more than wanted: it tells where the next read starts.
+        data = file.read_at(position, min(limit + _WALK_BYTES, end) - position)
+        index = self.offset_index
+        known = min(index.lookup(max_offset).position, index.batch_start_before(limit))
+        cut = max(known - position, 0)
+        next_offset = base_offset
+        room = limit - position
+        size = len(data)
+        while cut + _WALK_BYTES <= size:
+            batch_base, length, last_offset_delta = _WALK.unpack_from(data, cut)
+            next_offset = batch_base
+            last_offset = batch_base + last_offset_delta
+            if cut + LOG_OVERHEAD + length > room or last_offset >= max_offset:
+                break
+            cut += LOG_OVERHEAD + length
+            next_offset = last_offset + 1
+        if not cut:
+            return SegmentRead(b"", start_offset)
+        self._remember(next_offset, position + cut)
+        return SegmentRead(data if cut == size else memoryview(data)[:cut], next_offset)
+
+    def _remember(self, offset: int, position: int) -> None:
+        cursors = self._cursors
+        if len(cursors) >= _MAX_CURSORS:
+            del cursors[next(iter(cursors))]
+        cursors[offset] = position
+
+    def scan(self, position: int = 0, *, check_crc: bool = False) -> Iterator[ScannedBatch]:
+        """Every batch from `position` on; CorruptRecordError at one that is not whole and good."""
+        return scan_batches(
+            self._open_file(), self.base_offset, position, self.size_bytes, check_crc=check_crc
+        )
+
+    def batch_at_or_after(self, offset: int) -> ScannedBatch | None:
+        """The first batch that ends at or after `offset`, with all its bytes."""
+        found = self._find(offset)
+        if found is None:
+            return None
+        position, _, size = found
+        data = self._open_file().read_at(position, size)
+        return ScannedBatch(parse_header(data), data, position)
+
+    # -- open, cut, flush, close, delete --------------------------------------------------------
+
+    def load_end_offset(self) -> int:
+        """Find the offset after the last batch, by the last index entry and a short walk.
+
+        Raises CorruptRecordError when the tail is not whole batches.
+        """
+        index = self._index_pair()[0]
+        last = None if index.loaded else index.peek_last_entry()
+        if last is None or last.position >= self.size_bytes:
+            last = self.offset_index.last_entry
+        position = last.position
+        end_offset = self.base_offset
+        try:
+            for batch in self.scan(position):
+                end_offset = batch.header.next_offset
+        except CorruptRecordError:
+            if not position:
+                raise
+            # The index may point into the middle of a batch: walk from the start before giving up.
+            for batch in self.scan():
+                end_offset = batch.header.next_offset
+            self.rebuild_indexes()
+        self.end_offset = end_offset
+        return end_offset
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut every batch that holds `offset` or a later one; return the bytes cut."""
+        found = self._find(offset)
+        if found is None:
+            return 0
+        position, base_offset, _ = found
+        return self.truncate_to_position(position, min(offset, base_offset))
+
+    def truncate_to_position(self, position: int, end_offset: int) -> int:
+        """Cut the file at a batch start; `end_offset` is what the log ends at then."""
+        # Indexes first: entries that point behind the end would be rebuilt, not believed.
+        offset_index, time_index = self.offset_index, self.time_index
+        offset_index.truncate_to(end_offset)
+        time_index.truncate_to(end_offset)
+        self.txn_index.truncate_to(end_offset)
+        self._open_file().truncate(position)
+        cut = self.size_bytes - position
+        self.size_bytes = position
+        self.end_offset = end_offset
+        self._torn = False
+        self._unsynced = True
+        self._cursors.clear()
+        self._bytes_since_index_entry = 0
+        self._max_timestamp = NO_TIMESTAMP
+        self._max_timestamp_offset = self.base_offset
+        if not position:
+            self._first_batch_timestamp = None
+        # Batches between the last time index entry and the end may have later timestamps.
+        last = time_index.last_entry
+        self._max_timestamp, self._max_timestamp_offset = last
+        start = min(offset_index.lookup(last.offset).position, position)
+        for batch in self.scan(start):
+            if batch.header.max_timestamp > self._max_timestamp:
+                self._max_timestamp = batch.header.max_timestamp
+                self._max_timestamp_offset = batch.header.last_offset
+        return cut
+
+    def on_become_inactive(self) -> None:
+        """The segment is rolled or closed: the time index gets its last entry."""
+        if self.size_bytes:
+            timestamp = self.max_timestamp
+            self.time_index.maybe_append(timestamp, self._max_timestamp_offset, at_roll=True)
+
+    def flush(self) -> None:
+        """Make log, indexes and their names durable. Any thread."""
+        if self._unsynced:
+            self._unsynced = False
+            try:
+                self._open_file().sync()
+            except OSError:
+                self._unsynced = True
+                raise
+        for index in self._all_indexes():
+            index.flush(sync=True)
+        if self._names_unsynced:
+            self._fs.sync_directory(self.directory)
+            self._names_unsynced = False
+
+    def write_indexes(self) -> None:
+        """Write the index entries the files lack, without making them durable."""
+        for index in self._all_indexes():
+            index.flush(sync=False)
+
+    def unload_indexes(self) -> None:
+        """Free the memory of the index entries."""
+        self._append_ready = False
+        for index in self._all_indexes():
+            index.unload()
+
+    def close(self) -> None:
+        """Write the indexes and close the files."""
+        self.write_indexes()
+        self.close_file()
+
+    def close_file(self) -> None:
+        self._append_ready = False
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+        self._cursors.clear()
+
+    def moved(self, directory: str) -> None:
+        """Follow a rename of the directory."""
+        self.directory = directory
+        self._follow_names()
+
+    def _follow_names(self) -> None:
+        if self._offset_index is not None:
+            self._offset_index.renamed(self.path(INDEX_SUFFIX))
+        if self._time_index is not None:
+            self._time_index.renamed(self.path(TIME_INDEX_SUFFIX))
+        if self._txn_index is not None:
+            self._txn_index.renamed(self.path(TXN_INDEX_SUFFIX))
+
+    def retire(self) -> None:
+        """Rename the files to `.deleted`, missing ones aside: readers may go on until `remove`."""
+        old_paths = [self.path(suffix) for suffix in _SUFFIXES]
+        self.suffix = DELETED_SUFFIX
+        self._follow_names()
+        for path in old_paths:
+            if self._fs.exists(path):
+                self._fs.rename(path, path + DELETED_SUFFIX)
+
+    def remove(self) -> None:
+        """Close and remove the files under their present names."""
+        self.close_file()
+        for suffix in _SUFFIXES:
+            self._fs.remove(self.path(suffix))
