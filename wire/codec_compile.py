@@ -493,11 +493,18 @@ class _EncoderWriter(_Source):
     def _field(self, field: Field, value: str) -> None:
         nullable = self.version in field.nullable
         if field.kind.code:
-            self._fixed(field.kind.code, value)
+            self._number(field.kind, value)
         elif field.kind is STRUCT:
             self._struct_field(field, nullable, value)
         else:
             self._variable(field, self.is_compact(field), nullable, value)
+
+    def _number(self, kind: Kind, value: str) -> None:
+        """Write a value of fixed size; ``struct`` checks all of them but the length of uuids."""
+        if kind is UUID:
+            self.line(f"if len({value}) != 16:")
+            self.line("    raise LocalProtocolError('a uuid has 16 bytes')")
+        self._fixed(kind.code, value)
 
     def _struct_field(self, field: Field, nullable: bool, value: str) -> None:
         assert isinstance(field.element, type)
@@ -583,7 +590,7 @@ class _EncoderWriter(_Source):
         if isinstance(element, type):
             self._struct(spec_of(element), item)
         elif element.code:
-            self._fixed(element.code, item)
+            self._number(element, item)
         else:
             self._content(element, None, self.flexible, item)
         self._flush()

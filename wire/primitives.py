@@ -10,6 +10,7 @@ more bytes than its type allows is malformed.
 
 from __future__ import annotations
 
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import NamedTuple, TypeAlias
 
@@ -133,10 +134,10 @@ def uuid_from_text(text: str) -> bytes:
     Raises:
         ValueError: ``text`` is not the base64 form of 16 bytes.
     """
-    value = urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    if len(value) != 16:
-        raise ValueError(f"a uuid has 16 bytes, but {text!r} has {len(value)}")
-    return value
+    if not _UUID_TEXT.fullmatch(text):
+        raise ValueError(f"{text!r} is not the text form of a uuid")
+    return urlsafe_b64decode(text + "==")
 
 
+_UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
 _SMALL = tuple(bytes((value,)) for value in range(0x80))
