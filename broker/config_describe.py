@@ -41,6 +41,8 @@ GROUP_SOURCE: Final = 8
 
 # Kafka gives these no default of their own, so they show none among their synonyms.
 _WITHOUT_DEFAULT = frozenset({"node.id", "process.roles", "controller.listener.names"})
+# Whoever sets one of these sets both.
+_NODE_IDS = ("node.id", "broker.id")
 
 
 def _own_first(
@@ -71,6 +73,9 @@ def broker_synonyms(name: str, dynamic: DynamicConfig) -> list[DescribeConfigsSy
             for synonym in names
             if synonym in texts
         ]
+    if name in _NODE_IDS and name not in static and any(one in static for one in _NODE_IDS):
+        text = format_value(dynamic.static.node_id)
+        found.append(DescribeConfigsSynonym(name=name, value=text, source=STATIC_BROKER_SOURCE))
     for synonym in names:
         known = BROKER_KEYS.get(synonym)
         if known is not None and known.default is not None and synonym not in _WITHOUT_DEFAULT:
@@ -112,8 +117,13 @@ def _inheriting(
     """Entries of a resource whose defaults are the broker's properties."""
     entries = []
     for name, key in keys.items():
-        synonyms = broker_synonyms(key.synonym, dynamic) if key.synonym else []
         value = broker_default(key, dynamic.current)
+        if key.synonym:
+            synonyms = broker_synonyms(key.synonym, dynamic)
+        elif own_source == GROUP_SOURCE:
+            synonyms = [DescribeConfigsSynonym(name=name, value=value, source=DEFAULT_SOURCE)]
+        else:
+            synonyms = []
         if name in overrides:
             value = overrides[name]
             own = DescribeConfigsSynonym(name=name, value=value, source=own_source)

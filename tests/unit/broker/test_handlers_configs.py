@@ -180,6 +180,11 @@ def test_broker_settings_show_what_may_change() -> None:
     assert synonyms(password) == [("sasl.jaas.config", None, 4)]
     node_id = entry(cluster, BROKER, "1", "node.id")
     assert (node_id.value, node_id.config_source) == ("1", 5)
+    named = ClusterContext({"node.id": "4"}, brokers={4: True})
+    assert synonyms(entry(named, BROKER, "4", "broker.id")) == [
+        ("broker.id", "4", 4),
+        ("broker.id", "-1", 5),
+    ]
 
 
 def test_internal_settings_are_hidden() -> None:
