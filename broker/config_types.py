@@ -186,8 +186,7 @@ def words_check(words: list[str], *, any_case: bool = False) -> Validator:
         items = value if isinstance(value, list) else [str(value)]
         for item in items:
             if (item.lower() if any_case else item) not in words:
-                kind = "one of" if isinstance(value, str) else "among"
-                raise invalid(name, item, f"String must be {kind}: {', '.join(words)}")
+                raise invalid(name, item, f"String must be one of: {', '.join(words)}")
         if len(set(items)) != len(items):
             raise invalid(name, ",".join(items), "The list must not name an item twice")
 

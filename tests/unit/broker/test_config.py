@@ -155,7 +155,7 @@ def test_advertised_host_defaults_to_the_machine() -> None:
         ({"config_providers": "file"}, "providers are not supported"),
         ({"broker_id": "1", "node_id": "2"}, "they must agree"),
         ({"process_roles": "broker"}, "controller.quorum.voters is empty"),
-        ({"process_roles": "zookeeper"}, "String must be among: broker, controller"),
+        ({"process_roles": "zookeeper"}, "String must be one of: broker, controller"),
         ({"controller_quorum_voters": "2@h:1"}, "does not name node 1"),
         ({"controller_quorum_voters": "1@h:1,2@h:2"}, "names none of the listeners"),
         ({"controller_quorum_bootstrap_servers": "a:1,b:1"}, "names 2 controllers"),
