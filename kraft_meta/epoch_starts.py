@@ -66,6 +66,23 @@ class EpochStarts:
             found = OffsetAndEpoch(end, known)
         return found
 
+    def check_prefix(self, end: OffsetAndEpoch) -> OffsetAndEpoch | SnapshotId | None:
+        """Return None when a log that ends so is a prefix of this one.
+
+        Otherwise where the asked epoch (or the one before) ends here, so that the other log can be
+        cut back to it; or the snapshot to start from when this log no longer reaches back so far.
+        """
+        if self.log_start_offset > 0 and (
+            end.offset < self.log_start_offset
+            or end.epoch < self.snapshot_epoch
+            or (end.offset == self.log_start_offset and end.epoch != self.snapshot_epoch)
+        ):
+            return SnapshotId(self.log_start_offset, self.snapshot_epoch)
+        own = self.end_offset_for_epoch(end.epoch)
+        if end.offset > 0 and (own.epoch != end.epoch or own.offset < end.offset):
+            return own
+        return None
+
     def truncate_to(self, offset: int) -> None:
         """Forget the records from offset on."""
         assert self.log_start_offset <= offset <= self.log_end_offset

@@ -103,6 +103,36 @@ class Leader:
     acknowledged: dict[int, bool] = field(default_factory=dict)
     state: Final[State] = field(default=State.LEADER, init=False)
 
+    def record_fetch(
+        self, source: int, fetch_offset: int | None, own_end_offset: int, now_ms: float
+    ) -> None:
+        """Take a replica's fetch; fetch_offset is None when its log is no prefix of this one."""
+        progress = self.progress.get(source)
+        if progress is None:
+            progress = self.observers.setdefault(source, ReplicaProgress())
+        if fetch_offset is not None:
+            if fetch_offset >= own_end_offset:
+                progress.last_caught_up_ms = now_ms
+            elif fetch_offset >= progress.leader_end_at_last_fetch >= 0:
+                progress.last_caught_up_ms = max(progress.last_caught_up_ms, progress.last_fetch_ms)
+            progress.log_end_offset = fetch_offset
+        progress.last_fetch_ms = now_ms
+        progress.leader_end_at_last_fetch = own_end_offset
+
+    def majority_contact_ms(self, majority: int) -> float:
+        """Return since when a majority (this leader included) has been in contact; -1 never."""
+        if majority == 1:
+            return -1
+        times = sorted((p.last_fetch_ms for p in self.progress.values()), reverse=True)
+        return times[majority - 2]
+
+    def majority_end_offset(self, own_end_offset: int, majority: int) -> int:
+        """Return the offset up to which a majority, this leader included, has the log."""
+        ends = [progress.log_end_offset for progress in self.progress.values()]
+        ends.append(own_end_offset)
+        ends.sort(reverse=True)
+        return ends[majority - 1]
+
 
 @dataclass(slots=True)
 class Follower:

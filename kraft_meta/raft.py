@@ -563,53 +563,29 @@ class RaftCore:
             self._parked[fetch.source] = _ParkedFetch(fetch, now_ms + fetch.max_wait_ms)
 
     def _check_fetch_offset(self, fetch: Fetch) -> FetchResponse | None:
-        """Return the answer for a replica whose log is not a prefix of this one (KIP-595)."""
-        epochs = self.epochs
-        if epochs.log_start_offset > 0 and (
-            fetch.fetch_offset < epochs.log_start_offset
-            or fetch.last_fetched_epoch < epochs.snapshot_epoch
-            or (
-                fetch.fetch_offset == epochs.log_start_offset
-                and fetch.last_fetched_epoch != epochs.snapshot_epoch
-            )
-        ):
-            snapshot_id = SnapshotId(epochs.log_start_offset, epochs.snapshot_epoch)
-            return self._fetch_response(fetch, snapshot_id=snapshot_id)
-        end = epochs.end_offset_for_epoch(fetch.last_fetched_epoch)
-        if fetch.fetch_offset > 0 and (
-            end.epoch != fetch.last_fetched_epoch or end.offset < fetch.fetch_offset
-        ):
-            return self._fetch_response(fetch, diverging=end)
-        return None
+        """Return the answer for a replica whose log is not a prefix of this one."""
+        found = self.epochs.check_prefix(
+            OffsetAndEpoch(fetch.fetch_offset, fetch.last_fetched_epoch)
+        )
+        if found is None:
+            return None
+        if isinstance(found, SnapshotId):
+            return self._fetch_response(fetch, snapshot_id=found)
+        return self._fetch_response(fetch, diverging=found)
 
     def _record_fetch(self, role: Leader, fetch: Fetch, now_ms: float, *, valid: bool) -> None:
-        progress = role.progress.get(fetch.source)
-        if progress is None:
-            progress = role.observers.setdefault(fetch.source, ReplicaProgress())
-        if valid:
-            if fetch.fetch_offset >= self.stable_end_offset:
-                progress.last_caught_up_ms = now_ms
-            elif fetch.fetch_offset >= progress.leader_end_at_last_fetch >= 0:
-                progress.last_caught_up_ms = max(progress.last_caught_up_ms, progress.last_fetch_ms)
-            progress.log_end_offset = fetch.fetch_offset
-        progress.last_fetch_ms = now_ms
-        progress.leader_end_at_last_fetch = self.stable_end_offset
-        if fetch.source in role.progress:
-            needed = self.quorum.majority - 1
-            latest = sorted((p.last_fetch_ms for p in role.progress.values()), reverse=True)
-            if latest[needed - 1] >= 0:
-                role.check_quorum_deadline_ms = max(
-                    role.check_quorum_deadline_ms,
-                    latest[needed - 1] + self.config.check_quorum_timeout_ms,
-                )
+        role.record_fetch(
+            fetch.source, fetch.fetch_offset if valid else None, self.stable_end_offset, now_ms
+        )
+        contact_ms = role.majority_contact_ms(self.quorum.majority)
+        if contact_ms >= 0:
+            deadline_ms = contact_ms + self.config.check_quorum_timeout_ms
+            role.check_quorum_deadline_ms = max(role.check_quorum_deadline_ms, deadline_ms)
 
     def _maybe_advance_high_watermark(self) -> None:
         role = self.quorum.role
         assert isinstance(role, Leader)
-        ends = [progress.log_end_offset for progress in role.progress.values()]
-        ends.append(self.stable_end_offset)
-        ends.sort(reverse=True)
-        majority_end = ends[self.quorum.majority - 1]
+        majority_end = role.majority_end_offset(self.stable_end_offset, self.quorum.majority)
         if majority_end > role.epoch_start_offset and (
             self.high_watermark is None or majority_end > self.high_watermark
         ):

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from kraftrio.kraft_meta.ports import ElectionState, LogBatch, SnapshotId
 from kraftrio.kraft_meta.raft_messages import Message
+from kraftrio.wire.codec import encode
+from kraftrio.wire.control_records import ControlRecordType, control_key
+from kraftrio.wire.messages.quorum import LeaderChangeMessage, LeaderChangeVoter
 
 
 class NotLeaderError(Exception):
@@ -50,14 +53,11 @@ class Ready:
 def leader_change_record(
     leader_id: int, voters: Sequence[int], granting_voters: Sequence[int]
 ) -> tuple[bytes, bytes]:
-    """Return key and value of the LeaderChange control record (version 0, type 2)."""
-    key = (0).to_bytes(2, "big") + (2).to_bytes(2, "big")
-
-    def compact(ids: Sequence[int]) -> bytes:
-        assert len(ids) < 127
-        return bytes([len(ids) + 1]) + b"".join(
-            voter.to_bytes(4, "big", signed=True) + b"\0" for voter in ids
-        )
-
-    value = (0).to_bytes(2, "big") + leader_id.to_bytes(4, "big", signed=True)
-    return key, value + compact(voters) + compact(granting_voters) + b"\0"
+    """Return key and value of the LeaderChange control record that opens a leader's epoch."""
+    message = LeaderChangeMessage(
+        version=0,
+        leader_id=leader_id,
+        voters=[LeaderChangeVoter(voter_id=voter) for voter in voters],
+        granting_voters=[LeaderChangeVoter(voter_id=voter) for voter in granting_voters],
+    )
+    return control_key(ControlRecordType.LEADER_CHANGE), encode(message, 0)

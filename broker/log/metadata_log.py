@@ -1,0 +1,473 @@
+"""The metadata log on disk: segments, snapshots and the quorum-state file of
+`__cluster_metadata-0`.
+
+Owns that directory. Keeps kraft_meta's ports `ReplicatedLog` (MetadataLog) and `ElectionStateStore`
+(QuorumStateFile). The files are Kafka's: `<20 digits>.log` with record batches, whose record values
+are our msgpack metadata records; `<offset>-<epoch>.checkpoint` snapshots with a header and a footer
+record (KIP-630); `quorum-state` as Kafka's JSON; `partition.metadata`. Rules:
+1. The log starts at the end of its newest snapshot, or at 0; older bytes are leftovers.
+2. Only the newest segment can have a torn tail: a segment is synced before the next one is made.
+   Opening cuts the tail at the first batch that is not whole; damage elsewhere is
+   `MetadataLogError`, since committed metadata would be lost silently.
+3. A snapshot is written aside, synced, and only then gets its name; what it makes needless is
+   deleted after that, oldest first, so a crash leaves a log without holes.
+4. `OSError` propagates: the node ends and recovers at its next start.
+
+Called by: kraft_meta's quorum service, in one thread at a time, but for `flush` and
+`write_snapshot`, which may run in a worker thread while the loop reads and appends.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kraftrio.broker.log.checkpoints import PARTITION_METADATA, format_partition_metadata
+from kraftrio.broker.log.files import File, FileSystem, write_atomically
+from kraftrio.kraft_meta.ports import NO_NODE, ElectionState, LogBatch, SnapshotId
+from kraftrio.wire.codec import encode
+from kraftrio.wire.control_records import ControlRecordType, control_key, control_type
+from kraftrio.wire.errors import KafkaError
+from kraftrio.wire.messages.quorum import SnapshotFooterRecord, SnapshotHeaderRecord
+from kraftrio.wire.record_batch import (
+    LOG_OVERHEAD,
+    BatchHeader,
+    Record,
+    build_batch,
+    iter_headers,
+    iter_records,
+    parse_header,
+    verify_crc,
+)
+
+METADATA_DIRECTORY: Final = "__cluster_metadata-0"
+METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
+QUORUM_STATE: Final = "quorum-state"
+
+_SEGMENT_NAME: Final = re.compile(r"(\d{20})\.log\Z")
+_SNAPSHOT_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint\Z")
+_LEFTOVER_SUFFIXES: Final = (".part", ".tmp")
+_SNAPSHOT_BATCH_RECORDS: Final = 1000
+
+
+class MetadataLogError(Exception):
+    """The directory holds what no crash leaves behind: damaged or missing files."""
+
+
+@dataclass(frozen=True, slots=True)
+class _BatchEntry:
+    """Where a batch lies in its segment."""
+
+    base_offset: int
+    end_offset: int
+    epoch: int
+    position: int
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class _Segment:
+    """One file of the log, with all of its batches known."""
+
+    base_offset: int
+    path: str
+    file: File
+    size_bytes: int = 0
+    entries: list[_BatchEntry] = field(default_factory=list)
+
+    @property
+    def end_offset(self) -> int:
+        return self.entries[-1].end_offset if self.entries else self.base_offset
+
+
+class MetadataLog:
+    """The log and the snapshots of the metadata quorum."""
+
+    def __init__(self, fs: FileSystem, directory: str, *, segment_bytes: int = 1 << 30) -> None:
+        """Open (or make) the log in `directory`; cut a torn tail. Raises MetadataLogError."""
+        self._fs = fs
+        self._directory = directory
+        self._segment_bytes = segment_bytes
+        self._segments: list[_Segment] = []
+        self._snapshots: list[SnapshotId] = []
+        self.truncated_bytes = 0
+        fs.make_directory(directory)
+        self._load_names()
+        newest = self.latest_snapshot_id()
+        self.log_start_offset = 0 if newest is None else newest.end_offset
+        if not self._continues_from(newest):
+            self._remove_segments(self._segments[::-1])
+            self._segments = []
+        if not self._segments:
+            self._add_segment(self.log_start_offset)
+        metadata_path = posixpath.join(directory, PARTITION_METADATA)
+        if not fs.exists(metadata_path):
+            write_atomically(fs, metadata_path, format_partition_metadata(METADATA_TOPIC_ID))
+
+    # ---- opening
+
+    def _load_names(self) -> None:
+        bases: list[int] = []
+        for name in self._fs.list_directory(self._directory):
+            if name.endswith(_LEFTOVER_SUFFIXES):
+                self._fs.remove(posixpath.join(self._directory, name))
+            elif (segment := _SEGMENT_NAME.match(name)) is not None:
+                bases.append(int(segment[1]))
+            elif (snapshot := _SNAPSHOT_NAME.match(name)) is not None:
+                self._snapshots.append(SnapshotId(int(snapshot[1]), int(snapshot[2])))
+        self._snapshots.sort()
+        bases.sort()
+        for index, base_offset in enumerate(bases):
+            if self._segments and self._segments[-1].end_offset != base_offset:
+                raise MetadataLogError(
+                    f"{self._segments[-1].path} ends at {self._segments[-1].end_offset}, "
+                    f"but the next segment starts at {base_offset}"
+                )
+            self._segments.append(self._open_segment(base_offset, index == len(bases) - 1))
+
+    def _open_segment(self, base_offset: int, is_last: bool) -> _Segment:
+        path = posixpath.join(self._directory, f"{base_offset:020d}.log")
+        file = self._fs.open(path)
+        segment = _Segment(base_offset, path, file)
+        size = file.size_bytes()
+        for entry in _scan(file.read_at(0, size), base_offset):
+            segment.entries.append(entry)
+            segment.size_bytes = entry.position + entry.size_bytes
+        if segment.size_bytes < size:
+            if not is_last:
+                raise MetadataLogError(f"{path} is damaged at position {segment.size_bytes}")
+            self.truncated_bytes = size - segment.size_bytes
+            file.truncate(segment.size_bytes)
+            file.sync()
+        return segment
+
+    def _continues_from(self, snapshot_id: SnapshotId | None) -> bool:
+        """Tell whether the segments go on where the newest snapshot ends (rule 1)."""
+        if not self._segments:
+            return False
+        first, end_offset = self._segments[0].base_offset, self.log_end_offset
+        if snapshot_id is None:
+            if first != 0:
+                raise MetadataLogError(
+                    f"{self._directory}: the log starts at {first} without a snapshot"
+                )
+            return True
+        if first > snapshot_id.end_offset:
+            raise MetadataLogError(
+                f"{self._directory}: no log from {snapshot_id.end_offset} to {first}"
+            )
+        # A crash while a snapshot from the leader replaced this log left the old one: it is short,
+        # or other records lead up to the same offset.
+        if end_offset < snapshot_id.end_offset:
+            return False
+        if first == snapshot_id.end_offset:
+            return True
+        return self._entry_at(snapshot_id.end_offset - 1).epoch == snapshot_id.epoch
+
+    def _add_segment(self, base_offset: int) -> None:
+        path = posixpath.join(self._directory, f"{base_offset:020d}.log")
+        file = self._fs.open(path, create=True)
+        self._fs.sync_directory(self._directory)
+        self._segments.append(_Segment(base_offset, path, file))
+
+    def _remove_segments(self, segments: Sequence[_Segment]) -> None:
+        for segment in segments:
+            segment.file.close()
+            self._fs.remove(segment.path)
+            self._fs.sync_directory(self._directory)
+
+    # ---- the log
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._segments[-1].end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._segments)
+
+    def epoch_starts(self) -> list[tuple[int, int]]:
+        """Return (epoch, start offset) of every epoch from log_start_offset on."""
+        starts: list[tuple[int, int]] = []
+        for segment in self._segments:
+            for entry in segment.entries:
+                if entry.end_offset > self.log_start_offset and (
+                    not starts or entry.epoch > starts[-1][0]
+                ):
+                    starts.append((entry.epoch, max(entry.base_offset, self.log_start_offset)))
+        return starts
+
+    def append(self, batches: Sequence[LogBatch]) -> int:
+        """Write batches at the end; they are durable after the next flush. Return their bytes."""
+        written = 0
+        for batch in batches:
+            assert batch.base_offset == self.log_end_offset, "the log has no holes"
+            if self._segments[-1].size_bytes >= self._segment_bytes:
+                self.roll()
+            segment = self._segments[-1]
+            data = _batch_bytes(batch)
+            segment.file.write_at(data, segment.size_bytes)
+            segment.entries.append(
+                _BatchEntry(
+                    batch.base_offset, batch.end_offset, batch.epoch, segment.size_bytes, len(data)
+                )
+            )
+            segment.size_bytes += len(data)
+            written += len(data)
+        return written
+
+    def flush(self) -> None:
+        """Make everything appended so far durable."""
+        self._segments[-1].file.sync()
+
+    def roll(self) -> None:
+        """Start a new segment, unless the newest one is empty."""
+        if self._segments[-1].entries:
+            self.flush()
+            self._add_segment(self.log_end_offset)
+
+    def read(self, start_offset: int, max_offset: int, max_bytes: int) -> list[LogBatch]:
+        """Return whole batches from the one with start_offset on, below max_offset."""
+        assert start_offset >= self.log_start_offset
+        batches: list[LogBatch] = []
+        size = 0
+        bases = [segment.base_offset for segment in self._segments]
+        for segment in self._segments[max(bisect_right(bases, start_offset) - 1, 0) :]:
+            chosen: list[_BatchEntry] = []
+            for entry in segment.entries:
+                if entry.end_offset <= start_offset:
+                    continue
+                if entry.base_offset >= max_offset:
+                    break
+                if (batches or chosen) and size + entry.size_bytes > max_bytes:
+                    return batches + _read_batches(segment, chosen)
+                chosen.append(entry)
+                size += entry.size_bytes
+            batches += _read_batches(segment, chosen)
+        return batches
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop everything from offset on, durably; offset is where a batch begins."""
+        assert self.log_start_offset <= offset
+        while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
+            self._remove_segments([self._segments.pop()])
+        segment = self._segments[-1]
+        while segment.entries and segment.entries[-1].end_offset > offset:
+            segment.size_bytes = segment.entries.pop().position
+        assert segment.end_offset == offset, "a log is cut between batches"
+        segment.file.truncate(segment.size_bytes)
+        segment.file.sync()
+
+    def _entry_at(self, offset: int) -> _BatchEntry:
+        for segment in self._segments:
+            for entry in segment.entries:
+                if entry.base_offset <= offset < entry.end_offset:
+                    return entry
+        raise MetadataLogError(f"{self._directory}: no record at offset {offset}")
+
+    # ---- snapshots
+
+    def latest_snapshot_id(self) -> SnapshotId | None:
+        return self._snapshots[-1] if self._snapshots else None
+
+    def _snapshot_path(self, snapshot_id: SnapshotId) -> str:
+        name = f"{snapshot_id.end_offset:020d}-{snapshot_id.epoch:010d}.checkpoint"
+        return posixpath.join(self._directory, name)
+
+    def read_snapshot(self, snapshot_id: SnapshotId) -> list[bytes]:
+        """Return the record values of a snapshot. Raises MetadataLogError when it is not whole."""
+        path = self._snapshot_path(snapshot_id)
+        data = self._fs.read_file(path)
+        values: list[bytes] = []
+        controls: list[ControlRecordType] = []
+        try:
+            for header in iter_headers(data):
+                verify_crc(data, header)
+                for record in iter_records(data, header):
+                    if header.is_control:
+                        controls.append(control_type(record.key))
+                    else:
+                        values.append(record.value or b"")
+        except KafkaError as error:
+            raise MetadataLogError(f"{path} is damaged: {error}") from error
+        if controls != [ControlRecordType.SNAPSHOT_HEADER, ControlRecordType.SNAPSHOT_FOOTER]:
+            raise MetadataLogError(f"{path} is incomplete")
+        return values
+
+    def write_snapshot(
+        self, snapshot_id: SnapshotId, values: Iterable[bytes], last_timestamp_ms: int
+    ) -> None:
+        """Write a snapshot durably; it counts from the moment it has its name (rule 3)."""
+        path = self._snapshot_path(snapshot_id)
+        part = path + ".part"
+        file = self._fs.open(part, create=True)
+        try:
+            file.truncate(0)
+            position = 0
+            for data in _snapshot_batches(snapshot_id, values, last_timestamp_ms):
+                file.write_at(data, position)
+                position += len(data)
+            file.sync()
+        finally:
+            file.close()
+        self._fs.rename(part, path)
+        self._fs.sync_directory(self._directory)
+        if snapshot_id not in self._snapshots:
+            self._snapshots.append(snapshot_id)
+            self._snapshots.sort()
+
+    def clean_before(self, snapshot_id: SnapshotId) -> None:
+        """Let the log start at a snapshot; delete older snapshots and whole segments below it.
+
+        The newest segment is closed, so that the next snapshot can delete it.
+        """
+        assert snapshot_id in self._snapshots
+        self.log_start_offset = max(self.log_start_offset, snapshot_id.end_offset)
+        self._forget_snapshots_before(snapshot_id)
+        self.roll()
+        while len(self._segments) > 1 and self._segments[0].end_offset <= self.log_start_offset:
+            self._remove_segments([self._segments.pop(0)])
+
+    def reset_to(self, snapshot_id: SnapshotId) -> None:
+        """Drop the log, which goes on from a snapshot that is written already."""
+        assert snapshot_id in self._snapshots
+        self._forget_snapshots_before(snapshot_id)
+        # Newest first: what a crash leaves is a beginning of the old log, which opening drops.
+        self._remove_segments(self._segments[::-1])
+        self._segments = []
+        self.log_start_offset = snapshot_id.end_offset
+        self._add_segment(snapshot_id.end_offset)
+
+    def _forget_snapshots_before(self, snapshot_id: SnapshotId) -> None:
+        while self._snapshots[0] < snapshot_id:
+            self._fs.remove(self._snapshot_path(self._snapshots.pop(0)))
+        self._fs.sync_directory(self._directory)
+
+    def close(self) -> None:
+        for segment in self._segments:
+            segment.file.close()
+
+
+def _scan(data: bytes, base_offset: int) -> Iterator[_BatchEntry]:
+    """Yield the batches of a segment up to the first that is not whole or does not follow."""
+    position, offset, epoch = 0, base_offset, -1
+    view = memoryview(data)
+    while position + LOG_OVERHEAD <= len(data):
+        try:
+            header = parse_header(view, position)
+            if position + header.size_bytes > len(data):
+                return
+            verify_crc(view, header)
+        except KafkaError:
+            return
+        if header.base_offset != offset or header.partition_leader_epoch < epoch:
+            return
+        offset, epoch = header.next_offset, header.partition_leader_epoch
+        yield _BatchEntry(header.base_offset, offset, epoch, position, header.size_bytes)
+        position += header.size_bytes
+
+
+def _batch_bytes(batch: LogBatch) -> bytearray:
+    keys: Sequence[bytes | None] = batch.control_keys or [None] * len(batch.values)
+    return build_batch(
+        [
+            Record(0, batch.timestamp_ms, key, value)
+            for key, value in zip(keys, batch.values, strict=True)
+        ],
+        base_offset=batch.base_offset,
+        leader_epoch=batch.epoch,
+        control=batch.is_control,
+    )
+
+
+def _read_batches(segment: _Segment, entries: Sequence[_BatchEntry]) -> list[LogBatch]:
+    if not entries:
+        return []
+    start, last = entries[0].position, entries[-1]
+    data = segment.file.read_at(start, last.position + last.size_bytes - start)
+    return [_log_batch(data, header) for header in iter_headers(data)]
+
+
+def _log_batch(data: bytes, header: BatchHeader) -> LogBatch:
+    verify_crc(data, header)
+    records = list(iter_records(data, header))
+    return LogBatch(
+        base_offset=header.base_offset,
+        epoch=header.partition_leader_epoch,
+        timestamp_ms=header.max_timestamp,
+        values=tuple(record.value or b"" for record in records),
+        control_keys=tuple(record.key or b"" for record in records) if header.is_control else (),
+    )
+
+
+def _snapshot_batches(
+    snapshot_id: SnapshotId, values: Iterable[bytes], last_timestamp_ms: int
+) -> Iterator[bytearray]:
+    """Yield header, data and footer batches, with offsets from 0 as in Kafka's snapshots."""
+    offset = 0
+
+    def control(kind: ControlRecordType, value: bytes) -> bytearray:
+        record = Record(0, last_timestamp_ms, control_key(kind), value)
+        return build_batch(
+            [record], base_offset=offset, leader_epoch=snapshot_id.epoch, control=True
+        )
+
+    header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_timestamp_ms)
+    yield control(ControlRecordType.SNAPSHOT_HEADER, encode(header, 0))
+    offset += 1
+    pending: list[Record] = []
+    for value in values:
+        pending.append(Record(0, last_timestamp_ms, None, value))
+        if len(pending) == _SNAPSHOT_BATCH_RECORDS:
+            yield build_batch(pending, base_offset=offset, leader_epoch=snapshot_id.epoch)
+            offset += len(pending)
+            pending = []
+    if pending:
+        yield build_batch(pending, base_offset=offset, leader_epoch=snapshot_id.epoch)
+        offset += len(pending)
+    yield control(ControlRecordType.SNAPSHOT_FOOTER, encode(SnapshotFooterRecord(version=0), 0))
+
+
+class QuorumStateFile:
+    """The election state as Kafka's quorum-state file; a write is durable when it returns."""
+
+    def __init__(self, fs: FileSystem, directory: str) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._path = posixpath.join(directory, QUORUM_STATE)
+
+    def read(self) -> ElectionState | None:
+        """Return what was stored, None for a new node. Raises MetadataLogError."""
+        try:
+            data = self._fs.read_file(self._path)
+        except FileNotFoundError:
+            return None
+        try:
+            state = json.loads(data)
+            return ElectionState(
+                epoch=int(state["leaderEpoch"]),
+                leader_id=int(state.get("leaderId", NO_NODE)),
+                voted_id=int(state.get("votedId", NO_NODE)),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise MetadataLogError(f"{self._path} is damaged: {error!r}") from error
+
+    def write(self, state: ElectionState, voter_ids: Sequence[int]) -> None:
+        """Replace the file atomically and durably."""
+        self._fs.make_directory(self._directory)
+        content = {
+            "clusterId": "",
+            "leaderId": state.leader_id,
+            "leaderEpoch": state.epoch,
+            "votedId": state.voted_id,
+            "appliedOffset": 0,
+            "currentVoters": [{"voterId": voter_id} for voter_id in voter_ids],
+            "data_version": 0,
+        }
+        data = json.dumps(content, separators=(",", ":")).encode()
+        write_atomically(self._fs, self._path, data)

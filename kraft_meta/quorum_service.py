@@ -1,0 +1,516 @@
+"""The metadata quorum's one task: persists, commits, applies and publishes; answers requests.
+
+Owns: `QuorumService`, with the consensus core, the controller core and the committed image. Rules:
+1. Per Ready: election state, truncation and append, fsync (in a worker thread), then messages, then
+   committed records are applied: delta and new image go to the subscribers, in their order, and
+   only then are the parked responses completed. Proposals made meanwhile wait for the next Ready
+   and share its one batch and one fsync (group commit).
+2. A response is sent when everything that its decision saw is committed, reads included.
+3. The controller works while this node leads and has applied its own LeaderChange; when it stops
+   leading, what was not committed is dropped and its callers get NOT_CONTROLLER.
+4. An `OSError` of the metadata log ends `run`, and with it the node; so does a record that this
+   release does not know.
+
+Called by: node.py (`run`), handlers and the controller channel (`submit`), everyone who follows the
+metadata (`subscribe`, `image`), the peers' network (`step`). Protocol: KIP-595, KIP-631, KIP-630.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import trio
+
+from kraftrio.kraft_meta.control import ControllerConfig
+from kraftrio.kraft_meta.controller import Controller
+from kraftrio.kraft_meta.deferred import Deferred
+from kraftrio.kraft_meta.epoch_starts import EpochStarts
+from kraftrio.kraft_meta.error_responses import error_response
+from kraftrio.kraft_meta.image import Endpoint, MetadataDelta, MetadataImage
+from kraftrio.kraft_meta.ports import (
+    ConfigValidator,
+    ElectionStateStore,
+    LogBatch,
+    ReplicatedLog,
+    SnapshotId,
+    TopicConfigs,
+)
+from kraftrio.kraft_meta.quorum_description import describe_quorum
+from kraftrio.kraft_meta.quorum_state import Leader
+from kraftrio.kraft_meta.raft import RaftCore
+from kraftrio.kraft_meta.raft_messages import Message
+from kraftrio.kraft_meta.raft_ready import RaftConfig, Ready
+from kraftrio.kraft_meta.records import MetadataRecord, decode_record, encode_record
+from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse
+
+_log = logging.getLogger("kraftrio.metadata")
+
+_READ_BYTES = 8 * 1024 * 1024
+
+Subscriber = Callable[[MetadataDelta, MetadataImage], object]
+RunInThread = Callable[[Callable[[], None]], Awaitable[None]]
+
+
+class ServiceClock(Protocol):
+    """The clocks of the shell; monotonic_ms is Trio's."""
+
+    def wall_ms(self) -> int: ...
+
+    def monotonic_ms(self) -> float: ...
+
+
+class Peers(Protocol):
+    """The way to the other nodes of the quorum."""
+
+    def send(self, message: Message) -> None:
+        """Send soon, or lose; must not block."""
+
+    def fetch_snapshot(self, source: int, snapshot_id: SnapshotId) -> None:
+        """Start to fetch a snapshot; `QuorumService.snapshot_received` takes it."""
+
+
+class NoPeers:
+    """The peers of a quorum of one: there is nobody to talk to."""
+
+    def send(self, message: Message) -> None:
+        raise AssertionError(f"a quorum of one has nobody to send {message!r} to")
+
+    def fetch_snapshot(self, source: int, snapshot_id: SnapshotId) -> None:
+        raise AssertionError("a quorum of one has nobody to fetch from")
+
+
+class ClusterIdError(Exception):
+    """The metadata log belongs to another cluster than the node."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumConfig:
+    """Who is in the quorum, and when snapshots are made (Kafka's property names)."""
+
+    node_id: int
+    voters: tuple[int, ...]
+    voter_endpoints: Mapping[int, tuple[Endpoint, ...]] = field(default_factory=dict)
+    raft: RaftConfig = field(default_factory=RaftConfig)
+    metadata_log_max_record_bytes_between_snapshots: int = 20 * 1024 * 1024
+    metadata_log_max_snapshot_interval_ms: int = 3_600_000
+
+
+@dataclass(slots=True)
+class _Parked:
+    """A response that waits until everything up to `offset` is committed."""
+
+    offset: int
+    request: Any
+    response: Any
+    deferred: Deferred[Any]
+
+
+async def run_in_thread(work: Callable[[], None]) -> None:
+    """Run blocking work in a worker thread; it is never abandoned."""
+    await trio.to_thread.run_sync(work)
+
+
+class QuorumService:
+    """See the module; one per node."""
+
+    def __init__(
+        self,
+        config: QuorumConfig,
+        controller_config: ControllerConfig,
+        *,
+        log: ReplicatedLog,
+        election_store: ElectionStateStore,
+        validator: ConfigValidator,
+        topic_configs: TopicConfigs,
+        clock: ServiceClock,
+        rng: random.Random,
+        peers: Peers | None = None,
+        run_in_thread: RunInThread = run_in_thread,
+    ) -> None:
+        self.config = config
+        self.image = MetadataImage()
+        self._cluster_id = controller_config.cluster_id
+        self._log = log
+        self._election_store = election_store
+        self._clock = clock
+        self._rng = rng
+        self._peers = peers if peers is not None else NoPeers()
+        self._run_in_thread = run_in_thread
+        self._controller = Controller(
+            controller_config, validator, topic_configs, rng, lambda: _new_uuid(rng)
+        )
+        self._core: RaftCore | None = None
+        self._reign_epoch = -1
+        self._subscribers: list[Subscriber] = []
+        self._parked: deque[_Parked] = deque()
+        self._unapplied: deque[LogBatch] = deque()
+        self._wake = trio.Event()
+        self._last_timestamp_ms = -1
+        self._bytes_since_snapshot = 0
+        self._snapshot_due_ms = math.inf
+        self._snapshot_running = False
+        self._written_snapshot: SnapshotId | None = None
+        self._received_snapshot: tuple[SnapshotId, Sequence[bytes], int] | None = None
+
+    # ---- what everyone may ask
+
+    @property
+    def leader_id(self) -> int:
+        """The active controller's id, -1 when unknown."""
+        return -1 if self._core is None else self._core.leader_id
+
+    @property
+    def leader_epoch(self) -> int:
+        return -1 if self._core is None else self._core.epoch
+
+    @property
+    def is_active_controller(self) -> bool:
+        """This node decides about the cluster now."""
+        return self._controller.is_active
+
+    @property
+    def high_watermark(self) -> int:
+        """The committed end of the log, -1 when unknown."""
+        if self._core is None or self._core.high_watermark is None:
+            return -1
+        return self._core.high_watermark
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Tell `subscriber(delta, image)` everything now and each change from now on.
+
+        Subscribers are called in the order in which they came, on the loop; what they raise ends
+        the node.
+        """
+        self._subscribers.append(subscriber)
+        subscriber(MetadataDelta.full(self.image), self.image)
+
+    def describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+        """Answer DescribeQuorum as far as this node knows."""
+        return describe_quorum(
+            request,
+            self._core,
+            self.config.voter_endpoints,
+            wall_ms=self._clock.wall_ms(),
+            now_ms=self._clock.monotonic_ms(),
+        )
+
+    # ---- requests
+
+    def submit(self, request: Any, *, api_version: int) -> Deferred[Any]:
+        """Let the controller decide on a request; the response comes once it is committed."""
+        core, controller = self._core, self._controller
+        if core is None or not controller.is_active:
+            return Deferred.completed(error_response(request, ErrorCode.NOT_CONTROLLER))
+        try:
+            result = controller.handle(
+                request,
+                api_version=api_version,
+                next_offset=core.log_end_offset,
+                now_ms=self._clock.monotonic_ms(),
+            )
+        except KafkaError as error:
+            return Deferred.completed(error_response(request, error.code, error.message))
+        if result.records:
+            self._propose(core, result.records)
+        elif core.log_end_offset - 1 <= self.image.offset:
+            self._wake.set()  # a session may have a new deadline
+            return Deferred.completed(result.response)
+        deferred: Deferred[Any] = Deferred()
+        self._parked.append(_Parked(core.log_end_offset - 1, request, result.response, deferred))
+        return deferred
+
+    def _propose(self, core: RaftCore, records: Sequence[MetadataRecord]) -> None:
+        base_offset = core.propose([encode_record(record) for record in records])
+        self._controller.replay(records, base_offset + len(records) - 1, core.epoch)
+        self._wake.set()
+
+    # ---- the network's inputs
+
+    def step(self, message: Message) -> None:
+        """Take a message from another node of the quorum."""
+        if self._core is not None:
+            self._core.step(message, self._clock.monotonic_ms())
+            self._check_reign(self._core)
+            self._wake.set()
+
+    def snapshot_received(
+        self, snapshot_id: SnapshotId, values: Sequence[bytes], last_timestamp_ms: int
+    ) -> None:
+        """Take the snapshot that `Peers.fetch_snapshot` asked for."""
+        self._received_snapshot = (snapshot_id, values, last_timestamp_ms)
+        self._wake.set()
+
+    def resign(self) -> None:
+        """Let another voter lead; the first step of a graceful stop."""
+        if self._core is not None:
+            self._core.resign(self._clock.monotonic_ms())
+            self._check_reign(self._core)
+            self._wake.set()
+
+    # ---- the task
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Load, then work until cancelled.
+
+        `task_status.started` comes when the log is loaded; in a quorum of one, when this node is
+        the active controller. OSError and what subscribers raise propagate (in a group).
+        """
+        try:
+            core = await self._load()
+            single = self.config.voters == (self.config.node_id,)
+            started = False
+            async with trio.open_nursery() as nursery:
+                while True:
+                    await self._work(core, nursery)
+                    if not started and (self._controller.is_active or not single):
+                        started = True
+                        task_status.started()
+                    await self._wait(core)
+        finally:
+            self._log.close()
+
+    async def _load(self) -> RaftCore:
+        log = self._log
+        snapshot_id = log.latest_snapshot_id()
+        if snapshot_id is not None:
+            values: list[bytes] = []
+            loaded_id = snapshot_id
+
+            def read_snapshot() -> None:
+                values.extend(log.read_snapshot(loaded_id))
+
+            await self._run_in_thread(read_snapshot)
+            self._load_snapshot(snapshot_id, values)
+        now_ms = self._clock.monotonic_ms()
+        epochs = EpochStarts(
+            log.epoch_starts(), log.log_start_offset, log.log_end_offset, snapshot_id
+        )
+        self._core = RaftCore(
+            node_id=self.config.node_id,
+            voters=self.config.voters,
+            log=log,
+            epochs=epochs,
+            stored=self._election_store.read(),
+            config=self.config.raft,
+            rng=self._rng,
+            now_ms=now_ms,
+        )
+        self._bytes_since_snapshot = log.size_bytes
+        return self._core
+
+    def _load_snapshot(self, snapshot_id: SnapshotId, values: Sequence[bytes]) -> None:
+        delta = MetadataDelta(MetadataImage())
+        for value in values:
+            delta.replay(decode_record(value))
+        image = delta.apply(snapshot_id.end_offset - 1, snapshot_id.epoch)
+        self._check_cluster_id(image)
+        self._unapplied.clear()
+        self._publish(MetadataDelta.between(self.image, image), image)
+
+    async def _work(self, core: RaftCore, nursery: trio.Nursery) -> None:
+        """Do everything that can be done now."""
+        while True:
+            self._wake = trio.Event()
+            now_ms = self._clock.monotonic_ms()
+            core.tick(now_ms)
+            self._check_reign(core)
+            self._run_controller_deadline(core, now_ms)
+            await self._finish_snapshots(core)
+            self._maybe_start_snapshot(now_ms, nursery)
+            if not core.has_ready():
+                return
+            ready = core.ready(self._clock.wall_ms())
+            await self._persist(core, ready)
+            for message in ready.messages:
+                self._peers.send(message)
+            if ready.install_snapshot is not None:
+                self._peers.fetch_snapshot(*ready.install_snapshot)
+            core.advance()
+            if ready.high_watermark is not None:
+                self._apply(ready.high_watermark)
+            self._check_reign(core)
+
+    async def _wait(self, core: RaftCore) -> None:
+        deadlines = [core.next_deadline_ms(), self._controller.next_deadline_ms()]
+        if not self._snapshot_running:
+            deadlines.append(self._snapshot_due_ms)
+        deadline_ms = min((d for d in deadlines if d is not None), default=math.inf)
+        delay_s = max(deadline_ms - self._clock.monotonic_ms(), 0) / 1000
+        with trio.move_on_after(delay_s):
+            await self._wake.wait()
+
+    async def _persist(self, core: RaftCore, ready: Ready) -> None:
+        """Make a Ready durable, in the order that raft.py asks for."""
+        log, state, truncate_to = self._log, ready.election_state, ready.truncate_to
+        if state is not None or truncate_to is not None:
+
+            def prepare() -> None:
+                if state is not None:
+                    self._election_store.write(state, core.quorum.voters)
+                if truncate_to is not None:
+                    log.truncate_to(truncate_to)
+
+            await self._run_in_thread(prepare)
+        if truncate_to is not None:
+            while self._unapplied and self._unapplied[-1].end_offset > truncate_to:
+                self._unapplied.pop()
+        if ready.batches:
+            self._bytes_since_snapshot += log.append(ready.batches)
+            self._unapplied.extend(ready.batches)
+            await self._run_in_thread(log.flush)
+
+    # ---- committed records
+
+    def _apply(self, high_watermark: int) -> None:
+        """Take committed records over, publish them, answer who waited for them."""
+        delta = MetadataDelta(self.image)
+        offset, epoch = self.image.offset, self.image.epoch
+        for batch in self._committed_batches(high_watermark):
+            if not batch.is_control:
+                for value in batch.values:
+                    delta.replay(decode_record(value))
+            offset, epoch = batch.end_offset - 1, batch.epoch
+            self._last_timestamp_ms = max(self._last_timestamp_ms, batch.timestamp_ms)
+        if offset > self.image.offset:
+            image = delta.apply(offset, epoch)
+            self._check_cluster_id(image)
+            self._publish(delta, image)
+        while self._parked and self._parked[0].offset <= self.image.offset:
+            parked = self._parked.popleft()
+            parked.deferred.complete(parked.response)
+
+    def _committed_batches(self, high_watermark: int) -> list[LogBatch]:
+        next_offset = self.image.offset + 1
+        batches: list[LogBatch] = []
+        if not self._unapplied or self._unapplied[0].base_offset > next_offset:
+            # Right after loading: what is committed is on disk only.
+            end = self._unapplied[0].base_offset if self._unapplied else high_watermark
+            while next_offset < min(end, high_watermark):
+                read = self._log.read(next_offset, min(end, high_watermark), _READ_BYTES)
+                assert read, "the log holds what is committed"
+                batches += read
+                next_offset = read[-1].end_offset
+        while self._unapplied and self._unapplied[0].end_offset <= high_watermark:
+            batch = self._unapplied.popleft()
+            if batch.base_offset >= next_offset:
+                batches.append(batch)
+        return batches
+
+    def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self.image = image
+        for subscriber in self._subscribers:
+            subscriber(delta, image)
+
+    def _check_cluster_id(self, image: MetadataImage) -> None:
+        if image.cluster_id not in ("", self._cluster_id):
+            raise ClusterIdError(
+                f"the metadata log is of cluster {image.cluster_id}, not {self._cluster_id}"
+            )
+
+    # ---- the controller's reign
+
+    def _check_reign(self, core: RaftCore) -> None:
+        """Start or end the controller as leadership has it (rule 3)."""
+        controller, role = self._controller, core.quorum.role
+        if controller.is_active and (
+            not isinstance(role, Leader) or core.epoch != self._reign_epoch
+        ):
+            _log.info("no longer the active controller epoch=%d", self._reign_epoch)
+            controller.deactivate()
+            parked, self._parked = self._parked, deque()
+            for entry in parked:
+                entry.deferred.complete(error_response(entry.request, ErrorCode.NOT_CONTROLLER))
+        if (
+            isinstance(role, Leader)
+            and not controller.is_active
+            and self.image.offset >= role.epoch_start_offset
+        ):
+            assert core.log_end_offset == self.image.offset + 1
+            self._reign_epoch = core.epoch
+            _log.info("active controller epoch=%d offset=%d", core.epoch, self.image.offset)
+            records = controller.activate(self.image, self._clock.monotonic_ms())
+            if records:
+                self._propose(core, records)
+
+    def _run_controller_deadline(self, core: RaftCore, now_ms: float) -> None:
+        while self._controller.is_active:
+            deadline_ms = self._controller.next_deadline_ms()
+            if deadline_ms is None or deadline_ms > now_ms:
+                return
+            records = self._controller.on_deadline(now_ms)
+            if records:
+                self._propose(core, records)
+
+    # ---- snapshots
+
+    def _maybe_start_snapshot(self, now_ms: float, nursery: trio.Nursery) -> None:
+        config, image = self.config, self.image
+        if self._snapshot_due_ms is math.inf:
+            self._snapshot_due_ms = now_ms + config.metadata_log_max_snapshot_interval_ms
+        if self._snapshot_running:
+            return
+        size_due = (
+            self._bytes_since_snapshot >= config.metadata_log_max_record_bytes_between_snapshots
+        )
+        time_due = now_ms >= self._snapshot_due_ms
+        if not size_due and not time_due:
+            return
+        self._snapshot_due_ms = now_ms + config.metadata_log_max_snapshot_interval_ms
+        newest = self._log.latest_snapshot_id()
+        if image.offset < 0 or (newest is not None and newest.end_offset > image.offset):
+            return
+        self._bytes_since_snapshot = 0
+        self._snapshot_running = True
+        nursery.start_soon(self._write_snapshot, image)
+
+    async def _write_snapshot(self, image: MetadataImage) -> None:
+        snapshot_id = SnapshotId(image.offset + 1, image.epoch)
+        timestamp_ms = self._last_timestamp_ms
+
+        def write() -> None:
+            values = (encode_record(record) for record in image.to_records())
+            self._log.write_snapshot(snapshot_id, values, timestamp_ms)
+
+        await self._run_in_thread(write)
+        _log.info("snapshot written offset=%d epoch=%d", *snapshot_id)
+        self._written_snapshot = snapshot_id
+        self._snapshot_running = False
+        self._wake.set()
+
+    async def _finish_snapshots(self, core: RaftCore) -> None:
+        """Let the log start at a snapshot that was written or received; between two Readys."""
+        written, self._written_snapshot = self._written_snapshot, None
+        if written is not None and written == self._log.latest_snapshot_id():
+            self._log.clean_before(written)
+            core.on_snapshot_written(written)
+        received, self._received_snapshot = self._received_snapshot, None
+        if received is not None:
+            snapshot_id, values, timestamp_ms = received
+
+            def install() -> None:
+                self._log.write_snapshot(snapshot_id, values, timestamp_ms)
+                self._log.reset_to(snapshot_id)
+
+            await self._run_in_thread(install)
+            self._load_snapshot(snapshot_id, values)
+            core.on_snapshot_installed(snapshot_id, self._clock.monotonic_ms())
+
+
+def _new_uuid(rng: random.Random) -> bytes:
+    """Return a random uuid (version 4) that Kafka does not reserve.
+
+    Its text does not begin with a dash, which command lines would take for an option, as Kafka's.
+    """
+    while True:
+        value = bytearray(rng.randbytes(16))
+        value[6] = value[6] & 0x0F | 0x40
+        value[8] = value[8] & 0x3F | 0x80
+        if value[0] >> 2 != 0x3E:
+            return bytes(value)
