@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from kraftrio.kraft_meta.epoch_starts import EpochStarts
@@ -57,6 +57,8 @@ from kraftrio.kraft_meta.raft_messages import (
 )
 from kraftrio.kraft_meta.raft_ready import (
     NotLeaderError,
+    ParkedFetch,
+    Proposal,
     RaftConfig,
     Ready,
     leader_change_record,
@@ -64,18 +66,6 @@ from kraftrio.kraft_meta.raft_ready import (
 from kraftrio.wire.errors import ErrorCode
 
 _UNSTAMPED: Final = -1
-
-
-@dataclass(slots=True)
-class _ParkedFetch:
-    fetch: Fetch
-    deadline_ms: float
-
-
-@dataclass(slots=True)
-class _Proposal:
-    base_offset: int
-    values: tuple[bytes, ...]
 
 
 class RaftCore:
@@ -103,13 +93,13 @@ class RaftCore:
         self.stable_end_offset = epochs.log_end_offset
         self._messages: list[Message] = []
         self._batches: list[LogBatch] = []
-        self._proposals: list[_Proposal] = []
+        self._proposals: list[Proposal] = []
         self._truncate_to: int | None = None
         self._install_snapshot: tuple[int, SnapshotId] | None = None
         self._applied_told: int | None = None
         self._in_flight: Ready | None = None
         self._in_flight_end: int | None = None
-        self._parked: dict[int, _ParkedFetch] = {}
+        self._parked: dict[int, ParkedFetch] = {}
         self._fetch_sent: Fetch | None = None
         self._next_fetch_ms = now_ms
         loaded = stored if stored is not None else ElectionState()
@@ -245,7 +235,7 @@ class RaftCore:
         if not self.is_leader:
             raise NotLeaderError
         base_offset = self.epochs.log_end_offset
-        self._proposals.append(_Proposal(base_offset, tuple(values)))
+        self._proposals.append(Proposal(base_offset, tuple(values)))
         self.epochs.append(self.epoch, base_offset, base_offset + len(values))
         return base_offset
 
@@ -560,7 +550,7 @@ class RaftCore:
         if has_news or fetch.max_wait_ms <= 0:
             self._answer_fetch(fetch)
         else:
-            self._parked[fetch.source] = _ParkedFetch(fetch, now_ms + fetch.max_wait_ms)
+            self._parked[fetch.source] = ParkedFetch(fetch, now_ms + fetch.max_wait_ms)
 
     def _check_fetch_offset(self, fetch: Fetch) -> FetchResponse | None:
         """Return the answer for a replica whose log is not a prefix of this one."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kraftrio.kraft_meta.ports import ElectionState, LogBatch, SnapshotId
-from kraftrio.kraft_meta.raft_messages import Message
+from kraftrio.kraft_meta.raft_messages import Fetch, Message
 from kraftrio.wire.codec import encode
 from kraftrio.wire.control_records import ControlRecordType, control_key
 from kraftrio.wire.messages.quorum import LeaderChangeMessage, LeaderChangeVoter
@@ -48,6 +48,22 @@ class Ready:
     batches: tuple[LogBatch, ...]
     messages: tuple[Message, ...]
     high_watermark: int | None
+
+
+@dataclass(slots=True)
+class ParkedFetch:
+    """A fetch that waits for news until its deadline."""
+
+    fetch: Fetch
+    deadline_ms: float
+
+
+@dataclass(slots=True)
+class Proposal:
+    """Records that want to be in one batch."""
+
+    base_offset: int
+    values: tuple[bytes, ...]
 
 
 def leader_change_record(
