@@ -16,7 +16,6 @@ from kraftrio.broker.dynamic_config import DynamicConfig
 from kraftrio.broker.metadata_cache import MetadataCache
 from kraftrio.broker.replica_manager import ReplicaManager
 from kraftrio.kraft_meta.image import BROKER, TOPIC, MetadataDelta, MetadataImage
-from kraftrio.wire.primitives import TopicPartition
 
 OFFSETS_TOPIC = "__consumer_offsets"
 

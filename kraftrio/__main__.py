@@ -73,14 +73,14 @@ def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
 
 def _start(arguments: argparse.Namespace) -> int:
     from kraftrio.broker.config import BrokerConfig, ConfigError
-    from kraftrio.broker.logging_setup import set_up_logging
+    from kraftrio.broker.logging_setup import setup_logging
 
     try:
         config = BrokerConfig.load(arguments.config, _overrides(arguments), os.environ)
     except ConfigError as error:
         print(f"kraftrio: {error}", file=sys.stderr)
         return EXIT_USAGE
-    set_up_logging(arguments.log_level)
+    setup_logging(arguments.log_level)
 
     from kraftrio.broker.node import StartError, run_until_stopped
 

@@ -1,0 +1,86 @@
+"""Periodic work on the logs: flushing, checkpoints, retention, expiry of idle producers.
+
+An fsync of a log runs in a worker thread, one at a time, so that the event loop goes on; the rest
+is quick and runs on the loop.
+
+Called by `node`, one task.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from kraftrio.broker.clock import Clock
+from kraftrio.broker.config import BrokerConfig
+from kraftrio.broker.log.log_manager import LogManager
+
+_log = logging.getLogger("kraftrio.logs")
+
+_PRODUCER_EXPIRY_INTERVAL_MS = 600_000
+_MAX_FLUSH_POLL_MS = 1000
+_MIN_SLEEP_S = 0.01
+
+
+class LogMaintenance:
+    """Keeps the logs of one broker tidy."""
+
+    def __init__(
+        self, log_manager: LogManager, clock: Clock, settings: Callable[[], BrokerConfig]
+    ) -> None:
+        self._logs = log_manager
+        self._clock = clock
+        self._settings = settings
+
+    async def run(self) -> None:
+        """Do what is due, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._every, self._flush_interval_ms, self._flush)
+            nursery.start_soon(self._every, self._checkpoint_interval_ms, self._checkpoint)
+            nursery.start_soon(self._every, self._retention_interval_ms, self._retain)
+            nursery.start_soon(self._every, lambda: _PRODUCER_EXPIRY_INTERVAL_MS, self._expire)
+
+    async def _every(
+        self, interval_ms: Callable[[], float], work: Callable[[], Awaitable[None]]
+    ) -> None:
+        while True:
+            await trio.sleep(max(interval_ms() / 1000, _MIN_SLEEP_S))
+            await work()
+
+    def _flush_interval_ms(self) -> float:
+        return min(self._settings().log_flush_scheduler_interval_ms, _MAX_FLUSH_POLL_MS)
+
+    def _checkpoint_interval_ms(self) -> float:
+        settings = self._settings()
+        return min(
+            settings.log_flush_offset_checkpoint_interval_ms,
+            settings.replica_high_watermark_checkpoint_interval_ms,
+        )
+
+    def _retention_interval_ms(self) -> float:
+        return self._settings().log_retention_check_interval_ms
+
+    async def _flush(self) -> None:
+        for log in self._logs.flush_due(self._clock.wall_ms()):
+            full = self._logs.needs_full_flush(log, self._clock.wall_ms())
+            try:
+                await trio.to_thread.run_sync(log.flush if full else log.flush_closed_segments)
+            except OSError as error:
+                self._logs.fail_log(log, error)
+                continue
+            self._logs.on_flushed(log, self._clock.wall_ms())
+
+    async def _checkpoint(self) -> None:
+        self._logs.write_checkpoints()
+
+    async def _retain(self) -> None:
+        deleted = self._logs.retain(self._clock.wall_ms())
+        if deleted:
+            _log.info("retention deleted segments count=%d", deleted)
+
+    async def _expire(self) -> None:
+        now_ms = self._clock.wall_ms()
+        for log in self._logs.logs():
+            log.producer_state.expire(now_ms)

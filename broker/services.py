@@ -1,0 +1,159 @@
+"""Puts the parts of one broker together: managers, coordinators, handlers, and what each may ask.
+
+Owns nothing but the wiring.  Every part gets its ports here and nowhere else, so that this file
+shows who depends on whom; `node` decides when the parts run.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import uuid
+from collections.abc import Sequence
+
+from kraftrio.broker.auto_topics import AutoTopicCreator
+from kraftrio.broker.clock import Clock
+from kraftrio.broker.controller_channel import ControllerChannel
+from kraftrio.broker.coordinator.runtime import GroupCoordinator
+from kraftrio.broker.dispatch import Dispatcher, Handler
+from kraftrio.broker.dynamic_config import DynamicConfig
+from kraftrio.broker.fetch_session import FetchSessions
+from kraftrio.broker.handlers_admin import AdminHandlers
+from kraftrio.broker.handlers_cluster import ApiVersionsHandler, ClusterHandlers
+from kraftrio.broker.handlers_configs import ConfigHandlers
+from kraftrio.broker.handlers_coordinator import CoordinatorHandlers
+from kraftrio.broker.handlers_fetch import FetchHandlers
+from kraftrio.broker.handlers_offsets import OffsetHandlers
+from kraftrio.broker.handlers_produce import ProduceHandlers
+from kraftrio.broker.log.log_config import LogConfig
+from kraftrio.broker.log.log_manager import LogManager
+from kraftrio.broker.logging_setup import ProcessLoggers
+from kraftrio.broker.metadata_cache import MetadataCache
+from kraftrio.broker.metadata_publisher import MetadataPublisher
+from kraftrio.broker.ports import LogDirectory
+from kraftrio.broker.producer_ids import ProducerIdManager
+from kraftrio.broker.replica_manager import ReplicaManager
+from kraftrio.broker.timers import Timers
+from kraftrio.kraft_meta.control import DEFAULT_FEATURES
+from kraftrio.kraft_meta.deferred import Deferred
+from kraftrio.kraft_meta.quorum_service import QuorumService
+from kraftrio.wire.api import ApiKey
+from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.messages.quorum import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+
+
+class LogDirectories:
+    """What DescribeLogDirs tells of the log directories."""
+
+    def __init__(self, log_manager: LogManager) -> None:
+        self._log_manager = log_manager
+
+    def log_directories(self) -> Sequence[LogDirectory]:
+        """Every directory of log.dirs, with the sizes of its partitions."""
+        found = []
+        for log_dir in self._log_manager.dirs:
+            if not log_dir.is_online:
+                error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(log_dir.failure))
+                found.append(LogDirectory(log_dir.path, {}, error=error))
+                continue
+            partitions = {
+                log.topic_partition: log.size_bytes
+                for log in self._log_manager.logs()
+                if self._log_manager.dir_of(log.topic_partition) is log_dir
+            }
+            usage = shutil.disk_usage(log_dir.path)
+            found.append(LogDirectory(log_dir.path, partitions, usage.total, usage.free))
+        return found
+
+
+class BrokerServices:
+    """The parts of one broker, built and connected; attributes are what `node` runs."""
+
+    def __init__(
+        self,
+        dynamic: DynamicConfig,
+        log_manager: LogManager,
+        quorum: QuorumService,
+        timers: Timers,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        config = dynamic.static
+        self.metadata = MetadataCache()
+        self.replica_manager = ReplicaManager(
+            config.node_id, log_manager, self.metadata, timers, clock, self._topic_log_config
+        )
+        self._dynamic = dynamic
+        self.coordinator = GroupCoordinator(
+            replicas=self.replica_manager,
+            timers=timers,
+            clock=clock,
+            metadata=self.metadata,
+            properties=config,
+            new_uuid=lambda: str(uuid.UUID(int=rng.getrandbits(128), version=4)),
+        )
+        self.publisher = MetadataPublisher(
+            config.node_id, self.metadata, dynamic, self.replica_manager, self.coordinator
+        )
+        self.channel = ControllerChannel(
+            quorum,
+            config.node_id,
+            lambda: self.publisher.applied_offset,
+            config.broker_heartbeat_interval_ms,
+        )
+        self._handlers = self._build_handlers(quorum, log_manager, timers, clock, rng)
+
+    def _topic_log_config(self, topic: str) -> LogConfig:
+        return self._dynamic.log_config(self.metadata.image, topic)
+
+    def _build_handlers(
+        self,
+        quorum: QuorumService,
+        log_manager: LogManager,
+        timers: Timers,
+        clock: Clock,
+        rng: random.Random,
+    ) -> dict[ApiKey, Handler]:
+        dynamic, metadata, channel = self._dynamic, self.metadata, self.channel
+        config = dynamic.static
+        auto_topics = AutoTopicCreator(dynamic, metadata, channel)
+        producer_ids = ProducerIdManager(
+            config.node_id, lambda: channel.broker_epoch, self._allocate_producer_ids
+        )
+        sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, rng)
+        groups = (
+            ProduceHandlers(self.replica_manager, metadata, producer_ids, clock).table(),
+            FetchHandlers(
+                self.replica_manager, metadata, sessions, timers, clock, config.fetch_max_bytes
+            ).table(),
+            OffsetHandlers(self.replica_manager).table(),
+            ClusterHandlers(
+                dynamic, metadata, channel, quorum, auto_topics, lambda: rng.randbytes(16)
+            ).table(),
+            AdminHandlers(dynamic, metadata, channel, timers, LogDirectories(log_manager)).table(),
+            ConfigHandlers(dynamic, metadata, channel, ProcessLoggers()).table(),
+            CoordinatorHandlers(
+                self.coordinator, metadata, config, lambda name: auto_topics.create([name])
+            ).table(),
+        )
+        handlers: dict[ApiKey, Handler] = {}
+        for table in groups:
+            assert not handlers.keys() & table.keys(), "an API has one handler"
+            handlers |= table
+        return handlers
+
+    def _allocate_producer_ids(
+        self, request: AllocateProducerIdsRequest
+    ) -> Deferred[AllocateProducerIdsResponse]:
+        return self.channel.submit(request, api_version=0)
+
+    def dispatcher(self) -> Dispatcher:
+        """What a broker listener serves."""
+        api_versions = ApiVersionsHandler(
+            lambda: dispatcher.advertised(), self.metadata, DEFAULT_FEATURES
+        )
+        dispatcher = Dispatcher({**self._handlers, **api_versions.table()})
+        return dispatcher
