@@ -226,10 +226,13 @@ def archive_flags(jars: Path, java: str) -> list[str]:
     """Return the flags for a class data archive next to the jars, made on first use.
 
     Starting a tool is mostly loading the same few thousand classes; mapped from an archive
-    they cost half the time. A Java without archives runs without.
+    they cost half the time. A Java without archives runs without, tried once only.
     """
     name = hashlib.sha256(f"{java} {java_version(java)}".encode()).hexdigest()[:12]
     archive = jars / f"classes-{name}.jsa"
+    refused = archive.with_suffix(".none")
+    if refused.exists():
+        return []
     if not archive.exists():
         with tempfile.TemporaryDirectory(dir=jars) as scratch:
             made = Path(scratch) / "classes.jsa"
@@ -245,6 +248,7 @@ def archive_flags(jars: Path, java: str) -> list[str]:
                 check=False,
             )
             if not made.exists():
+                refused.touch()
                 return []
             made.replace(archive)
     return [f"-XX:SharedArchiveFile={archive}"]

@@ -7,6 +7,7 @@ KRAFTRIO_TEST_BROKER=apache runs the same tests against Apache Kafka, to check t
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,16 +39,15 @@ def bootstrap(broker: Broker) -> str:
 @pytest.fixture
 def make_broker(tmp_path: Path) -> Iterator[Callable[..., Broker]]:
     """Start brokers of the test's own: make_broker(log_retention_ms=1000); they end with it."""
-    started: list[Broker] = []
+    numbers = itertools.count(1)
+    with contextlib.ExitStack() as started:
 
-    def make(**config: object) -> Broker:
-        made = start_broker(tmp_path / f"broker-{len(started) + 1}", **config)
-        started.append(made)
-        return made
+        def make(**config: object) -> Broker:
+            made = start_broker(tmp_path / f"broker-{next(numbers)}", **config)
+            started.callback(made.close)
+            return made
 
-    yield make
-    for made in started:
-        made.close()
+        yield make
 
 
 @pytest.fixture(scope="session")
