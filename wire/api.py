@@ -20,7 +20,17 @@ from enum import IntEnum
 from typing import Any
 
 from kraftrio.wire.codec import decode, spec_of
-from kraftrio.wire.messages import admin, cluster, configs, data, groups, quorum
+from kraftrio.wire.messages import (
+    admin,
+    cluster,
+    configs,
+    data,
+    groups,
+    quorum,
+    raft_voters,
+    security,
+    transactions,
+)
 from kraftrio.wire.primitives import Buffer
 
 
@@ -225,6 +235,26 @@ _TABLE = (
     _api(groups.OffsetDeleteRequest, groups.OffsetDeleteResponse, BROKER),
     _api(groups.ConsumerGroupHeartbeatRequest, groups.ConsumerGroupHeartbeatResponse, BROKER),
     _api(groups.ConsumerGroupDescribeRequest, groups.ConsumerGroupDescribeResponse, BROKER),
+    # Transactions
+    _api(transactions.AddPartitionsToTxnRequest, transactions.AddPartitionsToTxnResponse, BROKER),
+    _api(transactions.AddOffsetsToTxnRequest, transactions.AddOffsetsToTxnResponse, BROKER),
+    _api(transactions.EndTxnRequest, transactions.EndTxnResponse, BROKER),
+    _api(transactions.WriteTxnMarkersRequest, transactions.WriteTxnMarkersResponse, BROKER),
+    _api(transactions.TxnOffsetCommitRequest, transactions.TxnOffsetCommitResponse, BROKER),
+    _api(
+        transactions.DescribeTransactionsRequest, transactions.DescribeTransactionsResponse, BROKER
+    ),
+    _api(transactions.ListTransactionsRequest, transactions.ListTransactionsResponse, BROKER),
+    # Authentication and authorization
+    _api(security.SaslHandshakeRequest, security.SaslHandshakeResponse, BOTH),
+    _api(security.SaslAuthenticateRequest, security.SaslAuthenticateResponse, BOTH),
+    _api(security.DescribeAclsRequest, security.DescribeAclsResponse, BOTH),
+    _api(security.CreateAclsRequest, security.CreateAclsResponse, BOTH),
+    _api(security.DeleteAclsRequest, security.DeleteAclsResponse, BOTH),
+    _api(security.CreateDelegationTokenRequest, security.CreateDelegationTokenResponse, BOTH),
+    _api(security.RenewDelegationTokenRequest, security.RenewDelegationTokenResponse, BOTH),
+    _api(security.ExpireDelegationTokenRequest, security.ExpireDelegationTokenResponse, BOTH),
+    _api(security.DescribeDelegationTokenRequest, security.DescribeDelegationTokenResponse, BOTH),
     # The metadata quorum and what brokers say to it
     _api(quorum.VoteRequest, quorum.VoteResponse, CONTROLLER),
     _api(quorum.BeginQuorumEpochRequest, quorum.BeginQuorumEpochResponse, CONTROLLER),
@@ -240,9 +270,9 @@ _TABLE = (
     _api(quorum.AllocateProducerIdsRequest, quorum.AllocateProducerIdsResponse, CONTROLLER),
     _api(quorum.ControllerRegistrationRequest, quorum.ControllerRegistrationResponse, CONTROLLER),
     _api(quorum.AssignReplicasToDirsRequest, quorum.AssignReplicasToDirsResponse, CONTROLLER),
-    _api(quorum.AddRaftVoterRequest, quorum.AddRaftVoterResponse, BOTH),
-    _api(quorum.RemoveRaftVoterRequest, quorum.RemoveRaftVoterResponse, BOTH),
-    _api(quorum.UpdateRaftVoterRequest, quorum.UpdateRaftVoterResponse, CONTROLLER),
+    _api(raft_voters.AddRaftVoterRequest, raft_voters.AddRaftVoterResponse, BOTH),
+    _api(raft_voters.RemoveRaftVoterRequest, raft_voters.RemoveRaftVoterResponse, BOTH),
+    _api(raft_voters.UpdateRaftVoterRequest, raft_voters.UpdateRaftVoterResponse, CONTROLLER),
 )
 
 APIS: dict[int, Api] = {api.key: api for api in sorted(_TABLE, key=lambda api: api.key)}

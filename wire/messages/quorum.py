@@ -2,8 +2,8 @@
 
 Vote, Begin/EndQuorumEpoch, FetchSnapshot and DescribeQuorum (KIP-595, KIP-630, KIP-853), broker
 and controller registration and heartbeats (KIP-631), AlterPartition (KIP-497), AllocateProducerIds
-(KIP-730), UpdateFeatures (KIP-584), Envelope (KIP-590), raft voters, AssignReplicasToDirs
-(KIP-858); and the plain data of control records and of the ``quorum-state`` file.
+(KIP-730), UpdateFeatures (KIP-584), Envelope (KIP-590), AssignReplicasToDirs (KIP-858); and the
+plain data of control records and of the ``quorum-state`` file.
 
 Declarations only; fields and versions are those of Apache Kafka 4.3. The quorum service, the
 controller channel and the handlers of the controller's listener use them. Structs that Kafka
@@ -600,78 +600,6 @@ class AssignReplicasToDirsResponse:
     directories: list[AssignReplicasResponseDirectoryData] = array(
         AssignReplicasResponseDirectoryData
     )
-
-
-# AddRaftVoter (key 80), RemoveRaftVoter (81), UpdateRaftVoter (82)
-
-
-@struct
-class RaftVoterListener:
-    name: str = string()
-    host: str = string()
-    port: int = uint16()
-
-
-@message("0-1", flexible="0+", api_key=80)
-class AddRaftVoterRequest:
-    cluster_id: str | None = string(nullable="0+")
-    timeout_ms: int = int32()
-    voter_id: int = int32()
-    voter_directory_id: bytes = uuid()
-    listeners: list[RaftVoterListener] = array(RaftVoterListener)
-    ack_when_committed: bool = boolean("1+", default=True)
-
-
-@message("0-1", flexible="0+", api_key=80)
-class AddRaftVoterResponse:
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
-    error_message: str | None = string(nullable="0+")
-
-
-@message("0", flexible="0+", api_key=81)
-class RemoveRaftVoterRequest:
-    cluster_id: str | None = string(nullable="0+")
-    voter_id: int = int32()
-    voter_directory_id: bytes = uuid()
-
-
-@message("0", flexible="0+", api_key=81)
-class RemoveRaftVoterResponse:
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
-    error_message: str | None = string(nullable="0+")
-
-
-@struct
-class KRaftVersionFeature:
-    min_supported_version: int = int16()
-    max_supported_version: int = int16()
-
-
-@message("0", flexible="0+", api_key=82)
-class UpdateRaftVoterRequest:
-    cluster_id: str | None = string(nullable="0+")
-    current_leader_epoch: int = int32()
-    voter_id: int = int32()
-    voter_directory_id: bytes = uuid()
-    listeners: list[RaftVoterListener] = array(RaftVoterListener)
-    kraft_version_feature: KRaftVersionFeature = struct_field(KRaftVersionFeature)
-
-
-@struct
-class CurrentLeader:
-    leader_id: int = int32(default=-1)
-    leader_epoch: int = int32(default=-1)
-    host: str = string()
-    port: int = int32()
-
-
-@message("0", flexible="0+", api_key=82)
-class UpdateRaftVoterResponse:
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
-    current_leader: CurrentLeader = struct_field(CurrentLeader, tag=0)
 
 
 # Control records of the metadata log, and the content of the quorum-state file
