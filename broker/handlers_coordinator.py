@@ -176,7 +176,7 @@ class CoordinatorHandlers:
         error = self._check_join(request)
         if error is not ErrorCode.NONE:
             return _join_error(request, context, error)
-        if context.api_version == 0:
+        if request.rebalance_timeout_ms < 0:  # v0 has none
             request.rebalance_timeout_ms = request.session_timeout_ms
         client = Client(
             client_id=context.client_id or "",

@@ -14,7 +14,6 @@ from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import Buffer, TopicPartition
 
 if TYPE_CHECKING:  # cores import this module, and must not import the disk layer
-    from kraftrio.broker.log.partition_log import AppendInfo
     from kraftrio.broker.producer_state import AppendOrigin
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -47,6 +46,11 @@ class GroupProperties(Protocol):
     def offsets_topic_compression_codec(self) -> int: ...
 
 
+class AppendResult(Protocol):
+    @property
+    def base_offset(self) -> int: ...
+
+
 class LogReadResult(Protocol):
     @property
     def records(self) -> Buffer: ...
@@ -68,7 +72,7 @@ class Replicas(Protocol):
         records: memoryview | bytearray,
         *,
         origin: AppendOrigin = ...,
-    ) -> AppendInfo: ...
+    ) -> AppendResult: ...
 
     def when_committed(
         self,

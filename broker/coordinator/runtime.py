@@ -149,11 +149,13 @@ class GroupCoordinator:
     def elect(self, partition: int, leader_epoch: int) -> None:
         """This broker leads a partition now: make its shard and load it.
 
-        The same leader epoch again changes nothing.
+        A shard goes on when the leader epoch is the same or the next, since nobody else can have
+        led in between.
         """
         former = self._slots.get(partition)
         if former is not None:
-            if former.leader_epoch >= leader_epoch:
+            if leader_epoch <= former.leader_epoch + 1 and former.state is not SlotState.FAILED:
+                former.leader_epoch = max(former.leader_epoch, leader_epoch)
                 return
             self.resign(partition)
         slot = Slot(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from kraftrio.broker.coordinator.classic_groups import NEW_MEMBER_JOIN_TIMEOUT_MS
@@ -512,9 +515,9 @@ def test_leaving_member_has_its_parked_join_answered(context: GroupContext) -> N
 # --- static members ---
 
 
-def static_group(context: GroupContext, **kwargs: object) -> str:
+def static_group(context: GroupContext, **kwargs: Any) -> str:
     """Make a stable group of the static member inst-1; returns its member id."""
-    ticket = context.send_join(instance_id="inst-1", **kwargs)  # type: ignore[arg-type]
+    ticket = context.send_join(instance_id="inst-1", **kwargs)
     context.advance(context.properties.group_initial_rebalance_delay_ms)
     member_id = context.joined(ticket).member_id
     context.send_sync(member_id, {member_id: b"mine"}, instance_id="inst-1")
@@ -633,7 +636,7 @@ def test_stale_static_member_is_fenced(context: GroupContext, request_name: str)
     """Every request of a replaced static member ends with FENCED_INSTANCE_ID."""
     old = static_group(context)
     context.send_join(instance_id="inst-1")
-    errors = {
+    errors: dict[str, Callable[[], int]] = {
         "join": lambda: context.joined(context.send_join(old, instance_id="inst-1")).error_code,
         "sync": lambda: context.synced(context.send_sync(old, instance_id="inst-1")).error_code,
         "heartbeat": lambda: context.heartbeat(old, instance_id="inst-1"),

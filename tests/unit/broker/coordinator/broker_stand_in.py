@@ -1,0 +1,256 @@
+"""What the coordinator's runtime needs of a broker, in memory: a log per partition, time, metadata.
+
+The log is real bytes: batches as they were appended, stamped with offsets. `committed` says how far
+each partition is committed; with `auto_commit` every append is committed at once, as on a single
+replica.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from immutables import Map
+
+from kraftrio.broker.context import ClientInfo, RequestContext
+from kraftrio.broker.coordinator.ports import OFFSETS_TOPIC
+from kraftrio.broker.coordinator.runtime import GroupCoordinator
+from kraftrio.broker.handlers_coordinator import CoordinatorHandlers
+from kraftrio.broker.producer_state import AppendOrigin
+from kraftrio.kraft_meta.image import Endpoint, PartitionImage, TopicImage
+from kraftrio.wire.api import ApiKey
+from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.primitives import ZERO_UUID, TopicPartition
+from kraftrio.wire.record_batch import assign_offsets, parse_header
+from tests.unit.broker.coordinator.group_context import START_WALL_MS, Properties
+
+
+@dataclass
+class FakeLog:
+    topic_partition: TopicPartition
+    batches: list[bytes] = field(default_factory=list)
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    high_watermark: int = 0
+    waiters: list[tuple[int, Callable[[ErrorCode], None]]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Appended:
+    base_offset: int
+    last_offset: int
+
+
+@dataclass(frozen=True)
+class ReadResult:
+    records: bytes
+
+
+class FakeReplicas:
+    """Partition logs of one broker."""
+
+    def __init__(self, timers: ManualTimers) -> None:
+        self.logs: dict[TopicPartition, FakeLog] = {}
+        self.auto_commit = True
+        self.append_error: ErrorCode | None = None
+        self._timers = timers
+
+    def lead(self, partition: int) -> FakeLog:
+        topic_partition = TopicPartition(OFFSETS_TOPIC, partition)
+        return self.logs.setdefault(topic_partition, FakeLog(topic_partition))
+
+    def log(self, topic_partition: TopicPartition) -> FakeLog:
+        if topic_partition not in self.logs:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return self.logs[topic_partition]
+
+    def append_to_leader(
+        self,
+        topic_partition: TopicPartition,
+        records: memoryview | bytearray,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> Appended:
+        assert origin is AppendOrigin.COORDINATOR
+        if self.append_error is not None:
+            raise KafkaError(self.append_error)
+        log = self.log(topic_partition)
+        header = parse_header(records)
+        base_offset = log.log_end_offset
+        assign_offsets(records, header, base_offset, 0)
+        log.batches.append(bytes(records))
+        log.log_end_offset += header.record_count
+        if self.auto_commit:
+            self.commit(topic_partition)
+        return Appended(base_offset, log.log_end_offset - 1)
+
+    def commit(self, topic_partition: TopicPartition, offset: int | None = None) -> None:
+        """Advance the high watermark, by default to the end."""
+        log = self.logs[topic_partition]
+        log.high_watermark = log.log_end_offset if offset is None else offset
+        self._answer(log, lambda end: end <= log.high_watermark, ErrorCode.NONE)
+
+    def lose(self, topic_partition: TopicPartition, error: ErrorCode) -> None:
+        """Stop leading: nobody's wait succeeds."""
+        self._answer(self.logs[topic_partition], lambda _: True, error)
+
+    def _answer(self, log: FakeLog, ready: Callable[[int], bool], error: ErrorCode) -> None:
+        due = [callback for end, callback in log.waiters if ready(end)]
+        log.waiters = [(end, callback) for end, callback in log.waiters if not ready(end)]
+        for callback in due:
+            callback(error)
+
+    def when_committed(
+        self,
+        topic_partition: TopicPartition,
+        end_offset: int,
+        deadline_ms: float | None,
+        callback: Callable[[ErrorCode], None],
+    ) -> None:
+        log = self.log(topic_partition)
+        if log.high_watermark >= end_offset:
+            callback(ErrorCode.NONE)
+            return
+        entry = (end_offset, callback)
+        log.waiters.append(entry)
+        if deadline_ms is not None:
+
+            def time_out() -> None:
+                if entry in log.waiters:
+                    log.waiters.remove(entry)
+                    callback(ErrorCode.REQUEST_TIMED_OUT)
+
+            self._timers.schedule(deadline_ms - self._timers.now_ms, time_out)
+
+    def read_log(
+        self, topic_partition: TopicPartition, start_offset: int, max_bytes: int
+    ) -> ReadResult:
+        log = self.log(topic_partition)
+        found = bytearray()
+        for batch in log.batches:
+            header = parse_header(batch)
+            if header.last_offset < start_offset or header.last_offset >= log.high_watermark:
+                continue
+            if found and len(found) + len(batch) > max_bytes:
+                break
+            found += batch
+        return ReadResult(bytes(found))
+
+
+class ManualTimer:
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class ManualTimers:
+    """Both clocks, and timers that fire in `advance`."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0.0
+        self._heap: list[tuple[float, int, ManualTimer]] = []
+        self._count = itertools.count()
+
+    def schedule(self, delay_ms: float, callback: Callable[[], None]) -> ManualTimer:
+        timer = ManualTimer(callback)
+        heapq.heappush(self._heap, (self.now_ms + delay_ms, next(self._count), timer))
+        return timer
+
+    def advance(self, delay_ms: float) -> None:
+        end_ms = self.now_ms + delay_ms
+        while self._heap and self._heap[0][0] <= end_ms:
+            due_ms, _, timer = heapq.heappop(self._heap)
+            self.now_ms = max(self.now_ms, due_ms)
+            callback, timer.callback = timer.callback, None
+            if callback is not None:
+                callback()
+        self.now_ms = end_ms
+
+    def wall_ms(self) -> int:
+        return START_WALL_MS + int(self.now_ms)
+
+    def monotonic_ms(self) -> float:
+        return self.now_ms
+
+
+class FakeMetadata:
+    """Topics by name, and one broker's endpoints by listener."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicImage] = {}
+        self.endpoints: dict[tuple[int, str], Endpoint] = {}
+
+    def add_topic(
+        self, name: str, topic_id: bytes, partition_count: int = 1, leader: int = 1
+    ) -> None:
+        partition = PartitionImage((1,), (1,), leader, 0, 0)
+        partitions = Map(dict.fromkeys(range(partition_count), partition))
+        self.topics[name] = TopicImage(name, topic_id, partitions)
+
+    def topic(self, name: str) -> TopicImage | None:
+        return self.topics.get(name)
+
+    def topic_id(self, name: str) -> bytes:
+        topic = self.topics.get(name)
+        return ZERO_UUID if topic is None else topic.topic_id
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        return next((t.name for t in self.topics.values() if t.topic_id == topic_id), None)
+
+    def partition(self, name: str, index: int) -> PartitionImage | None:
+        topic = self.topics.get(name)
+        return None if topic is None else topic.partitions.get(index)
+
+    def endpoint(self, broker_id: int, listener_name: str) -> Endpoint | None:
+        return self.endpoints.get((broker_id, listener_name))
+
+
+class BrokerStandIn:
+    """A coordinator and its handlers over the stand-ins; leads every partition unless told not."""
+
+    def __init__(self, *, partition_count: int = 4, lead: bool = True) -> None:
+        self.properties = Properties(offsets_topic_num_partitions=partition_count)
+        self.timers = ManualTimers()
+        self.replicas = FakeReplicas(self.timers)
+        self.metadata = FakeMetadata()
+        self.created_topics: list[str] = []
+        self._uuids = itertools.count(1)
+        self.start()
+        if lead:
+            self.metadata.add_topic(OFFSETS_TOPIC, b"_" * 16, partition_count)
+            for partition in range(partition_count):
+                self.replicas.lead(partition)
+                self.coordinator.elect(partition, 0)
+
+    def start(self) -> None:
+        """Make the coordinator and its handlers (again: as after a restart)."""
+        self.coordinator = GroupCoordinator(
+            replicas=self.replicas,
+            timers=self.timers,
+            clock=self.timers,
+            metadata=self.metadata,
+            properties=self.properties,
+            new_uuid=lambda: f"uuid{next(self._uuids)}",
+        )
+        self.handlers = CoordinatorHandlers(
+            self.coordinator, self.metadata, self.properties, self.created_topics.append
+        )
+
+    def call(
+        self,
+        request: object,
+        api_version: int,
+        *,
+        client_id: str | None = "client",
+        listener_name: str = "PLAINTEXT",
+    ) -> object:
+        """Give a request to its handler; returns the response or a Deferred of it."""
+        name = type(request).__name__.removesuffix("Request")
+        key = next(k for k in self.handlers.table() if k.name.replace("_", "") == name.upper())
+        client = ClientInfo("127.0.0.1", 5555, listener_name)
+        context = RequestContext(int(ApiKey(key)), api_version, 1, client_id, client)
+        return self.handlers.table()[key](request, context)
