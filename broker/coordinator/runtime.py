@@ -180,7 +180,8 @@ class GroupCoordinator:
             slot.timer.cancel()
             slot.timer = None
         self._send_replies(slot.shard.unload(self._now()))
-        _log.info("resigned partition=%s epoch=%d", slot.topic_partition, slot.leader_epoch)
+        level = logging.INFO if slot.shard.groups.groups else logging.DEBUG
+        _log.log(level, "resigned partition=%s epoch=%d", slot.topic_partition, slot.leader_epoch)
 
     def on_topics_deleted(self, topics: Mapping[str, bytes]) -> None:
         """Topics (name and id) were deleted: so are their committed offsets."""
