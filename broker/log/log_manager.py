@@ -147,7 +147,9 @@ class LogManager:
 
     def _open_dir(self, log_dir: LogDir, cluster_id: str, node_id: int) -> None:
         fs, path = self._fs, log_dir.path
-        fs.make_directory(path)
+        if not fs.is_directory(path):
+            fs.make_directory(path)
+            fs.sync_directory(posixpath.dirname(path) or ".")
         try:
             log_dir.lock = fs.lock(posixpath.join(path, LOCK_FILE))
         except BlockingIOError:

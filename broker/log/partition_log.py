@@ -18,6 +18,7 @@ Rules:
 
 from __future__ import annotations
 
+import posixpath
 import threading
 import zlib
 from collections.abc import Iterator, Sequence
@@ -126,7 +127,8 @@ class PartitionLog:
         self._tail = TailCache(tail_budget or TailBudget())
         self._retired: list[tuple[int, Segment]] = []
         self._saved_epochs_version = leader_epochs.version
-        self._unsynced_files = False  # epoch checkpoint or partition.metadata
+        self._unsynced_files = True  # epoch checkpoint, partition.metadata, their names
+        self._unsynced_directory = True  # the name of the directory itself
         self._truncations = 0
         self._flush_lock = threading.Lock()
         self._epochs_lock = threading.Lock()
@@ -693,9 +695,19 @@ class PartitionLog:
                     finally:
                         file.close()
             self._fs.sync_directory(self.directory)
+            if self._unsynced_directory:
+                self._fs.sync_directory(posixpath.dirname(self.directory))
+                self._unsynced_directory = False
         except OSError:
             self._unsynced_files = True
             raise
+
+    def mark_durable(self) -> None:
+        """What was opened is durable as it is: a clean stop flushed it."""
+        self._unsynced_files = False
+        self._unsynced_directory = False
+        for segment in self.segments:
+            segment.mark_durable()
 
     def write_producer_snapshot(self, *, sync: bool = False) -> None:
         """Save the producer state as of the log end."""
@@ -708,6 +720,8 @@ class PartitionLog:
         self._active.on_become_inactive()
         self.write_producer_snapshot(sync=True)
         self._save_epochs()
+        for segment in self.segments:
+            segment.write_indexes()  # old ones too, where a damaged file was rebuilt
         self.flush()
         self.close_files()
 

@@ -123,6 +123,8 @@ def open_log(
         recovery_point=end_offset if clean_shutdown and not loader.repaired else recovery_point,
         tail_budget=tail_budget,
     )
+    if names and clean_shutdown and not loader.repaired:
+        log.mark_durable()
     log.last_append_ms = now_ms
     log.recovery_events = loader.events
     if stored_id is None and topic_id is not None:
@@ -386,5 +388,6 @@ class _Loader:
             )
             segment.truncate_to_position(position, end_offset)
         segment.end_offset = end_offset
+        segment.on_become_inactive()  # the last time index entry, as after a clean stop
         self.producer_state.map_end_offset = end_offset
         return reason

@@ -228,6 +228,11 @@ class Segment:
         return index
 
     @property
+    def offset_index_loaded(self) -> bool:
+        """Whether the entries are in memory now."""
+        return self._offset_index is not None and self._offset_index.loaded
+
+    @property
     def time_index(self) -> TimeIndex:
         index = self._time_index
         if index is None or not index.loaded:
@@ -579,6 +584,11 @@ class Segment:
         if self._names_unsynced:
             self._fs.sync_directory(self.directory)
             self._names_unsynced = False
+
+    def mark_durable(self) -> None:
+        """The files were flushed by a clean stop."""
+        self._unsynced = False
+        self._names_unsynced = False
 
     def write_indexes(self) -> None:
         """Write the index entries the files lack, without making them durable."""
