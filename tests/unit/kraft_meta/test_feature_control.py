@@ -1,0 +1,107 @@
+"""UpdateFeatures, and what a new cluster starts with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.quorum import (
+    BrokerRegistrationRequest,
+    Feature,
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+)
+from tests.unit.kraft_meta.context import CLUSTER_ID, ControllerContext
+
+
+def update(
+    context: ControllerContext, *updates: tuple[str, int, int], api_version: int = 2, **options: Any
+) -> Any:
+    return context.send(
+        UpdateFeaturesRequest(
+            feature_updates=[
+                FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
+                for name, level, kind in updates
+            ],
+            **options,
+        ),
+        api_version=api_version,
+    )
+
+
+def test_a_new_cluster_has_an_id_and_the_highest_features() -> None:
+    """Kafka 4.3's levels."""
+    image = ControllerContext().image
+    assert image.cluster_id == CLUSTER_ID
+    assert dict(image.features) == {
+        "metadata.version": 30,
+        "group.version": 1,
+        "transaction.version": 2,
+    }
+
+
+def test_levels_go_down_only_when_allowed() -> None:
+    """upgrade_type 1 upgrades, 2 and 3 downgrade; 0 removes."""
+    context = ControllerContext()
+    assert update(context, ("group.version", 0, 1)).error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert update(context, ("group.version", 0, 2)).error_code == ErrorCode.NONE
+    assert "group.version" not in context.image.features
+    assert update(context, ("group.version", 1, 1)).error_code == ErrorCode.NONE
+    assert context.image.features["group.version"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "kind"),
+    [
+        ("no.such", 1, 1),
+        ("group.version", 2, 1),
+        ("metadata.version", 31, 1),
+        ("metadata.version", 6, 3),
+        ("metadata.version", 0, 3),
+        ("metadata.version", 29, 2),
+        ("group.version", 1, 0),
+        ("group.version", 1, 4),
+    ],
+)
+def test_refused_levels(name: str, level: int, kind: int) -> None:
+    """INVALID_UPDATE_VERSION, with a reason, and none of the request's updates happen."""
+    context = ControllerContext()
+    response = update(context, ("transaction.version", 1, 2), (name, level, kind))
+    assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert response.error_message.startswith("The update failed for all features since")
+    assert context.last_records == []
+
+
+def test_every_broker_must_support_a_level() -> None:
+    """A broker that stops at transaction.version 1 keeps the cluster there."""
+    context = ControllerContext()
+    update(context, ("transaction.version", 1, 2))
+    feature = Feature(name="transaction.version", max_supported_version=1)
+    context.send(BrokerRegistrationRequest(broker_id=1, cluster_id=CLUSTER_ID, features=[feature]))
+    response = update(context, ("transaction.version", 2, 1))
+    assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert "Broker 1 only supports versions 0-1" in response.error_message
+
+
+def test_old_versions_answer_per_feature_and_allow_downgrades_by_flag() -> None:
+    """v0 has allow_downgrade and results; v1 still has results."""
+    context = ControllerContext()
+    request = UpdateFeaturesRequest(
+        feature_updates=[
+            FeatureUpdateKey(feature="group.version", max_version_level=0, allow_downgrade=True)
+        ]
+    )
+    response = context.send(request, api_version=0)
+    assert [(r.feature, r.error_code) for r in response.results] == [("group.version", 0)]
+    response = update(context, ("group.version", 1, 1), api_version=1)
+    assert [r.feature for r in response.results] == ["group.version"]
+
+
+def test_validate_only_records_nothing() -> None:
+    """The answer is as it would be."""
+    context = ControllerContext()
+    response = update(context, ("group.version", 0, 2), validate_only=True)
+    assert response.error_code == ErrorCode.NONE
+    assert context.image.features["group.version"] == 1
