@@ -20,10 +20,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from kraftrio.broker.log.partition_log import RecordValidationError
-
 from kraftrio.broker.clock import Clock
 from kraftrio.broker.context import RequestContext
+from kraftrio.broker.log.partition_log import RecordValidationError
 from kraftrio.broker.metadata_cache import MetadataCache
 from kraftrio.broker.producer_ids import ProducerIdManager
 from kraftrio.broker.replica_manager import ReplicaManager

@@ -21,6 +21,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
+from kraftrio.broker.clock import Clock
+from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.log_manager import LogManager
 from kraftrio.broker.log.partition_log import (
     AppendInfo,
@@ -29,9 +31,6 @@ from kraftrio.broker.log.partition_log import (
     OffsetAndTimestamp,
     PartitionLog,
 )
-
-from kraftrio.broker.clock import Clock
-from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.metadata_cache import MetadataCache
 from kraftrio.broker.partition_state import PartitionState
 from kraftrio.broker.timers import Timer, Timers

@@ -187,7 +187,7 @@ async def test_a_request_without_reply_takes_no_place_in_the_order() -> None:
 async def test_a_fault_of_ours_closes_that_connection_and_is_logged_with_its_request(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with listening(Handlers()) as (listener, connect):
+    async with listening(Handlers()) as (_, connect):
         victim, other = await connect(), await connect()
         with caplog.at_level(logging.ERROR, "kraftrio.server"):
             await victim.send(0, 3, 77, encode(ProduceRequest(acks=1), 3))
