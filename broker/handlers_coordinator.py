@@ -145,7 +145,8 @@ class CoordinatorHandlers:
 
     def _find(self, key_type: int, key: str, context: RequestContext) -> Coordinator:
         if key_type not in (GROUP_KEY, TRANSACTION_KEY, SHARE_KEY):
-            return _no_coordinator(key, ErrorCode.INVALID_REQUEST)
+            invalid = ErrorCode.INVALID_REQUEST
+            return _no_coordinator(key, invalid, invalid.text)
         if key_type != GROUP_KEY:
             kind = "transactions" if key_type == TRANSACTION_KEY else "share groups"
             return _no_coordinator(
@@ -202,12 +203,12 @@ class CoordinatorHandlers:
     def sync_group(
         self, request: SyncGroupRequest, context: RequestContext
     ) -> SyncGroupResponse | Deferred[SyncGroupResponse]:
-        if not request.group_id:
-            return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         if context.api_version >= _SYNC_PROTOCOL_VERSION and (
             request.protocol_type is None or request.protocol_name is None
         ):
             return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if not request.group_id:
+            return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         return _now_or_later(
             self._coordinator.write_parked(
                 request.group_id,
@@ -318,8 +319,6 @@ class CoordinatorHandlers:
         if not request.group_id:
             return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         known, errors = resolve_delete(request, self._metadata)
-        if not known.topics:
-            return merge_delete(request, errors, OffsetDeleteResponse())
         deleted = self._coordinator.write(
             request.group_id,
             lambda shard, _now: shard.delete_offsets(known),
@@ -364,7 +363,7 @@ class CoordinatorHandlers:
 
     def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext) -> Any:
         by_partition: dict[int, list[str]] = {}
-        for group_id in request.groups_names:
+        for group_id in dict.fromkeys(request.groups_names):
             by_partition.setdefault(self._coordinator.partition_for(group_id), []).append(group_id)
         deleted = [self._delete_groups(group_ids) for group_ids in by_partition.values()]
         return _map(

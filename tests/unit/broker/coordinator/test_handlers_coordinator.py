@@ -401,8 +401,10 @@ def test_offset_delete_by_metadata(broker: BrokerStandIn) -> None:
     left = ask(broker, everything, 7).topics[0].partitions
     assert [p.partition_index for p in left] == [1]
     request.group_id = "ghost"
-    response = ask(broker, request, 0)
-    assert (response.error_code, response.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
+    for topics in (request.topics, request.topics[:1], []):
+        request.topics = topics
+        response = ask(broker, request, 0)
+        assert (response.error_code, response.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
 
 
 # --- administration ---
@@ -449,9 +451,14 @@ def test_delete_groups_of_several_shards(broker: BrokerStandIn) -> None:
     """Each group has its own result, whichever shard it is in."""
     for group_id in ("a", "b", "c"):
         ask(broker, commit_request(0, group_id=group_id), 8)
-    request = DeleteGroupsRequest(groups_names=["a", "ghost", "c"])
-    results = {r.group_id: r.error_code for r in ask(broker, request, 2).results}
-    assert results == {"a": 0, "ghost": ErrorCode.GROUP_ID_NOT_FOUND, "c": 0}
+    request = DeleteGroupsRequest(groups_names=["a", "ghost", "c", "a"])
+    results = ask(broker, request, 2).results
+    assert len(results) == 3, "a group named twice is deleted once"
+    assert {r.group_id: r.error_code for r in results} == {
+        "a": 0,
+        "ghost": ErrorCode.GROUP_ID_NOT_FOUND,
+        "c": 0,
+    }
     assert [g.group_id for g in ask(broker, ListGroupsRequest(), 5).groups] == ["b"]
 
 
