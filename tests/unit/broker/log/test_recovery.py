@@ -1,4 +1,4 @@
-"""Opening what is damaged: torn tails, bad batches, lost indexes, garbled small files, leftovers."""
+"""Opening what is damaged: torn tails, bad batches, lost indexes, garbled files, leftovers."""
 
 from __future__ import annotations
 
