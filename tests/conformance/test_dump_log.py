@@ -1,0 +1,142 @@
+"""Apache's kafka-dump-log reads the files our log engine writes (L01)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kraftrio.broker.log.files import OsFileSystem
+from kraftrio.broker.log.log_config import LogConfig
+from kraftrio.broker.log.partition_log import AppendOrigin, PartitionLog
+from kraftrio.wire.control_records import EndTransactionMarker, build_end_transaction_batch
+from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.record_batch import Compression
+from tests.conformance.java_tools import KafkaTools, ToolRunner
+from tests.support.logs import NOW_MS, TOPIC_ID, batch
+
+Dump = Callable[..., str]
+
+
+@pytest.fixture
+def dump(tool_runner: ToolRunner) -> Dump:
+    """Run kafka-dump-log on files; give what it prints."""
+    tools = KafkaTools("", tool_runner)
+
+    def run(files: list[Path], *options: str) -> str:
+        names = ",".join(map(str, files))
+        done = tools.run("kafka-dump-log", "--files", names, *options)
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    return run
+
+
+class DiskLog:
+    """A log in a real directory."""
+
+    def __init__(self, path: Path, **config: object) -> None:
+        self.path = path / "topic-0"
+        self.config = LogConfig(**config)  # type: ignore[arg-type]
+        self.log = self.open(clean=True)
+
+    def open(self, *, clean: bool) -> PartitionLog:
+        self.log = PartitionLog.open(
+            OsFileSystem(),
+            str(self.path),
+            TopicPartition("topic", 0),
+            self.config,
+            topic_id=TOPIC_ID,
+            recovery_point=0,
+            log_start_offset=0,
+            clean_shutdown=clean,
+            now_ms=NOW_MS,
+        )
+        return self.log
+
+    def append(self, *values: bytes, **options: object) -> None:
+        data = batch(*values, **options)  # type: ignore[arg-type]
+        self.log.append_as_leader(data, 3, NOW_MS)
+
+    def files(self, suffix: str) -> list[Path]:
+        return sorted(self.path.glob("*" + suffix))
+
+
+def fill(log: DiskLog) -> None:
+    """Batches of all codecs, sizes and counts, with timestamps that go up and down."""
+    for number in range(120):
+        count = 1 + number % 4
+        values = [b"value %d %d " % (number, index) * (number % 9) for index in range(count)]
+        times = [NOW_MS + number * 10 + (index * 37) % 50 for index in range(count)]
+        log.append(*values, timestamps=times, compression=Compression(number % 5))
+
+
+@pytest.mark.parametrize("recovered", [False, True])
+def test_logs_and_indexes_pass_the_sanity_check(
+    tmp_path: Path, dump: Dump, recovered: bool
+) -> None:
+    """Every record is listed as valid, and both indexes fit the log, also after a recovery."""
+    log = DiskLog(tmp_path, segment_bytes=6000, index_interval_bytes=300)
+    fill(log)
+    if recovered:
+        log.log.close_files()
+        for index in log.files("index"):
+            index.unlink()
+        log.open(clean=False)
+    log.log.close()
+    assert len(log.files(".log")) > 2
+    text = dump(log.files(".log"), "--deep-iteration", "--print-data-log")
+    assert "isvalid: false" not in text
+    assert text.count("isvalid: true") == 120
+    offsets = [int(found) for found in re.findall(r"^\| offset: (\d+)", text, re.MULTILINE)]
+    assert offsets == list(range(log.log.log_end_offset))
+    assert set(re.findall(r"partitionLeaderEpoch: (\d+)", text)) == {"3"}
+    for file in [*log.files(".index"), *log.files(".timeindex")]:
+        assert file.stat().st_size > 0
+    checked = dump(log.files(".index"), "--index-sanity-check")
+    assert checked.count("passed sanity check") == len(log.files(".index"))
+    verified = dump([*log.files(".index"), *log.files(".timeindex")], "--verify-index-only")
+    for complaint in ("mismatch", "Mismatch", "out of order", "not found", "Exception"):
+        assert complaint not in verified
+
+
+def test_transactions_and_producers(tmp_path: Path, dump: Dump) -> None:
+    """Control batches, the aborted transaction and the producer snapshot print as Kafka's do."""
+    log = DiskLog(tmp_path)
+    for sequence in range(3):
+        log.append(b"x", producer_id=9, producer_epoch=2, sequence=sequence, transactional=True)
+    marker = build_end_transaction_batch(
+        9, 2, EndTransactionMarker(commit=False, coordinator_epoch=6), timestamp=NOW_MS
+    )
+    log.log.append_as_leader(marker, 3, NOW_MS, origin=AppendOrigin.COORDINATOR)
+    log.append(b"open", producer_id=9, producer_epoch=2, sequence=3, transactional=True)
+    log.log.update_high_watermark(5)
+    log.log.close()
+    text = dump(log.files(".log"), "--deep-iteration")
+    assert "endTxnMarker: ABORT coordinatorEpoch: 6" in text
+    assert "isvalid: false" not in text
+    aborted = dump(log.files(".txnindex"))
+    assert "producerId: 9 firstOffset: 0 lastOffset: 3 lastStableOffset: 4" in aborted
+    producers = dump(log.files(".snapshot"))
+    assert "producerId: 9 producerEpoch: 2 coordinatorEpoch: 6" in producers
+    assert "currentTxnFirstOffset: OptionalLong[4]" in producers
+    assert "lastSequence: 3 lastOffset: 4 offsetDelta: 0" in producers
+
+
+def test_missing_max_timestamp_is_stored_right(tmp_path: Path, dump: Dump) -> None:
+    """A producer that leaves it at -1 gets the true one into its header (B07)."""
+    import struct
+
+    from crc32c import crc32c
+
+    log = DiskLog(tmp_path)
+    data = batch(b"a", b"b", timestamps=[NOW_MS, NOW_MS + 5])
+    struct.pack_into(">q", data, 35, -1)
+    struct.pack_into(">I", data, 17, crc32c(memoryview(data)[21:]))
+    log.log.append_as_leader(data, 0, NOW_MS)
+    log.log.close()
+    text = dump(log.files(".log"))
+    assert f"CreateTime: {NOW_MS + 5}" in text
+    assert "isvalid: true" in text
