@@ -18,25 +18,20 @@ Rules:
 
 from __future__ import annotations
 
-import posixpath
 import threading
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kraftrio.broker.log.append_validation import RecordValidationError, validate_client_batch
 from kraftrio.broker.log.batch_scan import ScannedBatch
-from kraftrio.broker.log.checkpoints import (
-    LEADER_EPOCH_CHECKPOINT,
-    PARTITION_METADATA,
-    format_leader_epochs,
-    format_partition_metadata,
-)
-from kraftrio.broker.log.files import FileSystem, write_atomically
+from kraftrio.broker.log.files import FileSystem
 from kraftrio.broker.log.leader_epoch_cache import EpochEntry, LeaderEpochCache
 from kraftrio.broker.log.log_config import INT_MAX, LONG_MAX, LogConfig
+from kraftrio.broker.log.partition_files import PartitionFiles
 from kraftrio.broker.log.producer_replay import rebuild_producer_state, record_producer
 from kraftrio.broker.log.producer_snapshots import ProducerSnapshots
+from kraftrio.broker.log.results import AppendInfo, LogRead
 from kraftrio.broker.log.retention import deletable_segments
 from kraftrio.broker.log.segment import Segment
 from kraftrio.broker.log.segment_list import OffsetAndTimestamp, SegmentList
@@ -65,25 +60,6 @@ __all__ = [
     "PartitionLog",
     "RecordValidationError",
 ]
-
-
-class AppendInfo(NamedTuple):
-    """Where an append went; for a duplicate where its first copy is."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int  # -1 for topics of CreateTime
-    log_start_offset: int
-    duplicate: bool
-    max_timestamp: int
-    size_bytes: int
-
-
-class LogRead(NamedTuple):
-    """Whole batches, and the offset to read from next."""
-
-    records: Buffer
-    next_offset: int
 
 
 class PartitionLog:
@@ -126,12 +102,9 @@ class PartitionLog:
         self.last_append_ms = 0  # by the clock of whoever appends: producers expire by it
         self._tail = TailCache(tail_budget or TailBudget())
         self._retired: list[tuple[int, Segment]] = []
-        self._saved_epochs_version = leader_epochs.version
-        self._unsynced_files = True  # epoch checkpoint, partition.metadata, their names
-        self._unsynced_directory = True  # the name of the directory itself
+        self._files = PartitionFiles(fs, directory, leader_epochs)
         self._truncations = 0
         self._flush_lock = threading.Lock()
-        self._epochs_lock = threading.Lock()
         self._closed = False
         self._roll_jitter_ms = 0
         self.config = config
@@ -220,25 +193,11 @@ class PartitionLog:
     def start_leader_epoch(self, epoch: int) -> None:
         """This replica leads from now on: its epoch starts at the log end."""
         if self.leader_epochs.assign(epoch, self.log_end_offset):
-            self._save_epochs()
-
-    def _save_epochs(self) -> None:
-        """Write the epochs; `flush` syncs them before it moves the recovery point over them."""
-        if self.leader_epochs.version == self._saved_epochs_version:
-            return
-        with self._epochs_lock:
-            version = self.leader_epochs.version
-            data = format_leader_epochs(self.leader_epochs.entries)
-            path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
-            self._unsynced_files = True
-            write_atomically(self._fs, path, data, sync=False)
-            self._saved_epochs_version = version
+            self._files.save_epochs()
 
     def set_topic_id(self, topic_id: bytes) -> None:
         """Give the log the id it was found without."""
-        path = f"{self.directory}/{PARTITION_METADATA}"
-        self._unsynced_files = True
-        write_atomically(self._fs, path, format_partition_metadata(topic_id), sync=False)
+        self._files.save_topic_id(topic_id)
         self.topic_id = topic_id
 
     # -- appends --------------------------------------------------------------------------------
@@ -424,7 +383,7 @@ class PartitionLog:
         """Record the epoch that came with a batch; recovery finds it there if this write fails."""
         if self.leader_epochs.assign(epoch, base_offset):
             try:
-                self._save_epochs()
+                self._files.save_epochs()
             except OSError:
                 # The batch is in the log: it counts. The next save or flush tries again.
                 return
@@ -576,7 +535,7 @@ class PartitionLog:
             self.last_append_ms,
         )
         self.producer_state.on_high_watermark(self.high_watermark)
-        self._save_epochs()
+        self._files.save_epochs()
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
         """Drop everything and start again at `offset` (which may be after the old end)."""
@@ -594,7 +553,7 @@ class PartitionLog:
         self.recovery_point = min(self.recovery_point, offset)
         self.leader_epochs.clear()
         self.producer_state.clear(offset)
-        self._save_epochs()
+        self._files.save_epochs()
 
     def delete_records_before(self, offset: int) -> bool:
         """Move the log start offset up; retention then deletes the segments before it.
@@ -613,7 +572,7 @@ class PartitionLog:
         self.log_start_offset = offset
         self.leader_epochs.truncate_from_start(offset)
         self.producer_state.on_log_start_offset(offset)
-        self._save_epochs()
+        self._files.save_epochs()
         return True
 
     def apply_retention(self, now_ms: int) -> int:
@@ -671,7 +630,7 @@ class PartitionLog:
                 for segment in segments:
                     if segment.end_offset >= recovery_point and segment.base_offset < limit:
                         segment.flush()
-                self._sync_small_files()
+                self._files.sync()
             except FileNotFoundError:
                 if self._closed or truncations != self._truncations:
                     return self.recovery_point  # deleted under our hands: nothing left to flush
@@ -680,32 +639,9 @@ class PartitionLog:
                 self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))
             return self.recovery_point
 
-    def _sync_small_files(self) -> None:
-        self._save_epochs()
-        if not self._unsynced_files:
-            return
-        self._unsynced_files = False
-        try:
-            for name in (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA):
-                path = f"{self.directory}/{name}"
-                if self._fs.exists(path):
-                    file = self._fs.open(path)
-                    try:
-                        file.sync()
-                    finally:
-                        file.close()
-            self._fs.sync_directory(self.directory)
-            if self._unsynced_directory:
-                self._fs.sync_directory(posixpath.dirname(self.directory))
-                self._unsynced_directory = False
-        except OSError:
-            self._unsynced_files = True
-            raise
-
     def mark_durable(self) -> None:
         """What was opened is durable as it is: a clean stop flushed it."""
-        self._unsynced_files = False
-        self._unsynced_directory = False
+        self._files.mark_durable()
         for segment in self.segments:
             segment.mark_durable()
 
@@ -719,7 +655,7 @@ class PartitionLog:
             return
         self._active.on_become_inactive()
         self.write_producer_snapshot(sync=True)
-        self._save_epochs()
+        self._files.save_epochs()
         for segment in self.segments:
             segment.write_indexes()  # old ones too, where a damaged file was rebuilt
         self.flush()
@@ -738,6 +674,7 @@ class PartitionLog:
     def moved(self, directory: str) -> None:
         """Follow a rename of the partition directory."""
         self.directory = directory
+        self._files.directory = directory
         self.snapshots.directory = directory
         for segment in self.segments:
             segment.moved(directory)

@@ -1,0 +1,26 @@
+"""What appends to a log and reads of it give back. `partition_log` exports these types."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kraftrio.wire.primitives import Buffer
+
+
+class AppendInfo(NamedTuple):
+    """Where an append went; for a duplicate where its first copy is."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int  # -1 for topics of CreateTime
+    log_start_offset: int
+    duplicate: bool
+    max_timestamp: int
+    size_bytes: int
+
+
+class LogRead(NamedTuple):
+    """Whole batches, and the offset to read from next."""
+
+    records: Buffer
+    next_offset: int
