@@ -24,12 +24,13 @@ from kraftrio.wire.errors import ErrorCode, KafkaError
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_VERSION: Final = "metadata.version"
 
-# Kafka 4.3's levels (metadata.version 30 is 4.3-IV0); what a new cluster starts with is the
-# greatest of each range.
+# What is served of Kafka 4.3's features (metadata.version 30 is 4.3-IV0); what a new cluster starts
+# with is the greatest of each range. A feature that is named here turns on protocols in clients:
+# group.version 1 the consumer group protocol, transaction.version 2 transactions without
+# AddPartitionsToTxn. kraft.version 0 is a quorum whose voters do not change.
 DEFAULT_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (7, 30),
-    "group.version": (0, 1),
-    "transaction.version": (0, 2),
+    "kraft.version": (0, 0),
 }
 
 

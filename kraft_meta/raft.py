@@ -89,7 +89,8 @@ class RaftCore:
         self._log = log
         self._rng = rng
         self._stored = stored
-        self.high_watermark: int | None = None
+        # What a snapshot holds is committed.
+        self.high_watermark = epochs.log_start_offset or None
         self.stable_end_offset = epochs.log_end_offset
         self._messages: list[Message] = []
         self._batches: list[LogBatch] = []
@@ -463,7 +464,9 @@ class RaftCore:
         )
 
     def _on_vote_response(self, response: VoteResponse, now_ms: float) -> None:
-        if not self._adopt(response.epoch, response.leader_id, now_ms):
+        # Who grants a pre-vote has given up the leader that it still names.
+        leader_id = NO_NODE if response.vote_granted else response.leader_id
+        if not self._adopt(response.epoch, leader_id, now_ms):
             return
         role = self.quorum.role
         expected = Prospective if response.pre_vote else Candidate
@@ -491,11 +494,8 @@ class RaftCore:
             and isinstance(role, Follower)
             and role.leader_id == message.source
         ):
-            position = (
-                message.preferred_successors.index(self.node_id)
-                if self.node_id in message.preferred_successors
-                else len(message.preferred_successors)
-            )
+            successors, me = message.preferred_successors, self.node_id
+            position = successors.index(me) if me in successors else len(successors)
             role.has_fetched = False
             step_ms = self.config.election_backoff_max_ms / 10
             role.fetch_deadline_ms = now_ms + position * step_ms * (1 + self._rng.random())
