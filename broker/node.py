@@ -22,7 +22,7 @@ import posixpath
 import random
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import trio
 
@@ -278,9 +278,9 @@ class Node:
                 nursery.cancel_scope.cancel()
 
 
-async def _exit_at_once(signals: object) -> None:
+async def _exit_at_once(signals: AsyncIterator[int]) -> None:
     """A second signal: the logs recover at the next start, as after a crash."""
-    async for number in signals:  # type: ignore[attr-defined]
+    async for number in signals:
         _log.warning("stopping at once signal=%s", signal.Signals(number).name)
         os._exit(_EXIT_BY_SECOND_SIGNAL)
 
