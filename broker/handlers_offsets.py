@@ -54,6 +54,8 @@ _FIRST_VERSION = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 
+_LEADER_EPOCH_VERSION = 4
+
 _READ_COMMITTED = 1
 _CONSUMER_REPLICA_ID = -1
 
@@ -100,6 +102,8 @@ class OffsetHandlers:
                     answer.error_code = ErrorCode.UNSUPPORTED_VERSION
                 else:
                     self._find_offset(topic.name, asked, request, answer)
+                if context.api_version < _LEADER_EPOCH_VERSION:
+                    answer.leader_epoch = -1  # the field must not be set where it is not sent
                 answers.append(answer)
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
         return ListOffsetsResponse(topics=topics)
