@@ -141,6 +141,26 @@ class ProducerEntry:
         )
         self.last_timestamp = header.max_timestamp
 
+    def recall_batch(self, header: BatchHeader) -> None:
+        """Put a batch of the log before the oldest one kept, if it is the one that precedes it."""
+        if not self.batches or len(self.batches) == BATCHES_KEPT:
+            return
+        oldest = self.batches[0]
+        if (
+            header.producer_epoch == self.producer_epoch
+            and header.last_offset < oldest.base_offset
+            and sequence_after(header.last_sequence, 1) == oldest.base_sequence
+        ):
+            self.batches.insert(
+                0,
+                BatchMetadata(
+                    header.last_sequence,
+                    header.last_offset,
+                    header.last_offset_delta,
+                    header.max_timestamp,
+                ),
+            )
+
     def add_marker(self, header: BatchHeader, marker: EndTransactionMarker) -> None:
         """Record an appended marker, which closes the open transaction."""
         self._set_epoch(header.producer_epoch)
@@ -351,6 +371,12 @@ class ProducerStateManager:
             data, 0, _SNAPSHOT_VERSION, crc32c(memoryview(data)[_CRC_END:]), len(entries)
         )
         return bytes(data)
+
+    def recall_batch(self, header: BatchHeader) -> None:
+        """Take a batch that lies before the snapshot; called from the newest to the oldest."""
+        entry = self._producers.get(header.producer_id)
+        if entry is not None:
+            entry.recall_batch(header)
 
     def load_snapshot(self, data: Buffer, map_end_offset: int, now_ms: int) -> None:
         """Replace all state by that of a snapshot file taken at ``map_end_offset``.

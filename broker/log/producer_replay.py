@@ -1,6 +1,9 @@
 """Producer state from what is on disk: the newest snapshot, then the headers of the batches behind
 it.
 
+A snapshot file holds only the last batch of each producer (Kafka's format), but a client may repeat
+any of its last five: the older ones are recalled from the batches just before the snapshot.
+
 Used at start, after a truncation, and to rebuild a damaged transaction index. What comes out equals
 what the appends left: the same `ProducerStateManager.update` sees the same batches.
 """
@@ -8,7 +11,7 @@ what the appends left: the same `ProducerStateManager.update` sees the same batc
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from kraftrio.broker.log.producer_snapshots import ProducerSnapshots
 from kraftrio.broker.log.segment import Segment
@@ -19,6 +22,9 @@ from kraftrio.wire.errors import CorruptRecordError
 from kraftrio.wire.record_batch import BatchHeader
 
 _logger = logging.getLogger(__name__)
+
+# How much of the log before a snapshot is looked through for the batches it does not hold.
+_RECALL_BYTES = 4 << 20
 
 
 def record_producer(
@@ -46,7 +52,7 @@ def _aborted(completed: CompletedTransaction) -> AbortedTransaction:
 def rebuild_producer_state(
     state: ProducerStateManager,
     snapshots: ProducerSnapshots,
-    segments: Iterable[Segment],
+    segments: Sequence[Segment],
     log_start_offset: int,
     end_offset: int,
     now_ms: int,
@@ -56,6 +62,8 @@ def rebuild_producer_state(
     if start is None:
         start = log_start_offset
         state.clear(start)
+    elif len(state):
+        _recall_older_batches(state, segments, start)
     for segment in segments:
         if segment.end_offset <= start or segment.base_offset >= end_offset:
             continue
@@ -76,8 +84,41 @@ def rebuild_producer_state(
     state.map_end_offset = max(state.map_end_offset, end_offset)
 
 
+def _recall_older_batches(
+    state: ProducerStateManager, segments: Sequence[Segment], snapshot_offset: int
+) -> None:
+    """Give the producers of a snapshot back the batches before their last one."""
+    before = [segment for segment in segments if segment.base_offset < snapshot_offset]
+    if not before:
+        return
+    segment = before[-1]
+    seen: list[BatchHeader] = []
+    try:
+        for batch in segment.scan(_recall_position(segment, snapshot_offset)):
+            header = batch.header
+            if header.base_offset >= snapshot_offset:
+                break
+            if header.producer_id >= 0 and not header.is_control:
+                seen.append(header)
+    except CorruptRecordError as error:
+        _logger.error("damaged batch in %r: %s", segment, error)
+    for header in reversed(seen):
+        state.recall_batch(header)
+
+
+def _recall_position(segment: Segment, snapshot_offset: int) -> int:
+    """A batch's position about `_RECALL_BYTES` before an offset, by steps of the sparse index."""
+    end_position = segment.offset_index.lookup(snapshot_offset).position
+    back = 1024
+    while True:
+        position = segment.offset_index.lookup(snapshot_offset - back).position
+        if position == 0 or end_position - position >= _RECALL_BYTES:
+            return position
+        back *= 2
+
+
 def rebuild_txn_index(
-    segment: Segment, segments: Iterable[Segment], snapshots: ProducerSnapshots, reason: str
+    segment: Segment, segments: Sequence[Segment], snapshots: ProducerSnapshots, reason: str
 ) -> list[AbortedTransaction]:
     """Find the segment's aborted transactions in its batches again; return them."""
     _logger.warning("rebuild the transaction index of %r: %s", segment, reason)
