@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kraftrio.broker.partition_state import PartitionState, Role
 from kraftrio.kraft_meta.image import PartitionImage
 from kraftrio.wire.errors import ErrorCode
