@@ -1,0 +1,30 @@
+"""Fixtures of the raw cases: connections to the shared broker, and topics made without a JVM."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.conformance.cases.calls import create_topic
+from tests.conformance.cases.raw_client import RawClient
+
+
+@pytest.fixture
+def connect(bootstrap: str) -> Iterator[Callable[[], RawClient]]:
+    """Open connections to the shared broker; they are closed with the test."""
+    with contextlib.ExitStack() as opened:
+        yield lambda: opened.enter_context(RawClient(bootstrap))
+
+
+@pytest.fixture
+def client(connect: Callable[[], RawClient]) -> RawClient:
+    """A connection to the shared broker."""
+    return connect()
+
+
+@pytest.fixture
+def new_topic(client: RawClient, unique_topic: Callable[[], str]) -> Callable[..., str]:
+    """Create topics: new_topic(partitions=3, cleanup_policy="compact")."""
+    return lambda **options: create_topic(client, unique_topic(), **options)
