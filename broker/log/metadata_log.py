@@ -96,7 +96,11 @@ class MetadataLog:
         self._segments: list[_Segment] = []
         self._snapshots: list[SnapshotId] = []
         self.truncated_bytes = 0
-        fs.make_directory(directory)
+        metadata_path = posixpath.join(directory, PARTITION_METADATA)
+        is_new = not fs.exists(metadata_path)
+        if is_new:
+            fs.make_directory(directory)
+            fs.sync_directory(posixpath.dirname(directory))
         self._load_names()
         newest = self.latest_snapshot_id()
         self.log_start_offset = 0 if newest is None else newest.end_offset
@@ -105,8 +109,7 @@ class MetadataLog:
             self._segments = []
         if not self._segments:
             self._add_segment(self.log_start_offset)
-        metadata_path = posixpath.join(directory, PARTITION_METADATA)
-        if not fs.exists(metadata_path):
+        if is_new:
             write_atomically(fs, metadata_path, format_partition_metadata(METADATA_TOPIC_ID))
 
     # ---- opening
@@ -434,11 +437,13 @@ def _snapshot_batches(
 
 
 class QuorumStateFile:
-    """The election state as Kafka's quorum-state file; a write is durable when it returns."""
+    """The election state as Kafka's quorum-state file, in a directory that MetadataLog has made.
+
+    A write is durable when it returns.
+    """
 
     def __init__(self, fs: FileSystem, directory: str) -> None:
         self._fs = fs
-        self._directory = directory
         self._path = posixpath.join(directory, QUORUM_STATE)
 
     def read(self) -> ElectionState | None:
@@ -459,7 +464,6 @@ class QuorumStateFile:
 
     def write(self, state: ElectionState, voter_ids: Sequence[int]) -> None:
         """Replace the file atomically and durably."""
-        self._fs.make_directory(self._directory)
         content = {
             "clusterId": "",
             "leaderId": state.leader_id,
