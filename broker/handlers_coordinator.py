@@ -5,7 +5,8 @@ Behaviour
   what is checked before a group is asked, and how a failure is told in each response.
 - Groups of the consumer protocol (KIP-848) are not served: ConsumerGroupDescribe says of every
   group that it is none, which makes tools ask DescribeGroups.
-- Transactions and share groups have no coordinator here: COORDINATOR_NOT_AVAILABLE.
+- Transactions and share groups have no coordinator here: INVALID_REQUEST, as Kafka says of share
+  groups that are off: it fails a client at once, which would repeat a retriable code for a minute.
 
 Version notes
 - FindCoordinator 4 asks for several keys (KIP-699); each answer has its own error.
@@ -150,7 +151,7 @@ class CoordinatorHandlers:
         if key_type != GROUP_KEY:
             kind = "transactions" if key_type == TRANSACTION_KEY else "share groups"
             return _no_coordinator(
-                key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"This broker does not serve {kind}."
+                key, ErrorCode.INVALID_REQUEST, f"This broker does not serve {kind}."
             )
         if self._metadata.topic(OFFSETS_TOPIC) is None:
             self._create_internal_topic(OFFSETS_TOPIC)

@@ -179,8 +179,8 @@ class ProduceHandlers:
     ) -> InitProducerIdResponse | Deferred[InitProducerIdResponse]:
         """Give an idempotent producer a fresh id with epoch 0.
 
-        A transactional id needs a transaction coordinator, which this broker does not run yet:
-        NOT_COORDINATOR, as FindCoordinator names none.
+        A transactional id needs a transaction coordinator, which this broker does not run:
+        NOT_COORDINATOR, and FindCoordinator, which the client asks then, refuses for good.
         """
         if request.transactional_id is not None:
             code = (

@@ -6,6 +6,7 @@ import pytest
 
 from kraftrio.broker.auto_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kraftrio.broker.handlers_cluster import ApiVersionsHandler
+from kraftrio.kraft_meta.control import DEFAULT_FEATURES
 from kraftrio.kraft_meta.image import TOPIC
 from kraftrio.kraft_meta.records import (
     NO_LEADER,
@@ -359,16 +360,15 @@ def test_page_size_has_an_upper_bound() -> None:
 def api_versions(cluster: ClusterContext) -> ApiVersionsHandler:
     """ApiVersions of a listener that serves one API."""
     served = [ApiVersion(api_key=18, min_version=0, max_version=4)]
-    features = {"metadata.version": (7, 30), "group.version": (0, 1)}
-    return ApiVersionsHandler(lambda: served, cluster.metadata, features)
+    return ApiVersionsHandler(lambda: served, cluster.metadata, DEFAULT_FEATURES)
 
 
 @pytest.mark.parametrize(
     ("version", "supported"),
-    [(3, ["metadata.version"]), (4, ["group.version", "metadata.version"])],
+    [(3, ["metadata.version"]), (4, ["kraft.version", "metadata.version"])],
 )
 def test_api_versions_tells_apis_and_features(version: int, supported: list[str]) -> None:
-    """Version 3 hides features that begin at 0; finalized levels come from the image."""
+    """Version 3 hides features that begin at 0; finalized levels come from the image, 0 is none."""
     cluster = ClusterContext()
     request = ApiVersionsRequest(client_software_name="kt", client_software_version="1.0")
     asked = context(version)
@@ -377,7 +377,6 @@ def test_api_versions_tells_apis_and_features(version: int, supported: list[str]
     assert [one.api_key for one in response.api_keys] == [18]
     assert [one.name for one in response.supported_features] == supported
     assert [(one.name, one.max_version_level) for one in response.finalized_features] == [
-        ("group.version", 1),
         ("metadata.version", 30),
     ]
     assert response.finalized_features_epoch == cluster.metadata.image.offset

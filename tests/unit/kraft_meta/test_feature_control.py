@@ -15,6 +15,13 @@ from kraftrio.wire.messages.quorum import (
 )
 from tests.unit.kraft_meta.context import CLUSTER_ID, ControllerContext
 
+# A version of ours that serves more than today's.
+FEATURES = {"metadata.version": (7, 30), "group.version": (0, 1), "transaction.version": (0, 2)}
+
+
+def several_features() -> ControllerContext:
+    return ControllerContext(supported_features=FEATURES)
+
 
 def update(
     context: ControllerContext, *updates: tuple[str, int, int], api_version: int = 2, **options: Any
@@ -31,11 +38,16 @@ def update(
     )
 
 
-def test_a_new_cluster_has_an_id_and_the_highest_features() -> None:
-    """Kafka 4.3's levels."""
+def test_a_new_cluster_names_only_features_that_are_served() -> None:
+    """Kafka 4.3's metadata version: clients would use the protocols behind any other feature."""
     image = ControllerContext().image
     assert image.cluster_id == CLUSTER_ID
-    assert dict(image.features) == {
+    assert dict(image.features) == {"metadata.version": 30}
+
+
+def test_a_new_cluster_has_the_highest_level_of_each_feature() -> None:
+    """The greatest of each supported range."""
+    assert dict(several_features().image.features) == {
         "metadata.version": 30,
         "group.version": 1,
         "transaction.version": 2,
@@ -44,7 +56,7 @@ def test_a_new_cluster_has_an_id_and_the_highest_features() -> None:
 
 def test_levels_go_down_only_when_allowed() -> None:
     """upgrade_type 1 upgrades, 2 and 3 downgrade; 0 removes."""
-    context = ControllerContext()
+    context = several_features()
     assert update(context, ("group.version", 0, 1)).error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert update(context, ("group.version", 0, 2)).error_code == ErrorCode.NONE
     assert "group.version" not in context.image.features
@@ -67,7 +79,7 @@ def test_levels_go_down_only_when_allowed() -> None:
 )
 def test_refused_levels(name: str, level: int, kind: int) -> None:
     """INVALID_UPDATE_VERSION, with a reason, and none of the request's updates happen."""
-    context = ControllerContext()
+    context = several_features()
     response = update(context, ("transaction.version", 1, 2), (name, level, kind))
     assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert response.error_message.startswith("The update failed for all features since")
@@ -76,7 +88,7 @@ def test_refused_levels(name: str, level: int, kind: int) -> None:
 
 def test_every_broker_must_support_a_level() -> None:
     """A broker that stops at transaction.version 1 keeps the cluster there."""
-    context = ControllerContext()
+    context = several_features()
     update(context, ("transaction.version", 1, 2))
     feature = Feature(name="transaction.version", max_supported_version=1)
     context.send(BrokerRegistrationRequest(broker_id=1, cluster_id=CLUSTER_ID, features=[feature]))
@@ -87,7 +99,7 @@ def test_every_broker_must_support_a_level() -> None:
 
 def test_old_versions_answer_per_feature_and_allow_downgrades_by_flag() -> None:
     """v0 has allow_downgrade and results; v1 still has results."""
-    context = ControllerContext()
+    context = several_features()
     request = UpdateFeaturesRequest(
         feature_updates=[
             FeatureUpdateKey(feature="group.version", max_version_level=0, allow_downgrade=True)
@@ -101,7 +113,7 @@ def test_old_versions_answer_per_feature_and_allow_downgrades_by_flag() -> None:
 
 def test_validate_only_records_nothing() -> None:
     """The answer is as it would be."""
-    context = ControllerContext()
+    context = several_features()
     response = update(context, ("group.version", 0, 2), validate_only=True)
     assert response.error_code == ErrorCode.NONE
     assert context.image.features["group.version"] == 1

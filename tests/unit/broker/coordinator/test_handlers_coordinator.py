@@ -132,12 +132,12 @@ def test_find_coordinator_creates_the_offsets_topic() -> None:
 
 
 @pytest.mark.parametrize("key_type", [TRANSACTION, SHARE])
-def test_other_coordinators_are_not_available(key_type: int) -> None:
-    """Transactional and share keys are 15 with a reason; neither groups nor topics are made."""
+def test_other_coordinators_are_refused_for_good(key_type: int) -> None:
+    """Transactional and share keys are 42 with a reason; neither groups nor topics are made."""
     broker = BrokerStandIn(lead=False)
     response = ask(broker, FindCoordinatorRequest(key_type=key_type, coordinator_keys=["id"]), 6)
     (found,) = response.coordinators
-    assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert found.error_code == ErrorCode.INVALID_REQUEST
     assert "does not serve" in found.error_message
     assert broker.created_topics == []
 
