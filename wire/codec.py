@@ -22,12 +22,12 @@ Everything that speaks the protocol uses this module. See KIP-482 and the protoc
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import struct as _struct
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar, dataclass_transform
 
+from kraftrio.wire.codec_class import make_class
 from kraftrio.wire.codec_compile import Decoder, Encoder, compile_decoder, compile_encoder
 from kraftrio.wire.codec_schema import (
     ARRAY,
@@ -222,22 +222,11 @@ def _declare(cls: type[M]) -> tuple[type[M], StructSpec]:
             f"{cls.__name__}.{name} is not declared by a field function"
         )
         field.name = name
-        if field.kind is STRUCT and field.default is not None:
-            setattr(cls, name, dataclasses.field(default_factory=_class_of(field)))
-        elif isinstance(field.default, list):
-            setattr(cls, name, dataclasses.field(default_factory=list))
-        else:
-            setattr(cls, name, field.default)
         fields.append(field)
-    made = dataclasses.dataclass(slots=True)(cls)
+    made = make_class(cls, tuple(fields))
     spec = StructSpec(made.__name__, made, tuple(fields))
     SPECS[made] = spec
     return made, spec
-
-
-def _class_of(field: Field) -> type[Any]:
-    assert isinstance(field.element, type)
-    return field.element
 
 
 @dataclass_transform(kw_only_default=True)
