@@ -38,6 +38,13 @@ TEST_CONFIG = {
     "transaction.state.log.min.isr": "1",
 }
 
+KIND = os.environ.get("KRAFTRIO_TEST_BROKER", "kraftrio")
+
+# Ours has no group protocol of KIP-848 and no transactions: tests of these can run against Apache's
+# alone. test_tools_cluster.py checks that ours does not claim to have them.
+SERVES_ALL = KIND == "apache"
+GROUP_PROTOCOLS = ["classic", "consumer"] if SERVES_ALL else ["classic"]
+
 
 class Broker:
     """One node of ours. Use as a context manager, or call `start` and `close`."""
@@ -234,5 +241,4 @@ def start_broker(directory: Path | None = None, **config: object) -> Broker:
     """Start the broker that KRAFTRIO_TEST_BROKER names, on fresh data unless told otherwise."""
     if directory is None:
         directory = Path(tempfile.mkdtemp(prefix="kraftrio-broker-"))
-    wanted = os.environ.get("KRAFTRIO_TEST_BROKER", "kraftrio")
-    return {"kraftrio": Broker, "apache": ApacheBroker}[wanted](directory, **config).start()
+    return {"kraftrio": Broker, "apache": ApacheBroker}[KIND](directory, **config).start()

@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.broker_process import Broker, start_broker
+from tests.conformance.broker_process import SERVES_ALL, Broker, start_broker
 from tests.conformance.java_tools import Completed, KafkaTools, ToolRunner
 
 _numbers = itertools.count(1)
+
+collect_ignore = [] if SERVES_ALL else ["test_tools_transactions.py"]
 
 
 @pytest.fixture(scope="session")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from collections.abc import Callable
 
 import pytest
 
-from tests.conformance.broker_process import Broker
+from tests.conformance.broker_process import SERVES_ALL, Broker
 from tests.conformance.java_tools import KafkaTools
 
 UUID = r"[A-Za-z0-9_-]{22}"
@@ -21,6 +23,26 @@ def test_broker_api_versions(kafka: KafkaTools, broker: Broker) -> None:
     for name in ("Produce", "Fetch", "ListOffsets", "Metadata", "JoinGroup", "CreateTopics"):
         assert "usable" in apis[name], f"{name}: {apis.get(name)}"
     assert apis["Produce"].startswith("0 to "), "older librdkafka wants Produce from 0"
+
+
+@pytest.mark.skipif(SERVES_ALL, reason="Apache's broker serves all of it")
+def test_what_is_not_served_is_not_offered(
+    kafka: KafkaTools, topic: str, unique_group: Callable[[], str]
+) -> None:
+    """Neither the new group protocol nor transactions; a tool that asks for them is told at once."""
+    shown = kafka.run("kafka-broker-api-versions").stdout
+    for name in ("ConsumerGroupHeartbeat", "AddPartitionsToTxn", "EndTxn", "ShareFetch"):
+        assert re.search(rf"\b{name}\(\d+\): UNSUPPORTED", shown), f"{name} is offered now"
+    consumer = ["--topic", topic, "--group", unique_group(), "--timeout-ms", "20000"]
+    consumer += ["--command-property", "group.protocol=consumer"]
+    refused = kafka.run("kafka-console-consumer", *consumer, check=False)
+    assert "does not support the new CONSUMER group protocol" in refused.output
+    producer = ["--topic", topic, "--num-records", "10", "--record-size", "10"]
+    producer += ["--throughput", "-1", "--transactional-id", "txn"]
+    begin = time.monotonic()
+    refused = kafka.run("kafka-producer-perf-test", *producer, check=False)
+    assert "Could not find a coordinator with type TRANSACTION" in refused.output
+    assert time.monotonic() - begin < 20, "a client waits a minute for what it may retry"
 
 
 def test_cluster_tool(kafka: KafkaTools, broker: Broker) -> None:
@@ -51,7 +73,10 @@ def test_features(kafka: KafkaTools) -> None:
     lines = kafka.run("kafka-features", "describe").lines
     features = dict(re.findall(r"Feature: (\S+)\s.*FinalizedVersionLevel: (\S+)", "\n".join(lines)))
     assert re.match(r"[34]\.\d-IV\d", features["metadata.version"])
-    assert int(features["group.version"]) >= 1, "the new consumer protocol is on"
+    if SERVES_ALL:
+        assert int(features["group.version"]) >= 1, "the new consumer protocol is on"
+    else:
+        assert features.keys() == {"metadata.version", "kraft.version"}
 
 
 def test_quorum_status(kafka: KafkaTools) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.conformance.broker_process import GROUP_PROTOCOLS
 from tests.conformance.java_tools import KafkaTools
 
 TOOL = "kafka-consumer-groups"
-PROTOCOLS = ["classic", "consumer"]
 
 
 @pytest.fixture
@@ -69,11 +69,11 @@ def test_describe_idle_group(kafka: KafkaTools, filled: str, idle_group: str) ->
     assert wait_for_state(kafka, idle_group, "Empty", 0)["strategy"] == "-"
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", GROUP_PROTOCOLS)
 def test_list_states_and_types(
     kafka: KafkaTools, topic: str, unique_group: Callable[[], str], protocol: str
 ) -> None:
-    """Groups of both protocols are listed with their state and type, by both tools."""
+    """Groups of each protocol are listed with their state and type, by both tools."""
     group = unique_group()
     chosen = ["--command-property", f"group.protocol={protocol}", "--from-beginning"]
     kafka.produce(topic, ["x"])
@@ -89,7 +89,7 @@ def test_list_states_and_types(
     assert wanted in rows
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", GROUP_PROTOCOLS)
 def test_describe_active_group(
     kafka: KafkaTools, filled: str, unique_group: Callable[[], str], protocol: str
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.broker_process import Broker
+from tests.conformance.broker_process import GROUP_PROTOCOLS, Broker
 from tests.conformance.java_tools import KafkaTools
 
 
@@ -159,14 +159,14 @@ def test_dump_log_reads_our_files(
         dump(kafka, "--files", index)
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", GROUP_PROTOCOLS)
 def test_dump_offsets_topic(
     make_broker: Callable[..., Broker],
     tools_for: Callable[[Broker], KafkaTools],
     unique_topic: Callable[[], str],
     protocol: str,
 ) -> None:
-    """Apache's decoder reads the offsets topic: commits and groups of both protocols."""
+    """Apache's decoder reads the offsets topic: commits and groups of each protocol."""
     broker = make_broker(offsets_topic_num_partitions=1)
     kafka = tools_for(broker)
     topic = kafka.create_topic(unique_topic())

@@ -7,6 +7,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from tests.conformance.broker_process import GROUP_PROTOCOLS
 from tests.conformance.java_tools import Completed, KafkaTools
 
 
@@ -52,16 +55,20 @@ def test_verifiable_producer_and_consumer(
     assert committed[-1]["offsets"] == [{"topic": topic, "partition": 0, "offset": 1000}]
 
 
+@pytest.mark.parametrize("protocol", GROUP_PROTOCOLS)
 def test_verifiable_consumers_share_a_topic(
-    kafka: KafkaTools, unique_topic: Callable[[], str], unique_group: Callable[[], str]
+    kafka: KafkaTools,
+    unique_topic: Callable[[], str],
+    unique_group: Callable[[], str],
+    protocol: str,
 ) -> None:
-    """Two members of a group consume every record once between them, also with the new protocol."""
+    """Two members of a group consume every record once between them."""
     topic = kafka.create_topic(unique_topic(), partitions=4)
     kafka.run("kafka-producer-perf-test", "--topic", topic, "--num-records", "2000",
               "--record-size", "10", "--throughput", "-1",
               "--command-property", "batch.size=200")  # fmt: skip
     options = ["--topic", topic, "--group-id", unique_group(), "--reset-policy", "earliest"]
-    options += ["--group-protocol", "consumer", "--max-messages", "1000"]
+    options += ["--group-protocol", protocol, "--max-messages", "1000"]
     with (
         kafka.start("kafka-verifiable-consumer", *options) as first,
         kafka.start("kafka-verifiable-consumer", *options) as second,
@@ -89,3 +96,13 @@ def test_end_to_end_latency(kafka: KafkaTools, topic: str) -> None:
         latency = re.search(r"Avg latency: ([\d.]+) ms", done.stdout)
         assert latency, done.describe()
         assert float(latency.group(1)) < 500
+
+
+def test_describe_producers(kafka: KafkaTools, topic: str) -> None:
+    """A partition's producers are shown with their last sequence and no open transaction."""
+    kafka.produce(topic, [str(i) for i in range(10)])
+    chosen = ["--topic", topic, "--partition", "0"]
+    (row,) = kafka.run("kafka-transactions", "describe-producers", *chosen).rows("ProducerId")
+    assert row["ProducerEpoch"] == "0"
+    assert row["LastSequence"] == "9"
+    assert row["CurrentTransactionStartOffset"] == "None"

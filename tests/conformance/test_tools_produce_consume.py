@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.conformance.broker_process import GROUP_PROTOCOLS
 from tests.conformance.java_tools import KafkaTools
 
 PRODUCER = "kafka-console-producer"
@@ -142,7 +143,7 @@ def test_keys_choose_partitions(kafka: KafkaTools, unique_topic: Callable[[], st
     assert all(len(partitions) == 1 for partitions in places.values())
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", GROUP_PROTOCOLS)
 def test_group_goes_on_where_it_stopped(
     kafka: KafkaTools, topic: str, unique_group: Callable[[], str], protocol: str
 ) -> None:

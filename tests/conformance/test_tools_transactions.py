@@ -1,27 +1,17 @@
 """Transactions through Apache's tools, and kafka-transactions itself.
 
 Behind every test: what a transaction wrote is seen by read_committed consumers only after its
-commit, and an open one holds back what was written after it.
+commit, and an open one holds back what was written after it. Collected where the broker has them.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
-
-import pytest
 
 from tests.conformance.java_tools import KafkaTools
 
 TOOL = "kafka-transactions"
-
-
-@pytest.fixture(autouse=True)
-def _needs_transactions(kafka: KafkaTools) -> None:
-    """Skip where the broker does not offer transactions: a limit that the README names."""
-    if not re.search(r"EndTxn\(26\): .*usable", kafka.run("kafka-broker-api-versions").stdout):
-        pytest.skip("this broker does not offer transactions")
 
 
 def perf(topic: str, transactional_id: str, records: int) -> list[str]:
@@ -46,16 +36,6 @@ def test_committed_records_are_read(
     assert states[name] == "CompleteCommit"
     described = kafka.run(TOOL, "describe", "--transactional-id", name)
     assert "CompleteCommit" in described.stdout
-
-
-def test_describe_producers(kafka: KafkaTools, topic: str) -> None:
-    """A partition's producers are shown with their last sequence and no open transaction."""
-    kafka.produce(topic, [str(i) for i in range(10)])
-    chosen = ["--topic", topic, "--partition", "0"]
-    (row,) = kafka.run(TOOL, "describe-producers", *chosen).rows("ProducerId")
-    assert row["ProducerEpoch"] == "0"
-    assert row["LastSequence"] == "9"
-    assert row["CurrentTransactionStartOffset"] == "None"
 
 
 def test_open_transaction_blocks_until_aborted(
