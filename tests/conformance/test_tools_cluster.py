@@ -29,7 +29,7 @@ def test_broker_api_versions(kafka: KafkaTools, broker: Broker) -> None:
 def test_what_is_not_served_is_not_offered(
     kafka: KafkaTools, topic: str, unique_group: Callable[[], str]
 ) -> None:
-    """Neither the new group protocol nor transactions; a tool that asks for them is told at once."""
+    """Neither the new group protocol nor transactions; who asks for them is told at once."""
     shown = kafka.run("kafka-broker-api-versions").stdout
     for name in ("ConsumerGroupHeartbeat", "AddPartitionsToTxn", "EndTxn", "ShareFetch"):
         assert re.search(rf"\b{name}\(\d+\): UNSUPPORTED", shown), f"{name} is offered now"
