@@ -29,6 +29,7 @@ class IndexFile:
 
     __slots__ = (
         "_base_offset",
+        "_discarded",
         "_file_size_bytes",
         "_flushed_count",
         "_fs",
@@ -51,6 +52,7 @@ class IndexFile:
         self._file_size_bytes = 0
         self._unsynced = new
         self._loaded = new
+        self._discarded = False
 
     # What a subclass answers.
 
@@ -136,7 +138,7 @@ class IndexFile:
     def flush(self, *, sync: bool) -> None:
         """Write the entries the file does not have yet, and make them durable if asked."""
         with self._lock:
-            if not self._loaded:
+            if not self._loaded or self._discarded:
                 return
             count = self._count()
             size = self.ENTRY_SIZE_BYTES
@@ -166,6 +168,11 @@ class IndexFile:
             if self._loaded and self._flushed_count == self._count():
                 self._cut(0)
                 self._loaded = False
+
+    def discard(self) -> None:
+        """The file is going to be removed: a flush that comes late must not make it again."""
+        with self._lock:
+            self._discarded = True
 
     def renamed(self, path: str) -> None:
         """Follow a rename of the file."""

@@ -360,8 +360,12 @@ class PartitionLog:
             self.last_append_ms = now_ms
             self.size_bytes += size
             self.log_end_offset = last_offset + 1
-            self._tail.clear()
+            tail = self._tail
             for header, marker in zip(headers, markers, strict=True):
+                if tail.wanted:
+                    end = header.position + header.size_bytes
+                    piece = memoryview(records)[header.position : end]
+                    tail.append(piece, header.base_offset, header.last_offset)
                 epoch = header.partition_leader_epoch
                 if epoch != self.leader_epochs.latest_epoch:
                     self._assign_epoch(epoch, header.base_offset)
@@ -529,7 +533,7 @@ class PartitionLog:
         rebuild_producer_state(
             self.producer_state,
             self.snapshots,
-            self.segments,
+            self.segments.from_offset(0),
             self.log_start_offset,
             end_offset,
             self.last_append_ms,
@@ -539,6 +543,7 @@ class PartitionLog:
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
         """Drop everything and start again at `offset` (which may be after the old end)."""
+        assert offset >= 0, offset
         self._truncations += 1
         self._tail.clear()
         for segment in reversed(list(self.segments)):
@@ -622,6 +627,8 @@ class PartitionLog:
 
     def _flush_before(self, limit: int) -> int:
         with self._flush_lock:
+            if self._closed:
+                return self.recovery_point
             truncations = self._truncations
             offset = min(self.log_end_offset, limit)
             recovery_point = self.recovery_point
@@ -632,9 +639,10 @@ class PartitionLog:
                         segment.flush()
                 self._files.sync()
             except FileNotFoundError:
-                if self._closed or truncations != self._truncations:
-                    return self.recovery_point  # deleted under our hands: nothing left to flush
-                raise
+                if not self._closed:
+                    raise
+            if self._closed:  # deleted under our hands: nothing left to flush
+                return self.recovery_point
             if truncations == self._truncations:
                 self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))
             return self.recovery_point

@@ -23,8 +23,9 @@ from kraftrio.wire.record_batch import BatchHeader
 
 _logger = logging.getLogger(__name__)
 
-# How much of the log before a snapshot is looked through for the batches it does not hold.
-_RECALL_BYTES = 4 << 20
+# How much of the log before a snapshot is looked through for the batches it does not hold: one
+# read, since every partition with producers pays it at start.
+_RECALL_BYTES = 1 << 20
 
 
 def record_producer(

@@ -6,7 +6,7 @@ Rules:
 2. After an unclean one every batch from the segment of the recovery point on is read: its checksum,
    and that offsets rise. The log is cut before the first bad one, and later segments are dropped;
    indexes, producer state, aborted transactions and leader epochs of that part are made anew.
-3. Opening an existing log never moves its recovery point up: a second crash checks again (J01).
+3. Opening an existing log never moves its recovery point up: a second crash checks again.
 4. Leftovers: `.deleted` and `.cleaned` are removed, a `.swap` is completed (KAFKA-12520).
 
 What was done is returned as `RecoveryEvent`s in `PartitionLog.recovery_events`, for the caller to
@@ -106,6 +106,8 @@ def open_log(
     else:
         loader.producer_state.clear(start)
         segments = [Segment.create(fs, directory, start, config, now_ms)]
+    for segment in segments:
+        segment.unload_indexes()  # what opening looked at; an idle log needs none of it
     end_offset = segments[-1].end_offset
     loader.leader_epochs.truncate_from_end(end_offset)
     loader.leader_epochs.truncate_from_start(start)

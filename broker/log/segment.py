@@ -15,6 +15,7 @@ Rules:
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 from collections.abc import Iterator, Sequence
@@ -88,6 +89,7 @@ class Segment:
     __slots__ = (
         "_append_ready",
         "_bytes_since_index_entry",
+        "_closed",
         "_cursors",
         "_file",
         "_first_batch_timestamp",
@@ -136,6 +138,7 @@ class Segment:
         self._time_index: TimeIndex | None = None
         self._txn_index: TxnIndexFile | None = None
         self._append_ready = False
+        self._closed = False
         self._is_new = new
         # An opened segment may have bytes and a name that only the page cache has (kill -9).
         self._names_unsynced = True
@@ -212,6 +215,8 @@ class Segment:
         if self._file is not None:
             return self._file
         with _open_lock:
+            if self._closed:
+                raise OSError(errno.EBADF, "the log is closed", self.path(LOG_SUFFIX))
             if self._file is None:
                 self._file = self._fs.open(self.path(LOG_SUFFIX), create=create)
             return self._file
@@ -571,12 +576,14 @@ class Segment:
             self.time_index.maybe_append(timestamp, self._max_timestamp_offset, at_roll=True)
 
     def flush(self) -> None:
-        """Make log, indexes and their names durable. Any thread."""
+        """Make log, indexes and their names durable. Any thread; nothing once it is closed."""
         if self._unsynced:
             self._unsynced = False
             try:
                 self._open_file().sync()
             except OSError:
+                if self._closed:
+                    return  # deleted meanwhile
                 self._unsynced = True
                 raise
         for index in self._all_indexes():
@@ -601,14 +608,12 @@ class Segment:
         for index in self._all_indexes():
             index.unload()
 
-    def close(self) -> None:
-        """Write the indexes and close the files."""
-        self.write_indexes()
-        self.close_file()
-
     def close_file(self) -> None:
+        """Close for good: whoever still holds the segment gets EBADF, not a file reopened."""
         self._append_ready = False
-        file, self._file = self._file, None
+        self._closed = True
+        with _open_lock:
+            file, self._file = self._file, None
         if file is not None:
             file.close()
         self._cursors.clear()
@@ -638,5 +643,7 @@ class Segment:
     def remove(self) -> None:
         """Close and remove the files under their present names."""
         self.close_file()
+        for index in self._all_indexes():
+            index.discard()
         for suffix in _SUFFIXES:
             self._fs.remove(self.path(suffix))

@@ -69,13 +69,6 @@ class SegmentList:
         self.base_offsets[-1] = segment.base_offset
         self.active = segment
 
-    def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
-        """Put compacted segments in the place of neighbours that are not active."""
-        first = self._segments.index(old[0])
-        assert self._segments[first : first + len(old)] == list(old) and self.active not in old
-        self._segments[first : first + len(old)] = new
-        self.base_offsets = [segment.base_offset for segment in self._segments]
-
     def take_oldest(self, count: int) -> list[Segment]:
         """Remove and return the oldest segments; the active one stays."""
         assert count < len(self._segments)
@@ -151,7 +144,7 @@ class SegmentList:
         found = _find_max_timestamp(max(live, key=lambda segment: segment.max_timestamp), 0)
         if found is None or found.offset >= start_offset:
             return found
-        # The indexed answer is a deleted record (D05): look at what is left.
+        # The indexed answer is a deleted record: look at what is left.
         candidates = [_scan_max_timestamp(segment, start_offset) for segment in live]
         left = [candidate for candidate in candidates if candidate is not None]
         return max(left, key=lambda candidate: candidate.timestamp, default=None)

@@ -1,4 +1,4 @@
-"""Apache's kafka-dump-log reads the files our log engine writes (L01)."""
+"""Apache's kafka-dump-log reads the files our log engine writes."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_transactions_and_producers(tmp_path: Path, dump: Dump) -> None:
 
 
 def test_missing_max_timestamp_is_stored_right(tmp_path: Path, dump: Dump) -> None:
-    """A producer that leaves it at -1 gets the true one into its header (B07)."""
+    """A producer that leaves it at -1 gets the true one into its header."""
     import struct
 
     from crc32c import crc32c

@@ -89,7 +89,7 @@ def test_refused_batches_leave_the_log_alone(name: str) -> None:
 
 @pytest.mark.parametrize("epoch", [-1, 0, 99])
 def test_leader_epoch_of_clients_is_replaced(epoch: int) -> None:
-    """What a client writes there does not matter; the stored batch has the leader's (B08)."""
+    """What a client writes there does not matter; the stored batch has the leader's."""
     context = LogContext()
     context.leader_epoch = 7
     context.append(b"a", leader_epoch=epoch)
@@ -100,7 +100,7 @@ def test_leader_epoch_of_clients_is_replaced(epoch: int) -> None:
 
 
 def test_size_is_compared_as_sent_and_by_the_config_of_now() -> None:
-    """max.message.bytes counts the compressed batch and takes effect at once (B15)."""
+    """max.message.bytes counts the compressed batch and takes effect at once."""
     context = LogContext(max_message_bytes=2000)
     assert context.append(b"x" * 1900).base_offset == 0
     with pytest.raises(KafkaError) as error:
@@ -119,7 +119,7 @@ def test_batch_larger_than_a_segment() -> None:
 
 
 def test_all_records_without_key_are_named() -> None:
-    """A compacted topic refuses the batch and names each bad record (B11)."""
+    """A compacted topic refuses the batch and names each bad record."""
     data = build_batch([Record(0, NOW_MS, key, b"v") for key in (None, b"k", None)])
     with pytest.raises(RecordValidationError) as error:
         validate(data, cleanup_policy="compact")
@@ -165,7 +165,7 @@ def test_old_records_are_fine_by_default() -> None:
 
 
 def test_wrong_max_timestamp_is_corrected() -> None:
-    """The stored header has the records' true maximum, as producers without it need (B07)."""
+    """The stored header has the records' true maximum, as producers without it need."""
     data = batch(b"a", b"b", timestamps=[NOW_MS + 5, NOW_MS])
     struct.pack_into(">q", data, 35, -1)
     _, max_timestamp = validate(recrc(data))
@@ -173,7 +173,7 @@ def test_wrong_max_timestamp_is_corrected() -> None:
 
 
 def test_log_append_time() -> None:
-    """Every record shows the broker's time, whatever the client wrote (B19)."""
+    """Every record shows the broker's time, whatever the client wrote."""
     context = LogContext(message_timestamp_type="LogAppendTime")
     context.now_ms = NOW_MS + 77
     info = context.append(b"a", b"b", timestamps=[5, NOW_MS + 9 * HOUR_MS])

@@ -1,4 +1,4 @@
-"""The text files of a log directory: Kafka's bytes, and what counts as garbled (J02)."""
+"""The text files of a log directory: Kafka's bytes, and what counts as garbled."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_meta_properties(fs: MemoryFileSystem) -> None:
 
 
 def test_clean_shutdown_marker_is_taken_once(fs: MemoryFileSystem) -> None:
-    """Reading it removes it, durably (J01)."""
+    """Reading it removes it, durably."""
     assert checkpoints.take_clean_shutdown(fs, "/d") is None
     checkpoints.write_clean_shutdown(fs, "/d", 174)
     assert fs.read_file("/d/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":174}'
@@ -102,7 +102,7 @@ def test_clean_shutdown_marker_is_taken_once(fs: MemoryFileSystem) -> None:
 
 
 def test_checkpoints_are_old_or_new_after_a_crash(fs: MemoryFileSystem) -> None:
-    """At every byte of a rewrite the file is one of the two (J02)."""
+    """At every byte of a rewrite the file is one of the two."""
     path = "/d/" + checkpoints.REPLICATION_CHECKPOINT
     checkpoints.write_offset_checkpoint(fs, path, OFFSETS)
     newer = {key: value + 1 for key, value in OFFSETS.items()}

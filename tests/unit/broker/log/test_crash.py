@@ -84,7 +84,7 @@ def test_reordered_writes_leave_a_prefix(seed: int) -> None:
 
 
 def test_second_crash_during_recovery_loses_nothing() -> None:
-    """A recovery that dies half-way is simply done again (J01)."""
+    """A recovery that dies half-way is simply done again."""
     context = LogContext(segment_bytes=400)
     flushed = write_history(context)
     first = survivor(context, context.fs.after_crash(context.fs.unsynced_units), flushed)
@@ -187,7 +187,7 @@ def test_flush_with_flush_messages_one_makes_every_append_durable() -> None:
 
 
 def test_producer_state_is_rebuilt_after_power_cut() -> None:
-    """Duplicates of what survived are still recognised, of what was lost are new (B01, J05)."""
+    """Duplicates of what survived are still recognised, of what was lost are new."""
     context = LogContext(segment_bytes=300)
     for sequence in range(8):
         context.append(b"x" * 20, producer_id=9, producer_epoch=0, sequence=sequence)
@@ -204,7 +204,7 @@ def test_producer_state_is_rebuilt_after_power_cut() -> None:
 
 
 def test_stale_snapshot_of_lost_records_is_not_believed() -> None:
-    """A snapshot that reached the disk before the records it covers is dropped (J05)."""
+    """A snapshot that reached the disk before the records it covers is dropped."""
     context = LogContext(segment_bytes=300)
     context.append(b"a" * 20, producer_id=1, producer_epoch=0, sequence=0)
     context.log.flush()

@@ -24,7 +24,7 @@ def test_names_come_back(topic: str, partition: int) -> None:
 
 @pytest.mark.parametrize("topic", ["a", "t" * 249])
 def test_deleted_names_fit_and_are_no_logs(topic: str) -> None:
-    """The longest topic is cut, so that the name is one a file system takes (J12)."""
+    """The longest topic is cut, so that the name is one a file system takes."""
     name = delete_directory_name(TopicPartition(topic, 12), UUID)
     assert len(name) <= 255
     assert name.endswith("-12.000102030405060708090a0b0c0d0e0f-delete")

@@ -1,4 +1,4 @@
-"""Leader epochs: assignment, ends of epochs (D10), owners of offsets (D07), cuts."""
+"""Leader epochs: assignment, ends of epochs, owners of offsets, cuts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cache(*entries: tuple[int, int]) -> LeaderEpochCache:
     ],
 )
 def test_end_offset_for_epoch(asked: int, answer: tuple[int, int]) -> None:
-    """KIP-101's answers for known, skipped, older and newer epochs (D10)."""
+    """KIP-101's answers for known, skipped, older and newer epochs."""
     assert cache((1, 10), (3, 20), (5, 30)).end_offset_for(asked, 44) == answer
 
 
@@ -36,7 +36,7 @@ def test_no_epochs_no_answer() -> None:
 
 
 def test_epoch_of_an_offset() -> None:
-    """The epoch that wrote it, not the current one (D07)."""
+    """The epoch that wrote it, not the current one."""
     epochs = cache((1, 10), (3, 20), (5, 30))
     assert [epochs.epoch_for_offset(offset) for offset in (9, 10, 19, 20, 29, 30, 99)] == [
         -1, 1, 1, 3, 3, 5, 5,

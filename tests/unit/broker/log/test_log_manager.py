@@ -112,7 +112,7 @@ def test_logs_come_back_after_a_clean_stop() -> None:
 
 
 def test_kill_is_no_clean_stop() -> None:
-    """The marker is gone once loading began, so two kills in a row are both noticed (J01)."""
+    """The marker is gone once loading began, so two kills in a row are both noticed."""
     node = Node()
     node.append(node.create(), b"a")
     node.manager.close()
@@ -143,7 +143,7 @@ def test_stop_before_loading_was_done_is_not_clean() -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("content", [b"", b"\0\0\0\0", b"0\n9\n"])
 def test_garbled_checkpoint_loses_no_records(name: str, content: bytes) -> None:
-    """It is ignored with a warning, and written again (J02)."""
+    """It is ignored with a warning, and written again."""
     node = Node()
     node.append(node.create(), b"a", b"b")
     node.manager.close()
@@ -181,7 +181,7 @@ def test_unchanged_checkpoints_are_not_written() -> None:
 
 
 def test_deleted_log_is_renamed_then_removed() -> None:
-    """Also with the longest name (J12); the same name can be used again at once."""
+    """Also with the longest name; the same name can be used again at once."""
     node = Node()
     tp = TopicPartition("t" * 249, 3)
     node.append(node.create(tp), b"a")

@@ -25,7 +25,7 @@ def code_of(error: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
 
 
 def test_offsets_follow_each_other() -> None:
-    """base_offset is that of the first record, and the end is one after the last (B17, J14)."""
+    """base_offset is that of the first record, and the end is one after the last."""
     context = LogContext()
     info = context.append(b"a", b"b", b"c")
     assert (info.base_offset, info.last_offset, context.log.log_end_offset) == (0, 2, 3)
@@ -47,7 +47,7 @@ def test_records_are_stamped_in_place() -> None:
 
 
 def test_repeats_of_the_last_five_batches_are_answered_from_memory() -> None:
-    """Also after a clean restart, a kill and a truncation that spares them ."""
+    """Also after a clean restart, a kill and a truncation that spares them."""
     context = LogContext()
     for sequence in range(0, 12, 2):
         context.append(b"a", b"b", producer_id=1, producer_epoch=0, sequence=sequence)
@@ -179,7 +179,7 @@ def test_roll_by_full_index() -> None:
 
 
 def test_roll_before_relative_offsets_overflow() -> None:
-    """An offset 2^31 above the segment's base needs a new segment (J08)."""
+    """An offset 2^31 above the segment's base needs a new segment."""
     context = LogContext(index_interval_bytes=1, cleanup_policy="compact")
     follower = context.log
     follower.append_as_follower(batch(b"a", base_offset=0), NOW_MS)
@@ -208,7 +208,7 @@ def test_roll_of_an_empty_segment_starts_it_anew() -> None:
 
 
 def test_roll_onto_a_leftover_segment() -> None:
-    """A file of that name from an earlier life is overwritten, not appended to (J03)."""
+    """A file of that name from an earlier life is overwritten, not appended to."""
     context = LogContext()
     context.append(b"a")
     context.overwrite(f"{1:020d}.log", b"rubbish")
@@ -236,7 +236,7 @@ def test_read_gives_whole_batches_up_to_the_size() -> None:
 
 
 def test_first_batch_is_whole_even_if_too_large() -> None:
-    """A batch over the limit is given whole when it is the first, else not at all (C02)."""
+    """A batch over the limit is given whole when it is the first, else not at all."""
     context = LogContext()
     context.append(b"x" * 1000)
     context.append(b"y")
@@ -247,7 +247,7 @@ def test_first_batch_is_whole_even_if_too_large() -> None:
 
 
 def test_read_from_the_middle_gives_the_batch_that_covers_it() -> None:
-    """Also when the log starts inside that batch (C18)."""
+    """Also when the log starts inside that batch."""
     context = LogContext()
     context.append(*[b"%d" % i for i in range(10)])
     context.commit()
@@ -513,3 +513,27 @@ def test_config_change_takes_effect_at_once() -> None:
     context.log.config = dataclasses.replace(LogConfig(), segment_bytes=200)
     context.append(b"x" * 100)
     assert len(context.log.segments) == 2
+
+
+def test_markers_and_own_batches_stay_in_memory_too() -> None:
+    """Readers at the end of a transactional topic cost no file reads either."""
+    context = LogContext()
+    context.log.read(0, 100, max_offset=0, min_one_batch=True)
+    reads = context.fs.read_count
+    for sequence in range(3):
+        context.append(b"x", producer_id=1, producer_epoch=0, sequence=sequence, transactional=True)
+        context.append_marker(1, 0, commit=True)
+    assert [r.offset for r in context.read_all(max_bytes=1)] == [0, 1, 2, 3, 4, 5]
+    assert context.fs.read_count == reads
+
+
+def test_closed_log_gives_an_error_and_opens_nothing() -> None:
+    """Whoever still holds the log of a failed directory or deleted topic is told (KIP-112)."""
+    context = LogContext()
+    context.append(b"a")
+    context.log.close_files()
+    with pytest.raises(OSError, match="closed"):
+        context.log.read(0, 100, max_offset=1, min_one_batch=True)
+    with pytest.raises(OSError, match="closed"):
+        context.append(b"b")
+    assert context.log.flush() == 0

@@ -126,7 +126,7 @@ def test_compacted_log_may_have_holes_between_segments() -> None:
 @pytest.mark.parametrize("harm", ["missing", "torn", "garbage", "padded", "too long"])
 @pytest.mark.parametrize("clean", [True, False])
 def test_indexes_are_rebuilt(suffix: str, harm: str, clean: bool) -> None:
-    """A lost or wrong index costs a rebuild and nothing else, also for the append after (J03)."""
+    """A lost or wrong index costs a rebuild and nothing else, also for the append after."""
     context = filled()
     context.log.close()
     context.recovery_point = 12
@@ -183,7 +183,7 @@ def test_damaged_transaction_index_is_rebuilt() -> None:
 )
 @pytest.mark.parametrize("clean", [True, False])
 def test_garbled_epoch_checkpoint_is_rebuilt(content: bytes, clean: bool) -> None:
-    """Half-written or zeroed, the epochs come from the batches (J02)."""
+    """Half-written or zeroed, the epochs come from the batches."""
     context = filled()
     context.log.close()
     context.recovery_point = 12
@@ -246,7 +246,7 @@ def test_log_of_another_topic_is_refused() -> None:
 
 
 def test_deleted_and_cleaned_leftovers_are_removed() -> None:
-    """Files of a deletion or compaction that did not finish are no data (J10)."""
+    """Files of a deletion or compaction that did not finish are no data."""
     context = filled()
     context.log.close()
     stem = context.read_file(FIRST + ".log")
@@ -261,7 +261,7 @@ def test_deleted_and_cleaned_leftovers_are_removed() -> None:
 
 
 def test_swap_is_completed() -> None:
-    """A compacted segment that was ready replaces the segments it was made from (J10)."""
+    """A compacted segment that was ready replaces the segments it was made from."""
     context = filled(cleanup_policy="compact")
     context.log.close()
     compacted = batch(b"kept", base_offset=2) + batch(b"also", base_offset=7)
@@ -288,7 +288,7 @@ def test_swap_of_an_unfinished_group_is_undone() -> None:
 
 
 def test_damaged_snapshot_costs_only_a_longer_replay() -> None:
-    """Producers come from an older snapshot or the whole log (J05)."""
+    """Producers come from an older snapshot or the whole log."""
     context = LogContext(segment_bytes=300)
     for sequence in range(9):
         context.append(b"x" * 20, producer_id=5, producer_epoch=0, sequence=sequence)
@@ -326,7 +326,7 @@ def test_end_before_the_log_start_empties_the_log() -> None:
 
 
 def test_recovery_point_is_never_beyond_the_end() -> None:
-    """A recovery point from before a loss is cut to the end; a clean log's is its end (J01)."""
+    """A recovery point from before a loss is cut to the end; a clean log's is its end."""
     context = filled()
     context.log.close()
     context.recovery_point = 99

@@ -103,7 +103,7 @@ def test_files_go_after_the_delay() -> None:
 
 
 def test_missing_files_do_not_stop_a_deletion() -> None:
-    """Somebody was faster: the rest goes all the same (J03)."""
+    """Somebody was faster: the rest goes all the same."""
     context = filled(retention_ms=3 * HOUR_MS)
     context.fs.remove(context.path(f"{0:020d}.index"))
     context.fs.remove(context.path(f"{0:020d}.log"))

@@ -11,7 +11,7 @@ from tests.support.logs import NOW_MS, LogContext
 
 
 def test_first_record_at_or_after_the_time() -> None:
-    """Every time between records gives the next one, with its own timestamp (D01, D02)."""
+    """Every time between records gives the next one, with its own timestamp."""
     context = LogContext()
     context.leader_epoch = 6
     for timestamp in (2, 4, 6, 8):
@@ -24,7 +24,7 @@ def test_first_record_at_or_after_the_time() -> None:
 
 @pytest.mark.parametrize("compression", list(Compression))
 def test_max_timestamp_is_a_records_own(compression: Compression) -> None:
-    """Inside a batch, too, and of equal ones the first (D04)."""
+    """Inside a batch, too, and of equal ones the first."""
     context = LogContext()
     context.append(b"a", b"b", b"c", timestamps=[10, 50, 30], compression=compression)
     assert context.log.offset_of_max_timestamp() == (1, 50, 0)
@@ -35,7 +35,7 @@ def test_max_timestamp_is_a_records_own(compression: Compression) -> None:
 
 
 def test_empty_and_trimmed_logs() -> None:
-    """No records, no answer; after a trim the first record that is left (D05)."""
+    """No records, no answer; after a trim the first record that is left."""
     context = LogContext(segment_bytes=150)
     assert context.log.offset_for_timestamp(0) is None
     assert context.log.offset_of_max_timestamp() is None
