@@ -20,6 +20,7 @@ import logging
 import os
 import posixpath
 import random
+import resource
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -349,6 +350,7 @@ def run_until_stopped(config: BrokerConfig) -> int:
     """
     for warning in config.warnings:
         _log.warning("%s", warning)
+    _raise_open_files_limit()
     rng = random.SystemRandom()
     node = Node(config, OsFileSystem(), Clock(), rng, lambda line: print(line, flush=True))
     try:
@@ -356,6 +358,12 @@ def run_until_stopped(config: BrokerConfig) -> int:
     except* StartError as group:
         raise _first_start_error(group) from None
     return 0
+
+
+def _raise_open_files_limit() -> None:
+    """Every partition keeps a file open and every client a socket: take what the system grants."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _first_start_error(group: BaseExceptionGroup[StartError]) -> StartError:
