@@ -23,7 +23,7 @@ def error_response(request: Any, code: ErrorCode, message: str | None = None) ->
 def _create_topics(request: admin.CreateTopicsRequest, code: ErrorCode, text: str | None) -> Any:
     return admin.CreateTopicsResponse(
         topics=[
-            admin.CreatableTopicResult(name=name, error_code=code, error_message=text, configs=None)
+            admin.CreatableTopicResult(name=name, error_code=code, error_message=text)
             for name in dict.fromkeys(topic.name for topic in request.topics)
         ]
     )

@@ -55,7 +55,7 @@ def describe_quorum(
             result.partitions.append(partition)
         topics.append(result)
     nodes = _nodes(voter_endpoints) if has_leader_answer else []
-    return DescribeQuorumResponse(error_message=None, topics=topics, nodes=nodes)
+    return DescribeQuorumResponse(topics=topics, nodes=nodes)
 
 
 def _metadata_partition(
@@ -89,7 +89,6 @@ def _metadata_partition(
         last_caught_up_timestamp=wall_ms,
     )
     return DescribeQuorumResponsePartitionData(
-        error_message=None,
         leader_id=core.node_id,
         leader_epoch=core.epoch,
         high_watermark=-1 if core.high_watermark is None else core.high_watermark,

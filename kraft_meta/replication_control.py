@@ -20,6 +20,7 @@ from kraftrio.kraft_meta.control import (
     check_broker_epoch,
     is_unclean_election_enabled,
 )
+from kraftrio.kraft_meta.error_responses import error_response
 from kraftrio.kraft_meta.image import MetadataImage, PartitionImage, TopicImage
 from kraftrio.kraft_meta.partition_change import Election, PartitionChange
 from kraftrio.kraft_meta.records import (
@@ -147,7 +148,8 @@ def _append_if_changed(records: list[MetadataRecord], change: PartitionChange) -
 def elect_leaders(request: ElectLeadersRequest, now: Circumstances) -> ControllerResult:
     """Elect leaders for the partitions named, or for all (null) that need it."""
     if request.election_type not in (_PREFERRED_ELECTION, _UNCLEAN_ELECTION):
-        return ControllerResult([], ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST))
+        message = f"Unknown election type {request.election_type}"
+        return ControllerResult([], error_response(request, ErrorCode.INVALID_REQUEST, message))
     is_unclean = request.election_type == _UNCLEAN_ELECTION
     records: list[MetadataRecord] = []
     results: list[ReplicaElectionResult] = []
@@ -177,8 +179,7 @@ def elect_leaders(request: ElectLeadersRequest, now: Circumstances) -> Controlle
                 )
                 continue
             result.partition_result.append(PartitionResult(partition_id=index, error_message=None))
-        if result.partition_result:
-            results.append(result)
+        results.append(result)
     return ControllerResult(records, ElectLeadersResponse(replica_election_results=results))
 
 

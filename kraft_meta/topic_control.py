@@ -83,9 +83,7 @@ def create_topics(request: CreateTopicsRequest, now: Circumstances) -> Controlle
 
 
 def _failed_topic(name: str, error: KafkaError) -> CreatableTopicResult:
-    return CreatableTopicResult(
-        name=name, error_code=error.code, error_message=error.message, configs=None
-    )
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
 
 
 def _check_new_topic_name(name: str, image: MetadataImage, created: dict[str, str]) -> None:
@@ -123,6 +121,7 @@ def _create_topic(
     return records, CreatableTopicResult(
         name=topic.name,
         topic_id=topic_id,
+        error_message=None,
         num_partitions=len(placements),
         replication_factor=len(placements[0]),
         configs=now.topic_configs.describe_topic_configs(configs),

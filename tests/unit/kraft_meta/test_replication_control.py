@@ -173,10 +173,24 @@ def test_unclean_election_by_request() -> None:
 
 
 def test_an_unknown_election_type_is_refused() -> None:
-    """INVALID_REQUEST for the whole request."""
+    """INVALID_REQUEST for the whole request, and for each partition, as older versions read it."""
     context = cluster()
-    response = context.send(ElectLeadersRequest(election_type=7), api_version=2)
+    wanted = [TopicPartitions(topic="t", partitions=[0, 1])]
+    request = ElectLeadersRequest(election_type=7, topic_partitions=wanted)
+    response = context.send(request, api_version=2)
     assert response.error_code == ErrorCode.INVALID_REQUEST
+    (topic,) = response.replica_election_results
+    assert [(p.partition_id, p.error_code, p.error_message) for p in topic.partition_result] == [
+        (index, ErrorCode.INVALID_REQUEST, "Unknown election type 7") for index in (0, 1)
+    ]
+
+
+def test_an_election_of_all_names_every_topic() -> None:
+    """Also a topic whose partitions all have the leader that is wanted, with no partition then."""
+    context = cluster()
+    context.create("t", [1, 2])
+    response = context.send(ElectLeadersRequest(topic_partitions=None), api_version=2)
+    assert [(r.topic, r.partition_result) for r in response.replica_election_results] == [("t", [])]
 
 
 # ---- AlterPartition

@@ -37,7 +37,7 @@ def test_a_topic_is_created_as_asked() -> None:
     """Records, leader, epochs and the response of a plain creation fit together."""
     context = three_brokers()
     (result,) = create(context, topic("a", 3, 2, configs={"retention.ms": "5"}))
-    assert result.error_code == ErrorCode.NONE
+    assert (result.error_code, result.error_message) == (ErrorCode.NONE, None)
     assert (result.num_partitions, result.replication_factor) == (3, 2)
     assert [(c.name, c.value) for c in result.configs] == [("retention.ms", "5")]
     image = context.image.topic("a")
@@ -109,7 +109,7 @@ def test_refusals_record_nothing(wanted: CreatableTopic, code: ErrorCode) -> Non
     (result,) = create(context, wanted)
     assert result.error_code == code
     assert result.error_message
-    assert result.topic_id == ZERO_UUID
+    assert (result.topic_id, result.configs) == (ZERO_UUID, [])
     assert context.last_records == []
     assert list(context.image.topics_by_name) == ["old"]
 
