@@ -12,6 +12,7 @@ from kraftrio.kraft_meta.raft_messages import (
     EndQuorumEpoch,
     Fetch,
     FetchResponse,
+    Message,
     Vote,
     VoteResponse,
 )
@@ -240,9 +241,9 @@ def vote(epoch: int, *, pre_vote: bool = False, source: int = 2, end: int = 0) -
     return Vote(source, 1, epoch, OffsetAndEpoch(end, 0), pre_vote)
 
 
-def answer(core: RaftCore, message: object) -> object:
+def answer(core: RaftCore, message: Message) -> Message:
     """Step a message and return the one message that answers it."""
-    core.step(message, 0)  # type: ignore[arg-type]
+    core.step(message, 0)
     ready = core.ready(0)
     core.advance()
     (reply,) = [m for m in ready.messages if not isinstance(m, Fetch)]
@@ -304,10 +305,8 @@ def test_old_epochs_are_answered_with_the_new_one() -> None:
     """BeginQuorumEpoch, EndQuorumEpoch and Fetch of former epochs change nothing."""
     _cluster, core = follower()
     answer(core, vote(5))
-    for message in [
-        BeginQuorumEpoch(3, 1, 4),
-        EndQuorumEpoch(3, 1, 4, (1,)),
-    ]:
+    stale: list[Message] = [BeginQuorumEpoch(3, 1, 4), EndQuorumEpoch(3, 1, 4, (1,))]
+    for message in stale:
         reply = answer(core, message)
         assert getattr(reply, "error", None) is ErrorCode.FENCED_LEADER_EPOCH
         assert getattr(reply, "epoch", None) == 5

@@ -1,0 +1,443 @@
+"""The quorum's task: durable before answered, group commit, snapshots, restarts, failing disks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
+from kraftrio.kraft_meta.control import ControllerConfig
+from kraftrio.kraft_meta.image import MetadataDelta, MetadataImage
+from kraftrio.kraft_meta.quorum_service import ClusterIdError, QuorumConfig, QuorumService
+from kraftrio.kraft_meta.raft_messages import BeginQuorumEpoch, Message
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.admin import CreateTopicsRequest, DeleteTopicsRequest, DeleteTopicState
+from kraftrio.wire.messages.quorum import (
+    AllocateProducerIdsRequest,
+    BrokerHeartbeatRequest,
+    BrokerRegistrationRequest,
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartitionData,
+    DescribeQuorumRequestTopicData,
+)
+from tests.support.memory_files import MemoryFileSystem
+from tests.unit.kraft_meta.context import FakeConfigs, topic
+
+DIRECTORY = "/data/__cluster_metadata-0"
+CLUSTER_ID = "cluster"
+
+
+class VirtualClock:
+    """Wall time that starts somewhere, and Trio's clock."""
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000 + int(self.monotonic_ms())
+
+    def monotonic_ms(self) -> float:
+        return trio.current_time() * 1000
+
+
+def new_disk() -> MemoryFileSystem:
+    fs = MemoryFileSystem()
+    fs.make_directory("/data")
+    fs.sync_directory("/")
+    return fs
+
+
+class Node:
+    """A service on a disk; `hold` keeps the disk busy until the test lets go."""
+
+    def __init__(self, fs: MemoryFileSystem, *, cluster_id: str = CLUSTER_ID, **options: Any):
+        self.fs = fs
+        self.deltas: list[MetadataDelta] = []
+        self.hold: trio.Event | None = None
+        self.flushes = 0
+        self.sent: list[Message] = []
+        voters = options.pop("voters", (1,))
+        configs = FakeConfigs()
+        self.log = MetadataLog(fs, DIRECTORY)
+        self.service = QuorumService(
+            QuorumConfig(node_id=1, voters=voters, **options),
+            ControllerConfig(cluster_id=cluster_id, node_id=1),
+            log=self.log,
+            election_store=QuorumStateFile(fs, DIRECTORY),
+            validator=configs,
+            topic_configs=configs,
+            clock=VirtualClock(),
+            rng=random.Random(len(fs.files)),
+            peers=self,
+            run_in_thread=self._run_in_thread,
+        )
+        self.service.subscribe(self._on_delta)
+
+    def send(self, message: Message) -> None:
+        self.sent.append(message)
+
+    def fetch_snapshot(self, source: int, snapshot_id: Any) -> None:
+        raise AssertionError("nobody offers snapshots here")
+
+    def _on_delta(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        assert image is self.service.image
+        self.deltas.append(delta)
+
+    async def _run_in_thread(self, work: Callable[[], None]) -> None:
+        await trio.lowlevel.checkpoint()
+        if self.hold is not None:
+            await self.hold.wait()
+        work()
+        self.flushes += 1
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Node]:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.service.run)
+            yield self
+            nursery.cancel_scope.cancel()
+
+    async def ask(self, request: Any, api_version: int = 7) -> Any:
+        return await self.service.submit(request, api_version=api_version).wait()
+
+    async def create(self, *names: str) -> None:
+        response = await self.ask(create_request(*names))
+        assert [t.error_code for t in response.topics] == [0] * len(names)
+
+    async def join(self) -> int:
+        """Register and unfence broker 1; return its epoch."""
+        response = await self.ask(
+            BrokerRegistrationRequest(
+                broker_id=1, cluster_id=CLUSTER_ID, incarnation_id=random.randbytes(16)
+            )
+        )
+        assert response.error_code == 0
+        heartbeat = await self.beat(response.broker_epoch)
+        assert not heartbeat.is_fenced
+        return int(response.broker_epoch)
+
+    async def beat(self, broker_epoch: int) -> Any:
+        return await self.ask(
+            BrokerHeartbeatRequest(
+                broker_id=1,
+                broker_epoch=broker_epoch,
+                current_metadata_offset=self.service.image.offset,
+            )
+        )
+
+
+def create_request(*names: str) -> CreateTopicsRequest:
+    return CreateTopicsRequest(topics=[topic(name, 1, 1) for name in names])
+
+
+def virtually(test: Callable[[], Any]) -> None:
+    """Run an async test in virtual time."""
+    trio.run(test, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def plain(image: MetadataImage) -> MetadataImage:
+    """Give an image without its position in the log."""
+    delta = MetadataDelta(MetadataImage())
+    for record in image.to_records():
+        delta.replay(record)
+    return delta.apply(0, 0)
+
+
+def test_a_new_node_is_the_active_controller_when_it_has_started() -> None:
+    """Elected, bootstrapped and committed; everything durable, so a crash finds it again."""
+
+    async def main() -> None:
+        async with Node(new_disk()).running() as node:
+            service = node.service
+            assert (service.leader_id, service.leader_epoch) == (1, 1)
+            assert service.is_active_controller
+            assert service.image.cluster_id == CLUSTER_ID
+            assert service.high_watermark == service.image.offset + 1
+            survivor = node.fs.after_crash()
+        async with Node(survivor).running() as node:
+            assert node.service.leader_epoch == 2
+            assert node.service.image.cluster_id == CLUSTER_ID
+
+    virtually(main)
+
+
+def test_an_answer_means_that_it_is_durable() -> None:
+    """While the disk works nothing is answered and nobody sees the change."""
+
+    async def main() -> None:
+        async with Node(new_disk()).running() as node:
+            await node.join()
+            node.hold = trio.Event()
+            deferred = node.service.submit(create_request("a"), api_version=7)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not deferred.done
+            assert node.service.image.topic("a") is None
+            node.hold.set()
+            response = await deferred.wait()
+            assert response.topics[0].error_code == ErrorCode.NONE
+            assert node.service.image.topic("a") is not None
+            survivor = node.fs.after_crash()
+        async with Node(survivor).running() as node:
+            assert node.service.image.topic("a") is not None
+
+    virtually(main)
+
+
+def test_requests_meanwhile_share_one_batch_and_one_flush() -> None:
+    """Group commit: answers in order, after one more flush for all of them."""
+
+    async def main() -> None:
+        async with Node(new_disk()).running() as node:
+            await node.join()
+            node.hold = trio.Event()
+            first = node.service.submit(create_request("first"), api_version=7)
+            await trio.testing.wait_all_tasks_blocked()
+            order: list[str] = []
+            first.then(lambda _r: order.append("first"))
+            for n in range(20):
+                deferred = node.service.submit(create_request(f"t{n}"), api_version=7)
+                deferred.then(lambda _r, n=n: order.append(f"t{n}"))
+            flushes = node.flushes
+            node.hold.set()
+            await trio.testing.wait_all_tasks_blocked()
+            assert order == ["first", *(f"t{n}" for n in range(20))]
+            assert node.flushes == flushes + 2
+            end = node.log.log_end_offset
+            (batch,) = node.log.read(end - 1, end, 1)
+            assert len(batch.values) == 40
+
+    virtually(main)
+
+
+def test_an_answer_without_records_waits_for_what_it_saw() -> None:
+    """TOPIC_ALREADY_EXISTS of a topic that is not committed yet is not told before it is."""
+
+    async def main() -> None:
+        async with Node(new_disk()).running() as node:
+            await node.join()
+            node.hold = trio.Event()
+            node.service.submit(create_request("a"), api_version=7)
+            again = node.service.submit(create_request("a"), api_version=7)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not again.done
+            node.hold.set()
+            response = await again.wait()
+            assert response.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+            assert node.service.submit(create_request("a"), api_version=7).done
+
+    virtually(main)
+
+
+def test_subscribers_see_everything_in_order() -> None:
+    """A full delta at first, then each change; deltas chain."""
+
+    async def main() -> None:
+        async with Node(new_disk()).running() as node:
+            await node.join()
+            await node.create("a")
+            late: list[tuple[MetadataDelta, MetadataImage]] = []
+            node.service.subscribe(lambda delta, image: late.append((delta, image)))
+            assert [d.name for d in late[0][0].changed_topics.values()] == ["a"]
+            await node.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="a")]), 6)
+            assert [t.name for t in late[1][0].deleted_topics.values()] == ["a"]
+            assert late[1][0].previous is late[0][1]
+            for before, after in zip(node.deltas[1:], node.deltas[2:], strict=False):
+                assert after.previous.offset > before.previous.offset
+
+    virtually(main)
+
+
+def test_the_image_after_a_restart_is_the_image_before() -> None:
+    """From the log alone, and from snapshot and log; producer ids go on."""
+
+    async def main() -> None:
+        fs = new_disk()
+        async with Node(fs).running() as node:
+            epoch = await node.join()
+            await node.create("a", "b")
+            ids = AllocateProducerIdsRequest(broker_id=1, broker_epoch=epoch)
+            assert (await node.ask(ids)).producer_id_start == 0
+            before = plain(node.service.image)
+            fs = node.fs.after_crash()
+        for interval_ms in (1000, 10**9):
+            node = Node(fs, metadata_log_max_snapshot_interval_ms=interval_ms)
+            async with node.running():
+                assert plain(node.service.image) == before
+                await trio.sleep(2)
+                assert (node.log.latest_snapshot_id() is not None) is True or interval_ms > 1000
+                fs = node.fs.after_crash()
+        async with Node(fs).running() as node:
+            assert node.log.log_start_offset > 0
+            assert plain(node.service.image) == before
+            epoch = await node.join()
+            ids = AllocateProducerIdsRequest(broker_id=1, broker_epoch=epoch)
+            assert (await node.ask(ids)).producer_id_start == 1000
+
+    virtually(main)
+
+
+def test_snapshots_come_by_size() -> None:
+    """metadata.log.max.record.bytes.between.snapshots; the log below is cleaned."""
+
+    async def main() -> None:
+        node = Node(new_disk(), metadata_log_max_record_bytes_between_snapshots=5000)
+        async with node.running():
+            await node.join()
+            for n in range(200):
+                await node.create(f"t{n}")
+            await trio.testing.wait_all_tasks_blocked()
+            snapshot_id = node.log.latest_snapshot_id()
+            assert snapshot_id is not None
+            assert node.log.log_start_offset == snapshot_id.end_offset
+            assert node.log.size_bytes < 15_000
+            before = plain(node.service.image)
+            survivor = node.fs.after_crash()
+        async with Node(survivor).running() as again:
+            assert plain(again.service.image) == before
+
+    virtually(main)
+
+
+def test_a_quiet_cluster_makes_no_second_snapshot() -> None:
+    """There is nothing new to save when the interval ends."""
+
+    async def main() -> None:
+        node = Node(new_disk(), metadata_log_max_snapshot_interval_ms=1000)
+        async with node.running():
+            await trio.sleep(1.5)
+            first = node.log.latest_snapshot_id()
+            assert first is not None
+            await trio.sleep(10)
+            assert node.log.latest_snapshot_id() == first
+
+    virtually(main)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_crash_at_any_moment_keeps_what_was_answered(seed: int) -> None:
+    """The machine dies while requests are under way; answered topics are there again."""
+
+    async def main() -> None:
+        rng = random.Random(seed)
+        node = Node(new_disk(), metadata_log_max_record_bytes_between_snapshots=3000)
+        answered: list[str] = []
+        async with node.running():
+            await node.join()
+            for n in range(rng.randrange(60)):
+                deferred = node.service.submit(create_request(f"t{n}"), api_version=7)
+                deferred.then(lambda _r, n=n: answered.append(f"t{n}"))
+                for _ in range(rng.randrange(4)):
+                    await trio.lowlevel.checkpoint()
+            survivor = node.fs.after_crash(rng.randrange(node.fs.unsynced_units + 1))
+            known = list(answered)
+        async with Node(survivor).running() as again:
+            names = again.service.image.topics_by_name
+            assert [name for name in known if name not in names] == []
+            await again.join()
+            await again.create("new")
+
+    virtually(main)
+
+
+def test_a_failing_disk_ends_the_node() -> None:
+    """OSError propagates out of run; the request is never answered."""
+
+    async def main() -> None:
+        node = Node(new_disk())
+        deferred = None
+        with pytest.RaisesGroup(OSError, flatten_subgroups=True):
+            async with node.running():
+                await node.join()
+                node.fs.fail("sync", ".log")
+                deferred = node.service.submit(create_request("a"), api_version=7)
+                await trio.sleep_forever()
+        assert deferred is not None
+        assert not deferred.done
+
+    virtually(main)
+
+
+def test_a_silent_broker_is_fenced_in_time() -> None:
+    """The controller's deadlines run on the service's clock."""
+
+    async def main() -> None:
+        async with Node(new_disk()).running() as node:
+            epoch = await node.join()
+            await trio.sleep(8)
+            await node.beat(epoch)
+            await trio.sleep(8.9)
+            assert not node.service.image.brokers[1].fenced
+            await trio.sleep(0.2)
+            assert node.service.image.brokers[1].fenced
+
+    virtually(main)
+
+
+def test_another_clusters_log_is_refused() -> None:
+    """The node's meta.properties and the log must name the same cluster."""
+
+    async def main() -> None:
+        fs = new_disk()
+        async with Node(fs).running():
+            await trio.testing.wait_all_tasks_blocked()
+        with pytest.RaisesGroup(ClusterIdError, flatten_subgroups=True):
+            async with Node(fs, cluster_id="other").running():
+                await trio.sleep_forever()
+
+    virtually(main)
+
+
+def test_nodes_that_do_not_lead_refuse_requests() -> None:
+    """Before the start, and as a voter among others that has no majority: NOT_CONTROLLER."""
+
+    async def main() -> None:
+        node = Node(new_disk(), voters=(1, 2, 3))
+        before = await node.ask(create_request("a", "a", "b"))
+        assert [(t.name, t.error_code) for t in before.topics] == [
+            ("a", ErrorCode.NOT_CONTROLLER),
+            ("b", ErrorCode.NOT_CONTROLLER),
+        ]
+        async with node.running():
+            await trio.sleep(5)
+            assert node.service.leader_id == -1
+            response = await node.ask(BrokerHeartbeatRequest(broker_id=1))
+            assert response.error_code == ErrorCode.NOT_CONTROLLER
+            assert {message.destination for message in node.sent} == {2, 3}
+            node.service.step(BeginQuorumEpoch(2, 1, 7))
+            assert (node.service.leader_id, node.service.leader_epoch) == (2, 7)
+
+    virtually(main)
+
+
+def test_describe_quorum_of_one() -> None:
+    """What kafka-metadata-quorum describe shows: the leader is caught up now."""
+
+    async def main() -> None:
+        async with Node(new_disk()).running() as node:
+            await node.join()
+            response = node.service.describe_quorum(
+                DescribeQuorumRequest(
+                    topics=[
+                        DescribeQuorumRequestTopicData(
+                            topic_name=name, partitions=[DescribeQuorumRequestPartitionData()]
+                        )
+                        for name in ("__cluster_metadata", "x")
+                    ]
+                )
+            )
+            (partition,) = response.topics[0].partitions
+            assert partition.error_code == ErrorCode.NONE
+            assert (partition.leader_id, partition.leader_epoch) == (1, 1)
+            assert partition.high_watermark == node.service.image.offset + 1
+            (voter,) = partition.current_voters
+            assert voter.replica_id == 1
+            assert voter.log_end_offset == partition.high_watermark
+            assert voter.last_caught_up_timestamp >= 1_700_000_000_000
+            assert partition.observers == []
+            (unknown,) = response.topics[1].partitions
+            assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    virtually(main)
