@@ -186,6 +186,27 @@ def test_an_answer_means_that_it_is_durable() -> None:
     virtually(main)
 
 
+def test_an_answer_comes_after_every_subscriber_took_the_change() -> None:
+    """A client that hears of its topic can write to it: the broker's parts know of it by then."""
+
+    async def main() -> None:
+        async with Node(new_disk()).running() as node:
+            await node.join()
+            order: list[str] = []
+            for name in ("first", "last"):
+                node.service.subscribe(
+                    lambda delta, _image, name=name: order.extend(
+                        f"{name} sees {topic.name}" for topic in delta.changed_topics.values()
+                    )
+                )
+            deferred = node.service.submit(create_request("a"), api_version=7)
+            deferred.then(lambda _response: order.append("answer"))
+            await trio.testing.wait_all_tasks_blocked()
+            assert order == ["first sees a", "last sees a", "answer"]
+
+    virtually(main)
+
+
 def test_requests_meanwhile_share_one_batch_and_one_flush() -> None:
     """Group commit: answers in order, after one more flush for all of them."""
 
