@@ -59,7 +59,9 @@ def test_the_image_says_what_the_records_say() -> None:
     partition = image.partition("a", 1)
     assert partition is not None
     assert (partition.leader, partition.leader_epoch, partition.partition_epoch) == (2, 0, 0)
-    assert image.partition("a", 2) is image.partition("b", 0) is image.topic("b") is None
+    assert image.partition("a", 2) is None
+    assert image.partition("b", 0) is None
+    assert image.topic("b") is None
     assert dict(image.config(TOPIC, "a")) == {"k": "v"}
     assert dict(image.config(TOPIC, "b")) == {}
     assert image.next_producer_id == 1000
@@ -162,7 +164,7 @@ def test_a_delta_of_nothing_is_empty() -> None:
 
 def test_impossible_records_are_our_bugs() -> None:
     """A record about what does not exist ends the node."""
-    for record in [
+    impossible: list[MetadataRecord] = [
         PartitionChangeRecord(A, 7, isr=(1,)),
         RemoveTopicRecord(B),
         TopicRecord("a2", A),
@@ -170,7 +172,8 @@ def test_impossible_records_are_our_bugs() -> None:
         BrokerRegistrationChangeRecord(1, 99, fenced=True),
         ProducerIdsRecord(1, 2, 10),
         ClusterIdRecord("other"),
-    ]:
+    ]
+    for record in impossible:
         with pytest.raises(AssertionError):
             replay(base(), record)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -133,6 +134,11 @@ def create_request(*names: str) -> CreateTopicsRequest:
     return CreateTopicsRequest(topics=[topic(name, 1, 1) for name in names])
 
 
+def note(order: list[str], name: str, _response: Any) -> None:
+    """Remember who was answered."""
+    order.append(name)
+
+
 def virtually(test: Callable[[], Any]) -> None:
     """Run an async test in virtual time."""
     trio.run(test, clock=trio.testing.MockClock(autojump_threshold=0))
@@ -217,10 +223,10 @@ def test_requests_meanwhile_share_one_batch_and_one_flush() -> None:
             first = node.service.submit(create_request("first"), api_version=7)
             await trio.testing.wait_all_tasks_blocked()
             order: list[str] = []
-            first.then(lambda _r: order.append("first"))
+            first.then(partial(note, order, "first"))
             for n in range(20):
                 deferred = node.service.submit(create_request(f"t{n}"), api_version=7)
-                deferred.then(lambda _r, n=n: order.append(f"t{n}"))
+                deferred.then(partial(note, order, f"t{n}"))
             flushes = node.flushes
             node.hold.set()
             await trio.testing.wait_all_tasks_blocked()
@@ -349,7 +355,7 @@ def test_a_crash_at_any_moment_keeps_what_was_answered(seed: int) -> None:
             await node.join()
             for n in range(rng.randrange(60)):
                 deferred = node.service.submit(create_request(f"t{n}"), api_version=7)
-                deferred.then(lambda _r, n=n: answered.append(f"t{n}"))
+                deferred.then(partial(note, answered, f"t{n}"))
                 for _ in range(rng.randrange(4)):
                     await trio.lowlevel.checkpoint()
             survivor = node.fs.after_crash(rng.randrange(node.fs.unsynced_units + 1))
