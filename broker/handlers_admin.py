@@ -41,6 +41,8 @@ from kraftrio.wire.messages.admin import (
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
@@ -77,7 +79,7 @@ class AdminHandlers:
             ApiKey.CREATE_TOPICS: self.forward,
             ApiKey.DELETE_TOPICS: self.forward,
             ApiKey.CREATE_PARTITIONS: self.forward,
-            ApiKey.ELECT_LEADERS: self.forward,
+            ApiKey.ELECT_LEADERS: self.elect_leaders,
             ApiKey.ALTER_PARTITION_REASSIGNMENTS: self.alter_partition_reassignments,
             ApiKey.LIST_PARTITION_REASSIGNMENTS: self.list_partition_reassignments,
             ApiKey.DESCRIBE_LOG_DIRS: self.describe_log_dirs,
@@ -100,6 +102,22 @@ class AdminHandlers:
             if not answer.done:
                 timer.cancel()
                 answer.complete(response)
+
+        decision.then(on_decision)
+        return answer
+
+    def elect_leaders(
+        self, request: ElectLeadersRequest, context: RequestContext
+    ) -> Deferred[ElectLeadersResponse]:
+        """Forward; version 0 tells an error of the whole request by its partitions alone."""
+        decision = self.forward(request, context)
+        if context.api_version > 0:
+            return decision
+        answer: Deferred[ElectLeadersResponse] = Deferred()
+
+        def on_decision(response: ElectLeadersResponse) -> None:
+            response.error_code = ErrorCode.NONE
+            answer.complete(response)
 
         decision.then(on_decision)
         return answer

@@ -42,12 +42,20 @@ def level_name(level: int) -> str:
     return name
 
 
+def _printable(text: str) -> str:
+    """Escape what would break the line or the terminal: clients choose parts of what is logged."""
+    if text.isprintable():
+        return text
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text
+    )
+
+
 def _show(value: object) -> str:
     text = str(value)
     if text and text.isprintable() and not any(sign in text for sign in ' "='):
         return text
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + escaped.replace("\n", "\\n").replace("\r", "\\r") + '"'
+    return '"' + _printable(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
 
 
 class LineFormatter(logging.Formatter):
@@ -56,7 +64,7 @@ class LineFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         component = record.name.rpartition(".")[2]
-        message = record.getMessage().replace("\n", "\\n").replace("\r", "\\r")
+        message = _printable(record.getMessage())
         line = (
             f"{seconds}.{int(record.msecs):03d}Z {level_name(record.levelno):5} "
             f"{component:12} {message}"
