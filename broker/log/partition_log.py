@@ -21,7 +21,6 @@ from __future__ import annotations
 import threading
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from kraftrio.broker.log.append_validation import RecordValidationError, validate_client_batch
 from kraftrio.broker.log.batch_scan import ScannedBatch
@@ -31,9 +30,9 @@ from kraftrio.broker.log.log_config import INT_MAX, LONG_MAX, LogConfig
 from kraftrio.broker.log.partition_files import PartitionFiles
 from kraftrio.broker.log.producer_replay import rebuild_producer_state, record_producer
 from kraftrio.broker.log.producer_snapshots import ProducerSnapshots
-from kraftrio.broker.log.results import AppendInfo, LogRead
-from kraftrio.broker.log.retention import deletable_segments
-from kraftrio.broker.log.segment import Segment
+from kraftrio.broker.log.results import AppendInfo, LogRead, RecoveryEvent
+from kraftrio.broker.log.retention import RetiredSegments, deletable_segments
+from kraftrio.broker.log.segment import SWAP_SUFFIX, Segment
 from kraftrio.broker.log.segment_list import OffsetAndTimestamp, SegmentList
 from kraftrio.broker.log.tail_cache import TailBudget, TailCache
 from kraftrio.broker.log.txn_index import AbortedTransaction
@@ -48,9 +47,6 @@ from kraftrio.wire.record_batch import (
     set_log_append_time,
     verify_crc,
 )
-
-if TYPE_CHECKING:
-    from kraftrio.broker.log.recovery import RecoveryEvent
 
 __all__ = [
     "AppendInfo",
@@ -100,10 +96,11 @@ class PartitionLog:
         self.size_bytes = segments.total_bytes()
         self.recovery_events: list[RecoveryEvent] = []
         self.last_append_ms = 0  # by the clock of whoever appends: producers expire by it
+        self.first_dirty_offset = 0  # compaction has looked at everything before it
+        self.truncation_count = 0  # counts the log's closing too: work on old segments is void
         self._tail = TailCache(tail_budget or TailBudget())
-        self._retired: list[tuple[int, Segment]] = []
+        self._retired = RetiredSegments()
         self._files = PartitionFiles(fs, directory, leader_epochs)
-        self._truncations = 0
         self._flush_lock = threading.Lock()
         self._closed = False
         self._roll_jitter_ms = 0
@@ -511,7 +508,7 @@ class PartitionLog:
         if offset < self.segments.first_base_offset:
             self.truncate_fully_and_start_at(offset)
             return True
-        self._truncations += 1
+        self.truncation_count += 1
         self._tail.clear()
         # Later segments first: a crash between leaves a log without a gap.
         for segment in reversed(self.segments.take_after(offset)):
@@ -526,6 +523,7 @@ class PartitionLog:
         self.log_end_offset = end_offset
         self.log_start_offset = min(self.log_start_offset, end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
+        self.first_dirty_offset = min(self.first_dirty_offset, end_offset)
         self.high_watermark = max(min(self.high_watermark, end_offset), self.log_start_offset)
         self.leader_epochs.truncate_from_end(end_offset)
         if self.snapshots.remove_after(end_offset):
@@ -544,7 +542,7 @@ class PartitionLog:
     def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
         """Drop everything and start again at `offset` (which may be after the old end)."""
         assert offset >= 0, offset
-        self._truncations += 1
+        self.truncation_count += 1
         self._tail.clear()
         for segment in reversed(list(self.segments)):
             segment.remove()
@@ -556,6 +554,7 @@ class PartitionLog:
         self.log_end_offset = offset
         self.high_watermark = offset
         self.recovery_point = min(self.recovery_point, offset)
+        self.first_dirty_offset = min(self.first_dirty_offset, offset)
         self.leader_epochs.clear()
         self.producer_state.clear(offset)
         self._files.save_epochs()
@@ -595,20 +594,25 @@ class PartitionLog:
             self.roll(now_ms)  # the log always has an active segment
         self.delete_records_before(self.segments.base_offsets[count])
         removed = self.segments.take_oldest(count)
-        due_ms = now_ms + self._config.file_delete_delay_ms
-        for segment in removed:
-            self.size_bytes -= segment.size_bytes
-            segment.retire()
-            self._retired.append((due_ms, segment))
+        self.size_bytes = self.segments.total_bytes()
+        self._retired.retire(removed, now_ms + self._config.file_delete_delay_ms)
         self.snapshots.remove([segment.base_offset for segment in removed])
         return count
 
+    def replace_segments(self, old: Sequence[Segment], new: Segment, now_ms: int) -> None:
+        """Put a durable `.cleaned` segment in the place of closed neighbours (see `cleaner`)."""
+        assert self.segments.has_closed(old) and old[0].base_offset == new.base_offset
+        new.rename_files(SWAP_SUFFIX, log_last=True)
+        self._retired.retire(old, now_ms + self._config.file_delete_delay_ms)
+        new.rename_files("")
+        new.set_config(self._config)
+        self.segments.replace(old, new)
+        self.size_bytes = self.segments.total_bytes()
+        self.snapshots.remove_stray(self.segments.base_offsets)
+
     def remove_retired(self, now_ms: int) -> int:
         """Remove the `.deleted` files whose delay is over; return how many segments still wait."""
-        while self._retired and self._retired[0][0] <= now_ms:
-            self._retired[0][1].remove()
-            del self._retired[0]
-        return len(self._retired)
+        return self._retired.remove_due(now_ms)
 
     # -- flush and close ------------------------------------------------------------------------
 
@@ -629,7 +633,7 @@ class PartitionLog:
         with self._flush_lock:
             if self._closed:
                 return self.recovery_point
-            truncations = self._truncations
+            truncations = self.truncation_count
             offset = min(self.log_end_offset, limit)
             recovery_point = self.recovery_point
             segments = list(self.segments)
@@ -643,7 +647,7 @@ class PartitionLog:
                     raise
             if self._closed:  # deleted under our hands: nothing left to flush
                 return self.recovery_point
-            if truncations == self._truncations:
+            if truncations == self.truncation_count:
                 self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))
             return self.recovery_point
 
@@ -672,12 +676,11 @@ class PartitionLog:
     def close_files(self) -> None:
         """Close the files without saving anything: a failed disk, a deleted log, a crash test."""
         self._closed = True
-        self._truncations += 1
+        self.truncation_count += 1
         self._tail.clear()
         for segment in self.segments:
             segment.close_file()
-        for _, segment in self._retired:
-            segment.close_file()
+        self._retired.close_files()
 
     def moved(self, directory: str) -> None:
         """Follow a rename of the partition directory."""
@@ -686,8 +689,7 @@ class PartitionLog:
         self.snapshots.directory = directory
         for segment in self.segments:
             segment.moved(directory)
-        for _, segment in self._retired:
-            segment.moved(directory)
+        self._retired.moved(directory)
 
 
 def _too_large_for_segment(size: int, config: LogConfig) -> KafkaError:

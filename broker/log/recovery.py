@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from kraftrio.broker.log.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
@@ -32,6 +31,7 @@ from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.partition_log import PartitionLog
 from kraftrio.broker.log.producer_replay import rebuild_producer_state, record_producer
 from kraftrio.broker.log.producer_snapshots import ProducerSnapshots
+from kraftrio.broker.log.results import RecoveryEvent
 from kraftrio.broker.log.segment import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -55,17 +55,6 @@ from kraftrio.wire.errors import KafkaError
 from kraftrio.wire.primitives import TopicPartition
 
 _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
-
-
-class RecoveryEvent(NamedTuple):
-    """One thing that opening the log repaired."""
-
-    action: str
-    path: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.action} {self.path}: {self.reason}"
 
 
 class InconsistentTopicIdError(Exception):

@@ -1,4 +1,4 @@
-"""What appends to a log and reads of it give back. `partition_log` exports these types."""
+"""What opening a log, appending to it and reading it give back."""
 
 from __future__ import annotations
 
@@ -24,3 +24,14 @@ class LogRead(NamedTuple):
 
     records: Buffer
     next_offset: int
+
+
+class RecoveryEvent(NamedTuple):
+    """One thing that opening the log repaired."""
+
+    action: str
+    path: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.path}: {self.reason}"

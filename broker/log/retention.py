@@ -1,8 +1,14 @@
-"""Which segments of a log the retention settings no longer keep. Called by `partition_log`."""
+"""Which segments of a log the retention settings no longer keep, and what waits as `.deleted`.
+
+Called by `partition_log`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kraftrio.broker.log.log_config import LogConfig
+from kraftrio.broker.log.segment import Segment
 from kraftrio.broker.log.segment_list import SegmentList
 
 
@@ -38,3 +44,34 @@ def deletable_segments(
             break
         count += 1
     return count
+
+
+class RetiredSegments:
+    """Segments out of use whose files stay as `.deleted` for file.delete.delay.ms."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, Segment]] = []
+
+    def retire(self, segments: Iterable[Segment], due_ms: int) -> None:
+        """Rename the files; `remove_due` ends them from `due_ms` on."""
+        for segment in segments:
+            segment.retire()
+            self._waiting.append((due_ms, segment))
+
+    def remove_due(self, now_ms: int) -> int:
+        """Remove the files whose delay is over; return how many segments still wait."""
+        while self._waiting and self._waiting[0][0] <= now_ms:
+            self._waiting[0][1].remove()
+            del self._waiting[0]
+        return len(self._waiting)
+
+    def close_files(self) -> None:
+        for _, segment in self._waiting:
+            segment.close_file()
+
+    def moved(self, directory: str) -> None:
+        """Follow a rename of the partition directory."""
+        for _, segment in self._waiting:
+            segment.moved(directory)

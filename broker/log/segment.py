@@ -154,7 +154,14 @@ class Segment:
 
     @classmethod
     def create(
-        cls, fs: FileSystem, directory: str, base_offset: int, config: LogConfig, now_ms: int
+        cls,
+        fs: FileSystem,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        suffix: str = "",
     ) -> Segment:
         """Start an empty segment; whatever lies under its names is cut to nothing."""
         segment = cls(
@@ -167,6 +174,7 @@ class Segment:
             created_ms=now_ms,
             new=True,
         )
+        segment.suffix = suffix
         file = segment._open_file(create=True)
         if file.size_bytes():
             file.truncate(0)
@@ -633,12 +641,17 @@ class Segment:
 
     def retire(self) -> None:
         """Rename the files to `.deleted`, missing ones aside: readers may go on until `remove`."""
-        old_paths = [self.path(suffix) for suffix in _SUFFIXES]
-        self.suffix = DELETED_SUFFIX
+        self.rename_files(DELETED_SUFFIX)
+
+    def rename_files(self, suffix: str, *, log_last: bool = False) -> None:
+        """Give the files another suffix, missing ones aside; the log goes first or last."""
+        kinds = _SUFFIXES[::-1] if log_last else _SUFFIXES
+        old_paths = [self.path(kind) for kind in kinds]
+        self.suffix = suffix
         self._follow_names()
-        for path in old_paths:
+        for kind, path in zip(kinds, old_paths, strict=True):
             if self._fs.exists(path):
-                self._fs.rename(path, path + DELETED_SUFFIX)
+                self._fs.rename(path, self.path(kind))
 
     def remove(self) -> None:
         """Close and remove the files under their present names."""

@@ -69,6 +69,20 @@ class SegmentList:
         self.base_offsets[-1] = segment.base_offset
         self.active = segment
 
+    def replace(self, old: Sequence[Segment], new: Segment) -> None:
+        """Put a compacted segment in the place of neighbours that are not active."""
+        first = self._segments.index(old[0])
+        self._segments = [*self._segments[:first], new, *self._segments[first + len(old) :]]
+        self.base_offsets = [segment.base_offset for segment in self._segments]
+
+    def has_closed(self, wanted: Sequence[Segment]) -> bool:
+        """Whether just these segments are here, side by side, and none of them is active."""
+        if wanted[0] not in self._segments:
+            return False
+        first = self._segments.index(wanted[0])
+        here = self._segments[first : first + len(wanted)]
+        return here == list(wanted) and here[-1] is not self.active
+
     def take_oldest(self, count: int) -> list[Segment]:
         """Remove and return the oldest segments; the active one stays."""
         assert count < len(self._segments)
@@ -142,9 +156,9 @@ class SegmentList:
         if not live:
             return None
         found = _find_max_timestamp(max(live, key=lambda segment: segment.max_timestamp), 0)
-        if found is None or found.offset >= start_offset:
+        if found is not None and found.offset >= start_offset:
             return found
-        # The indexed answer is a deleted record: look at what is left.
+        # The indexed answer is deleted, or of a batch that compaction emptied: see what is left.
         candidates = [_scan_max_timestamp(segment, start_offset) for segment in live]
         left = [candidate for candidate in candidates if candidate is not None]
         return max(left, key=lambda candidate: candidate.timestamp, default=None)
