@@ -72,7 +72,11 @@ class Client:
 
 
 def protocols_of(request: JoinGroupRequest) -> Protocols:
-    return tuple((protocol.name, protocol.metadata) for protocol in request.protocols)
+    """The protocols by preference; of a name that comes twice the first counts, for one vote."""
+    first: dict[str, bytes] = {}
+    for protocol in request.protocols:
+        first.setdefault(protocol.name, protocol.metadata)
+    return tuple(first.items())
 
 
 def group_record(group_id: str, value: GroupMetadataValue) -> CoordinatorRecord:
