@@ -9,9 +9,9 @@ Behaviour (Apache Kafka's)
   `timeout_ms` for those it has not passed; they stay in the log.
 - An idempotent batch that is already there is answered with its first offset (KIP-98).
 
-Version notes: Produce 3 brought transactional ids and record batches v2, 8 record errors
-(KIP-467), 13 topic ids (KIP-516).  InitProducerId 3 brought (producer id, epoch) to be bumped
-(KIP-360).
+Version notes: Produce 3 brought transactional ids and record batches v2, 7 zstd (KIP-110), 8 record
+errors (KIP-467), 13 topic ids (KIP-516).  InitProducerId 3 brought (producer id, epoch) to be
+bumped (KIP-360).
 """
 
 from __future__ import annotations
@@ -46,10 +46,17 @@ from kraftrio.wire.messages.data import (
     TopicProduceResponse,
 )
 from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.record_batch import MAGIC, Compression
 
 _NONE = ErrorCode.NONE
 _TOPIC_ID_VERSION = 13
 _TRANSACTION_ABORTABLE_VERSION = 11
+_ZSTD_VERSION = 7
+
+_MAGIC_POS = 16
+_ATTRIBUTES_POS = 22  # the low byte of a batch's attributes
+_COMPRESSION_MASK = 0x07
+_TRANSACTIONAL_BIT = 0x10
 
 
 class ProduceHandlers:
@@ -82,6 +89,8 @@ class ProduceHandlers:
         """Append each partition's batch and answer as the acks ask."""
         by_id = context.api_version >= _TOPIC_ID_VERSION
         acks = request.acks
+        if request.transactional_id is None and _has_transactional_batch(request):
+            return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         waiting: list[tuple[TopicPartition, int, PartitionProduceResponse]] = []
         topics: list[TopicProduceResponse] = []
         for topic in request.topic_data:
@@ -120,6 +129,8 @@ class ProduceHandlers:
         records = data.records
         if not records:
             return _refusal(data, ErrorCode.INVALID_RECORD, "the partition has no record batch"), -1
+        if context.api_version < _ZSTD_VERSION and _is_zstd(records):
+            return _refusal(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, None), -1
         try:
             info = self._replicas.append_to_leader(topic_partition, records, required_acks=acks)
         except RecordValidationError as error:
@@ -275,6 +286,37 @@ def _known_to_version(code: ErrorCode, context: RequestContext) -> ErrorCode:
     ):
         return ErrorCode.INVALID_TXN_STATE
     return code
+
+
+def _attributes(records: memoryview) -> int:
+    """The low byte of the attributes of the batch, 0 when it is none of magic 2."""
+    if len(records) > _ATTRIBUTES_POS and records[_MAGIC_POS] == MAGIC:
+        return records[_ATTRIBUTES_POS]
+    return 0
+
+
+def _is_zstd(records: memoryview) -> bool:
+    return _attributes(records) & _COMPRESSION_MASK == Compression.ZSTD
+
+
+def _has_transactional_batch(request: ProduceRequest) -> bool:
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if records is not None and _attributes(records) & _TRANSACTIONAL_BIT:
+                return True
+    return False
+
+
+def _refuse_all(request: ProduceRequest, code: ErrorCode) -> ProduceResponse | None:
+    topics = [
+        _topic_response(topic, [_refusal(data, code, None) for data in topic.partition_data])
+        for topic in request.topic_data
+    ]
+    if request.acks == 0:
+        _close_on_error(topics)
+        return None
+    return ProduceResponse(responses=topics)
 
 
 def _close_on_error(topics: list[TopicProduceResponse]) -> None:

@@ -3,7 +3,8 @@
 The leader's rules
 1. The high watermark is the smallest log end offset among the in-sync replicas.  It never goes
    back within a leader epoch.
-2. An append with acks=all is refused while the ISR is smaller than `min.insync.replicas`.
+2. An append with acks=all is refused while the ISR is smaller than `min.insync.replicas`, or than
+   all replicas where the topic has fewer.
 3. A request that names a leader epoch is served only if it is ours: an older one is fenced
    (FENCED_LEADER_EPOCH), a newer one means that we have not heard of it yet (UNKNOWN_LEADER_EPOCH;
    KIP-320).
@@ -106,7 +107,7 @@ class PartitionState:
         """May a batch with these acks be appended here (rules 2 and 3)?"""
         if self.role is not Role.LEADER:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if required_acks == -1 and len(self.isr) < min_insync_replicas:
+        if required_acks == -1 and len(self.isr) < min(min_insync_replicas, len(self.replicas)):
             return ErrorCode.NOT_ENOUGH_REPLICAS
         return ErrorCode.NONE
 

@@ -10,10 +10,14 @@ from kraftrio.wire.errors import ErrorCode
 
 
 def image(
-    leader: int = 1, epoch: int = 0, isr: tuple[int, ...] = (1,), partition_epoch: int = 0
+    leader: int = 1,
+    epoch: int = 0,
+    isr: tuple[int, ...] = (1,),
+    partition_epoch: int = 0,
+    replicas: tuple[int, ...] = (),
 ) -> PartitionImage:
     return PartitionImage(
-        replicas=(1, 2, 3)[: max(isr)],
+        replicas=replicas or (1, 2, 3)[: max(isr)],
         isr=isr,
         leader=leader,
         leader_epoch=epoch,
@@ -92,7 +96,12 @@ def test_leader_epoch_of_a_request(asked: int, expected: ErrorCode) -> None:
 def test_min_insync_replicas_binds_acks_all_only(
     acks: int, min_isr: int, expected: ErrorCode
 ) -> None:
-    assert leader().check_append(acks, min_isr) is expected
+    assert leader(replicas=(1, 2)).check_append(acks, min_isr) is expected
+
+
+def test_min_insync_replicas_cannot_ask_for_more_than_there_are() -> None:
+    assert leader(replicas=(1,)).check_append(-1, 2) is ErrorCode.NONE
+    assert leader(replicas=(1, 2)).check_append(-1, 3) is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 def test_a_leader_epoch_never_goes_back() -> None:
