@@ -153,7 +153,7 @@ class ThreadMember(Member):
             self.open()
             leaving = False
             while not leaving:
-                self.add(self.poll())
+                self.add(list(self.poll()))
                 leaving = self._carry_out()
         except BaseException:  # the thread's end: the test must hear of whatever it was
             self.fail(traceback.format_exc())

@@ -90,19 +90,22 @@ class KafkaPythonMember(ThreadMember):
             "session_timeout_ms": scenarios.SESSION_TIMEOUT_MS,
             "heartbeat_interval_ms": scenarios.HEARTBEAT_INTERVAL_MS,
             "fetch_max_wait_ms": 100,
+            # It may miss its topic in the first metadata, and looks again after five minutes.
+            "metadata_max_age_ms": 500,
         }
         self._leaving = False
 
     def open(self) -> None:
         member = self
+        base = python_client("kafka.consumer.subscription_state").AsyncConsumerRebalanceListener
 
-        class Listener(self._library.ConsumerRebalanceListener):  # type: ignore[name-defined,misc]
-            def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+        class Listener(base):  # type: ignore[misc,valid-type]
+            async def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
                 if revoked and not member._leaving:
-                    member.commit_positions()
+                    await member._consumer.commit_async()
                 member.assign(member.assignment - {tp.partition for tp in revoked})
 
-            def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+            async def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
                 member.assign(member.assignment | {tp.partition for tp in assigned})
 
         self._consumer = self._library.KafkaConsumer(**self._settings)
