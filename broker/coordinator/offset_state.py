@@ -44,6 +44,7 @@ from kraftrio.wire.primitives import ZERO_UUID
 INVALID_OFFSET = -1
 NO_PRODUCER_ID = -1
 DEFAULT_RETENTION_TIME_MS = -1
+_LATEST_MS = (1 << 63) - 1
 
 
 class OffsetKey(NamedTuple):
@@ -130,7 +131,7 @@ class OffsetState:
         """
         expire_timestamp_ms = -1
         if retention_time_ms != DEFAULT_RETENTION_TIME_MS:
-            expire_timestamp_ms = now.wall_ms + retention_time_ms
+            expire_timestamp_ms = min(now.wall_ms + retention_time_ms, _LATEST_MS)
         records: list[CoordinatorRecord] = []
         response: list[OffsetCommitResponseTopic] = []
         for topic in topics:
