@@ -25,7 +25,14 @@ RUN_TIMEOUT_S = 60.0
 
 # Where --bootstrap-server goes: before what follows, at the very end, or nowhere.
 ADDRESS_AT_END = frozenset({"kafka-cluster"})
-NO_ADDRESS = frozenset({"kafka-dump-log", "kafka-storage", "kafka-transactional-message-copier"})
+NO_ADDRESS = frozenset(
+    {
+        "kafka-dump-log",
+        "kafka-replica-verification",
+        "kafka-storage",
+        "kafka-transactional-message-copier",
+    }
+)
 
 # These end their work in a hook of the JVM's shutdown, or never return from main.
 OWN_PROCESS = frozenset({"kafka-verifiable-producer", "kafka-transactional-message-copier"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -55,6 +56,27 @@ def test_verifiable_producer_and_consumer(
     assert committed[-1]["offsets"] == [{"topic": topic, "partition": 0, "offset": 1000}]
 
 
+def test_what_is_consumed_is_what_was_acknowledged(
+    kafka: KafkaTools, unique_topic: Callable[[], str], unique_group: Callable[[], str]
+) -> None:
+    """Key, value, partition and offset of every record are read as the producer was told."""
+    topic = kafka.create_topic(unique_topic(), partitions=3)
+    count = ["--max-messages", "3000"]
+    sent = kafka.run("kafka-verifiable-producer", "--topic", topic, *count, "--acks", "-1",
+                     "--repeating-keys", "17", "--value-prefix", "5")  # fmt: skip
+    options = ["--topic", topic, "--group-id", unique_group(), "--reset-policy", "earliest"]
+    read = kafka.run("kafka-verifiable-consumer", *options, *count, "--verbose")
+
+    def records(done: Completed, name: str) -> list[tuple[Any, ...]]:
+        fields = ("partition", "offset", "key", "value")
+        return sorted(tuple(event[field] for field in fields) for event in events(done, name))
+
+    acked = records(sent, "producer_send_success")
+    assert len(acked) == 3000
+    assert {value for *_, value in acked} == {f"5.{i}" for i in range(3000)}
+    assert records(read, "record_data") == acked
+
+
 @pytest.mark.parametrize("protocol", GROUP_PROTOCOLS)
 def test_verifiable_consumers_share_a_topic(
     kafka: KafkaTools,
@@ -86,6 +108,43 @@ def test_verifiable_consumers_share_a_topic(
         for offset in range(part["minOffset"], part["maxOffset"] + 1)
     ]
     assert len(seen) == len(set(seen)) == 2000
+
+
+def test_consumer_perf_counts_and_commits(
+    kafka: KafkaTools, unique_topic: Callable[[], str], unique_group: Callable[[], str]
+) -> None:
+    """The tool counts megabytes and records as they were sent, and commits for its group."""
+    topic = kafka.create_topic(unique_topic(), partitions=2)
+    kafka.run("kafka-producer-perf-test", "--topic", topic, "--num-records", "5000",
+              "--record-size", "1000", "--throughput", "-1",
+              "--command-property", "compression.type=zstd")  # fmt: skip
+    group = unique_group()
+    options = ["--topic", topic, "--group", group, "--num-records", "5000", "--timeout", "20000"]
+    read = kafka.run("kafka-consumer-perf-test", *options)
+    header, values = (line.split(", ") for line in read.lines[-2:])
+    totals = dict(zip(header, values, strict=True))
+    assert totals["data.consumed.in.nMsg"] == "5000"
+    assert float(totals["data.consumed.in.MB"]) == pytest.approx(5000 * 1000 / 2**20, rel=0.001)
+    rows = kafka.run("kafka-consumer-groups", "--describe", "--group", group).rows("GROUP")
+    assert sum(int(row["CURRENT-OFFSET"]) for row in rows) == 5000
+    assert [row["LAG"] for row in rows] == ["0", "0"]
+
+
+def test_replica_verification(kafka: KafkaTools, topic: str) -> None:
+    """Apache's own check of replicas, which reads as a replica does, finds no difference."""
+    kafka.produce(topic, [str(i) for i in range(500)], "--batch-size", "500")
+    options = ["--broker-list", kafka.address, "--topics-include", topic, "--time", "-2"]
+    wanted = f"max lag is 0 for partition {topic}-0 at offset 500 among 1 partitions"
+    with kafka.start("kafka-replica-verification", *options, "--report-interval-ms", "200") as tool:
+        deadline = time.monotonic() + 20
+        said = ""
+        assert tool.process.stdout is not None
+        while wanted not in said:
+            assert time.monotonic() < deadline, said
+            line = tool.process.stdout.readline()
+            assert line, said
+            said += line
+        assert "different" not in said
 
 
 def test_end_to_end_latency(kafka: KafkaTools, topic: str) -> None:

@@ -64,6 +64,24 @@ def test_waiting_consumer_outlives_the_broker(
         assert consumer.wait().lines == ["after"]
 
 
+@pytest.mark.parametrize("stop", STOPS)
+def test_group_reads_on_after_the_restart(
+    own: Broker, kafka: KafkaTools, unique_topic: Callable[[], str], stop: str
+) -> None:
+    """What a group reads before and after is, together, each record once and in order."""
+    topic = kafka.create_topic(unique_topic())
+    lines = [str(i) for i in range(500)]
+    kafka.produce(topic, lines[:300])
+    read = kafka.consume(topic, "--group", "reader", "--from-beginning", count=120)
+    getattr(own, stop)()
+    own.start()
+    state = kafka.run("kafka-consumer-groups", "--describe", "--group", "reader").rows("GROUP")
+    assert [(row["CURRENT-OFFSET"], row["LAG"]) for row in state] == [("120", "180")]
+    kafka.produce(topic, lines[300:])
+    read += kafka.consume(topic, "--group", "reader", count=380)
+    assert read == lines
+
+
 def test_deleted_topic_stays_deleted(
     own: Broker, kafka: KafkaTools, unique_topic: Callable[[], str]
 ) -> None:
