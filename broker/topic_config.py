@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -128,8 +129,11 @@ def effective_topic_configs(
 @lru_cache(maxsize=4)
 def _default_log_config(broker_config: BrokerConfig) -> LogConfig:
     defaults = effective_topic_configs({}, broker_config)
-    return LogConfig.from_properties(
+    config = LogConfig.from_properties(
         {name: text for name, text in defaults.items() if text is not None}
+    )
+    return replace(
+        config, max_decompressed_batch_bytes=broker_config.kraftrio_max_decompressed_batch_bytes
     )
 
 

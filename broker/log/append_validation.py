@@ -14,7 +14,6 @@ from kraftrio.broker.log.log_config import LONG_MAX, LogConfig
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.record_batch import (
-    DEFAULT_MAX_DECOMPRESSED_BYTES,
     NO_TIMESTAMP,
     BatchHeader,
     check_client_header,
@@ -50,8 +49,6 @@ def validate_client_batch(
     config: LogConfig,
     topic_partition: TopicPartition,
     now_ms: int,
-    *,
-    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> ValidBatch:
     """Check the one batch of a Produce request for one partition and set its timestamps."""
     size = len(records)
@@ -77,7 +74,7 @@ def validate_client_batch(
         records,
         header,
         require_keys=config.compact,
-        max_decompressed_bytes=max_decompressed_bytes,
+        max_decompressed_bytes=config.max_decompressed_batch_bytes,
     )
     if info.key_errors or not config.log_append_time:
         _check_records(records, config, topic_partition, now_ms, header, info.max_timestamp,
@@ -90,7 +87,7 @@ def validate_client_batch(
             header,
             target,
             level=config.compression_level,
-            max_decompressed_bytes=max_decompressed_bytes,
+            max_decompressed_bytes=config.max_decompressed_batch_bytes,
         )
         header = parse_header(data)
         if header.size_bytes > config.max_message_bytes:

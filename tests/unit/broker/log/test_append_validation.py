@@ -214,3 +214,13 @@ def test_recompressed_batch_must_fit_too() -> None:
     with pytest.raises(KafkaError) as error:
         validate(data, compression_type="uncompressed", max_message_bytes=5000)
     assert error.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_batch_that_decompresses_to_more_than_the_broker_allows_is_refused() -> None:
+    """Nothing of it is written, and the next batch is."""
+    context = LogContext(max_decompressed_batch_bytes=10_000)
+    bomb = build_batch([Record(0, NOW_MS, None, bytes(20_000))], compression=Compression.ZSTD)
+    with pytest.raises(KafkaError) as error:
+        context.log.append_as_leader(bomb, 0, NOW_MS)
+    assert error.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert context.append(b"a").base_offset == 0
