@@ -54,7 +54,7 @@ class FetchPart:
     high_watermark: int = -1
     last_stable_offset: int = -1
     told_log_start_offset: int = -1
-    topic_name: str | None = None  # what a topic id was resolved to when it first could be
+    topic_name: str | None = None  # as it was asked by, or what its id meant when first resolved
 
     def update(self, other: FetchPart) -> None:
         """Take over what a later fetch asks, keeping what was told."""

@@ -1,8 +1,8 @@
 """Fetch, with incremental sessions and long polls.
 
 Behaviour (Apache Kafka's)
-- A fetch answers at once when it has `min_bytes`, an error, or nothing to wait for; else it parks
-  until enough was committed or `max_wait_ms` is over, and then reads again.
+- A fetch answers at once when it has `min_bytes`, an error (other than of a topic that does not
+  exist), or nothing to wait for; else it parks until enough was committed or `max_wait_ms` is over, and then reads again.
 - The byte budget: the first batch of the first partition that has data comes whole, whatever the
   limits (KIP-74); after that `max_bytes` and each partition's limit hold.
 - A consumer sees up to the high watermark, or with read_committed up to the last stable offset,
@@ -40,6 +40,7 @@ from kraftrio.wire.primitives import ZERO_UUID, TopicPartition
 _CONSUMER_REPLICA_ID = -1
 _READ_COMMITTED = 1
 _TOPIC_ID_VERSION = 13
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 class _Reading(NamedTuple):
@@ -115,10 +116,8 @@ class FetchHandlers:
         data: list[tuple[FetchKey, FetchPart, PartitionData]] = []
         partitions: list[Partition] = []
         total = 0
-        must_answer = True  # with no partition at all there is nothing to wait for
+        must_answer = False
         for key, part in plan.partitions():
-            if not data:
-                must_answer = False
             answer = PartitionData(
                 partition_index=key.partition,
                 high_watermark=-1,
@@ -136,22 +135,25 @@ class FetchHandlers:
                 )
             except KafkaError as error:
                 answer.error_code = error.code
-                must_answer = True
+                # A topic that is not there is no news: told at once, over and over, it would make
+                # its reader spin.
+                if error.code not in _UNKNOWN:
+                    must_answer = True
                 continue
             total += records_bytes
             if answer.diverging_epoch is not None:
                 must_answer = True
-        return _Reading(data, partitions, total, must_answer)
+        # without any partition there is nothing to wait for
+        return _Reading(data, partitions, total, must_answer or not partitions)
 
     def _partition(self, key: FetchKey, part: FetchPart) -> Partition:
         """The replica that a key means, by the topic's identity when it was first named."""
-        name = key.topic
-        if key.topic_id != ZERO_UUID:
+        if part.topic_name is None:
+            part.topic_name = self._metadata.topic_name(key.topic_id)
             if part.topic_name is None:
-                part.topic_name = self._metadata.topic_name(key.topic_id)
-                if part.topic_name is None:
-                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-            name = part.topic_name
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        name = part.topic_name
+        if key.topic_id != ZERO_UUID:
             current = self._metadata.topic_id(name)
             if current != key.topic_id and current != ZERO_UUID:
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
@@ -264,6 +266,7 @@ def _asked(request: FetchRequest, by_id: bool) -> tuple[dict[FetchKey, FetchPart
                 asked.current_leader_epoch,
                 asked.last_fetched_epoch,
                 asked.log_start_offset,
+                topic_name=None if by_id else topic.topic,
             )
     forgotten = [
         FetchKey(topic.topic_id if by_id else ZERO_UUID, topic.topic, index)
