@@ -1,4 +1,4 @@
-"""Periodic work on the logs: flushing, checkpoints, retention, expiry of idle producers.
+"""Periodic work on the logs: flushing, checkpoints, retention, compaction, expiry of producers.
 
 An fsync of a log runs in a worker thread, one at a time, so that the event loop goes on; the rest
 is quick and runs on the loop.
@@ -16,6 +16,7 @@ import trio
 from kraftrio.broker.clock import Clock
 from kraftrio.broker.config import BrokerConfig
 from kraftrio.broker.log.log_manager import LogManager
+from kraftrio.broker.log_cleaner import LogCleaner
 
 _log = logging.getLogger("kraftrio.logs")
 
@@ -33,6 +34,7 @@ class LogMaintenance:
         self._logs = log_manager
         self._clock = clock
         self._settings = settings
+        self._cleaner = LogCleaner(log_manager, clock, settings)
 
     async def run(self) -> None:
         """Do what is due, until cancelled."""
@@ -40,6 +42,7 @@ class LogMaintenance:
             nursery.start_soon(self._every, self._flush_interval_ms, self._flush)
             nursery.start_soon(self._every, self._checkpoint_interval_ms, self._checkpoint)
             nursery.start_soon(self._every, self._retention_interval_ms, self._retain)
+            nursery.start_soon(self._cleaner.run)
             nursery.start_soon(self._every, lambda: _PRODUCER_EXPIRY_INTERVAL_MS, self._expire)
 
     async def _every(

@@ -62,12 +62,16 @@ class LogConfig:
     delete: bool = dataclasses.field(init=False, default=True)
     log_append_time: bool = dataclasses.field(init=False, default=False)
     target_compression: Compression | None = dataclasses.field(init=False, default=None)
+    roll_ms: int = dataclasses.field(init=False, default=0)
 
     def __post_init__(self) -> None:
         policies = {policy.strip() for policy in self.cleanup_policy.split(",")}
         object.__setattr__(self, "compact", "compact" in policies)
         object.__setattr__(self, "delete", "delete" in policies)
         object.__setattr__(self, "log_append_time", self.message_timestamp_type == "LogAppendTime")
+        # What waits in an active segment is not compacted: the lag has to end that too.
+        lag_ms = self.max_compaction_lag_ms if self.compact else LONG_MAX
+        object.__setattr__(self, "roll_ms", min(self.segment_ms, lag_ms))
         if self.compression_type != "producer":
             codec = _COMPRESSION_BY_NAME[self.compression_type]
             object.__setattr__(self, "target_compression", codec)

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kraftrio.broker.log.checkpoints import (
+    CLEANER_CHECKPOINT,
     LOCK_FILE,
     LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -79,6 +80,7 @@ class LogDir:
     recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
     log_start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
+    cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     loaded: bool = False
 
     @property
@@ -176,6 +178,7 @@ class LogManager:
         log_dir.recovery_points = self._read_offsets(log_dir, RECOVERY_POINT_CHECKPOINT)
         log_dir.log_start_offsets = self._read_offsets(log_dir, LOG_START_CHECKPOINT)
         log_dir.high_watermarks = self._read_offsets(log_dir, REPLICATION_CHECKPOINT)
+        log_dir.cleaner_offsets = self._read_offsets(log_dir, CLEANER_CHECKPOINT)
 
     def _read_offsets(self, log_dir: LogDir, name: str) -> dict[TopicPartition, int]:
         path = posixpath.join(log_dir.path, name)
@@ -233,6 +236,7 @@ class LogManager:
             self.fail_dir(log_dir, error)
             return None
         log.update_high_watermark(log_dir.high_watermarks.get(topic_partition, 0))
+        log.first_dirty_offset = log_dir.cleaner_offsets.get(topic_partition, 0)
         for event in log.recovery_events:
             _logger.warning("recovery of %s %s", topic_partition, event)
         known = self._logs.setdefault(topic_partition, log)
@@ -256,6 +260,11 @@ class LogManager:
             log_dir.loaded = log_dir.is_online
 
     # -- look-ups -------------------------------------------------------------------------------
+
+    @property
+    def fs(self) -> FileSystem:
+        """The file system of the log directories."""
+        return self._fs
 
     def get_log(self, topic_partition: TopicPartition) -> PartitionLog | None:
         return self._logs.get(topic_partition)
@@ -396,14 +405,18 @@ class LogManager:
 
     def retain(self, now_ms: int) -> int:
         """One retention pass over all logs: segments past their keep, files past their delay."""
-        count = 0
-        for log in self.logs():
-            try:
-                count += log.apply_retention(now_ms)
-                log.remove_retired(now_ms)
-            except OSError as error:
-                self.fail_log(log, error)
+        count = sum(self.retain_log(log, now_ms) for log in self.logs())
         self.remove_deleted(now_ms)
+        return count
+
+    def retain_log(self, log: PartitionLog, now_ms: int) -> int:
+        """One retention pass over one log; return how many segments it deleted."""
+        try:
+            count = log.apply_retention(now_ms)
+            log.remove_retired(now_ms)
+        except OSError as error:
+            self.fail_log(log, error)
+            return 0
         return count
 
     def flush_due(self, now_ms: int) -> list[PartitionLog]:
@@ -461,6 +474,26 @@ class LogManager:
         if high_watermarks != log_dir.high_watermarks:
             self._write_offsets(log_dir, REPLICATION_CHECKPOINT, high_watermarks)
             log_dir.high_watermarks = high_watermarks
+
+    def stale_cleaner_offsets(self) -> list[tuple[LogDir, dict[TopicPartition, int]]]:
+        """The directories whose cleaner-offset-checkpoint is not what the logs have.
+
+        Only the cleaner writes that file, with `write_cleaner_offsets`, in its own time.
+        """
+        offsets: dict[int, dict[TopicPartition, int]] = {id(log_dir): {} for log_dir in self.dirs}
+        for key, owner in self._dir_of.items():
+            if self._logs[key].first_dirty_offset > 0:
+                offsets[id(owner)][key] = self._logs[key].first_dirty_offset
+        return [
+            (log_dir, offsets[id(log_dir)])
+            for log_dir in self.dirs
+            if log_dir.is_online and offsets[id(log_dir)] != log_dir.cleaner_offsets
+        ]
+
+    def write_cleaner_offsets(self, log_dir: LogDir, offsets: dict[TopicPartition, int]) -> None:
+        """Save what `stale_cleaner_offsets` told; raises OSError. May run in a worker thread."""
+        self._write_offsets(log_dir, CLEANER_CHECKPOINT, offsets)
+        log_dir.cleaner_offsets = offsets
 
     def _write_offsets(
         self, log_dir: LogDir, name: str, offsets: dict[TopicPartition, int]

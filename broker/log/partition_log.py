@@ -400,7 +400,7 @@ class PartitionLog:
             first = segment.first_batch_timestamp
             # By record time, so that replaying old data makes segments of old data.
             waited = max_timestamp - first if first >= 0 else now_ms - segment.created_ms
-            if waited > config.segment_ms - self._roll_jitter_ms:
+            if waited > config.roll_ms - self._roll_jitter_ms:
                 return True
         return segment.indexes_are_full or not segment.fits_offset(last_offset)
 
