@@ -2,7 +2,8 @@
 
 Behaviour (Apache Kafka's)
 - A fetch answers at once when it has `min_bytes`, an error (other than of a topic that does not
-  exist), or nothing to wait for; else it parks until enough was committed or `max_wait_ms` is over, and then reads again.
+  exist), or nothing to wait for; else it parks until enough was committed or `max_wait_ms` is over,
+  and then reads again.
 - The byte budget: the first batch of the first partition that has data comes whole, whatever the
   limits (KIP-74); after that `max_bytes` and each partition's limit hold.
 - A consumer sees up to the high watermark, or with read_committed up to the last stable offset,

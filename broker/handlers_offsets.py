@@ -98,7 +98,10 @@ class OffsetHandlers:
                 )
                 if named[topic.name, asked.partition_index] > 1:
                     answer.error_code = ErrorCode.INVALID_REQUEST
-                elif context.api_version < _FIRST_VERSION.get(asked.timestamp, 0):
+                elif (
+                    asked.timestamp < EARLIEST_PENDING_UPLOAD
+                    or context.api_version < _FIRST_VERSION.get(asked.timestamp, 0)
+                ):
                     answer.error_code = ErrorCode.UNSUPPORTED_VERSION
                 else:
                     self._find_offset(topic.name, asked, request, answer)
