@@ -19,6 +19,7 @@ from typing import NamedTuple, NoReturn
 
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from kraftrio.wire.primitives import encode_varint, read_uvarint, read_uvarlong
+from kraftrio.wire.record_columns import MIN_RUN_RECORDS, uniform_run
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -75,69 +76,106 @@ def walk_lengths(data: bytes, count: int) -> None:
 
 def check_records(data: bytes, count: int) -> RecordCheck:
     """Check every field of ``count`` records that fill ``data`` with offset deltas 0, 1, 2..."""
-    pos = 0
-    # Zigzag keeps the order of deltas from 0 on and reverses that of the negative ones, which
-    # only count until the first other delta comes.
-    max_raw = index_of_max = -1
-    negative_raw = 0
-    null_keys: list[int] = []
+    found = _Found()
+    pos = index = 0
+    # Where a batch is not uniform it is tried again in longer and longer steps.
+    stretch = 2 * MIN_RUN_RECORDS
     try:
-        for expected in range(count):
-            if (raw := data[pos]) < 0x80:
-                pos += 1
-            elif (high := data[pos + 1]) < 0x80:
-                raw, pos = raw + (high << 7) - 0x80, pos + 2
-            else:
-                raw, pos = read_uvarint(data, pos)
-            twice_end = pos + pos + raw  # odd, so never reached, if the size is negative
-            if (raw := data[pos + 1]) < 0x80:  # after the attributes
-                pos += 2
-            elif (high := data[pos + 2]) < 0x80:
-                raw, pos = raw + (high << 7) - 0x80, pos + 3
-            else:
-                raw, pos = read_uvarlong(data, pos + 1)
-            if raw > max_raw:
-                if not raw & 1:
-                    max_raw = raw
-                    index_of_max = expected
-                elif max_raw < 0 and (index_of_max < 0 or raw < negative_raw):
-                    negative_raw = raw
-                    index_of_max = expected
-            if (raw := data[pos]) < 0x80:
-                pos += 1
-            elif (high := data[pos + 1]) < 0x80:
-                raw, pos = raw + (high << 7) - 0x80, pos + 2
-            else:
-                raw, pos = read_uvarint(data, pos)
-            if raw != expected << 1:
-                _invalid(f"record {expected}: offset delta {raw >> 1} is not consecutive")
-            if (raw := data[pos]) < 0x80:
-                pos += 1
-            elif (high := data[pos + 1]) < 0x80:
-                raw, pos = raw + (high << 7) - 0x80, pos + 2
-            else:
-                raw, pos = read_uvarint(data, pos)
-            if raw & 1:
-                null_keys.append(expected)
-            else:
-                pos += raw >> 1
-            if (raw := data[pos]) < 0x80:
-                pos += 1
-            elif (high := data[pos + 1]) < 0x80:
-                raw, pos = raw + (high << 7) - 0x80, pos + 2
-            else:
-                raw, pos = read_uvarint(data, pos)
-            if not raw & 1:
-                pos += raw >> 1
-            pos = _skip_headers(data, pos) if data[pos] else pos + 1
-            if pos + pos != twice_end:
-                _invalid(f"record {expected} does not end where its size says")
+        while index < count:
+            run = None
+            if count - index >= MIN_RUN_RECORDS:
+                run = uniform_run(data, pos, index, count - index)
+            if run is None:
+                pos = _check_each(data, pos, index, min(index + stretch, count), found)
+                index += stretch
+                stretch *= 2
+                continue
+            if run.max_timestamp_raw > found.max_raw:
+                found.max_raw = run.max_timestamp_raw
+                found.index_of_max = index + run.index_of_max_timestamp
+            if run.has_null_keys:
+                found.null_keys.extend(range(index, index + run.record_count))
+            pos += run.record_count * run.size_bytes
+            index += run.record_count
     except (IndexError, RemoteProtocolError):
         _invalid("the batch ends before its last record")
     if pos != len(data):
         _invalid("the batch goes on after its last record")
-    raw = max_raw if max_raw >= 0 else negative_raw
-    return RecordCheck((raw >> 1) ^ -(raw & 1), index_of_max, null_keys)
+    raw = found.max_raw if found.max_raw >= 0 else found.negative_raw
+    return RecordCheck((raw >> 1) ^ -(raw & 1), found.index_of_max, found.null_keys)
+
+
+class _Found:
+    """What the records so far have told.
+
+    Zigzag keeps the order of timestamp deltas from 0 on and reverses that of the negative ones,
+    which only count until the first other delta comes.
+    """
+
+    __slots__ = ("index_of_max", "max_raw", "negative_raw", "null_keys")
+
+    def __init__(self) -> None:
+        self.max_raw = self.index_of_max = -1
+        self.negative_raw = 0
+        self.null_keys: list[int] = []
+
+
+def _check_each(data: bytes, pos: int, first: int, end: int, found: _Found) -> int:
+    """Walk the records with offset deltas from `first` to before `end`; return where they end."""
+    max_raw, index_of_max = found.max_raw, found.index_of_max
+    negative_raw, null_keys = found.negative_raw, found.null_keys
+    for expected in range(first, end):
+        if (raw := data[pos]) < 0x80:
+            pos += 1
+        elif (high := data[pos + 1]) < 0x80:
+            raw, pos = raw + (high << 7) - 0x80, pos + 2
+        else:
+            raw, pos = read_uvarint(data, pos)
+        twice_end = pos + pos + raw  # odd, so never reached, if the size is negative
+        if (raw := data[pos + 1]) < 0x80:  # after the attributes
+            pos += 2
+        elif (high := data[pos + 2]) < 0x80:
+            raw, pos = raw + (high << 7) - 0x80, pos + 3
+        else:
+            raw, pos = read_uvarlong(data, pos + 1)
+        if raw > max_raw:
+            if not raw & 1:
+                max_raw = raw
+                index_of_max = expected
+            elif max_raw < 0 and (index_of_max < 0 or raw < negative_raw):
+                negative_raw = raw
+                index_of_max = expected
+        if (raw := data[pos]) < 0x80:
+            pos += 1
+        elif (high := data[pos + 1]) < 0x80:
+            raw, pos = raw + (high << 7) - 0x80, pos + 2
+        else:
+            raw, pos = read_uvarint(data, pos)
+        if raw != expected << 1:
+            _invalid(f"record {expected}: offset delta {raw >> 1} is not consecutive")
+        if (raw := data[pos]) < 0x80:
+            pos += 1
+        elif (high := data[pos + 1]) < 0x80:
+            raw, pos = raw + (high << 7) - 0x80, pos + 2
+        else:
+            raw, pos = read_uvarint(data, pos)
+        if raw & 1:
+            null_keys.append(expected)
+        else:
+            pos += raw >> 1
+        if (raw := data[pos]) < 0x80:
+            pos += 1
+        elif (high := data[pos + 1]) < 0x80:
+            raw, pos = raw + (high << 7) - 0x80, pos + 2
+        else:
+            raw, pos = read_uvarint(data, pos)
+        if not raw & 1:
+            pos += raw >> 1
+        pos = _skip_headers(data, pos) if data[pos] else pos + 1
+        if pos + pos != twice_end:
+            _invalid(f"record {expected} does not end where its size says")
+    found.max_raw, found.index_of_max, found.negative_raw = max_raw, index_of_max, negative_raw
+    return pos
 
 
 def decode_records(
