@@ -51,6 +51,7 @@ WORKS_WITH = {
     "broker/timers.py": {"async", "trio"},
     "broker/controller_channel.py": {"async", "logging", "trio"},
     "broker/coordinator/runtime.py": {"async", "logging", "trio"},
+    "broker/log_cleaner.py": {"async", "logging", "time", "trio"},
     "broker/log_maintenance.py": {"async", "logging", "trio"},
     "broker/server.py": {"async", "logging", "socket", "trio"},
     "broker/node.py": {"async", "logging", "os", "signal", "socket", "trio"},

@@ -1,4 +1,4 @@
-"""Compaction of one log in the test's own thread, step by step as `broker/log_cleaner.py` does it."""
+"""Compaction of one log in the test's own thread, step by step as the broker does it."""
 
 from __future__ import annotations
 
