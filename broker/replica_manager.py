@@ -9,9 +9,16 @@ Waiting
 - `when_committed` parks a callback until the high watermark reaches an offset (acks=all).
 - `FetchWaiter` parks a long poll until enough bytes were appended to its partitions.
 
+New logs
+- The log of a new partition is made soon after its metadata came, in slices of time, or at once
+  when somebody asks for the partition: thousands of new partitions stop nobody.
+- While its log cannot be made (no space, say) the partition answers KAFKA_STORAGE_ERROR; each
+  request and a timer try again.
+
 Failures
-- A disk error while appending or reading is KAFKA_STORAGE_ERROR to the client and one log line; the
-  log itself has cut what was half written.  What was acknowledged stays readable.
+- A disk error while appending or reading is KAFKA_STORAGE_ERROR to the client and a log line, for
+  each partition one in some seconds; the log itself has cut what was half written.  What was
+  acknowledged stays readable.
 
 Called by the data handlers, the group coordinator's runtime and the metadata publisher.
 """
@@ -20,6 +27,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from kraftrio.broker.clock import Clock
 from kraftrio.broker.log.log_config import LogConfig
@@ -41,6 +49,10 @@ from kraftrio.wire.primitives import TopicPartition
 _log = logging.getLogger("kraftrio.replicas")
 
 CommitCallback = Callable[[ErrorCode], None]
+
+_MAKE_SLICE_MS = 20  # how long others wait while logs of new partitions are made
+_MAKE_RETRY_MS = 1000
+_REPORT_INTERVAL_MS = 10_000  # one line for each partition in this time: a full disk fails often
 
 
 class CommitWaiter:
@@ -138,6 +150,14 @@ def _answer(waiters: Iterable[CommitWaiter], code: ErrorCode) -> None:
         waiter.callback(code)
 
 
+class _Unmade(NamedTuple):
+    """A partition placed here whose log is not there yet."""
+
+    topic: TopicImage
+    image: PartitionImage
+    is_new: bool  # False: it existed before this process, so its log may be on a failed disk
+
+
 class ReplicaManager:
     """Owner of every replica on this broker.
 
@@ -161,6 +181,10 @@ class ReplicaManager:
         self._clock = clock
         self._topic_log_config = topic_log_config
         self._partitions: dict[TopicPartition, Partition] = {}
+        self._unmade: dict[TopicPartition, _Unmade] = {}
+        self._make_timer: Timer | None = None
+        self._knows_cluster = False  # the first image shows what existed before this process
+        self._reported_ms: dict[TopicPartition, float] = {}
 
     # -- look-ups -------------------------------------------------------------------------------
 
@@ -174,9 +198,7 @@ class ReplicaManager:
         Raises:
             KafkaError: not the leader, an unknown partition, or a leader epoch out of date.
         """
-        partition = self._partitions.get(topic_partition)
-        if partition is None:
-            raise self._metadata.check_hosted(*topic_partition)
+        partition = self._partitions.get(topic_partition) or self._make(topic_partition)
         code = partition.state.check_leader(current_leader_epoch)
         if code is not ErrorCode.NONE:
             raise KafkaError(code)
@@ -185,6 +207,14 @@ class ReplicaManager:
     def log(self, topic_partition: TopicPartition) -> PartitionLog:
         """The log of a partition led here (raises like `leader`)."""
         return self.leader(topic_partition).log
+
+    def is_empty(self, topic_partition: TopicPartition) -> bool:
+        """Does the log of a partition led here hold nothing (raises like `leader`)?"""
+        unmade = self._unmade.get(topic_partition)
+        if unmade is not None and unmade.is_new:
+            return True
+        log = self.log(topic_partition)
+        return log.log_start_offset == log.log_end_offset
 
     def high_watermark(self, topic_partition: TopicPartition) -> int:
         return self.leader(topic_partition).state.high_watermark
@@ -204,9 +234,7 @@ class ReplicaManager:
         Raises:
             KafkaError: refused; nothing was written.
         """
-        partition = self._partitions.get(topic_partition)
-        if partition is None:
-            raise self._metadata.check_hosted(*topic_partition)
+        partition = self._partitions.get(topic_partition) or self._make(topic_partition)
         log, state = partition.log, partition.state
         code = state.check_append(required_acks, log.config.min_insync_replicas)
         if code is not ErrorCode.NONE:
@@ -238,9 +266,10 @@ class ReplicaManager:
         Args:
             deadline_ms: on the monotonic clock; REQUEST_TIMED_OUT then.  None: wait for ever.
         """
-        partition = self._partitions.get(topic_partition)
-        if partition is None:
-            callback(self._metadata.check_hosted(*topic_partition).code)
+        try:
+            partition = self._partitions.get(topic_partition) or self._make(topic_partition)
+        except KafkaError as error:
+            callback(error.code)
             return
         if partition.state.high_watermark >= end_offset:
             callback(ErrorCode.NONE)
@@ -329,10 +358,18 @@ class ReplicaManager:
         return partition.log.log_start_offset
 
     def _storage_error(self, doing: str, partition: Partition, error: OSError) -> KafkaError:
-        _log.error(
-            "storage error partition=%s doing=%s reason=%s", partition.topic_partition, doing, error
-        )
+        self._report(partition.topic_partition, doing, error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{doing} failed: {error.strerror}")
+
+    def _report(self, topic_partition: TopicPartition, doing: str, error: Exception) -> None:
+        now_ms = self._clock.monotonic_ms()
+        last_ms = self._reported_ms.get(topic_partition)
+        if last_ms is not None and now_ms < last_ms + _REPORT_INTERVAL_MS:
+            return
+        self._reported_ms[topic_partition] = now_ms
+        _log.error(
+            'storage error partition=%s-%d doing="%s" reason="%s"', *topic_partition, doing, error
+        )
 
     # -- metadata -------------------------------------------------------------------------------
 
@@ -346,34 +383,97 @@ class ReplicaManager:
                 continue
             for index, partition in sorted(topic_delta.partitions.items()):
                 self._apply_partition(current, index, partition)
+        self._knows_cluster = True
+        if self._unmade and self._make_timer is None:
+            self._make_timer = self._timers.schedule(0, self._make_some)
 
     def _apply_partition(self, topic: TopicImage, index: int, image: PartitionImage) -> None:
         topic_partition = TopicPartition(topic.name, index)
         partition = self._partitions.get(topic_partition)
         if self.broker_id not in image.replicas:
+            self._unmade.pop(topic_partition, None)
             if partition is not None:
                 self._remove(partition)
             return
-        if partition is None:
-            log = self.log_manager.get_or_create_log(
-                topic_partition,
-                topic.topic_id,
-                self._topic_log_config(topic.name),
-                self._clock.wall_ms(),
-            )
-            partition = Partition(topic_partition, log, self.broker_id)
-            self._partitions[topic_partition] = partition
+        if partition is not None:
+            self._apply_image(partition, image)
+            return
+        log = self.log_manager.get_log(topic_partition)
+        earlier = self._unmade.get(topic_partition)
+        is_new = self._knows_cluster if earlier is None else earlier.is_new
+        self._unmade[topic_partition] = _Unmade(topic, image, is_new)
+        if log is not None and log.topic_id == topic.topic_id:
+            self._make(topic_partition)
+
+    def _apply_image(self, partition: Partition, image: PartitionImage) -> None:
         was_leader = partition.state.is_leader
         if partition.state.apply(image, partition.log.log_end_offset):
-            partition.log.start_leader_epoch(image.leader_epoch)
+            try:
+                partition.log.start_leader_epoch(image.leader_epoch)
+            except OSError as error:
+                # The log knows the epoch, and saves it before it calls anything of it durable.
+                self._report(partition.topic_partition, "save the leader epoch", error)
         if was_leader and not partition.state.is_leader:
             partition.abandon(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if partition.state.advance_high_watermark():
             partition.publish_high_watermark(None)
 
+    def _make(self, topic_partition: TopicPartition) -> Partition:
+        """Give a partition that was placed here its log.
+
+        Raises:
+            KafkaError: there is no such partition here, or KAFKA_STORAGE_ERROR: not now.
+        """
+        unmade = self._unmade.get(topic_partition)
+        if unmade is None:
+            raise self._metadata.check_hosted(*topic_partition)
+        if (
+            not unmade.is_new
+            and self.log_manager.get_log(topic_partition) is None
+            and not all(log_dir.is_online for log_dir in self.log_manager.dirs)
+        ):
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"the log of {topic_partition} may be in a log directory that is offline",
+            )
+        try:
+            log = self.log_manager.get_or_create_log(
+                topic_partition,
+                unmade.topic.topic_id,
+                self._topic_log_config(topic_partition.topic),
+                self._clock.wall_ms(),
+            )
+        except OSError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        del self._unmade[topic_partition]
+        partition = Partition(topic_partition, log, self.broker_id)
+        self._partitions[topic_partition] = partition
+        self._apply_image(partition, unmade.image)
+        return partition
+
+    def _make_some(self) -> None:
+        """Make logs of new partitions for a while; come again for the rest."""
+        self._make_timer = None
+        end_ms = self._clock.monotonic_ms() + _MAKE_SLICE_MS
+        delay_ms = 0
+        for topic_partition in list(self._unmade):
+            if self._clock.monotonic_ms() >= end_ms:
+                break
+            try:
+                self._make(topic_partition)
+            except KafkaError as error:
+                self._report(topic_partition, "make the log", error)
+                delay_ms = _MAKE_RETRY_MS
+        if self._unmade:
+            self._make_timer = self._timers.schedule(delay_ms, self._make_some)
+
     def _delete_topic(self, topic: TopicImage) -> None:
         for index in sorted(topic.partitions):
-            partition = self._partitions.get(TopicPartition(topic.name, index))
+            topic_partition = TopicPartition(topic.name, index)
+            unmade = self._unmade.get(topic_partition)
+            if unmade is not None and unmade.topic.topic_id == topic.topic_id:
+                del self._unmade[topic_partition]
+            partition = self._partitions.get(topic_partition)
             if partition is not None and partition.log.topic_id == topic.topic_id:
                 self._remove(partition)
 
@@ -381,6 +481,7 @@ class ReplicaManager:
         del self._partitions[partition.topic_partition]
         partition.state.resign()
         partition.abandon(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self._reported_ms.pop(partition.topic_partition, None)
         self.log_manager.delete_log(partition.topic_partition, self._clock.wall_ms())
 
     def update_configs(self, topics: Iterable[str] | None) -> None:

@@ -66,6 +66,7 @@ R = TypeVar("R")
 # How much is replayed, or appended of a splittable outcome, before others get their turn.
 _REPLAY_SLICE_RECORDS = 500
 _APPEND_SLICE_RECORDS = 1000
+_RELOAD_MS = 5000
 
 
 @lru_cache(maxsize=8192)
@@ -215,10 +216,17 @@ class GroupCoordinator:
             if self._is_current(slot):
                 slot.state = SlotState.FAILED
                 _log.error("load failed partition=%s reason=%s", slot.topic_partition, error)
+                if isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                    self._timers.schedule(_RELOAD_MS, partial(self._load_again, slot))
             return
         if self._is_current(slot):
             _log.info("loaded partition=%s records=%d", slot.topic_partition, record_count)
             self._activate(slot)
+
+    def _load_again(self, slot: Slot) -> None:
+        """Start over with a shard whose disk failed, unless somebody else leads by now."""
+        if self._is_current(slot):
+            self.elect(slot.topic_partition.partition, slot.leader_epoch)
 
     async def _replay_log(self, slot: Slot) -> int:
         topic_partition = slot.topic_partition
@@ -275,10 +283,9 @@ class GroupCoordinator:
 
     def _is_empty(self, slot: Slot) -> bool:
         try:
-            log = self._replicas.log(slot.topic_partition)
+            return self._replicas.is_empty(slot.topic_partition)
         except KafkaError:
             return False  # `load` will say so
-        return log.log_start_offset == log.log_end_offset
 
     def _activate(self, slot: Slot) -> None:
         slot.state = SlotState.ACTIVE

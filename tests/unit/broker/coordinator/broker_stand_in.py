@@ -66,6 +66,10 @@ class FakeReplicas:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self.logs[topic_partition]
 
+    def is_empty(self, topic_partition: TopicPartition) -> bool:
+        log = self.log(topic_partition)
+        return log.log_start_offset == log.log_end_offset
+
     def append_to_leader(
         self,
         topic_partition: TopicPartition,
