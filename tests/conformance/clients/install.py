@@ -5,9 +5,8 @@
 Each function returns where its client is, and calls `missing` when there is none (which skips the
 test, or fails it under KRAFTRIO_REQUIRE_TOOLS). All go through their registries' ordinary clients
 (pip, npm, go, mvn, apt-get) at the versions pinned in this folder. They live in
-${XDG_CACHE_HOME:-~/.cache}/kraftrio/clients/NAME-HASH, the hash being that of the pins, so a changed
-pin is a new folder, checkouts share them, and the virtual environment of the project stays its own.
-A folder appears by one rename: who finds it finds it whole.
+${XDG_CACHE_HOME:-~/.cache}/kraftrio/clients/NAME-HASH, the hash being that of the pins: a changed
+pin is a new folder, checkouts share them, and the project's virtual environment stays its own. A folder appears by one rename: who finds it finds it whole.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ def python_client(name: str) -> ModuleType:
 
 @functools.cache
 def node_script(name: str) -> list[str]:
-    """Return the command of one of the scripts in node/; it takes its modules from the last word."""
+    """Return the command of a script in node/, whose first argument is where its modules are."""
     node = need_program("node")
     npm = need_program("npm")
     source = HERE / "node"
@@ -183,7 +182,7 @@ def unpack_kcat(target: Path) -> None:
 
 @functools.cache
 def spark_jars() -> str:
-    """Return Spark's Kafka connector and what pyspark lacks of its needs, as spark.jars takes it."""
+    """Return Spark's Kafka connector and what it needs beside pyspark, as spark.jars takes it."""
     maven = need_program("mvn")
     pom = HERE / "spark-pom.xml"
 

@@ -186,35 +186,83 @@ class ThreadMember(Member):
         self._thread.join(DEADLINE_S / 3)
 
 
+class LineReader:
+    """The output of a process: its stdout by lines with a deadline, the end of its stderr."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        """Begin to read both streams, each in a thread, so that neither stands still."""
+        self._process = process
+        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._stderr = b""
+        self._threads = [
+            threading.Thread(target=target, daemon=True)
+            for target in (self._read_lines, self._read_noise)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _read_lines(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def _read_noise(self) -> None:
+        assert self._process.stderr is not None
+        while chunk := os.read(self._process.stderr.fileno(), 1 << 16):
+            self._stderr = (self._stderr + chunk)[-OUTPUT_TAIL_CHARACTERS:]
+
+    def next_line(self, timeout_s: float | None) -> bytes | None:
+        """Return the next line; None at the end of the stream or of the time."""
+        try:
+            return self._lines.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+
+    def noise(self) -> str:
+        """Return the end of what was said on stderr."""
+        return self._stderr.decode(errors="replace").strip()
+
+    def close(self) -> None:
+        """Free the streams of the process, which must have ended."""
+        for thread in self._threads:
+            thread.join(DEADLINE_S)
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+
+
 class ProcessMember(Member):
     """A member in a process of its own that speaks in lines of JSON.
 
     It prints {"assigned": [PARTITION, ...]}, {"records": [[PARTITION, OFFSET, RECORD], ...]} and,
-    after a command that it read from its input (commit, leave), {"done": COMMAND}.
+    after a command that it read from its input (commit, leave), {"done": COMMAND}. Anything else
+    is a failure.
     """
 
-    def __init__(self, name: str, command: Sequence[str]) -> None:
+    def __init__(self, name: str, command: Sequence[str], **environment: str) -> None:
         """Prepare the process."""
         super().__init__(name)
         self._command = list(command)
+        self._environment = os.environ | environment
         self._process: subprocess.Popen[bytes] | None = None
+        self._output: LineReader | None = None
+        self._thread = threading.Thread(target=self._listen, name=name, daemon=True)
         self._done: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._threads: list[threading.Thread] = []
-        self._stderr = b""
 
     def start(self) -> None:
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, stderr=pipe)
-        for target in (self._read_events, self._read_noise):
-            thread = threading.Thread(target=target, name=self.name, daemon=True)
-            thread.start()
-            self._threads.append(thread)
+        self._process = subprocess.Popen(
+            self._command, stdin=pipe, stdout=pipe, stderr=pipe, env=self._environment
+        )
+        self._output = LineReader(self._process)
+        self._thread.start()
 
-    def _read_events(self) -> None:
+    def _listen(self) -> None:
         assert self._process is not None
-        assert self._process.stdout is not None
+        assert self._output is not None
         try:
-            for line in self._process.stdout:
+            while (line := self._output.next_line(None)) is not None:
                 self._take(json.loads(line))
         except Exception:  # the thread's end: the test must hear of whatever it was
             self.fail(traceback.format_exc())
@@ -224,19 +272,13 @@ class ProcessMember(Member):
 
     def _take(self, event: dict[str, Any]) -> None:
         if "records" in event:
-            self.add(Received(p, offset, record_of(row)) for p, offset, row in event["records"])
+            self.add([Received(p, offset, record_of(row)) for p, offset, row in event["records"]])
         elif "assigned" in event:
             self.assign(event["assigned"])
         elif "done" in event:
             self._done.put(event["done"])
         else:
             self.fail(f"{event}")
-
-    def _read_noise(self) -> None:
-        assert self._process is not None
-        assert self._process.stderr is not None
-        while chunk := os.read(self._process.stderr.fileno(), 1 << 16):
-            self._stderr = (self._stderr + chunk)[-OUTPUT_TAIL_CHARACTERS:]
 
     def _ask(self, command: str) -> None:
         assert self._process is not None
@@ -262,12 +304,9 @@ class ProcessMember(Member):
         assert code == 0, f"exit code {code}\n{self.describe()}"
 
     def _free(self) -> None:
-        assert self._process is not None
-        for thread in self._threads:
-            thread.join(DEADLINE_S)
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if stream is not None:
-                stream.close()
+        assert self._output is not None
+        self._thread.join(DEADLINE_S)
+        self._output.close()
 
     def abandon(self) -> None:
         if self._process is not None and self._process.returncode is None:
@@ -277,7 +316,7 @@ class ProcessMember(Member):
             self._free()
 
     def describe(self) -> str:
-        noise = self._stderr.decode(errors="replace").strip()
+        noise = self._output.noise() if self._output is not None else ""
         return super().describe() + (f"\n--- stderr of {self.name}\n{noise}" if noise else "")
 
 

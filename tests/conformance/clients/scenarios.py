@@ -5,6 +5,7 @@ A `Client` says how its library does each step; the scenarios say what must come
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from itertools import cycle
 from typing import Protocol
@@ -89,9 +90,7 @@ class Story:
         """Send so many records, a part with each compression."""
         codecs = len(self.client.codecs)
         sizes = [count // codecs] * (codecs - 1)
-        return [
-            record for size in [*sizes, count - sum(sizes)] for record in self.send(size)
-        ]
+        return [record for size in [*sizes, count - sum(sizes)] for record in self.send(size)]
 
     def wait_for(self, records: Sequence[Record], members: Sequence[Member]) -> None:
         """Wait until the members have these records between them."""
@@ -271,15 +270,23 @@ def refused(action: Callable[[], object]) -> int:
     raise AssertionError("the broker took what it should refuse")
 
 
+def eventually(condition: Callable[[], bool], wanted: str) -> None:
+    """Ask again until it is so: metadata may reach the broker after the controller's answer."""
+    deadline = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < deadline, wanted
+
+
 def check_topic_admin(admin: Admin, topic: str) -> None:
     """A topic is created, described, enlarged, configured and deleted; nonsense is refused."""
     admin.create_topic(topic, 2, {"retention.ms": "7200000"})
-    assert topic in admin.topics()
+    eventually(lambda: topic in admin.topics(), "the topic is listed")
+    eventually(lambda: len(admin.partitions(topic)) == 2, "the topic has its partitions")
     ((leader, _, _),) = set(map(freeze, admin.partitions(topic).values()))
     assert admin.partitions(topic) == {p: (leader, [leader], [leader]) for p in range(2)}
     assert refused(lambda: admin.create_topic(topic, 1, {})) == TOPIC_ALREADY_EXISTS
     admin.add_partitions(topic, 4)
-    assert sorted(admin.partitions(topic)) == [0, 1, 2, 3]
+    eventually(lambda: sorted(admin.partitions(topic)) == [0, 1, 2, 3], "partitions are added")
     assert refused(lambda: admin.add_partitions(topic, 3)) == INVALID_PARTITIONS
     shown = admin.configs(topic)
     assert shown["retention.ms"] == "7200000"
@@ -291,7 +298,7 @@ def check_topic_admin(admin: Admin, topic: str) -> None:
     assert refused(lambda: admin.set_config(topic, "cleanup.policy", "nope")) == INVALID_CONFIG
     assert admin.configs(topic)["cleanup.policy"] == "compact"
     admin.delete_topic(topic)
-    assert topic not in admin.topics()
+    eventually(lambda: topic not in admin.topics(), "the topic is gone")
     assert refused(lambda: admin.delete_topic(topic)) == UNKNOWN_TOPIC_OR_PARTITION
 
 

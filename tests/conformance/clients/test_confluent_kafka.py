@@ -247,7 +247,9 @@ def test_group(client: ConfluentKafka, unique_topic: Names, unique_group: Names)
     scenarios.check_group(client, unique_topic(), unique_group())
 
 
-def test_cooperative_group(client: ConfluentKafka, unique_topic: Names, unique_group: Names) -> None:
+def test_cooperative_group(
+    client: ConfluentKafka, unique_topic: Names, unique_group: Names
+) -> None:
     """A member keeps the partitions that stay with it while the group rebalances."""
     client.group_settings["partition.assignment.strategy"] = "cooperative-sticky"
     scenarios.check_group(client, unique_topic(), unique_group())

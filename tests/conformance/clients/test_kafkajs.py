@@ -1,0 +1,62 @@
+"""kafkajs as it is: producers, groups, the admin. Its versions of the APIs are old ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+
+from tests.conformance.broker_process import Broker
+from tests.conformance.clients import scenarios
+from tests.conformance.clients.driven import DrivenAdmin, DrivenClient, Driver
+from tests.conformance.clients.install import node_script
+from tests.conformance.clients.records import Abilities
+
+pytestmark = scenarios.MARKS
+
+Names = Callable[[], str]
+
+
+def client_of(driver: Driver) -> DrivenClient:
+    """Return kafkajs with its limits; it reads again what it had not committed at a rebalance."""
+    can = Abilities(null_headers=False)
+    return DrivenClient(driver, can=can, commits_at_rebalance=False)
+
+
+@pytest.fixture
+def driver(bootstrap: str) -> Iterator[Driver]:
+    """Kafkajs's producer and admin in a process."""
+    with closing(Driver(node_script("kafkajs_driver.mjs"), bootstrap)) as made:
+        yield made
+
+
+def test_group(driver: Driver, unique_topic: Names, unique_group: Names) -> None:
+    """A topic's records through a group whose members come and go."""
+    scenarios.check_group(client_of(driver), unique_topic(), unique_group())
+
+
+def test_restart(
+    make_broker: Callable[..., Broker], unique_topic: Names, unique_group: Names
+) -> None:
+    """Members go on over a stop and a crash of the broker."""
+    command = node_script("kafkajs_driver.mjs")
+    broker = make_broker()
+    with closing(Driver(command, broker.address)) as driver:
+        scenarios.check_restart(client_of(driver), broker, unique_topic(), unique_group())
+
+
+def test_topic_admin(driver: Driver, unique_topic: Names) -> None:
+    """Topics and their settings through the admin."""
+    scenarios.check_topic_admin(DrivenAdmin(driver), unique_topic())
+
+
+def test_offsets_admin(driver: Driver, unique_topic: Names) -> None:
+    """Offsets and the deletion of records through the admin."""
+    scenarios.check_offsets_admin(DrivenAdmin(driver), client_of(driver), unique_topic())
+
+
+def test_group_admin(driver: Driver, unique_topic: Names, unique_group: Names) -> None:
+    """Groups through the admin."""
+    client = client_of(driver)
+    scenarios.check_group_admin(DrivenAdmin(driver), client, unique_topic(), unique_group())
