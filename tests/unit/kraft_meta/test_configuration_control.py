@@ -90,7 +90,7 @@ def test_set_and_delete_single_keys() -> None:
 
 
 def test_append_and_subtract_act_on_lists_without_repetitions() -> None:
-    """H10: "delete,compact" is two items; the default is where APPEND starts."""
+    """The value "delete,compact" is two items; the default is where APPEND starts."""
     context = context_with_topic()
     key = "cleanup.policy"
     for op, value, expected in [
@@ -145,7 +145,7 @@ def test_refused_changes(kind: int, name: str, ops: list[Op], code: ErrorCode) -
 
 
 def test_a_resource_changes_whole_or_not_at_all() -> None:
-    """H07: one wrong key spoils its resource, not the others."""
+    """One wrong key spoils its resource, not the others."""
     context = context_with_topic()
     context.create("u", [1])
     codes = incremental(

@@ -113,7 +113,7 @@ def test_leaders_go_back_to_preferred_replicas_in_time() -> None:
 
 
 def test_preferred_election() -> None:
-    """Named partitions answer each: elected, not needed, not available, unknown (H17)."""
+    """Named partitions answer each: elected, not needed, not available, unknown."""
     context = cluster()
     context.create("t", [1, 2], [2, 1], [3, 1])
     context.fence(1)

@@ -53,7 +53,7 @@ def test_a_topic_is_created_as_asked() -> None:
 
 
 def test_counts_of_minus_one_are_the_defaults() -> None:
-    """-1 partitions and replicas mean num.partitions and default.replication.factor (H04)."""
+    """-1 partitions and replicas mean num.partitions and default.replication.factor."""
     context = three_brokers(num_partitions=4, default_replication_factor=3)
     (result,) = create(context, topic("a", -1, -1))
     assert (result.num_partitions, result.replication_factor) == (4, 3)
@@ -61,7 +61,7 @@ def test_counts_of_minus_one_are_the_defaults() -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a" * 250, "a b", "a/b", "é", "a:b", "a\n"])
 def test_illegal_names_are_refused(name: str) -> None:
-    """H04: INVALID_TOPIC_EXCEPTION, and nothing is created."""
+    """INVALID_TOPIC_EXCEPTION, and nothing is created."""
     context = three_brokers()
     (result,) = create(context, topic(name, 1, 1))
     assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -103,7 +103,7 @@ def test_names_that_differ_in_dots_and_underscores_collide() -> None:
     ],
 )
 def test_refusals_record_nothing(wanted: CreatableTopic, code: ErrorCode) -> None:
-    """H07: each wrong wish has its code, and neither topic nor configuration is recorded."""
+    """Each wrong wish has its code, and neither topic nor configuration is recorded."""
     context = three_brokers()
     context.create("old")
     (result,) = create(context, wanted)
@@ -170,7 +170,7 @@ def test_a_name_twice_in_a_request_is_refused() -> None:
 
 
 def test_validate_only_answers_but_creates_nothing() -> None:
-    """H01: counts are answered, an existing topic is still 36, and nothing is recorded."""
+    """Counts are answered, an existing topic is still 36, and nothing is recorded."""
     context = three_brokers()
     context.create("old")
     results = create(context, topic("new", 3, 2), topic("old", 1, 1), validate_only=True)
@@ -180,7 +180,7 @@ def test_validate_only_answers_but_creates_nothing() -> None:
 
 
 def test_a_request_of_too_many_partitions_is_refused_whole() -> None:
-    """H21: POLICY_VIOLATION up front, for every topic of the request."""
+    """POLICY_VIOLATION up front, for every topic of the request."""
     context = three_brokers()
     results = create(context, topic("a", 9_999, 1), topic("b", 2, 1))
     assert [r.error_code for r in results] == [ErrorCode.POLICY_VIOLATION] * 2
@@ -190,7 +190,7 @@ def test_a_request_of_too_many_partitions_is_refused_whole() -> None:
 
 
 def test_without_live_brokers_nothing_is_placed() -> None:
-    """All fenced: INVALID_REPLICATION_FACTOR, or 39 with a manual assignment (H18)."""
+    """All fenced: INVALID_REPLICATION_FACTOR, or 39 with a manual assignment."""
     context = ControllerContext()
     context.register(1)
     (result,) = create(context, topic("t", 1, 1))
