@@ -1,0 +1,68 @@
+"""Spark as it is, with its own connector: a topic read in batch, and one written."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.conformance.apache_kafka import apache_kafka
+from tests.conformance.clients import install, scenarios
+from tests.conformance.clients.confluent import ConfluentKafka
+from tests.conformance.clients.records import check_received
+from tests.conformance.clients.scenarios import Story
+from tests.conformance.requirements import missing
+
+pytestmark = scenarios.MARKS
+
+JOB = Path(install.HERE / "spark_job.py")
+JOB_TIMEOUT_S = 150
+NEEDED_MODULE = "jdk.incubator.vector"  # Spark names it on java's command line
+
+
+def java_home() -> str:
+    """Return the JAVA_HOME of a Java that Spark can run on."""
+    java = apache_kafka().java_executable()
+    shown = subprocess.run([java, "--list-modules"], capture_output=True, text=True, check=False)
+    if NEEDED_MODULE not in shown.stdout:
+        missing(f"Spark's Java must have the module {NEEDED_MODULE}, and {java} has not")
+    return str(Path(java).parent.parent)
+
+
+def test_batch_source_and_sink(
+    bootstrap: str, unique_topic: Callable[[], str], unique_group: Callable[[], str]
+) -> None:
+    """What Spark reads from one topic and writes to another arrives there as it was."""
+    environment = os.environ | {
+        "PYTHONPATH": str(install.python_packages("spark.txt")),
+        "PYSPARK_PYTHON": sys.executable,
+        "JAVA_HOME": java_home(),
+    }
+    jars = install.spark_jars()
+    client = ConfluentKafka(bootstrap, enable_idempotence=True)
+    story = Story(client, unique_topic(), unique_group())
+    story.send_in_all_codecs(3000)
+    target = unique_topic()
+    client.create_topic(target, scenarios.PARTITIONS)
+    done = subprocess.run(
+        [sys.executable, str(JOB), jars, bootstrap, story.topic, target],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=JOB_TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-5000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    placed = sorted(story.placed.values())
+    ends = [sum(1 for p, _ in placed if p == partition) for partition in range(3)]
+    assert found["spans"] == [[p, end, 0, end - 1] for p, end in enumerate(ends)]
+    chosen = {0: range(10, 30), 1: range(5), 2: range(ends[2])}
+    assert found["some"] == [[partition, n] for partition in chosen for n in chosen[partition]]
+    expected = [record._replace(timestamp_ms=None) for record in story.sent]
+    with client.member(target, unique_group(), "reader") as reader:
+        story.wait_for(story.sent, [reader])
+    check_received(expected, reader.received)
