@@ -171,8 +171,8 @@ def alternatives_check(allowed: str) -> Validator:
             return
         assert isinstance(value, int)
         if not int(low) <= value <= int(high):
-            wanted = " or ".join([f"between {low} and {high}", *map(str, sorted(singles))])
-            raise invalid(name, value, f"Value must be {wanted}")
+            wanted = [f"between {low} and {high}", *(f"equal to {n}" for n in sorted(singles))]
+            raise invalid(name, value, f"Value must be {' or '.join(wanted)}")
 
     return check
 

@@ -135,4 +135,6 @@ def validate_broker_configs(
             )
     for name, key in known.items():
         key.parse(configs[name])
-    static.with_overrides({name: configs[name] for name in known if name in BROKER_KEYS})
+    changed = static.with_overrides({name: configs[name] for name in known if name in BROKER_KEYS})
+    if changed.value("listeners") != static.value("listeners"):
+        raise ConfigError("The listeners of this broker cannot be changed while it runs")

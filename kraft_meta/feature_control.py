@@ -100,9 +100,11 @@ def _check_update(update: FeatureUpdateKey, now: Circumstances) -> None:
             "type to either safe or unsafe downgrade."
         )
     elif level < current and name == METADATA_VERSION:
-        reason = (
-            f"Invalid {METADATA_VERSION} {level}. Refusing to perform the requested downgrade "
-            "because it might delete metadata information."
+        reason = f"Unsupported {METADATA_VERSION} downgrade from {current} to {level}. " + (
+            "Refusing to perform the requested downgrade because it might delete metadata "
+            "information."
+            if upgrade_type == _SAFE_DOWNGRADE
+            else "Unsafe metadata downgrade is not supported in this version."
         )
     else:
         reason = _broker_refusal(now.image, name, level, where)

@@ -116,7 +116,8 @@ class ReplicaPlacer:
         elif replication_factor > self._total_count:
             reason = (
                 f"The target replication factor of {replication_factor} cannot be reached "
-                f"because only {self._total_count} broker(s) are registered."
+                f"because only {self._total_count} broker(s) are registered or some brokers "
+                "have all their log directories cordoned."
             )
         if reason is not None:
             raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, reason)

@@ -145,7 +145,7 @@ def _check_records(
     if key_errors:
         reason = (
             "Compacted topic cannot accept message without key "
-            f"in topic partition {topic_partition}."
+            f"in topic partition {topic_partition}"
         )
         _reject(
             ErrorCode.INVALID_RECORD,

@@ -220,7 +220,7 @@ def test_sheet_line_is_read() -> None:
     (key,) = read_sheet("a.level | int | 3 | -1,1..9 | low | cluster\n    Level.\n")
     assert (key.default, key.importance.value, key.update_mode.value) == (3, "low", "cluster-wide")
     assert key.parse("-1") == -1
-    with pytest.raises(ConfigError, match="between 1 and 9 or -1"):
+    with pytest.raises(ConfigError, match="between 1 and 9 or equal to -1"):
         key.parse("10")
 
 

@@ -247,6 +247,8 @@ def test_throttles_exist_only_dynamically() -> None:
         ("1", "log.retention.ms", "x", "Not a number of type LONG"),
         ("1", "log.retention.ms", "0", "log.retention.ms is 0"),
         ("", "compression.type", "brotli", "String must be one of"),
+        ("1", "listeners", "PLAINTEXT://h:1", "cannot be changed while it runs"),
+        ("", "compression.gzip.level", "99", "Value must be between 1 and 9 or equal to -1"),
     ],
 )
 def test_broker_settings_that_cannot_change(name: str, key: str, value: str, words: str) -> None:

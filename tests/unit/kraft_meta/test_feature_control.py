@@ -86,6 +86,21 @@ def test_refused_levels(name: str, level: int, kind: int) -> None:
     assert context.last_records == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (2, "Refusing to perform the requested downgrade because it might delete metadata"),
+        (3, "Unsafe metadata downgrade is not supported in this version."),
+    ],
+)
+def test_the_metadata_version_never_goes_down(kind: int, reason: str) -> None:
+    """Neither safely, since metadata could be lost, nor unsafely, as Kafka words it."""
+    response = update(ControllerContext(), ("metadata.version", 21, kind))
+    assert f"Unsupported metadata.version downgrade from 30 to 21. {reason}" in (
+        response.error_message
+    )
+
+
 def test_every_broker_must_support_a_level() -> None:
     """A broker that stops at transaction.version 1 keeps the cluster there."""
     context = several_features()
