@@ -665,6 +665,11 @@ class PartitionLog:
         """Stop cleanly: snapshot, last time index entry, everything durable."""
         if self._closed:
             return
+        if not self.log_end_offset:
+            # Nothing was ever written: what a power cut takes of the files is made anew.
+            self._files.save_epochs()
+            self.close_files()
+            return
         self._active.on_become_inactive()
         self.write_producer_snapshot(sync=True)
         self._files.save_epochs()
