@@ -328,7 +328,7 @@ class Segment:
         largest = self._max_timestamp
         if largest is None:
             largest = self.max_timestamp
-        if max_timestamp > largest:
+        if max_timestamp > largest and header.record_count:  # compaction may have emptied it
             self._max_timestamp = largest = max_timestamp
             self._max_timestamp_offset = header.base_offset + header.last_offset_delta
         if self._bytes_since_index_entry > self.config.index_interval_bytes:
@@ -572,9 +572,10 @@ class Segment:
         self._max_timestamp, self._max_timestamp_offset = last
         start = min(offset_index.lookup(last.offset).position, position)
         for batch in self.scan(start):
-            if batch.header.max_timestamp > self._max_timestamp:
-                self._max_timestamp = batch.header.max_timestamp
-                self._max_timestamp_offset = batch.header.last_offset
+            header = batch.header
+            if header.max_timestamp > self._max_timestamp and header.record_count:
+                self._max_timestamp = header.max_timestamp
+                self._max_timestamp_offset = header.last_offset
         return cut
 
     def on_become_inactive(self) -> None:

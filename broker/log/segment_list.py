@@ -158,7 +158,7 @@ class SegmentList:
         found = _find_max_timestamp(max(live, key=lambda segment: segment.max_timestamp), 0)
         if found is not None and found.offset >= start_offset:
             return found
-        # The indexed answer is deleted, or of a batch that compaction emptied: see what is left.
+        # The indexed answer is a deleted record: look at what is left.
         candidates = [_scan_max_timestamp(segment, start_offset) for segment in live]
         left = [candidate for candidate in candidates if candidate is not None]
         return max(left, key=lambda candidate: candidate.timestamp, default=None)
