@@ -1,4 +1,4 @@
-"""Compacted topics and the offsets topic: what is read, what is in the files, also after crashes."""
+"""Compacted topics and the offsets topic: what is read, what the files hold, and crashes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.record_batch import Record, build_batch
-from tests.conformance.broker_process import Broker
+from tests.conformance.broker_process import KIND, Broker
 from tests.conformance.cases import calls
 from tests.conformance.cases.members import commit_code, commit_request, fetch_offset
 from tests.conformance.cases.raw_client import RawClient
@@ -88,7 +88,8 @@ def check_files(kafka: KafkaTools, folder: Path) -> None:
     ends = [int(end) for end in re.findall(r" lastOffset: (\d+) ", shown.stdout)]
     assert ends == sorted(set(ends))
     checked = kafka.run("kafka-dump-log", "--files", ",".join(map(str, indexes)))
-    assert "mismatch" not in checked.output.lower(), checked.output
+    if KIND == "kraftrio":  # Apache's own index has the times of batches that are empty now
+        assert "mismatch" not in checked.output.lower(), checked.output
     assert "out of order" not in checked.output.lower(), checked.output
 
 
@@ -114,7 +115,7 @@ def test_latest_values_are_left(
     wait_compacted(folder, below_bytes=2 * MEBIBYTE)
     expected = table([line.replace("NULL", "null") for line in [*sent, *lines(150, 1)]])
     assert len(expected) == 17
-    shown = kafka.consume(topic, *SHOW_KEYS, timeout_ms=3000)
+    shown = kafka.consume(topic, *SHOW_KEYS, timeout_ms=2000)
     assert table(shown) == expected
     assert len(shown) < len(sent) / 2
     starts = kafka.run("kafka-get-offsets", "--topic", topic, "--time", "latest").lines
@@ -122,7 +123,7 @@ def test_latest_values_are_left(
     broker.terminate()
     check_files(kafka, folder)
     broker.start()
-    assert table(kafka.consume(topic, *SHOW_KEYS, timeout_ms=3000)) == expected
+    assert table(kafka.consume(topic, *SHOW_KEYS, timeout_ms=2000)) == expected
 
 
 def test_killed_while_compacting(
@@ -141,7 +142,7 @@ def test_killed_while_compacting(
         wait_until(lambda: bool([*folder.glob("*.cleaned")]), "no compaction under way")
         broker.kill9()
         broker.start()
-        assert table(kafka.consume(topic, *SHOW_KEYS, timeout_ms=3000)) == table(sent)
+        assert table(kafka.consume(topic, *SHOW_KEYS, timeout_ms=2000)) == table(sent)
         more = lines(turns=10, keys=20)
         kafka.produce(topic, more, *KEYED)
         sent += more
@@ -149,7 +150,7 @@ def test_killed_while_compacting(
     broker.config["log.cleaner.io.max.bytes.per.second"] = "1e12"
     broker.start()
     wait_compacted(folder, below_bytes=2 * MEBIBYTE)
-    assert table(kafka.consume(topic, *SHOW_KEYS, timeout_ms=3000)) == table(sent)
+    assert table(kafka.consume(topic, *SHOW_KEYS, timeout_ms=2000)) == table(sent)
     broker.kill9()
     check_files(kafka, folder)
     broker.start()
