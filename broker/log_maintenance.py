@@ -1,7 +1,7 @@
 """Periodic work on the logs: flushing, checkpoints, retention, compaction, expiry of producers.
 
-An fsync of a log runs in a worker thread, one at a time, so that the event loop goes on; the rest
-is quick and runs on the loop.
+Whatever syncs files runs in a worker thread, one at a time, so that the event loop goes on; the
+rest is quick and runs on the loop.
 
 Called by `node`, one task.
 """
@@ -76,7 +76,11 @@ class LogMaintenance:
             self._logs.on_flushed(log, self._clock.wall_ms())
 
     async def _checkpoint(self) -> None:
-        self._logs.write_checkpoints()
+        for checkpoint in self._logs.stale_checkpoints():
+            try:
+                await trio.to_thread.run_sync(self._logs.write_checkpoint, checkpoint)
+            except OSError as error:
+                self._logs.fail_dir(checkpoint.log_dir, error)
 
     async def _retain(self) -> None:
         deleted = self._logs.retain(self._clock.wall_ms())

@@ -16,6 +16,7 @@ Rules:
 
 from __future__ import annotations
 
+import errno
 import logging
 import posixpath
 import uuid
@@ -55,6 +56,8 @@ _logger = logging.getLogger(__name__)
 
 METADATA_TOPIC = "__cluster_metadata"
 
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
 
 class LogDirError(Exception):
     """A log directory cannot be used: locked, of another node, or unreadable."""
@@ -86,6 +89,14 @@ class LogDir:
     @property
     def is_online(self) -> bool:
         return self.failure is None
+
+
+class StaleCheckpoint(NamedTuple):
+    """A checkpoint file to be written anew."""
+
+    log_dir: LogDir
+    name: str
+    offsets: dict[TopicPartition, int]
 
 
 class DeletedLog(NamedTuple):
@@ -444,36 +455,49 @@ class LogManager:
 
     def write_checkpoints(self) -> None:
         """Save recovery points, high watermarks and log start offsets of all directories."""
-        for log_dir in self.dirs:
-            if log_dir.is_online:
-                try:
-                    self._write_dir_checkpoints(log_dir)
-                except OSError as error:
-                    self.fail_dir(log_dir, error)
+        for checkpoint in self.stale_checkpoints():
+            try:
+                self.write_checkpoint(checkpoint)
+            except OSError as error:
+                self.fail_dir(checkpoint.log_dir, error)
 
-    def _write_dir_checkpoints(self, log_dir: LogDir) -> None:
-        logs = {
-            topic_partition: self._logs[topic_partition]
-            for topic_partition, owner in self._dir_of.items()
-            if owner is log_dir
-        }
-        starts = {
-            topic_partition: log.log_start_offset
-            for topic_partition, log in logs.items()
-            if log.log_start_offset > log.segments.first_base_offset
-        }
-        recovery_points = {key: log.recovery_point for key, log in logs.items()}
-        high_watermarks = {key: log.high_watermark for key, log in logs.items()}
-        # Starts first: a recovery point without its start would bring deleted records back.
-        if starts != log_dir.log_start_offsets:
-            self._write_offsets(log_dir, LOG_START_CHECKPOINT, starts)
-            log_dir.log_start_offsets = starts
-        if recovery_points != log_dir.recovery_points:
-            self._write_offsets(log_dir, RECOVERY_POINT_CHECKPOINT, recovery_points)
-            log_dir.recovery_points = recovery_points
-        if high_watermarks != log_dir.high_watermarks:
-            self._write_offsets(log_dir, REPLICATION_CHECKPOINT, high_watermarks)
-            log_dir.high_watermarks = high_watermarks
+    def stale_checkpoints(self) -> list[StaleCheckpoint]:
+        """The checkpoint files that are not what the logs have, in the order to write them."""
+        stale = []
+        for log_dir in self.dirs:
+            if not log_dir.is_online:
+                continue
+            logs = {
+                topic_partition: self._logs[topic_partition]
+                for topic_partition, owner in self._dir_of.items()
+                if owner is log_dir
+            }
+            starts = {
+                topic_partition: log.log_start_offset
+                for topic_partition, log in logs.items()
+                if log.log_start_offset > log.segments.first_base_offset
+            }
+            recovery_points = {key: log.recovery_point for key, log in logs.items()}
+            high_watermarks = {key: log.high_watermark for key, log in logs.items()}
+            # Starts first: a recovery point without its start would bring deleted records back.
+            if starts != log_dir.log_start_offsets:
+                stale.append(StaleCheckpoint(log_dir, LOG_START_CHECKPOINT, starts))
+            if recovery_points != log_dir.recovery_points:
+                stale.append(StaleCheckpoint(log_dir, RECOVERY_POINT_CHECKPOINT, recovery_points))
+            if high_watermarks != log_dir.high_watermarks:
+                stale.append(StaleCheckpoint(log_dir, REPLICATION_CHECKPOINT, high_watermarks))
+        return stale
+
+    def write_checkpoint(self, checkpoint: StaleCheckpoint) -> None:
+        """Save one file of `stale_checkpoints`; raises OSError. May run in a worker thread."""
+        log_dir, name, offsets = checkpoint
+        self._write_offsets(log_dir, name, offsets)
+        if name == LOG_START_CHECKPOINT:
+            log_dir.log_start_offsets = offsets
+        elif name == RECOVERY_POINT_CHECKPOINT:
+            log_dir.recovery_points = offsets
+        else:
+            log_dir.high_watermarks = offsets
 
     def stale_cleaner_offsets(self) -> list[tuple[LogDir, dict[TopicPartition, int]]]:
         """The directories whose cleaner-offset-checkpoint is not what the logs have.
@@ -503,7 +527,13 @@ class LogManager:
     # -- failures and stop ----------------------------------------------------------------------
 
     def fail_dir(self, log_dir: LogDir, error: OSError) -> list[TopicPartition]:
-        """Take a directory offline; return the partitions that were served from it."""
+        """Take a directory offline; return the partitions that were served from it.
+
+        A full disk is no failed one: what needs space fails, and is tried again.
+        """
+        if error.errno in _NO_SPACE:
+            _logger.warning("log directory %s has no space: %s", log_dir.path, error)
+            return []
         if log_dir.failure is None:
             log_dir.failure = error
             _logger.error("log directory %s is offline: %s", log_dir.path, error)
@@ -523,18 +553,27 @@ class LogManager:
         return [] if log_dir is None else self.fail_dir(log_dir, error)
 
     def close(self, broker_epoch: int = -1) -> None:
-        """Stop cleanly: flush and close all logs, write checkpoints and the markers."""
+        """Stop cleanly: flush and close all logs, write checkpoints and the markers.
+
+        A directory in which anything fails gets no marker: it is recovered at the next start.
+        """
+        unclean: list[LogDir | None] = []
         for log in self.logs():
             try:
                 log.close()
             except OSError as error:
+                unclean.append(self._dir_of.get(log.topic_partition))
                 self.fail_log(log, error)
+        for checkpoint in self.stale_checkpoints():
+            try:
+                self.write_checkpoint(checkpoint)
+            except OSError as error:
+                unclean.append(checkpoint.log_dir)
+                self.fail_dir(checkpoint.log_dir, error)
         for log_dir in self.dirs:
-            if log_dir.is_online and log_dir.lock is not None:
+            if log_dir.is_online and log_dir.loaded and log_dir not in unclean:
                 try:
-                    self._write_dir_checkpoints(log_dir)
-                    if log_dir.loaded:
-                        write_clean_shutdown(self._fs, log_dir.path, broker_epoch)
+                    write_clean_shutdown(self._fs, log_dir.path, broker_epoch)
                 except OSError as error:
                     self.fail_dir(log_dir, error)
         self.release()

@@ -353,3 +353,32 @@ def test_metadata_log_is_left_alone() -> None:
     node.fs.make_directory("/a/not a log")
     node.stop()
     assert list(node.manager.logs()) == []
+
+
+def test_a_full_disk_takes_no_directory_offline() -> None:
+    """What needs space fails, and works again as soon as there is some."""
+    node = Node()
+    node.append(node.create(), b"kept")
+    node.fs.fail("write", "/a/", errno.ENOSPC)
+    with pytest.raises(KafkaError) as error:
+        node.create(TopicPartition("other", 0), bytes(15) + b"9")
+    assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    node.manager.write_checkpoints()
+    assert node.manager.dirs[0].is_online
+    node.fs.heal()
+    node.append(node.log(), b"after")
+    assert node.create(TopicPartition("other", 0), bytes(15) + b"9").log_end_offset == 0
+    node.manager.write_checkpoints()
+    assert b"topic 0 2" in node.fs.read_file("/a/replication-offset-checkpoint")
+
+
+def test_a_stop_on_a_full_disk_is_no_clean_one() -> None:
+    """Without the marker the next start recovers, and nothing is missing."""
+    node = Node()
+    node.append(node.create(), b"kept")
+    node.fs.fail("write", "/a/", errno.ENOSPC)
+    node.manager.close(broker_epoch=5)
+    node.fs.heal()
+    node.start()
+    assert not node.manager.dirs[0].clean_shutdown
+    assert node.log().log_end_offset == 1
