@@ -30,6 +30,7 @@ import trio
 from kraftrio.broker.context import ClientInfo
 from kraftrio.broker.dispatch import Dispatcher
 from kraftrio.kraft_meta.deferred import Deferred
+from kraftrio.wire.api import APIS
 from kraftrio.wire.errors import RemoteProtocolError
 from kraftrio.wire.framing import RequestStart, ResponseSlot, ServerConnection
 from kraftrio.wire.primitives import Buffer
@@ -42,6 +43,7 @@ _MAX_SEND_PARTS = 512  # well under IOV_MAX
 _UNSENT_LIMIT_BYTES = 4 * 1024 * 1024  # a reader pauses while this much waits for its peer
 _ACCEPT_PAUSE_S = 0.1
 _ACCEPT_BACKLOG = 512
+_CLOSE_LINES_PER_S = 10
 _OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -258,10 +260,30 @@ def describe_request(request: RequestStart | None, client: ClientInfo) -> str:
     )
     if request is None:
         return sender
+    api = APIS.get(request.api_key)
     return (
-        f"api_key={request.api_key} version={request.api_version}"
+        f"api={'unknown' if api is None else api.name} api_key={request.api_key} version={request.api_version}"
         f" correlation_id={request.correlation_id} client_id={request.client_id} {sender}"
     )
+
+
+class CloseReports:
+    """Logs why connections were closed, but only some in each second: peers choose how many."""
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._count = 0
+
+    def report(self, message: str, *arguments: object) -> None:
+        """Log a line, or count it as one too many."""
+        second = int(trio.current_time())
+        if second != self._second:
+            if self._count > _CLOSE_LINES_PER_S:
+                _log.info("more connections closed count=%d", self._count - _CLOSE_LINES_PER_S)
+            self._second, self._count = second, 0
+        self._count += 1
+        if self._count <= _CLOSE_LINES_PER_S or _log.isEnabledFor(logging.DEBUG):
+            _log.info(message, *arguments)
 
 
 class Listener:
@@ -282,6 +304,7 @@ class Listener:
         self._connections: set[Connection] = set()
         self._per_ip: Counter[str] = Counter()
         self._below_limit = trio.Event()
+        self._reports = CloseReports()
 
     @property
     def connection_count(self) -> int:
@@ -317,7 +340,7 @@ class Listener:
     def _admit(self, sock: socket.socket, address: tuple[str, int], nursery: trio.Nursery) -> None:
         host, port = address[0], address[1]
         if self._per_ip[host] >= self._limits.max_connections_per_ip:
-            _log.info("connection refused client=%s reason=max.connections.per.ip", host)
+            self._reports.report("connection refused client=%s reason=max.connections.per.ip", host)
             sock.close()
             return
         sock.setblocking(False)
@@ -334,7 +357,7 @@ class Listener:
         try:
             await connection.serve()
         except* RemoteProtocolError as group:
-            _log.info(
+            self._reports.report(
                 "connection closed client=%s:%d software=%s/%s reason=%s",
                 client.host,
                 client.port,

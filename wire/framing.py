@@ -28,8 +28,10 @@ from typing import NamedTuple
 from kraftrio.wire.errors import RemoteProtocolError
 from kraftrio.wire.primitives import Buffer, read_uvarint
 
-# A larger request is not given all its memory at once: what a peer has not sent costs nothing.
-_EAGER_FRAME_BYTES = 1 << 20
+# A larger request is not given all its memory at once: what a peer only announces costs little. A
+# peer that has sent large requests before gets more at once, which saves copies.
+_FIRST_EAGER_BYTES = 64 << 10
+_MAX_EAGER_BYTES = 1 << 20
 
 _length = struct.Struct(">i")
 _request_start = struct.Struct(">hhih")
@@ -113,6 +115,7 @@ class ServerConnection:
     """
 
     __slots__ = (
+        "_eager_bytes",
         "_filled",
         "_frame",
         "_frame_bytes",
@@ -125,6 +128,7 @@ class ServerConnection:
     def __init__(self, max_request_bytes: int, scratch: bytearray) -> None:
         self._max_request_bytes = max_request_bytes
         self._scratch = memoryview(scratch)
+        self._eager_bytes = _FIRST_EAGER_BYTES
         self._head = b""  # fewer than four bytes of a length prefix
         self._frame: bytearray | None = None  # a request that is still arriving
         self._frame_bytes = 0  # its announced size
@@ -173,6 +177,7 @@ class ServerConnection:
             data = data[take:]
         frames.append(memoryview(frame))
         self._frame = None
+        self._eager_bytes = min(max(self._eager_bytes, len(frame)), _MAX_EAGER_BYTES)
         return data
 
     def _split(self, data: memoryview, frames: list[memoryview]) -> None:
@@ -193,7 +198,7 @@ class ServerConnection:
                 frames.append(memoryview(bytearray(data[position:end])))
                 position = end
                 continue
-            frame = bytearray(min(frame_bytes, max(_EAGER_FRAME_BYTES, size - position)))
+            frame = bytearray(min(frame_bytes, max(self._eager_bytes, size - position)))
             self._filled = size - position
             frame[: self._filled] = data[position:]
             self._frame, self._frame_bytes = frame, frame_bytes

@@ -193,7 +193,7 @@ async def test_a_fault_of_ours_closes_that_connection_and_is_logged_with_its_req
             await victim.send(0, 3, 77, encode(ProduceRequest(acks=1), 3))
             assert await victim.is_closed()
         [entry] = caplog.records
-        assert "api_key=0 version=3 correlation_id=77" in entry.getMessage()
+        assert "api=Produce api_key=0 version=3 correlation_id=77" in entry.getMessage()
         assert entry.exc_info is not None and isinstance(entry.exc_info[1], RuntimeError)
         await other.send(18, 0, 1, b"")
         assert (await other.receive())[0] == 1
