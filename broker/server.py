@@ -261,8 +261,9 @@ def describe_request(request: RequestStart | None, client: ClientInfo) -> str:
     if request is None:
         return sender
     api = APIS.get(request.api_key)
+    name = "unknown" if api is None else api.name
     return (
-        f"api={'unknown' if api is None else api.name} api_key={request.api_key} version={request.api_version}"
+        f"api={name} api_key={request.api_key} version={request.api_version}"
         f" correlation_id={request.correlation_id} client_id={request.client_id} {sender}"
     )
 
