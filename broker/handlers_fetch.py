@@ -124,7 +124,6 @@ class FetchHandlers:
                 high_watermark=-1,
                 last_stable_offset=-1,
                 log_start_offset=-1,
-                aborted_transactions=None,
                 records=b"",
             )
             data.append((key, part, answer))
@@ -194,7 +193,9 @@ class FetchHandlers:
             )
             answer.records = read.records
             records_bytes = len(read.records)
-            if read_committed:
+            if not read_committed:
+                answer.aborted_transactions = None
+            else:
                 answer.aborted_transactions = [
                     AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
                     for txn in (

@@ -131,6 +131,9 @@ class ProduceHandlers:
             return _refusal(data, ErrorCode.INVALID_RECORD, "the partition has no record batch"), -1
         if context.api_version < _ZSTD_VERSION and _is_zstd(records):
             return _refusal(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, None), -1
+        if _attributes(records) & _TRANSACTIONAL_BIT:
+            # No coordinator has this transaction (KIP-890), so nobody would ever end it.
+            return _refusal(data, ErrorCode.INVALID_PRODUCER_ID_MAPPING, None), -1
         try:
             info = self._replicas.append_to_leader(topic_partition, records, required_acks=acks)
         except RecordValidationError as error:

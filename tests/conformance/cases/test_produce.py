@@ -429,6 +429,33 @@ def test_transactional_batch_without_a_transactional_id(
     assert end_offset(client, topic) == 0
 
 
+def test_batch_of_a_transaction_that_no_coordinator_knows(
+    client: RawClient, new_topic: Callable[..., str]
+) -> None:
+    """It is refused: taken, it would hold up read_committed consumers for ever.
+
+    Apache Kafka first finds a coordinator for the id, and asks to be patient until then.
+    """
+    topic = new_topic()
+    batch = batch_of(
+        b"v", producer_id=987_654, producer_epoch=0, base_sequence=0, transactional=True
+    )
+    data = PartitionProduceData(index=0, records=memoryview(batch))
+    request = ProduceRequest(
+        transactional_id="nobody-began-this",
+        acks=-1,
+        timeout_ms=5000,
+        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+    )
+    codes = set()
+    for version in (3, 8, 11):
+        (answered,) = client.call(request, version).responses
+        codes.add(answered.partition_responses[0].error_code)
+    codes.discard(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert codes <= {ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+    assert end_offset(client, topic) == 0
+
+
 def test_append_time_of_a_producer(client: RawClient, new_topic: Callable[..., str]) -> None:
     """Only brokers set it. (On topics with CreateTime Apache Kafka clears the bit instead.)"""
     topic = new_topic(message_timestamp_type="LogAppendTime")
