@@ -57,11 +57,11 @@ class LogCleaner:
         while True:
             settings = self._settings()
             is_on = settings.log_cleaner_enable and settings.log_cleaner_threads > 0
-            if is_on and await self._clean_next(settings):
+            if is_on and await self.clean_next():
                 continue
             await trio.sleep(max(settings.log_cleaner_backoff_ms / 1000, _MIN_BACKOFF_S))
 
-    async def _clean_next(self, settings: BrokerConfig) -> bool:
+    async def clean_next(self) -> bool:
         """Clean the dirtiest log; False when none is due."""
         now_ms = self._clock.wall_ms()
         compacted = [log for log in self._logs.logs() if log.config.compact]
@@ -76,11 +76,11 @@ class LogCleaner:
         if target is None:
             await self._save_offsets()
             return False
-        await self._clean(target, settings, now_ms)
+        await self._clean(target, now_ms)
         return True
 
-    async def _clean(self, target: CleaningTarget, settings: BrokerConfig, now_ms: int) -> None:
-        log = target.log
+    async def _clean(self, target: CleaningTarget, now_ms: int) -> None:
+        log, settings = target.log, self._settings()
         try:
             run = CleaningRun(
                 self._logs.fs,
@@ -128,7 +128,8 @@ class LogCleaner:
             try:
                 run.swap(self._clock.wall_ms())
             except OSError as error:
-                self._logs.fail_log(run.log, error)  # whatever it is, a restart must sort it out
+                # Even with a full disk: the files are half renamed, a restart must sort them out.
+                self._logs.fail_log(run.log, OSError(errno.EIO, f"swap of segments: {error}"))
                 raise CleaningAborted(f"swap in {run.log.topic_partition}") from error
         await self._in_thread(run, run.sync)
         run.complete()
