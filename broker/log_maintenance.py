@@ -15,7 +15,7 @@ import trio
 
 from kraftrio.broker.clock import Clock
 from kraftrio.broker.config import BrokerConfig
-from kraftrio.broker.log.log_manager import LogManager
+from kraftrio.broker.log.log_manager import LogDirError, LogManager
 from kraftrio.broker.log_cleaner import LogCleaner
 
 _log = logging.getLogger("kraftrio.logs")
@@ -51,6 +51,10 @@ class LogMaintenance:
         while True:
             await trio.sleep(max(interval_ms() / 1000, _MIN_SLEEP_S))
             await work()
+            if not any(log_dir.is_online for log_dir in self._logs.dirs):
+                raise LogDirError(
+                    f"no log directory is online any more: {self._logs.describe_failures()}"
+                )
 
     def _flush_interval_ms(self) -> float:
         return min(self._settings().log_flush_scheduler_interval_ms, _MAX_FLUSH_POLL_MS)

@@ -10,8 +10,11 @@ Order of a start
 6. The listeners accept clients, and the ready line is printed.
 
 Order of a graceful stop (SIGTERM, SIGINT): controlled shutdown, listeners closed, logs flushed and
-checkpointed with the clean shutdown marker, directories unlocked.  A second signal ends the process
-at once.
+checkpointed with the clean shutdown marker, directories unlocked.  A signal during the start ends
+it where it is.  A second signal ends the process at once.
+
+What ends a node by itself: its metadata log's disk fails, or every log directory is offline.  Both
+are told in one line (`NodeError`); any other exception is a fault of ours and shows its traceback.
 """
 
 from __future__ import annotations
@@ -35,15 +38,21 @@ from kraftrio.broker.dynamic_config import DynamicConfig
 from kraftrio.broker.log.checkpoints import CheckpointError, read_meta_properties
 from kraftrio.broker.log.files import FileSystem, OsFileSystem
 from kraftrio.broker.log.log_manager import LogDirError, LogManager, PendingLog
-from kraftrio.broker.log.metadata_log import MetadataLog, MetadataLogError, QuorumStateFile
+from kraftrio.broker.log.metadata_log import (
+    MetadataLog,
+    MetadataLogError,
+    QuorumStateFile,
+    holds_foreign_records,
+)
 from kraftrio.broker.log_maintenance import LogMaintenance
 from kraftrio.broker.server import Listener as ServerListener
-from kraftrio.broker.server import ServerLimits, bind
+from kraftrio.broker.server import ServerLimits, bind, innermost
 from kraftrio.broker.services import BrokerServices
 from kraftrio.broker.timers import Timers
 from kraftrio.kraft_meta.control import DEFAULT_FEATURES, ControllerConfig
-from kraftrio.kraft_meta.quorum_service import QuorumConfig, QuorumService
+from kraftrio.kraft_meta.quorum_service import ClusterIdError, QuorumConfig, QuorumService
 from kraftrio.kraft_meta.raft_ready import RaftConfig
+from kraftrio.kraft_meta.records import UnknownRecordError
 from kraftrio.wire.messages.quorum import BrokerRegistrationRequest, Feature
 from kraftrio.wire.messages.quorum import Listener as RegisteredListener
 from kraftrio.wire.primitives import uuid_to_text
@@ -53,10 +62,15 @@ _log = logging.getLogger("kraftrio.node")
 METADATA_DIRECTORY = "__cluster_metadata-0"
 _PLAINTEXT_PROTOCOL_ID = 0
 _EXIT_BY_SECOND_SIGNAL = 1
+EXIT_FAILED = 1
 
 
-class StartError(Exception):
-    """The node cannot start; the text is one plain sentence for the user."""
+class NodeError(Exception):
+    """The node cannot go on; the text is one plain sentence for the user."""
+
+
+class StartError(NodeError):
+    """The node cannot start."""
 
 
 class Node:
@@ -86,6 +100,8 @@ class Node:
             producer_id_expiration_ms=config.producer_id_expiration_ms,
             new_id=lambda: rng.randbytes(16),
         )
+        self._is_serving = False
+        self._refuse_foreign_metadata(fs)
         self.cluster_id = _cluster_id(fs, config, rng)
         self._pending_logs = self._open_log_dirs()
         self._metadata_log, election_store = self._open_metadata_log(fs)
@@ -103,6 +119,19 @@ class Node:
 
     # -- storage --------------------------------------------------------------------------------
 
+    def _refuse_foreign_metadata(self, fs: FileSystem) -> None:
+        """Leave the storage of Apache Kafka as it is: its metadata cannot be read here."""
+        directory = posixpath.join(self._config.metadata_log_dir, METADATA_DIRECTORY)
+        try:
+            is_foreign = holds_foreign_records(fs, directory)
+        except OSError as error:
+            raise StartError(f"cannot read {directory}: {_reason(error)}") from error
+        if is_foreign:
+            raise StartError(
+                f"{self._config.metadata_log_dir} was written by Apache Kafka: kraftrio cannot take"
+                " over its metadata log, so start with an empty data directory"
+            )
+
     def _open_log_dirs(self) -> list[PendingLog]:
         try:
             return self._log_manager.start(self.cluster_id, self._config.node_id)
@@ -117,7 +146,9 @@ class Node:
             log = MetadataLog(fs, directory, segment_bytes=self._config.metadata_log_segment_bytes)
         except (OSError, MetadataLogError) as error:
             self._log_manager.release()
-            raise StartError(f"cannot open the metadata log in {directory}: {error}") from error
+            raise StartError(
+                f"cannot open the metadata log in {directory}: {_reason(error)}"
+            ) from error
         return log, QuorumStateFile(fs, directory)
 
     # -- run ------------------------------------------------------------------------------------
@@ -127,33 +158,64 @@ class Node:
 
         Raises:
             StartError: the node could not start.
-            OSError: the metadata log's disk failed; the node cannot go on.
+            NodeError: a disk failed in a way that the node cannot go on.
         """
+        sockets: list[tuple[Listener, socket.socket]] = []
         try:
-            sockets = self._bind_listeners()
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._timers.run)
-                await nursery.start(self._quorum.run)
-                services = BrokerServices(
-                    self._dynamic,
-                    self._log_manager,
-                    self._quorum,
-                    self._timers,
-                    self._clock,
-                    self._rng,
-                )
-                await self._load_logs()
-                self._quorum.subscribe(services.publisher.publish)
-                self._delete_stray_logs()
-                nursery.start_soon(services.coordinator.run)
-                await self._register(services, sockets)
-                await self._serve(services, sockets)
-                nursery.cancel_scope.cancel()
-            self._log_manager.close(services.channel.broker_epoch)
+            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+                async with trio.open_nursery() as nursery:
+                    stopping = trio.Event()
+                    nursery.start_soon(_watch_signals, signals, stopping)
+                    sockets = self._bind_listeners()
+                    await self._run_parts(sockets, stopping)
+                    nursery.cancel_scope.cancel()
             _log.info("stopped")
         finally:
+            for _, sock in sockets:
+                sock.close()
             self._log_manager.release()
             self._metadata_log.close()
+
+    async def _run_parts(
+        self, sockets: list[tuple[Listener, socket.socket]], stopping: trio.Event
+    ) -> None:
+        services: BrokerServices | None = None
+        async with trio.open_nursery() as nursery:
+            with trio.CancelScope() as starting:
+                nursery.start_soon(_cancel_when, stopping, starting)
+                nursery.start_soon(self._timers.run)
+                await nursery.start(self._run_quorum)
+                services = await self._start_services(nursery, sockets)
+            if services is not None:
+                await self._serve(services, sockets, stopping)
+            nursery.cancel_scope.cancel()
+        if services is not None:
+            # In a thread, so that a second signal is heard meanwhile.
+            await trio.to_thread.run_sync(self._log_manager.close, services.channel.broker_epoch)
+
+    async def _run_quorum(self, task_status: trio.TaskStatus[None]) -> None:
+        """Run the metadata quorum; a failed disk or a log that cannot be read ends the node."""
+        try:
+            await self._quorum.run(task_status)
+        except* (OSError, MetadataLogError, UnknownRecordError, ClusterIdError) as group:
+            directory = posixpath.join(self._config.metadata_log_dir, METADATA_DIRECTORY)
+            error = innermost(group)
+            kind = NodeError if self._is_serving else StartError
+            raise kind(f"the metadata log in {directory} failed: {_reason(error)}") from error
+
+    async def _start_services(
+        self, nursery: trio.Nursery, sockets: list[tuple[Listener, socket.socket]]
+    ) -> BrokerServices:
+        """Load the logs, connect the broker's parts and register (steps 4 and 5)."""
+        services = BrokerServices(
+            self._dynamic, self._log_manager, self._quorum, self._timers, self._clock, self._rng
+        )
+        await self._load_logs()
+        self._quorum.subscribe(services.publisher.publish)
+        self._delete_stray_logs()
+        nursery.start_soon(services.coordinator.run)
+        await self._register(services, sockets)
+        return services
 
     def _bind_listeners(self) -> list[tuple[Listener, socket.socket]]:
         sockets = []
@@ -242,48 +304,70 @@ class Node:
             raise StartError(str(error)) from error
 
     async def _serve(
-        self, services: BrokerServices, sockets: list[tuple[Listener, socket.socket]]
+        self,
+        services: BrokerServices,
+        sockets: list[tuple[Listener, socket.socket]],
+        stopping: trio.Event,
     ) -> None:
-        """Accept clients until a signal comes, then shut down in good order."""
+        """Accept clients until the node shall stop, then shut down in good order."""
         config = self._config
         limits = _limits(config)
         maintenance = LogMaintenance(self._log_manager, self._clock, lambda: self._dynamic.current)
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(services.channel.run_heartbeats)
                 nursery.start_soon(maintenance.run)
                 for listener, sock in sockets:
                     server = ServerListener(listener.name, sock, services.dispatcher(), limits)
                     nursery.start_soon(server.run)
-                host = config.broker_listeners[0].host or socket.gethostname()
-                port = sockets[0][1].getsockname()[1]
-                _log.info(
-                    "started node=%d cluster=%s listener=%s:%d",
-                    config.node_id,
-                    self.cluster_id,
-                    host,
-                    port,
-                )
-                self._announce(
-                    f"kraftrio ready {host}:{port} node={config.node_id} data={config.log_dirs[0]}"
-                )
-                async for number in signals:
-                    _log.info("stopping signal=%s", signal.Signals(number).name)
-                    break
-                async with trio.open_nursery() as stopping:
-                    stopping.start_soon(_exit_at_once, signals)
-                    if config.controlled_shutdown_enable:
-                        with trio.move_on_after(config.kraftrio_shutdown_timeout_ms / 1000):
-                            await services.channel.controlled_shutdown()
-                    stopping.cancel_scope.cancel()
+                self._is_serving = True
+                self._tell_ready(sockets)
+                await stopping.wait()
+                if config.controlled_shutdown_enable:
+                    with trio.move_on_after(config.kraftrio_shutdown_timeout_ms / 1000):
+                        await services.channel.controlled_shutdown()
                 nursery.cancel_scope.cancel()
+        except* LogDirError as group:
+            raise NodeError(str(innermost(group))) from innermost(group)
+
+    def _tell_ready(self, sockets: list[tuple[Listener, socket.socket]]) -> None:
+        config = self._config
+        host = config.broker_listeners[0].host or socket.gethostname()
+        port = sockets[0][1].getsockname()[1]
+        _log.info(
+            "started node=%d cluster=%s listener=%s:%d",
+            config.node_id,
+            self.cluster_id,
+            host,
+            port,
+        )
+        self._announce(
+            f"kraftrio ready {host}:{port} node={config.node_id} data={config.log_dirs[0]}"
+        )
 
 
-async def _exit_at_once(signals: AsyncIterator[int]) -> None:
-    """A second signal: the logs recover at the next start, as after a crash."""
+async def _watch_signals(signals: AsyncIterator[int], stopping: trio.Event) -> None:
+    """The first signal asks for a graceful stop; after a second the logs recover at the start."""
     async for number in signals:
-        _log.warning("stopping at once signal=%s", signal.Signals(number).name)
-        os._exit(_EXIT_BY_SECOND_SIGNAL)
+        name = signal.Signals(number).name
+        if stopping.is_set():
+            _log.warning("stopping at once signal=%s", name)
+            os._exit(_EXIT_BY_SECOND_SIGNAL)
+        _log.info("stopping signal=%s", name)
+        stopping.set()
+
+
+async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
+
+
+def _reason(error: BaseException) -> str:
+    """What happened, in words for a user."""
+    if isinstance(error, OSError) and error.strerror:
+        name = f" ({error.filename})" if error.filename else ""
+        return error.strerror + name
+    return str(error)
 
 
 def _cluster_id(fs: FileSystem, config: BrokerConfig, rng: random.Random) -> str:
@@ -291,8 +375,12 @@ def _cluster_id(fs: FileSystem, config: BrokerConfig, rng: random.Random) -> str
     for directory in (config.metadata_log_dir, *config.log_dirs):
         try:
             found = read_meta_properties(fs, directory)
-        except (CheckpointError, OSError) as error:
-            raise StartError(f"cannot read meta.properties in {directory}: {error}") from error
+        except CheckpointError as error:
+            raise StartError(f"cannot understand {directory}: {error}") from error
+        except OSError as error:
+            if directory != config.metadata_log_dir:
+                continue  # offline, and told so when the directories are opened
+            raise StartError(f"cannot use {directory}: {_reason(error)}") from error
         if found is not None:
             return found.cluster_id
     return uuid_to_text(rng.randbytes(16))
@@ -343,7 +431,10 @@ def _limits(config: BrokerConfig) -> ServerLimits:
 
 
 def run_until_stopped(config: BrokerConfig) -> int:
-    """Run a node in this process; return the exit status after a graceful stop.
+    """Run a node in this process until it is stopped, or fails.
+
+    Returns:
+        the exit status.
 
     Raises:
         StartError: one plain sentence why it cannot start.
@@ -353,22 +444,20 @@ def run_until_stopped(config: BrokerConfig) -> int:
     _raise_open_files_limit()
     rng = random.SystemRandom()
     node = Node(config, OsFileSystem(), Clock(), rng, lambda line: print(line, flush=True))
+    failure: BaseException | None = None
     try:
         trio.run(node.run)
-    except* StartError as group:
-        raise _first_start_error(group) from None
-    return 0
+    except* NodeError as group:
+        failure = innermost(group)
+    if failure is None:
+        return 0
+    if isinstance(failure, StartError):
+        raise failure
+    _log.critical("stopped: %s", failure)
+    return EXIT_FAILED
 
 
 def _raise_open_files_limit() -> None:
     """Every partition keeps a file open and every client a socket: take what the system grants."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _first_start_error(group: BaseExceptionGroup[StartError]) -> StartError:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    assert isinstance(error, StartError)
-    return error

@@ -6,19 +6,26 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from kraftrio import __version__
 
 EXIT_USAGE = 2
 EXIT_FAILURE = 1
+EXIT_INTERRUPTED = 130
 
 _LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
+class _Parser(argparse.ArgumentParser):
+    """Tells what is wrong in one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(EXIT_USAGE, f"kraftrio: {message} (see {self.prog} --help)\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="kraftrio", description="A Kafka-compatible message broker."
-    )
+    parser = _Parser(prog="kraftrio", description="A Kafka-compatible message broker.")
     parser.add_argument("--version", action="version", version=f"kraftrio {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     start = commands.add_parser(
@@ -93,8 +100,10 @@ def _start(arguments: argparse.Namespace) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status (argparse exits with 2 by itself)."""
-    arguments = _parser().parse_args(argv)
-    return _start(arguments)
+    try:
+        return _start(_parser().parse_args(argv))
+    except KeyboardInterrupt:  # before the node listens to signals
+        return EXIT_INTERRUPTED
 
 
 if __name__ == "__main__":

@@ -153,10 +153,21 @@ class LogManager:
                 self._open_dir(log_dir, cluster_id, node_id)
                 pending += self._find_logs(log_dir)
             except OSError as error:
-                self.fail_dir(log_dir, error)
+                log_dir.failure = error  # even for lack of space: it is not set up
         if not any(log_dir.is_online for log_dir in self.dirs):
-            raise LogDirError("none of the log directories can be used")
+            raise LogDirError(f"no log directory can be used: {self.describe_failures()}")
+        for log_dir in self.dirs:
+            if log_dir.failure is not None:
+                _logger.error("log directory %s is offline: %s", log_dir.path, log_dir.failure)
         return pending
+
+    def describe_failures(self) -> str:
+        """Why directories are offline, in words for a user."""
+        return "; ".join(
+            f"{log_dir.path}: {log_dir.failure.strerror or log_dir.failure}"
+            for log_dir in self.dirs
+            if log_dir.failure is not None
+        )
 
     def _open_dir(self, log_dir: LogDir, cluster_id: str, node_id: int) -> None:
         fs, path = self._fs, log_dir.path

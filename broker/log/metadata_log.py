@@ -53,6 +53,7 @@ _SEGMENT_NAME: Final = re.compile(r"(\d{20})\.log\Z")
 _SNAPSHOT_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint\Z")
 _LEFTOVER_SUFFIXES: Final = (".part", ".tmp")
 _SNAPSHOT_BATCH_RECORDS: Final = 1000
+_FOREIGN_CHECK_BYTES: Final = 1 << 20
 
 
 class MetadataLogError(Exception):
@@ -434,6 +435,36 @@ def _snapshot_batches(
         yield build_batch(pending, base_offset=offset, leader_epoch=snapshot_id.epoch)
         offset += len(pending)
     yield control(ControlRecordType.SNAPSHOT_FOOTER, encode(SnapshotFooterRecord(version=0), 0))
+
+
+def holds_foreign_records(fs: FileSystem, directory: str) -> bool:
+    """Whether a metadata log or snapshot is there whose records are not ours (read only)."""
+    if not fs.is_directory(directory):
+        return False
+    for name in fs.list_directory(directory):
+        if _SEGMENT_NAME.match(name) or _SNAPSHOT_NAME.match(name):
+            file = fs.open(posixpath.join(directory, name))
+            try:
+                data = file.read_at(0, _FOREIGN_CHECK_BYTES)
+            finally:
+                file.close()
+            if _first_record_is_foreign(data):
+                return True
+    return False
+
+
+def _first_record_is_foreign(data: bytes) -> bool:
+    try:
+        for header in iter_headers(data, allow_partial=True):
+            if header.is_control:
+                continue
+            verify_crc(data, header)
+            for record in iter_records(data, header):
+                # Kafka's values begin with their frame version, ours are msgpack arrays.
+                return (record.value or b"").startswith(b"\x01")
+    except KafkaError:
+        return False  # damaged: opening the log tells where
+    return False
 
 
 class QuorumStateFile:

@@ -665,17 +665,13 @@ class PartitionLog:
         """Stop cleanly: snapshot, last time index entry, everything durable."""
         if self._closed:
             return
-        if not self.log_end_offset:
-            # Nothing was ever written: what a power cut takes of the files is made anew.
-            self._files.save_epochs()
-            self.close_files()
-            return
-        self._active.on_become_inactive()
-        self.write_producer_snapshot(sync=True)
         self._files.save_epochs()
-        for segment in self.segments:
-            segment.write_indexes()  # old ones too, where a damaged file was rebuilt
-        self.flush()
+        if self.log_end_offset:  # else a power cut takes nothing that is not made anew
+            self._active.on_become_inactive()
+            self.write_producer_snapshot(sync=True)
+            for segment in self.segments:
+                segment.write_indexes()  # old ones too, where a damaged file was rebuilt
+            self.flush()
         self.close_files()
 
     def close_files(self) -> None:

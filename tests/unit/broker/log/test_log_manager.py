@@ -304,7 +304,7 @@ def test_failing_directory_at_start() -> None:
     assert node.log().log_end_offset == 1
     node.manager.close()
     node.fs.fail("read", "/a/meta.properties")
-    with pytest.raises(LogDirError, match="none"):
+    with pytest.raises(LogDirError, match="no log directory can be used: /a: "):
         node.start()
 
 
