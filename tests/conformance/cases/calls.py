@@ -48,6 +48,7 @@ from kraftrio.wire.messages.data import (
     ProduceRequest,
     TopicProduceData,
 )
+from kraftrio.wire.messages.groups import DescribeGroupsRequest
 from kraftrio.wire.record_batch import Record, build_batch, iter_headers, iter_records
 from tests.conformance.cases.raw_client import RawClient
 
@@ -56,6 +57,13 @@ SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 TOPIC, BROKER = 2, 4
 
 SETTLE_DEADLINE_S = 15.0
+
+NOT_SERVED_YET = {
+    ErrorCode.NONE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+}
 
 # The newest versions that name topics by name.
 PRODUCE_BY_NAME = 12
@@ -323,14 +331,21 @@ def new_producer_id(client: RawClient) -> int:
         time.sleep(0.02)
 
 
-def wait_for_coordinator(client: RawClient, group: str) -> None:
-    """Wait until a group has a coordinator; the first call creates the offsets topic."""
+def wait_for_coordinator(client: RawClient, *groups: str) -> None:
+    """Wait until groups are served; the first question creates the offsets topic.
+
+    Without groups wait for every partition of that topic, or nearly so: any group is served then.
+    """
+    names = list(groups or (f"probe-{number}" for number in range(20)))
     deadline = time.monotonic() + SETTLE_DEADLINE_S
     while True:
-        response = client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]))
-        (coordinator,) = response.coordinators
-        if coordinator.error_code == ErrorCode.NONE:
-            return
-        assert coordinator.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        response = client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=names))
+        codes = {one.error_code for one in response.coordinators}
+        if codes == {ErrorCode.NONE}:
+            described = client.call(DescribeGroupsRequest(groups=names), 5)
+            codes = {one.error_code for one in described.groups}
+            if codes == {ErrorCode.NONE}:
+                return
+        assert codes <= NOT_SERVED_YET, codes
         assert time.monotonic() < deadline, "no coordinator"
         time.sleep(0.05)
