@@ -9,7 +9,7 @@ Owns: `QuorumService`, with the consensus core, the controller core and the comm
 3. The controller works while this node leads and has applied its own LeaderChange; when it stops
    leading, what was not committed is dropped and its callers get NOT_CONTROLLER.
 4. An `OSError` of the metadata log ends `run`, and with it the node; so does a record that this
-   release does not know.
+   release does not know. Lack of space alone is waited for: changes are decided once there is some.
 
 Called by: node.py (`run`), handlers and the controller channel (`submit`), everyone who follows the
 metadata (`subscribe`, `image`), the peers' network (`step`). Protocol: KIP-595, KIP-631, KIP-630.
@@ -17,6 +17,7 @@ metadata (`subscribe`, `image`), the peers' network (`step`). Protocol: KIP-595,
 
 from __future__ import annotations
 
+import errno
 import logging
 import math
 import random
@@ -53,6 +54,8 @@ from kraftrio.wire.messages.quorum import DescribeQuorumRequest, DescribeQuorumR
 _log = logging.getLogger("kraftrio.metadata")
 
 _READ_BYTES = 8 * 1024 * 1024
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_NO_SPACE_RETRY_S = 0.5
 
 Subscriber = Callable[[MetadataDelta, MetadataImage], object]
 RunInThread = Callable[[Callable[[], None]], Awaitable[None]]
@@ -362,9 +365,28 @@ class QuorumService:
             while self._unapplied and self._unapplied[-1].end_offset > truncate_to:
                 self._unapplied.pop()
         if ready.batches:
-            self._bytes_since_snapshot += log.append(ready.batches)
+            for batch in ready.batches:
+                self._bytes_since_snapshot += await self._append(batch)
             self._unapplied.extend(ready.batches)
             await self._run_in_thread(log.flush)
+
+    async def _append(self, batch: LogBatch) -> int:
+        """Write a batch, when there is no space later: what waits for it is not decided yet."""
+        told = False
+        while True:
+            try:
+                written = self._log.append([batch])
+            except OSError as error:
+                if error.errno not in _NO_SPACE:
+                    raise
+                if not told:
+                    _log.error("no space for the metadata log, changes wait reason=%s", error)
+                    told = True
+                await trio.sleep(_NO_SPACE_RETRY_S)
+                continue
+            if told:
+                _log.info("the metadata log has space again")
+            return written
 
     # ---- committed records
 
@@ -478,7 +500,14 @@ class QuorumService:
             values = (encode_record(record) for record in image.to_records())
             self._log.write_snapshot(snapshot_id, values, timestamp_ms)
 
-        await self._run_in_thread(write)
+        try:
+            await self._run_in_thread(write)
+        except OSError as error:
+            if error.errno not in _NO_SPACE:
+                raise
+            _log.error("no space for a snapshot, the log stays reason=%s", error)
+            self._snapshot_running = False
+            return
         _log.info("snapshot written offset=%d epoch=%d", *snapshot_id)
         self._written_snapshot = snapshot_id
         self._snapshot_running = False

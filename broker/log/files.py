@@ -153,6 +153,9 @@ class OsFile:
             raise
         try:
             os.fdatasync(fd)
+        except OSError as error:
+            # What was to be written may be gone, also for want of space: no later sync mends that.
+            raise OSError(errno.EIO, f"sync failed: {error.strerror}", self._path) from error
         finally:
             os.close(fd)
 

@@ -78,6 +78,7 @@ class LogDir:
     directory_id: bytes = b""
     lock: DirectoryLock | None = None
     failure: OSError | None = None  # offline when set
+    told_no_space: bool = False  # until a checkpoint could be written again
     clean_shutdown: bool = False
     previous_broker_epoch: int = -1
     recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
@@ -255,6 +256,8 @@ class LogManager:
                 producer_id_expiration_ms=self._producer_id_expiration_ms,
             )
         except OSError as error:
+            if error.errno in _NO_SPACE:
+                raise LogDirError(f"cannot recover {topic_partition}: {error}") from error
             self.fail_dir(log_dir, error)
             return None
         log.update_high_watermark(log_dir.high_watermarks.get(topic_partition, 0))
@@ -503,6 +506,9 @@ class LogManager:
         """Save one file of `stale_checkpoints`; raises OSError. May run in a worker thread."""
         log_dir, name, offsets = checkpoint
         self._write_offsets(log_dir, name, offsets)
+        if log_dir.told_no_space:
+            log_dir.told_no_space = False
+            _logger.info("log directory %s has space again", log_dir.path)
         if name == LOG_START_CHECKPOINT:
             log_dir.log_start_offsets = offsets
         elif name == RECOVERY_POINT_CHECKPOINT:
@@ -543,7 +549,9 @@ class LogManager:
         A full disk is no failed one: what needs space fails, and is tried again.
         """
         if error.errno in _NO_SPACE:
-            _logger.warning("log directory %s has no space: %s", log_dir.path, error)
+            if not log_dir.told_no_space:
+                _logger.error("log directory %s has no space: %s", log_dir.path, error)
+                log_dir.told_no_space = True
             return []
         if log_dir.failure is None:
             log_dir.failure = error

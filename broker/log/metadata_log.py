@@ -317,6 +317,9 @@ class MetadataLog:
                 file.write_at(data, position)
                 position += len(data)
             file.sync()
+        except OSError:
+            self._fs.remove(part)  # it may be what fills the disk
+            raise
         finally:
             file.close()
         self._fs.rename(part, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -383,6 +384,47 @@ def test_a_failing_disk_ends_the_node() -> None:
                 await trio.sleep_forever()
         assert deferred is not None
         assert not deferred.done
+
+    virtually(main)
+
+
+def test_a_full_disk_delays_changes() -> None:
+    """Nothing is answered before there is space again; then everything is, and it is durable."""
+
+    async def main() -> None:
+        node = Node(new_disk())
+        async with node.running():
+            await node.join()
+            node.fs.fail("write", ".log", errno.ENOSPC)
+            first = node.service.submit(create_request("a"), api_version=7)
+            await trio.sleep(5)
+            second = node.service.submit(create_request("b"), api_version=7)
+            await trio.sleep(5)
+            assert not first.done and not second.done
+            node.fs.heal()
+            await trio.sleep(1)
+            assert first.done and second.done
+            survivor = node.fs.after_crash(0)
+        async with Node(survivor).running() as again:
+            assert set(again.service.image.topics_by_name) == {"a", "b"}
+
+    virtually(main)
+
+
+def test_a_snapshot_without_space_is_left_out() -> None:
+    """The log stays whole, nothing of the snapshot takes space, and the node goes on."""
+
+    async def main() -> None:
+        node = Node(new_disk(), metadata_log_max_record_bytes_between_snapshots=3000)
+        async with node.running():
+            await node.join()
+            node.fs.fail("write", ".checkpoint", errno.ENOSPC)
+            for n in range(40):
+                await node.create(f"t{n}")
+            await trio.sleep(1)
+            assert node.log.latest_snapshot_id() is None
+            assert not [f for f in node.fs.list_directory(DIRECTORY) if ".checkpoint" in f]
+            assert len(node.service.image.topics_by_name) == 40
 
     virtually(main)
 
