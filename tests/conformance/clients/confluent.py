@@ -39,7 +39,30 @@ class ConfluentKafka:
         ConfluentAdmin(self.address).create_topic(topic, partitions, {})
 
     def produce(self, topic: str, codec: str, records: Sequence[Record]) -> list[tuple[int, int]]:
-        producer = self._producer(codec)
+        return self._send(self._producer(codec), topic, records)
+
+    def transact(
+        self,
+        topic: str,
+        records: Sequence[Record],
+        *,
+        commit: bool,
+        offsets_of: ConfluentMember | None = None,
+    ) -> list[Record]:
+        """Send records in a transaction, with a member's position if one is given."""
+        if not self._producers:
+            self._producer("lz4").init_transactions(scenarios.DEADLINE_S)
+        producer = self._producer("lz4")
+        producer.begin_transaction()
+        self._send(producer, topic, records)
+        if offsets_of is not None:
+            positions, group = offsets_of.do(offsets_of.positions)
+            producer.send_offsets_to_transaction(positions, group, scenarios.DEADLINE_S)
+        end = producer.commit_transaction if commit else producer.abort_transaction
+        end(scenarios.DEADLINE_S)
+        return list(records)
+
+    def _send(self, producer: Any, topic: str, records: Sequence[Record]) -> list[tuple[int, int]]:
         places: list[tuple[int, int]] = [(-1, -1)] * len(records)
 
         def delivered_to(index: int) -> Callable[[Any, Any], None]:
@@ -127,6 +150,11 @@ class ConfluentMember(ThreadMember):
         except self._client.library.KafkaException as failure:
             if failure.args[0].code() != error._NO_OFFSET:  # nothing read since the last commit
                 raise
+
+    def positions(self) -> tuple[list[Any], Any]:
+        """Return where the member is, and its group, as a transaction takes them; for `do`."""
+        assigned = self._consumer.assignment()
+        return self._consumer.position(assigned), self._consumer.consumer_group_metadata()
 
     def close(self) -> None:
         self._leaving = True

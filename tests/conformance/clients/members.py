@@ -20,12 +20,14 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from tests.conformance.clients.records import Received, Record
 
 DEADLINE_S = 30.0
 OUTPUT_TAIL_CHARACTERS = 3000
+
+T = TypeVar("T")
 
 _changed = threading.Condition()
 
@@ -126,7 +128,8 @@ class ThreadMember(Member):
     def __init__(self, name: str) -> None:
         """Prepare the thread."""
         super().__init__(name)
-        self._commands: queue.SimpleQueue[tuple[str, Future[None]]] = queue.SimpleQueue()
+        self._wanted: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]]
+        self._wanted = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
 
     @abstractmethod
@@ -135,7 +138,7 @@ class ThreadMember(Member):
 
     @abstractmethod
     def poll(self) -> Iterable[Received]:
-        """Return what has arrived, after a tenth of a second at most when there is nothing."""
+        """Return what has arrived; soon, when nothing has: commands wait for it."""
 
     @abstractmethod
     def commit_positions(self) -> None:
@@ -159,30 +162,33 @@ class ThreadMember(Member):
             self.fail(traceback.format_exc())
 
     def _carry_out(self) -> bool:
-        """Carry out the commands that wait; tell whether the member has left."""
-        while not self._commands.empty():
-            command, done = self._commands.get_nowait()
-            if command == "leave":
-                self.close()
-            else:
-                self.commit_positions()
-            done.set_result(None)
-            if command == "leave":
+        """Carry out what is asked for; tell whether the member has left."""
+        while not self._wanted.empty():
+            action, done = self._wanted.get_nowait()
+            try:
+                done.set_result(action())
+            except Exception as error:  # goes to the thread that asked
+                done.set_exception(error)
+            if action == self.close:
                 return True
         return False
 
-    def _ask(self, command: str) -> None:
-        done: Future[None] = Future()
-        self._commands.put((command, done))
+    def do(self, action: Callable[[], T]) -> T:
+        """Have something done in the member's thread, and return what it returns."""
+        done: Future[T] = Future()
+        self._wanted.put((action, done))
         try:
-            done.result(DEADLINE_S)
+            return done.result(DEADLINE_S)
         except FutureTimeoutError:
-            raise AssertionError(f"{command} did not end\n{self.describe()}") from None
+            raise AssertionError(f"{action} did not end\n{self.describe()}") from None
+
+    def _ask(self, command: str) -> None:
+        self.do(self.close if command == "leave" else self.commit_positions)
         if command == "leave":
             self._thread.join(DEADLINE_S)
 
     def abandon(self) -> None:
-        self._commands.put(("leave", Future()))
+        self._wanted.put((self.close, Future()))
         self._thread.join(DEADLINE_S / 3)
 
 

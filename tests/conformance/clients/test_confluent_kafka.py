@@ -9,6 +9,7 @@ import pytest
 from tests.conformance.broker_process import Broker
 from tests.conformance.clients import scenarios
 from tests.conformance.clients.confluent import ConfluentAdmin, ConfluentKafka
+from tests.conformance.clients.records import Record, check_received, make_record
 from tests.conformance.clients.scenarios import CHUNK, Story
 
 pytestmark = scenarios.MARKS
@@ -41,6 +42,21 @@ def test_cooperative_group(
     scenarios.check_group(client, unique_topic(), unique_group())
 
 
+def test_new_group_protocol(
+    make_broker: Callable[..., Broker], unique_topic: Names, unique_group: Names
+) -> None:
+    """The group protocol of KIP-848: the broker assigns, and members reconcile one by one."""
+    interval_ms = scenarios.HEARTBEAT_INTERVAL_MS
+    broker = make_broker(
+        group_consumer_heartbeat_interval_ms=interval_ms,
+        group_consumer_min_heartbeat_interval_ms=interval_ms,
+    )
+    scenarios.need_api(broker.address, scenarios.CONSUMER_GROUP_HEARTBEAT, "the KIP-848 protocol")
+    client = ConfluentKafka(broker.address, enable_idempotence=True)
+    client.group_settings = {"group.protocol": "consumer"}
+    scenarios.check_group(client, unique_topic(), unique_group())
+
+
 def test_restart(
     make_broker: Callable[..., Broker], unique_topic: Names, unique_group: Names
 ) -> None:
@@ -67,6 +83,35 @@ def test_plain_producer(
     if acks == "0":
         story.placed.clear()  # nobody told the producer where they are
     story.check()
+
+
+def test_transactions(bootstrap: str, unique_topic: Names, unique_group: Names) -> None:
+    """Committed transactions are read, aborted ones are not, and offsets go with them."""
+    scenarios.need_api(bootstrap, scenarios.END_TXN, "transactions")
+    client = ConfluentKafka(bootstrap, transactional_id=unique_group())
+    story = Story(client, unique_topic(), unique_group())
+    kept = client.transact(story.topic, records(0, 200, client), commit=True)
+    client.transact(story.topic, records(200, 300, client), commit=False)
+    kept += client.transact(story.topic, records(300, 500, client), commit=True)
+    with story.join("reader") as reader:
+        story.wait_for(kept, [reader])
+        check_received(kept, reader.received)
+        target = unique_topic()
+        client.create_topic(target, scenarios.PARTITIONS)
+        for commit, copied in ((False, kept[:50]), (True, kept)):
+            client.transact(target, copied, commit=commit, offsets_of=reader)
+    later = client.transact(story.topic, records(500, 600, client), commit=True)
+    with client.member(target, unique_group(), "copies") as copies:
+        story.wait_for(kept, [copies])
+        check_received(kept, copies.received)
+    with story.join("later") as reader:
+        story.wait_for(later, [reader])
+        check_received(later, reader.received)
+
+
+def records(first: int, end: int, client: ConfluentKafka) -> list[Record]:
+    """Return the records of these numbers."""
+    return [make_record(number, client.can) for number in range(first, end)]
 
 
 def test_topic_admin(admin: ConfluentAdmin, unique_topic: Names) -> None:

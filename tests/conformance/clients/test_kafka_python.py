@@ -112,7 +112,9 @@ class KafkaPythonMember(ThreadMember):
         self._consumer.subscribe([self._topic], listener=Listener())
 
     def poll(self) -> Iterable[Received]:
-        for found in self._consumer.poll(timeout_ms=100, max_records=200).values():
+        # A poll that ends between the two halves of a join loses the assignment: it gets time.
+        timeout_ms = 300 if self.assignment else 3000
+        for found in self._consumer.poll(timeout_ms=timeout_ms, max_records=200).values():
             for m in found:
                 record = Record(m.key, m.value, tuple(m.headers), m.timestamp)
                 yield Received(m.partition, m.offset, record)
