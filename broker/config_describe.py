@@ -5,6 +5,7 @@ Pure functions from the settings in force to response entries. Kafka's rules:
   dynamic config, the dynamic default, the static configuration, the default.
 - Only a setting's own name decides: log.retention.ms stays "default" when log.retention.hours was
   set, though its value follows; synonyms before the own name are dropped.
+- A value is shown as it was understood (007 as 7), its synonyms as they were written.
 - Internal settings are hidden; values that must not be shown are null.
 Called by `handlers_configs` and `config_validator`.
 """
@@ -20,6 +21,7 @@ from kraftrio.broker.config_types import (
     ConfigType,
     UpdateMode,
     format_value,
+    parse_value,
 )
 from kraftrio.broker.dynamic_config import DynamicConfig, broker_key
 from kraftrio.broker.group_config import CLIENT_METRICS_KEYS, GROUP_KEYS
@@ -125,8 +127,8 @@ def _inheriting(
         else:
             synonyms = []
         if name in overrides:
-            value = overrides[name]
-            own = DescribeConfigsSynonym(name=name, value=value, source=own_source)
+            value = format_value(parse_value(key.type, name, overrides[name]))
+            own = DescribeConfigsSynonym(name=name, value=overrides[name], source=own_source)
             synonyms = [own, *synonyms]
         entries.append(_entry(key, value, synonyms))
     return entries
