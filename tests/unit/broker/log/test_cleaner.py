@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +12,11 @@ from kraftrio.broker.log.segment import LOG_SUFFIX
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
 from kraftrio.wire.record_batch import BatchHeader, Compression, Record, build_batch, verify_crc
 from tests.support.cleaning import clean, finish, start_run
-from tests.support.logs import NOW_MS, LogContext, batch
+from tests.support.logs import DIRECTORY, NOW_MS, LogContext, batch, load_tree
+from tests.support.memory_files import MemoryFileSystem
 
 DAY_MS = 86_400_000
+RECORDED = Path(__file__).parents[3] / "data" / "log-dirs"
 
 
 def compacted(**config: object) -> LogContext:
@@ -486,6 +489,30 @@ def test_retention_goes_on_after_compaction() -> None:
     assert context.log.apply_retention(NOW_MS + DAY_MS + 4) == 2
     assert context.log.log_start_offset == 4
     assert [offset for offset, _, _ in shown(context)] == [4, 5]
+
+
+# -- beside Apache's own ---------------------------------------------------------------------------
+
+
+def test_what_apache_compacted_stays_as_it_is() -> None:
+    """A segment of its cleaner loses nothing in ours, until its tombstone is due."""
+    fs = MemoryFileSystem()
+    load_tree(fs, RECORDED / "compacted-0", DIRECTORY)
+    fs.remove(f"{DIRECTORY}/partition.metadata")  # the context has a topic id of its own
+    context = LogContext(fs, cleanup_policy="compact")
+    before = context.read_file(f"{0:020d}.log")
+    tombstone = headers(context)[-2]
+    assert tombstone.delete_horizon is not None
+    context.now_ms = tombstone.delete_horizon - 1
+    context.commit()
+    finish(start_run(context), context)
+    assert context.read_file(f"{0:020d}.log") == before
+    context.now_ms += 1
+    context.log.first_dirty_offset = 0
+    finish(start_run(context), context)
+    assert context.read_file(f"{0:020d}.log") != before
+    assert [offset for offset, _, _ in shown(context)] == [5, 12, 19, 21, 22, 23, 24, 26, 28]
+    assert headers(context)[-2].next_offset == 28
 
 
 # -- the log changes meanwhile ---------------------------------------------------------------------

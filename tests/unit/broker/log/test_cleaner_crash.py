@@ -117,6 +117,12 @@ def reopened(context: LogContext, fs: MemoryFileSystem, recovery_point: int) -> 
     return found
 
 
+def uncompacted() -> tuple[dict[bytes | None, bytes | None], int]:
+    """What the history says before its compaction, and where it ends."""
+    context = history(MemoryFileSystem())
+    return committed(context), context.log.log_end_offset
+
+
 def operations() -> int:
     """How many file operations a compaction of the history takes."""
     fs = FailingFileSystem()
@@ -143,6 +149,7 @@ def killed_at(at: int) -> tuple[LogContext, FailingFileSystem]:
 
 
 TOTAL = operations()
+EXPECTED = uncompacted()
 
 
 def test_compaction_shows_the_same_values() -> None:
@@ -164,21 +171,19 @@ def test_compaction_shows_the_same_values() -> None:
 def test_crash_at_each_operation(at: int) -> None:
     """The process or the power fails: the log is as before or after each swap."""
     context, fs = killed_at(at)
-    plain = history(MemoryFileSystem())
-    expected, end = committed(plain), plain.log.log_end_offset
     everything = fs.unsynced_units
     survivors = [fs.after_crash(keep) for keep in (0, everything, everything // 2)]
     survivors += [fs.after_crash(random=Random(seed)) for seed in range(2)]
     for number, survivor in enumerate(survivors):
         recovery_point = (0, context.recovery_point)[number % 2]
         found = reopened(context, survivor, recovery_point)
-        check(found, expected, end)
+        check(found, *EXPECTED)
         # A second crash, right after the start, and a compaction after it.
         copy = survivor.after_crash(survivor.unsynced_units // 2)
         again = reopened(context, copy, recovery_point)
-        check(again, expected, end)
+        check(again, *EXPECTED)
         clean(again)
-        assert committed(again) == expected
+        assert committed(again) == EXPECTED[0]
 
 
 @pytest.mark.parametrize("at", range(1, TOTAL + 1, 3))
