@@ -212,7 +212,7 @@ class Node:
         )
         await self._load_logs()
         self._quorum.subscribe(services.publisher.publish)
-        self._delete_stray_logs()
+        self._set_stray_logs_aside()
         nursery.start_soon(services.coordinator.run)
         await self._register(services, sockets)
         return services
@@ -252,8 +252,12 @@ class Node:
             raise StartError(str(group.exceptions[0])) from group
         self._log_manager.finish_loading()
 
-    def _delete_stray_logs(self) -> None:
-        """Remove what belongs to topics that were deleted while this node was away."""
+    def _set_stray_logs_aside(self) -> None:
+        """Serve no log that the metadata does not place here, but keep its files.
+
+        It may be of a topic that was deleted while this node was away, or all that is left after
+        somebody removed the metadata log: only a person can tell.
+        """
         image = self._quorum.image
 
         def is_known(topic_partition: tuple[str, int], topic_id: bytes | None) -> bool:
@@ -265,8 +269,8 @@ class Node:
             )
 
         for log in self._log_manager.stray_logs(is_known):
-            _log.warning("deleting a stray log partition=%s", log.topic_partition)
-            self._log_manager.delete_log(log.topic_partition, self._clock.wall_ms())
+            kept_in = self._log_manager.set_aside(log.topic_partition)
+            _log.warning("stray log set aside partition=%s kept=%s", log.topic_partition, kept_in)
 
     async def _register(
         self, services: BrokerServices, sockets: list[tuple[Listener, socket.socket]]

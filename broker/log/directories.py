@@ -28,7 +28,16 @@ def directory_name(topic_partition: TopicPartition) -> str:
 
 def delete_directory_name(topic_partition: TopicPartition, unique_id: bytes) -> str:
     """The name of a log directory that waits for its removal."""
-    suffix = f"-{topic_partition.partition}.{unique_id.hex()}{DELETE_SUFFIX}"
+    return _marked_name(topic_partition, unique_id, DELETE_SUFFIX)
+
+
+def stray_directory_name(topic_partition: TopicPartition, unique_id: bytes) -> str:
+    """The name of a log directory that the metadata knows nothing of."""
+    return _marked_name(topic_partition, unique_id, STRAY_SUFFIX)
+
+
+def _marked_name(topic_partition: TopicPartition, unique_id: bytes, mark: str) -> str:
+    suffix = f"-{topic_partition.partition}.{unique_id.hex()}{mark}"
     return topic_partition.topic[: _MAX_NAME_CHARS - len(suffix)] + suffix
 
 

@@ -44,6 +44,7 @@ from kraftrio.broker.log.directories import (
     directory_name,
     is_deleted_name,
     parse_directory_name,
+    stray_directory_name,
 )
 from kraftrio.broker.log.files import DirectoryLock, FileSystem
 from kraftrio.broker.log.log_config import LONG_MAX, LogConfig
@@ -390,27 +391,44 @@ class LogManager:
 
     def delete_log(self, topic_partition: TopicPartition, now_ms: int) -> None:
         """Take the log out of service and rename its directory; the files go later."""
+        name = delete_directory_name(topic_partition, self._new_id())
+        log = self._take_out(topic_partition, name)
+        if log is not None:
+            due_ms = now_ms + log.config.file_delete_delay_ms
+            self._deleted.append(DeletedLog(due_ms, log.directory, log))
+
+    def set_aside(self, topic_partition: TopicPartition) -> str | None:
+        """Take a stray log out of service, but keep its files: its owner may want them back.
+
+        Returns:
+            the directory it is in now.
+        """
+        name = stray_directory_name(topic_partition, self._new_id())
+        log = self._take_out(topic_partition, name)
+        return None if log is None else log.directory
+
+    def _take_out(self, topic_partition: TopicPartition, name: str) -> PartitionLog | None:
+        """Stop serving a log and rename its directory; None if there is nothing left of it."""
         log = self._logs.pop(topic_partition, None)
         if log is None:
-            return
+            return None
         log_dir = self._dir_of.pop(topic_partition)
         self._last_flush_ms.pop(topic_partition, None)
         for offsets in (
             log_dir.recovery_points, log_dir.log_start_offsets, log_dir.high_watermarks
         ):  # fmt: skip
             offsets.pop(topic_partition, None)
-        name = delete_directory_name(topic_partition, self._new_id())
         path = posixpath.join(log_dir.path, name)
         log.close_files()
         try:
             self._fs.rename(log.directory, path)
         except FileNotFoundError:
-            return  # somebody removed it: that was the wish
+            return None  # somebody removed it: that was the wish
         except OSError as error:
             self.fail_dir(log_dir, error)
-            return
+            return None
         log.moved(path)
-        self._deleted.append(DeletedLog(now_ms + log.config.file_delete_delay_ms, path, log))
+        return log
 
     def remove_deleted(self, now_ms: int) -> int:
         """Remove the renamed directories whose delay is over; return how many wait."""

@@ -355,6 +355,22 @@ def test_metadata_log_is_left_alone() -> None:
     assert list(node.manager.logs()) == []
 
 
+def test_a_stray_log_is_kept_under_another_name() -> None:
+    """It is not served and not loaded again, and its records can still be had."""
+    node = Node()
+    node.append(node.create(), b"precious")
+    kept_in = node.manager.set_aside(TP)
+    assert kept_in is not None
+    assert kept_in.startswith("/a/topic-0.")
+    assert kept_in.endswith("-stray")
+    assert node.manager.get_log(TP) is None
+    node.stop()
+    assert list(node.manager.logs()) == []
+    assert node.manager.remove_deleted(node.now_ms + 10**9) == 0
+    assert b"precious" in node.fs.read_file(f"{kept_in}/00000000000000000000.log")
+    assert node.manager.set_aside(TP) is None
+
+
 def test_a_full_disk_takes_no_directory_offline() -> None:
     """What needs space fails, and works again as soon as there is some."""
     node = Node()
