@@ -124,8 +124,8 @@ class Node:
         directory = posixpath.join(self._config.metadata_log_dir, METADATA_DIRECTORY)
         try:
             is_foreign = holds_foreign_records(fs, directory)
-        except OSError as error:
-            raise StartError(f"cannot read {directory}: {_reason(error)}") from error
+        except OSError:
+            return  # what opens the directory tells why it cannot be used
         if is_foreign:
             raise StartError(
                 f"{self._config.metadata_log_dir} was written by Apache Kafka: kraftrio cannot take"

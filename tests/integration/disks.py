@@ -1,4 +1,4 @@
-"""Small disks that get full or read-only, for tests of storage faults: a tmpfs of their own.
+"""Small disks that get full, fail or are read-only, for tests of storage faults.
 
 Mounting takes root and the right to mount; where that is not given the test is skipped.
 """
@@ -12,6 +12,27 @@ from typing import Self
 import pytest
 
 
+def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a command of the system; a missing one fails like any other."""
+    try:
+        return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        return subprocess.CompletedProcess(command, 127, "", str(error))
+
+
+def must(*command: str | Path) -> str:
+    """Run a command that has to work, and return its output."""
+    done = run(*command)
+    assert done.returncode == 0, f"{command}: {done.stderr}"
+    return done.stdout.strip()
+
+
+def unmount(path: Path) -> None:
+    """Take a disk away, even if somebody still has files open there."""
+    if run("umount", path).returncode:
+        run("umount", "-l", path)
+
+
 class SmallDisk:
     """A mounted tmpfs. Use as a context manager: it is unmounted at the end, whatever happens."""
 
@@ -21,46 +42,78 @@ class SmallDisk:
 
     def __enter__(self) -> Self:
         self.path.mkdir(parents=True, exist_ok=True)
-        mounted = self._run(
-            "mount", "-t", "tmpfs", "-o", f"size={self.size_bytes}", "kraftrio-test"
-        )
+        size = f"size={self.size_bytes}"
+        mounted = run("mount", "-t", "tmpfs", "-o", size, "kraftrio-test", self.path)
         if mounted.returncode:
             pytest.skip(f"cannot mount a small disk: {mounted.stderr.strip()}")
         return self
 
     def __exit__(self, *reason: object) -> None:
-        if self._run("umount").returncode:
-            self._run("umount", "-l")
+        unmount(self.path)
 
-    def _run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        try:
-            return subprocess.run(
-                [*command, str(self.path)], capture_output=True, text=True, check=False
-            )
-        except FileNotFoundError as error:
-            return subprocess.CompletedProcess(command, 1, "", str(error))
+    def set_read_only(self) -> None:
+        """Forbid writing; nobody may have a file open for it."""
+        must("mount", "-o", "remount,ro", self.path)
 
-    def set_read_only(self, read_only: bool = True) -> None:
-        """Remount; open files can not be written any more either."""
-        option = "remount,ro" if read_only else "remount,rw"
-        done = self._run("mount", "-o", option)
-        assert done.returncode == 0, done.stderr
-
-    def resize(self, size_bytes: int) -> None:
-        """Make the disk larger or smaller."""
-        done = self._run("mount", "-o", f"remount,size={size_bytes}")
-        assert done.returncode == 0, done.stderr
-        self.size_bytes = size_bytes
-
-    def fill(self, leave_bytes: int = 0) -> Path:
+    def fill(self, leave_bytes: int) -> Path:
         """Take all the space but some bytes with one file, and return that file."""
         ballast = self.path / "ballast"
-        with ballast.open("wb", buffering=0) as file:
-            block = bytes(64 << 10)
-            try:
-                while True:
-                    file.write(block)
-            except OSError:
-                size = file.tell()
-            file.truncate(max(size - leave_bytes, 0))
+        with ballast.open("wb") as file:
+            file.write(bytes(self.size_bytes - leave_bytes))
         return ballast
+
+    def fill_up(self, name: str) -> None:
+        """Take what space is left, to the last bytes, with one more file."""
+        with (self.path / name).open("wb", buffering=0) as file:
+            for size in (64 << 10, 4096, 1):
+                try:
+                    while file.write(bytes(size)) == size:
+                        pass
+                except OSError:
+                    continue
+
+
+class FailingDisk:
+    """An ext4 file system that can be made to meet an error: read-only from one moment on.
+
+    That is what Linux does to a disk with errors; open files can not be written any more either.
+    """
+
+    def __init__(self, path: Path, image: Path, size_bytes: int) -> None:
+        self.path = path
+        self.image = image
+        self.size_bytes = size_bytes
+
+    def __enter__(self) -> Self:
+        with self.image.open("wb") as file:
+            file.truncate(self.size_bytes)
+        self.path.mkdir(parents=True, exist_ok=True)
+        made = run("mkfs.ext4", "-q", "-F", self.image)
+        mounted = made if made.returncode else self._mount()
+        if mounted.returncode:
+            pytest.skip(f"cannot make and mount a disk image: {mounted.stderr.strip()}")
+        if not self._trigger().exists():
+            unmount(self.path)
+            pytest.skip("this kernel offers no way to let a file system fail")
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        unmount(self.path)
+
+    def _mount(self) -> subprocess.CompletedProcess[str]:
+        return run("mount", "-o", "loop,errors=remount-ro", self.image, self.path)
+
+    def _trigger(self) -> Path:
+        device = Path(must("findmnt", "-no", "SOURCE", self.path))
+        return Path("/sys/fs/ext4") / device.name / "trigger_fs_error"
+
+    def fail(self) -> None:
+        """Let it meet an error."""
+        self._trigger().write_text("test")
+
+    def repair(self) -> None:
+        """Make it good again; nobody may have files open there."""
+        must("umount", self.path)
+        assert run("e2fsck", "-p", self.image).returncode in (0, 1)
+        mounted = self._mount()
+        assert mounted.returncode == 0, mounted.stderr

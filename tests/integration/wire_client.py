@@ -95,14 +95,16 @@ class WireClient:
 
     # -- what most tests need ---------------------------------------------------------------------
 
-    def create_topic(self, name: str, partitions: int = 1, **configs: object) -> ErrorCode:
+    def create_topic(
+        self, name: str, partitions: int = 1, *, timeout_ms: int = 20_000, **configs: object
+    ) -> ErrorCode:
         """Create a topic; config keys have _ for Kafka's dots."""
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
         topic.configs = [
             CreatableTopicConfig(name=key.replace("_", "."), value=str(value))
             for key, value in configs.items()
         ]
-        response = self.call(CreateTopicsRequest(topics=[topic], timeout_ms=20_000))
+        response = self.call(CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms))
         return ErrorCode(response.topics[0].error_code)
 
     def init_producer(self) -> tuple[int, int]:
