@@ -82,11 +82,15 @@ def batch_of(*values: bytes | None, timestamp: int | None = None, **options: Any
 
 
 def records_in(data: Records | None) -> list[Record]:
-    """Read every record of a fetched partition."""
+    """Read every record of a fetched partition; a last batch that is cut does not count."""
     if not data:
         return []
     buffer = records_view(data)
-    return [record for header in iter_headers(buffer) for record in iter_records(buffer, header)]
+    return [
+        record
+        for header in iter_headers(buffer, allow_partial=True)
+        for record in iter_records(buffer, header)
+    ]
 
 
 # Topics
