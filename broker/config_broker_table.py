@@ -85,7 +85,7 @@ max.request.partition.size.limit | int | 2000 | 1.. | medium
     Most partitions answered in one DescribeTopicPartitions response.
 kraftrio.max.inflight.requests.per.connection | int | 64 | 1.. | medium
     Requests of one connection in progress before its reading pauses.
-kraftrio.max.decompressed.batch.bytes | int | 268435456 | 1024.. | medium
+kraftrio.max.decompressed.batch.bytes | int | 67108864 | 1024.. | medium
     Largest size a compressed batch may grow to when it must be opened.
 kraftrio.shutdown.timeout.ms | int | 30000 | 0.. | medium
     Longest time a graceful stop may take.

@@ -45,6 +45,8 @@ _XERIAL_MAGIC = _XERIAL_HEADER[:8]
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _INT32 = struct.Struct(">i")
 _CHUNK_BYTES = 1024 * 1024
+# Streams one after the other, as gzip and lz4 allow; each copies what follows it.
+_MAX_STREAMS = 500
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _ZSTD_MAGIC = 0xFD2FB528
@@ -138,7 +140,7 @@ def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
     out: list[bytes] = []
     left = max_bytes
     rest: Buffer = data
-    while True:
+    for _ in range(_MAX_STREAMS):
         unpacker = zlib.decompressobj(wbits=31)
         try:
             # One byte above the bound tells "exactly full" from "too much"; 0 would mean no bound.
@@ -154,6 +156,7 @@ def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
         rest = unpacker.unused_data
         if not rest:
             return out[0] if len(out) == 1 else b"".join(out)
+    raise _undecodable(Compression.GZIP, f"more than {_MAX_STREAMS} streams")
 
 
 # snappy
@@ -239,7 +242,9 @@ def _decompress_lz4(data: Buffer, max_bytes: int) -> bytes:
     # A first guess of the output's size: enough for most batches, little for a tiny one.
     chunk_bytes = min(max(4 * len(data), 64 * 1024), _CHUNK_BYTES * 4)
     rest: Buffer = data
-    while rest:
+    for _ in range(_MAX_STREAMS):
+        if not rest:
+            break
         unpacker = lz4.frame.LZ4FrameDecompressor()
         pending: Buffer = rest
         while not unpacker.eof:
@@ -255,6 +260,8 @@ def _decompress_lz4(data: Buffer, max_bytes: int) -> bytes:
             out.append(piece)
             pending = b""
         rest = unpacker.unused_data or b""
+    if rest:
+        raise _undecodable(Compression.LZ4, f"more than {_MAX_STREAMS} frames")
     if not out:
         raise _undecodable(Compression.LZ4, "no frame")
     return out[0] if len(out) == 1 else b"".join(out)

@@ -56,7 +56,7 @@ class LogConfig:
     segment_ms: int = 604_800_000
     unclean_leader_election_enable: bool = False
     # No topic config: the broker's own bound against compression bombs.
-    max_decompressed_batch_bytes: int = 256 * 1024 * 1024
+    max_decompressed_batch_bytes: int = 64 * 1024 * 1024
     # Derived once, because the append path asks for them on every batch.
     compact: bool = dataclasses.field(init=False, default=False)
     delete: bool = dataclasses.field(init=False, default=True)

@@ -147,7 +147,10 @@ class WireClient:
 
 
 def frame_of(
-    request: Any, version: int | None = None, correlation_id: int = 1, client_id: str = "fault-test"
+    request: Any,
+    version: int | None = None,
+    correlation_id: int = 1,
+    client_id: str | None = "fault-test",
 ) -> tuple[bytes, Api, int]:
     """Encode a request with header and length; return it with its API and version."""
     api = API_OF[type(request)]

@@ -223,3 +223,13 @@ def test_codecs_run_in_several_threads() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(round_trip, inputs))
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4])
+def test_very_many_streams_in_a_row_are_refused(codec: Compression) -> None:
+    """Each costs a copy of all that follows, so a few bytes each would cost minutes."""
+    one = compress(codec, b"x")
+    assert decompress(codec, one * 500, 10_000) == b"x" * 500
+    with pytest.raises(KafkaError) as caught:
+        decompress(codec, one * 501, 10_000)
+    assert caught.value.code is ErrorCode.INVALID_RECORD
