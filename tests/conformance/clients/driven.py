@@ -87,10 +87,12 @@ class DrivenClient:
     def create_topic(self, topic: str, partitions: int) -> None:
         self.driver.call("create_topic", topic=topic, partitions=partitions, configs={})
 
-    def produce(self, topic: str, codec: str, records: Sequence[Record]) -> list[tuple[int, int]]:
+    def produce(
+        self, topic: str, codec: str, records: Sequence[Record]
+    ) -> list[tuple[int, int]] | None:
         rows = [row_of(record) for record in records]
         places = self.driver.call("produce", topic=topic, codec=codec, records=rows)
-        return [(partition, offset) for partition, offset in places]
+        return places and [(partition, offset) for partition, offset in places]
 
     def member(self, topic: str, group: str, name: str) -> ProcessMember:
         settings = [str(SESSION_TIMEOUT_MS), str(HEARTBEAT_INTERVAL_MS)]

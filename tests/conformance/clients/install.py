@@ -139,7 +139,8 @@ def go_program(name: str) -> Path:
     """Return the program built from the folder go/NAME."""
     go = need_program("go")
     source = HERE / "go"
-    sources = sorted([source / "go.mod", source / "go.sum", *source.glob(f"{name}/*.go")])
+    pins = [source / "go.mod", source / "go.sum"]
+    sources = [*pins, *sorted(source.glob("lines/*.go")), *sorted(source.glob(f"{name}/*.go"))]
 
     def build(target: Path) -> None:
         run([go, "build", "-o", str(target / name), f"./{name}"], cwd=source)
@@ -203,6 +204,8 @@ def main() -> int:
         "Spark's Kafka jars": spark_jars,
         "kafkajs": lambda: node_script("kafkajs_driver.mjs"),
         "franz-go": lambda: go_program("franz"),
+        "sarama": lambda: go_program("sarama"),
+        "kafka-go": lambda: go_program("kafkago"),
         "kcat": kcat,
     }
     for name, step in steps.items():

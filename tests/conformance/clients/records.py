@@ -45,6 +45,7 @@ class Abilities(NamedTuple):
 
     binary: bool = True  # any bytes; otherwise letters and digits
     null_values: bool = True
+    empty_values: bool = True  # apart from null
     null_headers: bool = True
     headers: bool = True
     timestamps: bool = True
@@ -61,7 +62,7 @@ def make_record(number: int, can: Abilities) -> Record:
         value = source.randbytes(source.randrange(1, 400))
     elif kind == 1:
         value = bytes([number % 256]) * source.randrange(1, 900)
-    elif kind == 2:
+    elif kind == 2 and can.empty_values:
         value = b""
     elif kind == 3 and can.null_values:
         value = None
@@ -79,7 +80,9 @@ def make_headers(number: int, can: Abilities) -> Headers:
         return ()
     headers: list[tuple[str, bytes | None]] = [("number", b"%d" % number)]
     if number % 3 == 2 and can.binary:
-        headers += [("naïve ☃", bytes(range(number % 40))), ("empty", b"")]
+        headers.append(("naïve ☃", bytes(range(1 + number % 40))))
+        if can.empty_values:
+            headers.append(("empty", b""))
         if can.null_headers:
             headers.append(("null", None))
     return tuple(headers)

@@ -2,19 +2,19 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"kraftrio/conformance/lines"
 )
 
 // arguments are those of all calls; each call takes some.
 type arguments struct {
 	Topic      string            `json:"topic"`
 	Codec      string            `json:"codec"`
-	Records    []row             `json:"records"`
+	Records    []lines.Record    `json:"records"`
 	Partitions int32             `json:"partitions"`
 	Configs    map[string]string `json:"configs"`
 	Total      int               `json:"total"`
@@ -31,7 +31,6 @@ type server struct {
 	client    *kgo.Client
 	admin     *kadm.Client
 	producers map[string]*kgo.Client
-	calls     map[string]func(context.Context, arguments) (any, error)
 }
 
 func newServer(address string) (*server, error) {
@@ -39,24 +38,26 @@ func newServer(address string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{address, client, kadm.NewClient(client), map[string]*kgo.Client{}, nil}
-	s.calls = map[string]func(context.Context, arguments) (any, error){
-		"produce":        s.produce,
-		"create_topic":   s.createTopic,
-		"partitions":     s.partitions,
-		"topics":         s.topics,
-		"add_partitions": s.addPartitions,
-		"delete_topic":   s.deleteTopic,
-		"configs":        s.configs,
-		"set_config":     s.setConfig,
-		"groups":         s.groups,
-		"group":          s.group,
-		"delete_group":   s.deleteGroup,
-		"committed":      s.committed,
-		"offsets":        s.offsets,
-		"delete_records": s.deleteRecords,
+	return &server{address, client, kadm.NewClient(client), map[string]*kgo.Client{}}, nil
+}
+
+func (s *server) calls() map[string]lines.Call {
+	return map[string]lines.Call{
+		"produce":        lines.Typed(s.produce),
+		"create_topic":   lines.Typed(s.createTopic),
+		"partitions":     lines.Typed(s.partitions),
+		"topics":         lines.Typed(s.topics),
+		"add_partitions": lines.Typed(s.addPartitions),
+		"delete_topic":   lines.Typed(s.deleteTopic),
+		"configs":        lines.Typed(s.configs),
+		"set_config":     lines.Typed(s.setConfig),
+		"groups":         lines.Typed(s.groups),
+		"group":          lines.Typed(s.group),
+		"delete_group":   lines.Typed(s.deleteGroup),
+		"committed":      lines.Typed(s.committed),
+		"offsets":        lines.Typed(s.offsets),
+		"delete_records": lines.Typed(s.deleteRecords),
 	}
-	return s, nil
 }
 
 func (s *server) close() {
@@ -64,18 +65,6 @@ func (s *server) close() {
 		producer.Close()
 	}
 	s.client.Close()
-}
-
-func (s *server) answer(ctx context.Context, call string, with json.RawMessage) (any, error) {
-	var a arguments
-	if err := json.Unmarshal(with, &a); err != nil {
-		return nil, err
-	}
-	made, known := s.calls[call]
-	if !known {
-		return nil, fmt.Errorf("no call %q", call)
-	}
-	return made(ctx, a)
 }
 
 func (s *server) producer(codec string) (*kgo.Client, error) {
@@ -107,9 +96,12 @@ func (s *server) produce(ctx context.Context, a arguments) (any, error) {
 	}
 	records := []*kgo.Record{}
 	for _, r := range a.Records {
-		record := &kgo.Record{Topic: a.Topic, Key: r.key, Value: r.value, Headers: r.headers}
-		if r.timestampMs != nil {
-			record.Timestamp = time.UnixMilli(*r.timestampMs)
+		record := &kgo.Record{Topic: a.Topic, Key: r.Key, Value: r.Value}
+		for _, h := range r.Headers {
+			record.Headers = append(record.Headers, kgo.RecordHeader{Key: h.Name, Value: h.Value})
+		}
+		if r.TimestampMs != nil {
+			record.Timestamp = time.UnixMilli(*r.TimestampMs)
 		}
 		records = append(records, record)
 	}

@@ -1,0 +1,31 @@
+"""sarama as it is: idempotent producers and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+
+from tests.conformance.broker_process import Broker
+from tests.conformance.clients import scenarios
+from tests.conformance.clients.driven import DrivenClient, Driver
+from tests.conformance.clients.install import go_program
+
+pytestmark = scenarios.MARKS
+
+Names = Callable[[], str]
+
+
+def test_group(bootstrap: str, unique_topic: Names, unique_group: Names) -> None:
+    """A topic's records through a group whose members come and go."""
+    with closing(Driver([str(go_program("sarama"))], bootstrap)) as driver:
+        scenarios.check_group(DrivenClient(driver), unique_topic(), unique_group())
+
+
+def test_restart(
+    make_broker: Callable[..., Broker], unique_topic: Names, unique_group: Names
+) -> None:
+    """Members go on over a stop and a crash of the broker."""
+    program = go_program("sarama")
+    broker = make_broker()
+    with closing(Driver([str(program)], broker.address)) as driver:
+        scenarios.check_restart(DrivenClient(driver), broker, unique_topic(), unique_group())
