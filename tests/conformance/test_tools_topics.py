@@ -159,7 +159,7 @@ def test_filters(kafka: KafkaTools, topic: str, unique_topic: Callable[[], str])
         "--unavailable-partitions",
         "--under-min-isr-partitions",
     ):
-        assert kafka.run(TOOL, "--describe", option).lines == []
+        assert kafka.run(TOOL, "--describe", option, "--topic", special).lines == []
     at_min = kafka.run(TOOL, "--describe", "--at-min-isr-partitions")
     assert any(topic in line for line in at_min.lines)
 
