@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -12,7 +13,6 @@ from kraftrio import __version__
 
 EXIT_USAGE = 2
 EXIT_FAILURE = 1
-EXIT_INTERRUPTED = 130
 
 _LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
@@ -100,10 +100,9 @@ def _start(arguments: argparse.Namespace) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status (argparse exits with 2 by itself)."""
-    try:
-        return _start(_parser().parse_args(argv))
-    except KeyboardInterrupt:  # before the node listens to signals
-        return EXIT_INTERRUPTED
+    # Until the node listens to it, an interrupt ends the process without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return _start(_parser().parse_args(argv))
 
 
 if __name__ == "__main__":

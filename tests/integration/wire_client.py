@@ -212,7 +212,7 @@ def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = 20.0
         if result:
             return result
         assert time.monotonic() < deadline, f"not in {deadline_s:g} s: {what}"
-        time.sleep(0.01)
+        time.sleep(0.005)
 
 
 def values(records: Iterable[Record]) -> list[bytes | None]:
