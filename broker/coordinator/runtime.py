@@ -181,8 +181,7 @@ class GroupCoordinator:
             slot.timer.cancel()
             slot.timer = None
         self._send_replies(slot.shard.unload(self._now()))
-        level = logging.INFO if slot.shard.groups.groups else logging.DEBUG
-        _log.log(level, "resigned partition=%s epoch=%d", slot.topic_partition, slot.leader_epoch)
+        _log.debug("resigned partition=%s epoch=%d", slot.topic_partition, slot.leader_epoch)
 
     def on_topics_deleted(self, topics: Mapping[str, bytes]) -> None:
         """Topics (name and id) were deleted: so are their committed offsets."""
@@ -201,15 +200,19 @@ class GroupCoordinator:
         """Load shards as they are elected, one after the other, until cancelled."""
         task_status.started()
         while True:
+            shards = records = 0
             while self._to_load:
-                await self.load(self._to_load.popleft())
+                records += await self.load(self._to_load.popleft())
+                shards += 1
+            if records:
+                _log.info("groups loaded partitions=%d records=%d", shards, records)
             self._load_wanted = trio.Event()
             await self._load_wanted.wait()
 
-    async def load(self, slot: Slot) -> None:
-        """Replay a partition into its shard and begin to serve it."""
+    async def load(self, slot: Slot) -> int:
+        """Replay a partition into its shard and begin to serve it; return how many records."""
         if not self._is_current(slot):
-            return
+            return 0
         try:
             record_count = await self._replay_log(slot)
         except (KafkaError, RemoteProtocolError) as error:
@@ -218,10 +221,11 @@ class GroupCoordinator:
                 _log.error("load failed partition=%s reason=%s", slot.topic_partition, error)
                 if isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR:
                     self._timers.schedule(_RELOAD_MS, partial(self._load_again, slot))
-            return
+            return 0
         if self._is_current(slot):
-            _log.info("loaded partition=%s records=%d", slot.topic_partition, record_count)
+            _log.debug("loaded partition=%s records=%d", slot.topic_partition, record_count)
             self._activate(slot)
+        return record_count
 
     def _load_again(self, slot: Slot) -> None:
         """Start over with a shard whose disk failed, unless somebody else leads by now."""

@@ -24,8 +24,18 @@ from kraftrio.broker.logging_setup import setup_logging
 from kraftrio.broker.server import Listener, ServerLimits, bind
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.wire.api import ApiKey
-from kraftrio.wire.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest
+from kraftrio.wire.messages.cluster import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FindCoordinatorRequest,
+    MetadataRequest,
+)
 from kraftrio.wire.messages.data import ProduceRequest
+from kraftrio.wire.messages.groups import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from tests.conformance.broker_process import Broker
 from tests.integration.wire_client import WireClient, frame_of, wait_until
 
@@ -158,6 +168,35 @@ async def test_many_refused_clients_are_few_lines(log: io.StringIO) -> None:
     lines = log.getvalue().splitlines()
     assert "a frame of -5 bytes" in lines[0]
     assert len(lines) < 60
+
+
+def test_a_start_with_groups_and_recovery_is_told_in_few_lines(
+    make_broker: Callable[..., Broker],
+) -> None:
+    """However many partitions and groups there are, the start takes ten lines at most."""
+    broker = make_broker(offsets_topic_num_partitions=20)
+    with WireClient((broker.host, broker.port)) as client:
+        assert client.create_topic("t", 30) == 0
+        wait_until(
+            lambda: not find_coordinator(client, "g").coordinators[0].error_code, "coordinator"
+        )
+        for n in range(40):
+            partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=n)
+            topic = OffsetCommitRequestTopic(name="t", partitions=[partition])
+            request = OffsetCommitRequest(group_id=f"g{n}", topics=[topic])
+            response = client.call(request)
+            assert response.topics[0].partitions[0].error_code == 0
+    broker.kill9()
+    before = len(broker.log_text().splitlines())
+    broker.start()
+    assert broker.terminate() == 0
+    lines = broker.log_text().splitlines()[before:]
+    assert len(lines) <= 10, "\n".join(lines)
+    assert any("groups loaded partitions=" in line for line in lines)
+
+
+def find_coordinator(client: WireClient, group_id: str) -> Any:
+    return client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[group_id]))
 
 
 def test_every_line_of_a_process_has_the_columns(make_broker: Callable[..., Broker]) -> None:
