@@ -19,7 +19,19 @@ from tests.conformance.java_tools import Completed, KafkaTools, ToolRunner
 
 _numbers = itertools.count(1)
 
-collect_ignore = [] if SERVES_ALL else ["test_tools_transactions.py"]
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register our mark."""
+    config.addinivalue_line("markers", "not_served: about what ours does not offer, as README says")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave tests marked not_served to Apache's broker."""
+    if SERVES_ALL:
+        return
+    others = [item for item in items if item.get_closest_marker("not_served")]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in others]
 
 
 @pytest.fixture(scope="session")

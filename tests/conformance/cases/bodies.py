@@ -1,4 +1,4 @@
-"""A request of every API that the broker may advertise, as dicts by Kafka's field names.
+"""A request of every API that the broker advertises, as dicts by Kafka's field names.
 
 What a body leaves out takes its default; fields that a version does not have are not written. The
 requests are harmless: they read, or they name things that do not exist, so that each can be sent in
@@ -192,12 +192,8 @@ def bodies(topic: str, id_of_topic: bytes, group: str) -> dict[str, list[Body]]:
         "DescribeProducers": [{"Topics": [{"Name": topic, "PartitionIndexes": [0, 9]}]}],
         "UnregisterBroker": [{"BrokerId": 9999}],
         "ConsumerGroupDescribe": [{"GroupIds": [ABSENT]}],
-        "ConsumerGroupHeartbeat": [
-            {"GroupId": group, "MemberId": ABSENT, "MemberEpoch": 7, "RebalanceTimeoutMs": 1000}
-        ],
         "ListConfigResources": [{}],
         "DescribeTopicPartitions": [{"Topics": [{"Name": topic}, {"Name": ABSENT}]}],
-        "GetTelemetrySubscriptions": [{"ClientInstanceId": ABSENT_ID}],
     }
 
 

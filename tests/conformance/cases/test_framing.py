@@ -295,17 +295,13 @@ def subjects(broker: Any) -> Iterator[dict[str, list[dict[str, Any]]]]:
         yield bodies(topic, topic_id(client, topic), "every-version-group")
 
 
-@pytest.mark.parametrize("key", sorted(APIS), ids=lambda key: APIS[key].name)
+@pytest.mark.parametrize("name", bodies("", b"", ""))
 def test_every_advertised_version_is_answered_in_its_layout(
-    client: RawClient, subjects: dict[str, list[dict[str, Any]]], key: int
+    client: RawClient, subjects: dict[str, list[dict[str, Any]]], name: str
 ) -> None:
     """An independent codec writes the request and reads the answer to its last byte."""
-    if key not in advertised(client):
-        pytest.skip("not served")
-    name = APIS[key].name
+    (key,) = (key for key, api in APIS.items() if api.name == name)
     request, response = definitions()[f"{name}Request"], definitions()[f"{name}Response"]
-    if name not in subjects:
-        pytest.skip("served by Apache Kafka only")
     oldest, newest = advertised(client)[key]
     for version in range(max(oldest, request.valid.first), newest + 1):
         for body in subjects[name]:
@@ -337,9 +333,9 @@ def test_there_is_a_request_for_every_api_that_we_serve(
     client: RawClient, broker: Any, subjects: dict[str, list[dict[str, Any]]]
 ) -> None:
     """Otherwise the test above says nothing about it."""
-    if broker.kind != "kraftrio":
-        pytest.skip("Apache Kafka serves more than we do")
-    assert {APIS[key].name for key in advertised(client)} <= subjects.keys()
+    served = {APIS[key].name for key in advertised(client) if key in APIS}
+    assert served >= subjects.keys()
+    assert served <= subjects.keys() or broker.kind == "apache", "Apache Kafka serves more"
 
 
 def test_fields_of_newer_versions_stay_out_of_older_answers(
