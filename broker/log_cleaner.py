@@ -16,7 +16,6 @@ Called by `log_maintenance`.
 
 from __future__ import annotations
 
-import errno
 import logging
 import math
 import time
@@ -29,13 +28,12 @@ from kraftrio.broker.config import BrokerConfig
 from kraftrio.broker.log.cleaner import CleaningAborted, CleaningRun
 from kraftrio.broker.log.cleaner_pace import CleanerPace
 from kraftrio.broker.log.cleaner_plan import CleaningTarget, dirtiest
-from kraftrio.broker.log.log_manager import LogManager
+from kraftrio.broker.log.log_manager import NO_ROOM, LogManager
 from kraftrio.broker.log.partition_log import PartitionLog
 from kraftrio.wire.errors import KafkaError
 
 _log = logging.getLogger("kraftrio.cleaner")
 
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _PUT_OFF_MS = 300_000
 _MIN_BACKOFF_S = 0.01
 
@@ -106,7 +104,7 @@ class LogCleaner:
             self._put_off[log] = math.inf
             _log.error("cannot be cleaned partition=%s reason=%s", log.topic_partition, error)
         except OSError as error:
-            if error.errno in _NO_SPACE:
+            if error.errno in NO_ROOM:
                 self._put_off[log] = now_ms + _PUT_OFF_MS
                 _log.warning("cleaning put off partition=%s reason=%s", log.topic_partition, error)
             else:

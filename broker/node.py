@@ -61,6 +61,7 @@ _log = logging.getLogger("kraftrio.node")
 
 METADATA_DIRECTORY = "__cluster_metadata-0"
 _PLAINTEXT_PROTOCOL_ID = 0
+_FILES_FOR_LOGS = 200
 _EXIT_BY_SECOND_SIGNAL = 1
 EXIT_FAILED = 1
 
@@ -423,9 +424,12 @@ def _controller_config(config: BrokerConfig, cluster_id: str) -> ControllerConfi
 
 
 def _limits(config: BrokerConfig) -> ServerLimits:
+    # Clients may not take the files that logs need: above this they wait as above max.connections.
+    open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for_clients = max(open_files - max(_FILES_FOR_LOGS, open_files // 4), 1)
     return ServerLimits(
         socket_request_max_bytes=config.socket_request_max_bytes,
-        max_connections=config.max_connections,
+        max_connections=min(config.max_connections, for_clients),
         max_connections_per_ip=config.max_connections_per_ip,
         connections_max_idle_ms=config.connections_max_idle_ms,
         max_in_flight_requests=config.kraftrio_max_inflight_requests_per_connection,

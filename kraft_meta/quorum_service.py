@@ -54,8 +54,9 @@ from kraftrio.wire.messages.quorum import DescribeQuorumRequest, DescribeQuorumR
 _log = logging.getLogger("kraftrio.metadata")
 
 _READ_BYTES = 8 * 1024 * 1024
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-_NO_SPACE_RETRY_S = 0.5
+# What passes once somebody makes room: no space, or no file descriptors or memory left.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+_NO_ROOM_RETRY_S = 0.5
 
 Subscriber = Callable[[MetadataDelta, MetadataImage], object]
 RunInThread = Callable[[Callable[[], None]], Awaitable[None]]
@@ -377,15 +378,17 @@ class QuorumService:
             try:
                 written = self._log.append([batch])
             except OSError as error:
-                if error.errno not in _NO_SPACE:
+                if error.errno not in _NO_ROOM:
                     raise
                 if not told:
-                    _log.error("no space for the metadata log, changes wait reason=%s", error)
+                    _log.error(
+                        "the metadata log cannot be written now, changes wait reason=%s", error
+                    )
                     told = True
-                await trio.sleep(_NO_SPACE_RETRY_S)
+                await trio.sleep(_NO_ROOM_RETRY_S)
                 continue
             if told:
-                _log.info("the metadata log has space again")
+                _log.info("the metadata log can be written again")
             return written
 
     # ---- committed records
@@ -503,9 +506,9 @@ class QuorumService:
         try:
             await self._run_in_thread(write)
         except OSError as error:
-            if error.errno not in _NO_SPACE:
+            if error.errno not in _NO_ROOM:
                 raise
-            _log.error("no space for a snapshot, the log stays reason=%s", error)
+            _log.error("a snapshot cannot be written now reason=%s", error)
             self._snapshot_running = False
             return
         _log.info("snapshot written offset=%d epoch=%d", *snapshot_id)

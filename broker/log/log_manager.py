@@ -57,7 +57,8 @@ _logger = logging.getLogger(__name__)
 
 METADATA_TOPIC = "__cluster_metadata"
 
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+# What passes once somebody makes room: no space, or no file descriptors or memory left.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class LogDirError(Exception):
@@ -79,7 +80,7 @@ class LogDir:
     directory_id: bytes = b""
     lock: DirectoryLock | None = None
     failure: OSError | None = None  # offline when set
-    told_no_space: bool = False  # until a checkpoint could be written again
+    told_no_room: bool = False  # until a checkpoint could be written again
     clean_shutdown: bool = False
     previous_broker_epoch: int = -1
     recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
@@ -257,7 +258,7 @@ class LogManager:
                 producer_id_expiration_ms=self._producer_id_expiration_ms,
             )
         except OSError as error:
-            if error.errno in _NO_SPACE:
+            if error.errno in NO_ROOM:
                 raise LogDirError(f"cannot recover {topic_partition}: {error}") from error
             self.fail_dir(log_dir, error)
             return None
@@ -524,9 +525,9 @@ class LogManager:
         """Save one file of `stale_checkpoints`; raises OSError. May run in a worker thread."""
         log_dir, name, offsets = checkpoint
         self._write_offsets(log_dir, name, offsets)
-        if log_dir.told_no_space:
-            log_dir.told_no_space = False
-            _logger.info("log directory %s has space again", log_dir.path)
+        if log_dir.told_no_room:
+            log_dir.told_no_room = False
+            _logger.info("log directory %s can be written again", log_dir.path)
         if name == LOG_START_CHECKPOINT:
             log_dir.log_start_offsets = offsets
         elif name == RECOVERY_POINT_CHECKPOINT:
@@ -566,10 +567,10 @@ class LogManager:
 
         A full disk is no failed one: what needs space fails, and is tried again.
         """
-        if error.errno in _NO_SPACE:
-            if not log_dir.told_no_space:
-                _logger.error("log directory %s has no space: %s", log_dir.path, error)
-                log_dir.told_no_space = True
+        if error.errno in NO_ROOM:
+            if not log_dir.told_no_room:
+                _logger.error("log directory %s cannot be written now: %s", log_dir.path, error)
+                log_dir.told_no_room = True
             return []
         if log_dir.failure is None:
             log_dir.failure = error

@@ -232,3 +232,35 @@ def test_thousands_of_connections(make_broker: Callable[..., Broker]) -> None:
         return len(list(Path(f"/proc/{broker.process.pid}/fd").iterdir())) < 100
 
     wait_until(are_gone, "all connections closed")
+
+
+class FewFilesBroker(Broker):
+    """A broker that may open few files, and cannot grant itself more."""
+
+    def command(self) -> list[str]:
+        return ["sh", "-c", 'ulimit -n 400; exec "$@"', "sh", *super().command()]
+
+
+def test_clients_cannot_take_the_files_of_the_logs(tmp_path: Path) -> None:
+    """More connections than open files are allowed: others wait, topics are made and written."""
+    with (
+        FewFilesBroker(tmp_path / "broker") as broker,
+        connect(broker) as client,
+        contextlib.ExitStack() as stack,
+    ):
+        assert client.create_topic("first") is ErrorCode.NONE
+        for _ in range(600):
+            sock = socket.create_connection((broker.host, broker.port), 5)
+            stack.callback(sock.close)
+        batch = build_batch([Record(0, 1, None, b"v")])
+        for n in range(20):
+            assert client.create_topic(f"t{n}") is ErrorCode.NONE
+            assert client.produce(f"t{n}", 0, bytearray(batch)) == (ErrorCode.NONE, 0)
+        stack.close()
+
+        def is_served() -> bool:
+            with connect(broker) as other:
+                return answers(other)
+
+        wait_until(is_served, "others are served again")
+        assert " ERROR " not in broker.log_text()
