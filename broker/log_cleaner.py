@@ -16,6 +16,7 @@ Called by `log_maintenance`.
 
 from __future__ import annotations
 
+import errno
 import logging
 import math
 import time

@@ -381,14 +381,12 @@ class QuorumService:
                 if error.errno not in _NO_ROOM:
                     raise
                 if not told:
-                    _log.error(
-                        "the metadata log cannot be written now, changes wait reason=%s", error
-                    )
+                    _log.error("metadata log cannot be written now, changes wait reason=%s", error)
                     told = True
                 await trio.sleep(_NO_ROOM_RETRY_S)
                 continue
             if told:
-                _log.info("the metadata log can be written again")
+                _log.info("metadata log can be written again")
             return written
 
     # ---- committed records
