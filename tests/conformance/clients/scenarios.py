@@ -5,8 +5,6 @@ A `Client` says how its library does each step; the scenarios say what must come
 
 from __future__ import annotations
 
-import socket
-import struct
 import time
 from collections.abc import Callable, Sequence
 from itertools import cycle
@@ -203,19 +201,6 @@ def records_of(received: Sequence[Received]) -> list[Record]:
     return [found.record for found in sorted(received, key=lambda f: (f.partition, f.offset))]
 
 
-def need_api(address: str, key: int, name: str) -> None:
-    """Skip where the broker does not offer an API: a limit that its README names."""
-    host, port = address.rsplit(":", 1)
-    with socket.create_connection((host, int(port)), DEADLINE_S) as connection:
-        connection.sendall(struct.pack(">ihhih", 10, API_VERSIONS, 0, 1, -1))
-        with connection.makefile("rb") as reader:
-            (size,) = struct.unpack(">i", reader.read(4))
-            reply = reader.read(size)
-    (count,) = struct.unpack_from(">i", reply, 6)
-    if key not in {struct.unpack_from(">h", reply, 10 + 6 * n)[0] for n in range(count)}:
-        pytest.skip(f"this broker does not offer {name}")
-
-
 class ClientError(Exception):
     """Kafka's error code, as a client's admin reported it."""
 
@@ -267,10 +252,6 @@ class Admin(Protocol):
     def delete_records(self, topic: str, before: dict[int, int]) -> dict[int, int]:
         """Delete the records before these offsets and return the new log starts."""
 
-
-API_VERSIONS = 18
-CONSUMER_GROUP_HEARTBEAT = 68
-END_TXN = 26
 
 TOPIC_ALREADY_EXISTS = 36
 UNKNOWN_TOPIC_OR_PARTITION = 3

@@ -42,6 +42,7 @@ def test_cooperative_group(
     scenarios.check_group(client, unique_topic(), unique_group())
 
 
+@pytest.mark.not_served
 def test_new_group_protocol(
     make_broker: Callable[..., Broker], unique_topic: Names, unique_group: Names
 ) -> None:
@@ -51,7 +52,6 @@ def test_new_group_protocol(
         group_consumer_heartbeat_interval_ms=interval_ms,
         group_consumer_min_heartbeat_interval_ms=interval_ms,
     )
-    scenarios.need_api(broker.address, scenarios.CONSUMER_GROUP_HEARTBEAT, "the KIP-848 protocol")
     client = ConfluentKafka(broker.address, enable_idempotence=True)
     client.group_settings = {"group.protocol": "consumer"}
     scenarios.check_group(client, unique_topic(), unique_group())
@@ -85,15 +85,15 @@ def test_plain_producer(
     story.check()
 
 
+@pytest.mark.not_served
 def test_transactions(bootstrap: str, unique_topic: Names, unique_group: Names) -> None:
     """Committed transactions are read, aborted ones are not, and offsets go with them."""
-    scenarios.need_api(bootstrap, scenarios.END_TXN, "transactions")
     client = ConfluentKafka(bootstrap, transactional_id=unique_group())
     story = Story(client, unique_topic(), unique_group())
     kept = client.transact(story.topic, records(0, 200, client), commit=True)
     client.transact(story.topic, records(200, 300, client), commit=False)
     kept += client.transact(story.topic, records(300, 500, client), commit=True)
-    with story.join("reader") as reader:
+    with client.member(story.topic, story.group, "reader") as reader:
         story.wait_for(kept, [reader])
         check_received(kept, reader.received)
         target = unique_topic()
