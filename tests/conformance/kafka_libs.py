@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from tests.conformance.requirements import missing
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "apache_kafka.py"
 FETCH_TIMEOUT_S = 600
@@ -38,8 +38,8 @@ def jar_path(name: str = "kafka-clients") -> Path:
     """Return the path of a jar of Apache Kafka; skip the test when it cannot be had."""
     folder, reason = _libs_dir()
     if folder is None:
-        pytest.skip(f"Apache Kafka's jars are not available: {reason}")
+        missing(f"Apache Kafka's jars are not available: {reason}")
     jars = sorted(folder.glob(f"{name}-[0-9]*.jar"))
     if not jars:
-        pytest.skip(f"no {name} jar in {folder}")
+        missing(f"no {name} jar in {folder}")
     return jars[-1]
