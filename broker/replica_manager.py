@@ -51,6 +51,7 @@ _log = logging.getLogger("kraftrio.replicas")
 CommitCallback = Callable[[ErrorCode], None]
 
 _MAKE_SLICE_MS = 20  # how long others wait while logs of new partitions are made
+_MAKE_PAUSE_MS = 1
 _MAKE_RETRY_MS = 1000
 _REPORT_INTERVAL_MS = 10_000  # one line for each partition in this time: a full disk fails often
 
@@ -455,7 +456,7 @@ class ReplicaManager:
         """Make logs of new partitions for a while; come again for the rest."""
         self._make_timer = None
         end_ms = self._clock.monotonic_ms() + _MAKE_SLICE_MS
-        delay_ms = 0
+        delay_ms = _MAKE_PAUSE_MS
         for topic_partition in list(self._unmade):
             if self._clock.monotonic_ms() >= end_ms:
                 break
