@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 import zlib
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from kraftrio.broker.auto_topics import INTERNAL_TOPICS, AutoTopicCreator
@@ -312,9 +312,11 @@ class ClusterHandlers:
         if cursor is not None and cursor.partition_index < 0:
             return _refused_page(request)
         every = not request.topics
-        names: Iterable[str] = (
+        names: Collection[str] = (
             image.topics_by_name if every else {one.name for one in request.topics}
         )
+        if cursor is not None and not every and cursor.topic_name not in names:
+            return _refused_page(request)
         ordered = sorted(names)
         if cursor is not None:
             ordered = ordered[bisect_left(ordered, cursor.topic_name) :]

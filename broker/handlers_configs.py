@@ -101,12 +101,9 @@ class ConfigHandlers:
         self, request: DescribeConfigsRequest, _context: RequestContext
     ) -> DescribeConfigsResponse:
         """Describe each resource asked for."""
-        count = Counter((one.resource_type, one.resource_name) for one in request.resources)
         results = []
         for resource in request.resources:
             try:
-                if count[resource.resource_type, resource.resource_name] > 1:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST)
                 entries = self._describe(resource)
             except KafkaError as error:
                 results.append(_describe_failure(resource, error))
@@ -251,7 +248,7 @@ class ConfigHandlers:
             self._check_broker_change(
                 name, {one.name: one.value for one in resource.configs if one.value is not None}
             )
-        _check_group(kind, name)
+        _check_named(kind, name)
         return None
 
     def _judge_change(
@@ -274,7 +271,7 @@ class ConfigHandlers:
             return _Verdict(ErrorCode.NONE)
         if kind == BROKER:
             self._check_broker_change(name, self._changed_broker_configs(resource))
-        _check_group(kind, name)
+        _check_named(kind, name)
         return None
 
     def _changed_broker_configs(self, resource: IncrementalAlterConfigsResource) -> dict[str, str]:
@@ -398,7 +395,9 @@ def _check_type(kind: int, allowed: tuple[int, ...]) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
 
 
-def _check_group(kind: int, name: str) -> None:
+def _check_named(kind: int, name: str) -> None:
+    if kind == TOPIC and not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     if kind == GROUP and not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     if kind == CLIENT_METRICS and not name:

@@ -11,7 +11,7 @@ Behaviour (Apache Kafka's)
 - An empty partition is an empty record set with valid offsets, never null, never an error.
 
 Version notes: 5 log start offsets, 7 sessions (KIP-227), 9 leader epochs (KIP-320), 12 divergence
-by last fetched epoch (KIP-595), 13 topic ids (KIP-516).
+by last fetched epoch (KIP-595), 13 topic ids (KIP-516), 16 the leader beside an error (KIP-951).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from kraftrio.broker.clock import Clock
 from kraftrio.broker.context import RequestContext
 from kraftrio.broker.fetch_session import FetchKey, FetchPart, FetchPlan, FetchSessions
+from kraftrio.broker.leader_hints import WRONG_LEADER, LeaderHints
 from kraftrio.broker.metadata_cache import MetadataCache
 from kraftrio.broker.replica_manager import FetchWaiter, Partition, ReplicaManager
 from kraftrio.broker.timers import Timers
@@ -41,6 +42,7 @@ from kraftrio.wire.primitives import ZERO_UUID, TopicPartition
 _CONSUMER_REPLICA_ID = -1
 _READ_COMMITTED = 1
 _TOPIC_ID_VERSION = 13
+_HINTS_VERSION = 16
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
@@ -101,11 +103,11 @@ class FetchHandlers:
             or request.max_wait_ms <= 0
             or reading.records_bytes >= request.min_bytes
         ):
-            return self._respond(plan, reading)
+            return self._respond(plan, reading, context)
         deferred: Deferred[FetchResponse] = Deferred()
         waiter = FetchWaiter(
             request.min_bytes - reading.records_bytes,
-            lambda: deferred.complete(self._respond(plan, self._read(request, plan))),
+            lambda: deferred.complete(self._respond(plan, self._read(request, plan), context)),
         )
         waiter.park(reading.partitions, self._timers, request.max_wait_ms)
         return deferred
@@ -139,6 +141,7 @@ class FetchHandlers:
                 # its reader spin.
                 if error.code not in _UNKNOWN:
                     must_answer = True
+                    answer.aborted_transactions = None
                 continue
             total += records_bytes
             if answer.diverging_epoch is not None:
@@ -177,6 +180,7 @@ class FetchHandlers:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if part.last_fetched_epoch >= 0 and self._diverges(partition, part, answer):
             records_bytes = 0
+            answer.aborted_transactions = None
         else:
             if replica_id != _CONSUMER_REPLICA_ID:
                 max_offset = log.log_end_offset
@@ -221,8 +225,11 @@ class FetchHandlers:
 
     # -- answering ------------------------------------------------------------------------------
 
-    def _respond(self, plan: FetchPlan, reading: _Reading) -> FetchResponse:
+    def _respond(
+        self, plan: FetchPlan, reading: _Reading, context: RequestContext
+    ) -> FetchResponse:
         topics: dict[tuple[bytes, str], FetchableTopicResponse] = {}
+        hints: LeaderHints | None = None
         served: list[FetchKey] = []
         for key, part, answer in reading.data:
             has_records = bool(answer.records)
@@ -237,6 +244,10 @@ class FetchHandlers:
                 continue
             if has_records:
                 served.append(key)
+            elif answer.error_code in WRONG_LEADER and context.api_version >= _HINTS_VERSION:
+                hints = hints or LeaderHints(self._metadata, context.listener_name)
+                assert part.topic_name is not None, "only a known topic has a leader"
+                answer.current_leader = hints.leader_of(part.topic_name, key.partition)
             topic = topics.get(key[:2])
             if topic is None:
                 topic = FetchableTopicResponse(
@@ -246,7 +257,11 @@ class FetchHandlers:
             topic.partitions.append(answer)
         if served:
             plan.move_to_back(served)
-        return FetchResponse(session_id=plan.session_id, responses=list(topics.values()))
+        return FetchResponse(
+            session_id=plan.session_id,
+            responses=list(topics.values()),
+            node_endpoints=[] if hints is None else hints.node_endpoints(),
+        )
 
 
 def _replica_id(request: FetchRequest) -> int:

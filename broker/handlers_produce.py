@@ -10,8 +10,8 @@ Behaviour (Apache Kafka's)
 - An idempotent batch that is already there is answered with its first offset (KIP-98).
 
 Version notes: Produce 3 brought transactional ids and record batches v2, 7 zstd (KIP-110), 8 record
-errors (KIP-467), 13 topic ids (KIP-516).  InitProducerId 3 brought (producer id, epoch) to be
-bumped (KIP-360).
+errors (KIP-467), 10 the leader beside an error (KIP-951), 13 topic ids (KIP-516).  InitProducerId 3
+brought (producer id, epoch) to be bumped (KIP-360).
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from typing import Any
 
 from kraftrio.broker.clock import Clock
 from kraftrio.broker.context import RequestContext
+from kraftrio.broker.leader_hints import WRONG_LEADER, LeaderHints
 from kraftrio.broker.log.partition_log import RecordValidationError
 from kraftrio.broker.metadata_cache import MetadataCache
 from kraftrio.broker.producer_ids import ProducerIdManager
 from kraftrio.broker.replica_manager import ReplicaManager
 from kraftrio.kraft_meta.deferred import Deferred
+from kraftrio.kraft_meta.topic_names import check_topic_name
 from kraftrio.wire.api import ApiKey
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from kraftrio.wire.messages.data import (
@@ -52,6 +54,7 @@ _NONE = ErrorCode.NONE
 _TOPIC_ID_VERSION = 13
 _TRANSACTION_ABORTABLE_VERSION = 11
 _ZSTD_VERSION = 7
+_LEADER_HINTS_VERSION = 10
 
 _MAGIC_POS = 16
 _ATTRIBUTES_POS = 22  # the low byte of a batch's attributes
@@ -113,8 +116,24 @@ class ProduceHandlers:
             _close_on_error(topics)
             return None
         if not waiting:
+            return self._with_hints(response, context)
+        return self._await_commits(response, waiting, request.timeout_ms, context)
+
+    def _with_hints(self, response: ProduceResponse, context: RequestContext) -> ProduceResponse:
+        """Name the leader of each partition that was asked in the wrong place."""
+        if context.api_version < _LEADER_HINTS_VERSION:
             return response
-        return self._await_commits(response, waiting, request.timeout_ms)
+        hints: LeaderHints | None = None
+        for topic in response.responses:
+            for answer in topic.partition_responses:
+                if answer.error_code in WRONG_LEADER:
+                    hints = hints or LeaderHints(self._metadata, context.listener_name)
+                    name = topic.name or self._metadata.topic_name(topic.topic_id)
+                    if name is not None:
+                        answer.current_leader = hints.leader_of(name, answer.index)
+        if hints is not None:
+            response.node_endpoints = hints.node_endpoints()
+        return response
 
     def _append(
         self,
@@ -138,6 +157,7 @@ class ProduceHandlers:
             info = self._replicas.append_to_leader(topic_partition, records, required_acks=acks)
         except RecordValidationError as error:
             answer = _refusal(data, error.code, error.message)
+            answer.log_start_offset = self._replicas.log(topic_partition).log_start_offset
             answer.record_errors = [
                 BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
                 for index, message in error.record_errors
@@ -159,11 +179,12 @@ class ProduceHandlers:
         response: ProduceResponse,
         waiting: list[tuple[TopicPartition, int, PartitionProduceResponse]],
         timeout_ms: int,
+        context: RequestContext,
     ) -> ProduceResponse | Deferred[ProduceResponse]:
         """Answer when every batch is committed; at once where that is so already."""
         pending = [entry for entry in waiting if not self._replicas.is_committed(*entry[:2])]
         if not pending:
-            return response
+            return self._with_hints(response, context)
         deferred: Deferred[ProduceResponse] = Deferred()
         left = len(pending)
 
@@ -174,7 +195,7 @@ class ProduceHandlers:
                 answer.base_offset = -1
             left -= 1
             if not left:
-                deferred.complete(response)
+                deferred.complete(self._with_hints(response, context))
 
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         for topic_partition, end_offset, answer in pending:
@@ -239,10 +260,11 @@ class ProduceHandlers:
     ) -> DescribeProducersPartitionResponse:
         answer = DescribeProducersPartitionResponse(partition_index=topic_partition.partition)
         try:
+            check_topic_name(topic_partition.topic)
             log = self._replicas.log(topic_partition)
         except KafkaError as error:
             answer.error_code = error.code
-            answer.error_message = error.message
+            answer.error_message = error.message or error.code.text
             return answer
         answer.active_producers = [
             ProducerState(

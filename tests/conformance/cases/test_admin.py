@@ -517,6 +517,33 @@ def test_every_config_of_a_topic_is_described(
     assert list(only) == ["cleanup.policy"]
 
 
+def test_a_resource_may_be_described_twice(
+    client: RawClient, new_topic: Callable[..., str]
+) -> None:
+    """With other keys, say."""
+    topic = new_topic()
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(
+                resource_type=TOPIC, resource_name=topic, configuration_keys=[key]
+            )
+            for key in ("retention.ms", "cleanup.policy")
+        ]
+    )
+    results = client.call(request).results
+    assert [one.error_code for one in results] == [NONE, NONE]
+    assert {one.name for result in results for one in result.configs} == {
+        "retention.ms",
+        "cleanup.policy",
+    }
+
+
+def test_topics_have_no_default_resource(client: RawClient) -> None:
+    """Unlike brokers."""
+    code, message = alter_config(client, "", ("retention.ms", SET, "1"))
+    assert (code, bool(message)) == (INVALID_REQUEST, True)
+
+
 def test_synonyms_and_documentation_when_asked_for(
     client: RawClient, new_topic: Callable[..., str]
 ) -> None:

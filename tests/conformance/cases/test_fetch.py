@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.cluster import MetadataRequest
 from kraftrio.wire.messages.data import (
     FetchPartition,
     FetchRequest,
@@ -177,7 +178,7 @@ def test_a_batch_is_returned_whole_from_within(
 
 
 def test_fetch_as_an_unknown_follower(client: RawClient, new_topic: Callable[..., str]) -> None:
-    """A replica id that the partition does not have is not served (nor believed)."""
+    """A replica id that the partition does not have is not served, but told who leads."""
     topic = new_topic()
     append(client, topic, b"v")
     by_field = fetch_request(topic, asked())
@@ -186,8 +187,13 @@ def test_fetch_as_an_unknown_follower(client: RawClient, new_topic: Callable[...
     assert found[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     by_tag = by_id_request(topic_id(client, topic), asked())
     by_tag.replica_state = ReplicaState(replica_id=77)
-    found = partitions_of(client.call(by_tag, 17))
-    assert found[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    (node,) = client.call(MetadataRequest(topics=[])).brokers
+    for version in (15, 16, 17, 18):
+        found = partitions_of(client.call(by_tag, version))
+        assert found[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert found[0].aborted_transactions is None
+        told = found[0].current_leader
+        assert (told.leader_id if told else None) == (node.node_id if version >= 16 else None)
 
 
 # Limits

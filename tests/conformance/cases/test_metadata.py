@@ -322,13 +322,14 @@ def test_topics_are_described_page_by_page(
 
 
 def test_strange_cursor(client: RawClient, new_topic: Callable[..., str]) -> None:
-    """There is no negative partition."""
+    """It must be of a topic that is asked for, and there is no negative partition."""
     topic = new_topic()
-    request = DescribeTopicPartitionsRequest(
-        topics=[TopicRequest(name=topic)], cursor=Cursor(topic_name=topic, partition_index=-1)
-    )
-    (found,) = client.call(request).topics
-    assert found.error_code == ErrorCode.INVALID_REQUEST
+    for name, index in ((topic, -1), ("", 0), ("aaa", 0), ("zzz", 0)):
+        request = DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name=topic)], cursor=Cursor(topic_name=name, partition_index=index)
+        )
+        (found,) = client.call(request).topics
+        assert (found.error_code, found.partitions) == (ErrorCode.INVALID_REQUEST, [])
 
 
 # FindCoordinator

@@ -539,6 +539,7 @@ def test_records_without_keys_on_a_compacted_topic(
     answer = produce(client, topic, batch)
     assert answer.error_code == INVALID_RECORD
     assert [one.batch_index for one in answer.record_errors] == [0, 2]
+    assert (answer.base_offset, answer.log_start_offset) == (-1, 0)
     assert all(one.batch_index_error_message for one in answer.record_errors)
     assert answer.error_message
     old = produce(client, topic, batch, version=7)

@@ -159,13 +159,19 @@ def test_resources_that_cannot_be_described(kind: int, name: str, code: int, wor
     assert words in (result.error_message or "")
 
 
-def test_resource_named_twice_is_refused() -> None:
-    """A resource may be asked for once in a request."""
+def test_resource_named_twice_is_described_twice() -> None:
+    """Each time with the keys that are asked for then."""
     cluster = ClusterContext()
-    resource = DescribeConfigsResource(resource_type=BROKER, resource_name="1")
-    request = DescribeConfigsRequest(resources=[resource, resource])
+    resources = [
+        DescribeConfigsResource(resource_type=BROKER, resource_name="1", configuration_keys=[key])
+        for key in ("node.id", "log.dirs")
+    ]
+    request = DescribeConfigsRequest(resources=resources)
     results = cluster.configs.describe_configs(request, context(4)).results
-    assert [one.error_code for one in results] == [42, 42]
+    assert [[one.name for one in result.configs] for result in results] == [
+        ["node.id"],
+        ["log.dirs"],
+    ]
 
 
 def test_broker_settings_show_what_may_change() -> None:
