@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import NamedTuple, NoReturn
 
 from kraftrio.broker.log.log_config import LONG_MAX, LogConfig
-from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
+from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.record_batch import (
+    BATCH_OVERHEAD,
     NO_TIMESTAMP,
     BatchHeader,
     check_client_header,
@@ -54,10 +55,12 @@ def validate_client_batch(
     size = len(records)
     if not size:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a Produce request needs one record batch")
+    if size < BATCH_OVERHEAD:  # also a message set of an old client, which is as invalid
+        raise KafkaError(ErrorCode.INVALID_RECORD, "the batch is cut")
     header = parse_header(records)
     if header.size_bytes != size:
-        if header.size_bytes > size:
-            raise CorruptRecordError("the batch is cut")
+        if header.size_bytes > size:  # not CORRUPT_MESSAGE, which its producer would repeat
+            raise KafkaError(ErrorCode.INVALID_RECORD, "the batch is cut")
         raise KafkaError(
             ErrorCode.INVALID_RECORD, "a Produce request may have only one batch per partition"
         )

@@ -51,7 +51,7 @@ NONE = ErrorCode.NONE
 INVALID_RECORD = ErrorCode.INVALID_RECORD
 OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
-EPOCH_POS, MAGIC_POS, CRC_POS, ATTRIBUTES_POS = 12, 16, 17, 21
+LENGTH_POS, EPOCH_POS, CRC_POS, ATTRIBUTES_POS = 8, 12, 17, 21
 LAST_OFFSET_DELTA_POS, MAX_TIMESTAMP_POS, COUNT_POS = 23, 35, 57
 
 
@@ -357,11 +357,13 @@ def flipped(batch: bytearray) -> bytearray:
     return batch
 
 
-def cut(batch: bytearray) -> bytearray:
-    return batch[:-1]
-
-
 REFUSED: dict[str, tuple[Callable[[bytearray], bytes | bytearray], ErrorCode]] = {
+    "a cut batch": (lambda batch: batch[:-1], INVALID_RECORD),
+    "a cut header": (lambda batch: batch[:30], INVALID_RECORD),
+    "an impossible length": (
+        lambda batch: sealed(batch, LENGTH_POS, ">i", 48),
+        ErrorCode.CORRUPT_MESSAGE,
+    ),
     "a flipped byte": (flipped, ErrorCode.CORRUPT_MESSAGE),
     "two batches": (lambda batch: batch + batch, INVALID_RECORD),
     "a control batch": (lambda batch: sealed(batch, ATTRIBUTES_POS, ">h", 0x20), INVALID_RECORD),

@@ -57,8 +57,8 @@ def flipped() -> bytearray:
 REFUSED: dict[str, tuple[Callable[[], bytearray], ErrorCode]] = {
     "nothing": (bytearray, ErrorCode.INVALID_RECORD),
     "two batches": (lambda: batch(b"a") + batch(b"b"), ErrorCode.INVALID_RECORD),
-    "cut": (lambda: batch(b"a")[:-1], ErrorCode.CORRUPT_MESSAGE),
-    "header only in part": (lambda: batch(b"a")[:30], ErrorCode.CORRUPT_MESSAGE),
+    "cut": (lambda: batch(b"a")[:-1], ErrorCode.INVALID_RECORD),
+    "header only in part": (lambda: batch(b"a")[:30], ErrorCode.INVALID_RECORD),
     "flipped bit": (flipped, ErrorCode.CORRUPT_MESSAGE),
     "base offset": (lambda: batch(b"a", base_offset=3), ErrorCode.INVALID_RECORD),
     "old format": (lambda: patched(16, ">b", 1), ErrorCode.INVALID_RECORD),
