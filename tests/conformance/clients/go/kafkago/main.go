@@ -217,11 +217,11 @@ func (p *positions) read(ctx context.Context, m lines.Member, from kafka.Partiti
 		for _, h := range message.Headers {
 			record.Headers = append(record.Headers, lines.Header{Name: h.Key, Value: h.Value})
 		}
-		lines.SayReceived(lines.Received{
-			Partition: int32(message.Partition), Offset: message.Offset, Record: record,
-		})
 		p.lock.Lock()
 		p.next[from.ID] = message.Offset + 1
 		p.lock.Unlock()
+		lines.SayReceived(lines.Received{
+			Partition: int32(message.Partition), Offset: message.Offset, Record: record,
+		})
 	}
 }

@@ -19,6 +19,8 @@ func main() {
 	lines.Main(serve, member)
 }
 
+const commitTimeout = 20 * time.Second
+
 var codecs = map[string]sarama.CompressionCodec{
 	"none":   sarama.CompressionNone,
 	"gzip":   sarama.CompressionGZIP,
@@ -131,14 +133,58 @@ type handler struct {
 	topic   string
 	lock    sync.Mutex
 	session sarama.ConsumerGroupSession
+	next    map[int32]int64
 	leaving bool
+}
+
+func (h *handler) mark(session sarama.ConsumerGroupSession, message *sarama.ConsumerMessage) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	session.MarkMessage(message, "")
+	h.next[message.Partition] = message.Offset + 1
+}
+
+// commit tries until the broker has the offsets: the library's own commit tries once, on whatever
+// connection there is, and does not say how it went.
+func (h *handler) commit(address, group string) error {
+	for deadline := time.Now().Add(commitTimeout); ; {
+		if done, err := h.tryCommit(address, group); done {
+			return nil
+		} else if time.Now().After(deadline) {
+			return errors.Join(errors.New("the commit does not arrive"), err)
+		}
+	}
+}
+
+func (h *handler) tryCommit(address, group string) (bool, error) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	if h.session != nil {
+		h.session.Commit()
+	}
+	admin, err := sarama.NewClusterAdmin([]string{address}, config())
+	if err != nil {
+		return false, err
+	}
+	defer admin.Close()
+	offsets, err := admin.ListConsumerGroupOffsets(group, nil)
+	if err != nil {
+		return false, err
+	}
+	for partition, next := range h.next {
+		block := offsets.GetBlock(h.topic, partition)
+		if block == nil || block.Offset < next {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // Setup begins a session.
 func (h *handler) Setup(session sarama.ConsumerGroupSession) error {
 	h.lock.Lock()
 	defer h.lock.Unlock()
-	h.session = session
+	h.session, h.next = session, map[int32]int64{}
 	lines.SayAssigned(session.Claims()[h.topic])
 	return nil
 }
@@ -169,14 +215,14 @@ func (h *handler) ConsumeClaim(
 			record := lines.Record{
 				Key: message.Key, Value: message.Value, TimestampMs: &timestampMs,
 			}
-			for _, h := range message.Headers {
-				one := lines.Header{Name: string(h.Key), Value: h.Value}
+			for _, header := range message.Headers {
+				one := lines.Header{Name: string(header.Key), Value: header.Value}
 				record.Headers = append(record.Headers, one)
 			}
+			h.mark(session, message) // before the test can ask for a commit
 			lines.SayReceived(lines.Received{
 				Partition: message.Partition, Offset: message.Offset, Record: record,
 			})
-			session.MarkMessage(message, "")
 		case <-session.Context().Done():
 			return nil
 		}
@@ -210,14 +256,7 @@ func member(m lines.Member) error {
 			}
 		}
 	}()
-	commit := func() error {
-		h.lock.Lock()
-		defer h.lock.Unlock()
-		if h.session != nil {
-			h.session.Commit()
-		}
-		return nil
-	}
+	commit := func() error { return h.commit(m.Address, m.Group) }
 	leave := func() error {
 		h.lock.Lock()
 		h.leaving = true
