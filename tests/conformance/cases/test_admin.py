@@ -209,7 +209,7 @@ def test_invalid_configs_of_a_creation(
 ) -> None:
     """Unknown names as well as bad values."""
     name = unique_topic()
-    (result,) = create(client, creatable(name, **configs))
+    (result,) = create(client, creatable(name, 1, 1, **configs))
     assert result.error_code == ErrorCode.INVALID_CONFIG
     assert not exists(client, name)
 
@@ -247,9 +247,10 @@ def test_manual_assignment(client: RawClient, unique_topic: Callable[[], str]) -
     (result,) = create(client, assigned(name, (0, [node]), (1, [node])))
     assert (result.error_code, result.num_partitions) == (NONE, 2)
     invalid = ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    for rows in ([(0, [999])], [(1, [node])], [(0, [node, node])], [(0, [])]):
-        (result,) = create(client, assigned(unique_topic(), *rows))  # type: ignore[arg-type]
-        assert result.error_code == invalid, rows
+    wrong: list[tuple[int, list[int]]] = [(0, [999]), (1, [node]), (0, [node, node]), (0, [])]
+    for row in wrong:
+        (result,) = create(client, assigned(unique_topic(), row))
+        assert result.error_code == invalid, row
     both = assigned(unique_topic(), (0, [node]))
     both.num_partitions = 3
     (result,) = create(client, both)

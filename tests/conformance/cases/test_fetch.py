@@ -60,7 +60,7 @@ def partitions_of(response: FetchResponse) -> dict[int, PartitionData]:
 
 
 def size_of(partition: PartitionData) -> int:
-    return len(partition.records) if partition.records else 0  # type: ignore[arg-type]
+    return len(partition.records) if partition.records else 0
 
 
 # One partition

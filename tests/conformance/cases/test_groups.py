@@ -249,8 +249,8 @@ def test_strangers_to_a_group_that_does_not_exist(
     assert commit_code(client, request, 8) == ErrorCode.ILLEGAL_GENERATION
     assert commit_code(client, request, 9) == ErrorCode.GROUP_ID_NOT_FOUND
     for version in range(3):
-        request = LeaveGroupRequest(group_id=member.group, member_id="stranger")
-        assert client.call(request, version).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        leaving = LeaveGroupRequest(group_id=member.group, member_id="stranger")
+        assert client.call(leaving, version).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_sync_of_another_protocol(client: RawClient, unique_group: Callable[[], str]) -> None:
