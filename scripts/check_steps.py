@@ -7,7 +7,7 @@ each step, the reasons of skipped tests, and one plain line of counts over all o
 A step of pytest is a folder of tests; one that holds none is left out. What the tests need from
 outside (Apache's jars, other people's clients) is fetched before them, each into a cache, and a
 failure there only means that the tests which need it are skipped with the reason, or fail when
-KRAFTRIO_REQUIRE_TOOLS is set.
+TEST_REQUIRE_TOOLS is set.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A broker in a process of its own, as a client meets it: ours, or Apache's to compare with.
 
 `Broker` starts `python -m kraftrio start`, `ApacheBroker` starts Apache Kafka; both offer the same
-attributes. `start_broker` picks by KRAFTRIO_TEST_BROKER (`kraftrio`, the default, or `apache`): a
+attributes. `start_broker` picks by TEST_BROKER (`kraftrio`, the default, or `apache`): a
 test of a client's behaviour is right only if it passes against both. Every wait has a deadline,
 and closing checks that nothing crashed: no traceback in the log, no exit that nobody asked for.
 """
@@ -38,7 +38,7 @@ TEST_CONFIG = {
     "transaction.state.log.min.isr": "1",
 }
 
-KIND = os.environ.get("KRAFTRIO_TEST_BROKER", "kraftrio")
+KIND = os.environ.get("TEST_BROKER", "kraftrio")
 
 # Ours has no group protocol of KIP-848 and no transactions: tests of these can run against Apache's
 # alone. test_tools_cluster.py checks that ours does not claim to have them.
@@ -238,7 +238,7 @@ def answers(host: str, port: int) -> bool:
 
 
 def start_broker(directory: Path | None = None, **config: object) -> Broker:
-    """Start the broker that KRAFTRIO_TEST_BROKER names, on fresh data unless told otherwise."""
+    """Start the broker that TEST_BROKER names, on fresh data unless told otherwise."""
     if directory is None:
         directory = Path(tempfile.mkdtemp(prefix="kraftrio-broker-"))
     return {"kraftrio": Broker, "apache": ApacheBroker}[KIND](directory, **config).start()

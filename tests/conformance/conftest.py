@@ -2,7 +2,7 @@
 
 One broker serves the whole session, and tests keep apart by fresh names of topics and groups;
 a test that kills, restarts or configures its broker makes its own with `make_broker`.
-KRAFTRIO_TEST_BROKER=apache runs the same tests against Apache Kafka, to check the tests.
+TEST_BROKER=apache runs the same tests against Apache Kafka, to check the tests.
 """
 
 from __future__ import annotations

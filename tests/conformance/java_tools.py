@@ -3,7 +3,7 @@
 `KafkaTools` is bound to one broker's address. `run` goes through one long-lived JVM
 (ToolRunner.java) that serves all tests of a session, about 0.1 s a call; `start` gives a process of
 its own, for a tool that runs beside others or is to be killed. Where the long-lived JVM can't be
-had (a Java without its compiler, or KRAFTRIO_TOOLS=process), and for the few tools that do their
+had (a Java without its compiler, or TEST_TOOLS=process), and for the few tools that do their
 work in the JVM's own shutdown, `run` starts a process each time.
 """
 
@@ -86,7 +86,7 @@ class ToolRunner:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
-        self.usable = os.environ.get("KRAFTRIO_TOOLS", "") != "process"
+        self.usable = os.environ.get("TEST_TOOLS", "") != "process"
 
     def run(
         self, main_class: str, arguments: Iterable[str], data: bytes, timeout_s: float

@@ -1,6 +1,6 @@
 """Missing programs: skip where a person runs the tests, fail where CI does.
 
-`missing` is called with one line of reason; it never returns. KRAFTRIO_REQUIRE_TOOLS=1 turns the
+`missing` is called with one line of reason; it never returns. TEST_REQUIRE_TOOLS=1 turns the
 skip into a failure, so that CI can't pass by lacking what it should test with.
 """
 
@@ -17,8 +17,8 @@ import pytest
 
 def missing(reason: str) -> NoReturn:
     """Skip the calling test, or fail it where every program must be there."""
-    if os.environ.get("KRAFTRIO_REQUIRE_TOOLS"):
-        pytest.fail(f"missing here, and KRAFTRIO_REQUIRE_TOOLS is set: {reason}", pytrace=False)
+    if os.environ.get("TEST_REQUIRE_TOOLS"):
+        pytest.fail(f"missing here, and TEST_REQUIRE_TOOLS is set: {reason}", pytrace=False)
     pytest.skip(reason)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +22,7 @@ from kraftrio.wire.messages.cluster import (
     TopicRequest,
 )
 from kraftrio.wire.messages.groups import DescribeGroupsRequest
-from tests.conformance.broker_process import ApacheBroker, Broker, free_port_pair
+from tests.conformance.broker_process import KIND, ApacheBroker, Broker, free_port_pair
 from tests.conformance.cases.calls import (
     SETTLE_DEADLINE_S,
     batch_of,
@@ -380,7 +379,7 @@ def test_endpoints_are_those_of_the_listener_asked(tmp_path: Path) -> None:
     listeners = [f"INNER://127.0.0.1:{first}", f"OUTER://127.0.0.1:{second}"]
     advertised = ["INNER://inner.test:1111", "OUTER://outer.test:2222"]
     protocols = "INNER:PLAINTEXT,OUTER:PLAINTEXT,CONTROLLER:PLAINTEXT"
-    apache = os.environ.get("KRAFTRIO_TEST_BROKER") == "apache"
+    apache = KIND == "apache"
     kind: type[Broker] = ApacheBroker if apache else TwoListeners
     if apache:
         listeners.append(f"CONTROLLER://127.0.0.1:{first + 1}")

@@ -3,7 +3,7 @@
     python -m tests.conformance.clients.install      fetch all of them now
 
 Each function returns where its client is, and calls `missing` when there is none (which skips the
-test, or fails it under KRAFTRIO_REQUIRE_TOOLS). All go through their registries' ordinary clients
+test, or fails it under TEST_REQUIRE_TOOLS). All go through their registries' ordinary clients
 (pip, npm, go, mvn, apt-get) at the versions pinned in this folder. They live in
 ${XDG_CACHE_HOME:-~/.cache}/kraftrio/clients/NAME-HASH, the hash being that of the pins: a changed
 pin is a new folder, checkouts share them, and the project's virtual environment stays its own.
