@@ -214,7 +214,7 @@ def test_timestamps_survive_the_horizon() -> None:
 
 
 def test_last_batch_of_a_producer_stays_though_empty() -> None:
-    """Its sequence is needed: after a restart without a snapshot the next one is accepted (J07)."""
+    """Its sequence is needed: after a restart without a snapshot the next one is accepted."""
     context = compacted()
     for sequence in range(3):
         context.append(b"x", key=b"k", producer_id=5, producer_epoch=2, sequence=sequence)
@@ -279,7 +279,7 @@ def test_aborted_records_go_and_hide_nothing() -> None:
 
 
 def test_marker_stays_until_its_transaction_is_gone() -> None:
-    """Then it gets a horizon, and goes at the first pass after it (J06)."""
+    """Then it gets a horizon, and goes at the first pass after it."""
     context = compacted(delete_retention_ms=DAY_MS)
     transaction(context, 1, (b"k", b"1"), commit=True)  # 0, marker 1
     transaction(context, 2, (b"j", b"1"), commit=True)  # 2, marker 3
@@ -299,7 +299,7 @@ def test_marker_stays_until_its_transaction_is_gone() -> None:
 
 
 def test_markers_are_told_by_producer_not_by_key_bytes() -> None:
-    """A record whose key has the bytes of a marker's key does not remove the marker (J06)."""
+    """A record whose key has the bytes of a marker's key does not remove the marker."""
     context = compacted()
     for key in (b"\0\0\0\0", b"\0\0\0\1"):
         transaction(context, 1, (b"k%d" % key[3], b"value"), commit=bool(key[3]))
@@ -389,7 +389,7 @@ def test_small_segments_are_merged() -> None:
 
 
 def test_merge_respects_the_offset_range() -> None:
-    """No segment spans more than 2^31-1 offsets (KAFKA-6264, J08)."""
+    """No segment spans more than 2^31-1 offsets (KAFKA-6264)."""
     context = compacted()
     last = 2**31 - 1
     for base_offset in (0, last, last + 1, last + 2):
