@@ -307,10 +307,6 @@ class Listener:
         self._below_limit = trio.Event()
         self._reports = CloseReports()
 
-    @property
-    def connection_count(self) -> int:
-        return len(self._connections)
-
     async def run(self) -> None:
         """Accept and serve until cancelled; then close every connection."""
         try:

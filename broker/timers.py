@@ -53,11 +53,6 @@ class Timers:
             self._sleep_scope.cancel()
         return timer
 
-    @property
-    def pending_count(self) -> int:
-        """How many callbacks wait, cancelled ones included until their deadline."""
-        return len(self._heap)
-
     async def run(self) -> None:
         """Run callbacks as they fall due, until cancelled."""
         while True:

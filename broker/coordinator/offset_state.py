@@ -104,9 +104,6 @@ class OffsetState:
         """The newest value of an offset, committed or not."""
         return self._offsets.get(group_id, {}).get(topic, {}).get(partition)
 
-    def has_offsets(self, group_id: str) -> bool:
-        return group_id in self._offsets
-
     def offsets_of(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
         return self._offsets.get(group_id, {})
 

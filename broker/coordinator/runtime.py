@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache, partial
@@ -507,10 +507,6 @@ class GroupCoordinator:
         for outcome in slot.shard.on_deadline(self._now()):
             self._carry_out(slot, outcome)
         self._reschedule(slot)
-
-    def led_partitions(self) -> Iterable[int]:
-        """The partitions whose shards are here, loading ones included."""
-        return sorted(self._slots)
 
 
 def _respond(

@@ -505,15 +505,6 @@ class Segment:
             self._open_file(), self.base_offset, position, self.size_bytes, check_crc=check_crc
         )
 
-    def batch_at_or_after(self, offset: int) -> ScannedBatch | None:
-        """The first batch that ends at or after `offset`, with all its bytes."""
-        found = self._find(offset)
-        if found is None:
-            return None
-        position, _, size = found
-        data = self._open_file().read_at(position, size)
-        return ScannedBatch(parse_header(data), data, position)
-
     # -- open, cut, flush, close, delete --------------------------------------------------------
 
     def load_end_offset(self) -> int:
