@@ -1,0 +1,127 @@
+"""Sockets as a port: how everything here connects, listens and waits, and what a test may replace.
+
+Owns: the protocols `Socket`, `ListeningSocket` and `Network`, and `SystemNetwork`, which is the
+operating system's. Rules:
+1. Sockets are non-blocking: a call does what can be done now or raises BlockingIOError; waiting is
+   the network's (`wait_readable`, `wait_writable`), so that the hot path awaits nothing needlessly.
+2. Nobody else opens sockets. A simulation gives every node a network in memory instead.
+
+Called by: the broker's server and the connections to brokers and controllers.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import trio
+
+from kraftrio.wire.primitives import Buffer
+
+_ACCEPT_BACKLOG = 512
+
+
+class Socket(Protocol):
+    """A connected stream socket, non-blocking; `socket.socket` is one."""
+
+    def recv_into(self, buffer: Any, /) -> int:
+        """Receive what is there; 0: the peer has closed. BlockingIOError: nothing now."""
+
+    def recvmsg_into(self, buffers: Iterable[Any], /) -> tuple[int, Any, int, Any]:
+        """As `recv_into`, over several buffers; the count comes first."""
+
+    def send(self, data: Buffer, /) -> int:
+        """Send as much as fits now; return how much. BlockingIOError: nothing fits now."""
+
+    def sendmsg(self, buffers: Iterable[Buffer], /) -> int:
+        """As `send`, over several buffers."""
+
+    def close(self) -> None: ...
+
+
+class ListeningSocket(Protocol):
+    """A bound, listening socket, non-blocking; `socket.socket` is one."""
+
+    def accept(self) -> tuple[Any, Any]:
+        """Return the next connection and its peer's (host, port). BlockingIOError: none now."""
+
+    def getsockname(self) -> Any:
+        """Return (host, port, ...) as bound."""
+
+    def close(self) -> None: ...
+
+
+class Network(Protocol):
+    """Where sockets come from, and how to wait for them."""
+
+    def bind(self, host: str, port: int) -> Any:
+        """Open a `ListeningSocket`; an empty host is every interface, port 0 any free one.
+
+        Raises:
+            OSError: the address cannot be resolved or is taken.
+        """
+
+    async def connect(self, host: str, port: int) -> Any:
+        """Open a `Socket` to a listener; cancellable.
+
+        Raises:
+            OSError: refused, unreachable, or the name cannot be resolved.
+        """
+
+    def tune(self, sock: Any, send_buffer_bytes: int, receive_buffer_bytes: int) -> None:
+        """Set up an accepted socket: non-blocking, no delay, buffer sizes (0 or less: default)."""
+
+    async def wait_readable(self, sock: Any) -> None: ...
+
+    async def wait_writable(self, sock: Any) -> None: ...
+
+    def notify_closing(self, sock: Any) -> None:
+        """Make whoever waits for this socket get trio.ClosedResourceError."""
+
+
+class SystemNetwork:
+    """The operating system's TCP."""
+
+    def bind(self, host: str, port: int) -> socket.socket:
+        infos = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        # An IPv4 address first: clients told "localhost" try 127.0.0.1 everywhere.
+        family, kind, protocol, _, address = min(infos, key=lambda info: info[0] != socket.AF_INET)
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.setblocking(False)
+            sock.bind(address)
+            sock.listen(_ACCEPT_BACKLOG)
+        except OSError:
+            sock.close()
+            raise
+        return sock
+
+    async def connect(self, host: str, port: int) -> socket.socket:
+        # Several addresses are tried side by side (RFC 8305), as trio does.
+        stream = await trio.open_tcp_stream(host, port)
+        # Taken over from the stream, which would close it: calls go to the bare socket.
+        sock = socket.socket(fileno=stream.socket.detach())
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return sock
+
+    def tune(self, sock: socket.socket, send_buffer_bytes: int, receive_buffer_bytes: int) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if send_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+        if receive_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+
+    async def wait_readable(self, sock: socket.socket) -> None:
+        await trio.lowlevel.wait_readable(sock)
+
+    async def wait_writable(self, sock: socket.socket) -> None:
+        await trio.lowlevel.wait_writable(sock)
+
+    def notify_closing(self, sock: socket.socket) -> None:
+        trio.lowlevel.notify_closing(sock)
