@@ -81,6 +81,7 @@ class BrokerProperties:
     kraftrio_max_inflight_requests_per_connection: int
     kraftrio_max_decompressed_batch_bytes: int
     kraftrio_shutdown_timeout_ms: int
+    kraftrio_cluster_id: str
     controller_quorum_voters: list[Voter]
     controller_quorum_bootstrap_servers: list[HostPort]
     controller_quorum_election_timeout_ms: int

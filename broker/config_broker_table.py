@@ -90,6 +90,8 @@ kraftrio.max.decompressed.batch.bytes | int | 67108864 | 1024.. | medium
 kraftrio.shutdown.timeout.ms | int | 30000 | 0.. | medium
     Longest time a graceful stop may take.
 # Metadata quorum
+kraftrio.cluster.id | string | | | medium
+    The cluster id that a new data directory gets; empty: made from the voters, or drawn by chance.
 controller.quorum.voters | list | |  | high
     The voters of the metadata quorum, as id@host:port separated by commas.
 controller.quorum.bootstrap.servers | list | |  | high

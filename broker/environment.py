@@ -20,11 +20,11 @@ from kraftrio.broker.clock import Clock
 from kraftrio.broker.log.files import FileSystem, OsFileSystem
 from kraftrio.clients.transport import Network, SystemNetwork
 
-RunInThread: TypeAlias = Callable[[Callable[[], None]], Awaitable[None]]
+RunInThread: TypeAlias = Callable[[Callable[[], object]], Awaitable[None]]
 """Runs blocking work elsewhere than on the event loop and waits for it; its errors come through."""
 
 
-async def run_in_worker_thread(work: Callable[[], None]) -> None:
+async def run_in_worker_thread(work: Callable[[], object]) -> None:
     """Run blocking work in one of Trio's worker threads; it is never abandoned."""
     await trio.to_thread.run_sync(work)
 

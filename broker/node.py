@@ -21,57 +21,43 @@ from __future__ import annotations
 
 import logging
 import os
-import posixpath
-import random
-import resource
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
 
 import trio
 
-from kraftrio.broker.clock import Clock
 from kraftrio.broker.config import BrokerConfig, Listener
 from kraftrio.broker.config_validator import NodeConfigValidator
 from kraftrio.broker.controller_channel import RegistrationError
 from kraftrio.broker.dynamic_config import DynamicConfig
-from kraftrio.broker.log.checkpoints import CheckpointError, read_meta_properties
-from kraftrio.broker.log.files import FileSystem, OsFileSystem
-from kraftrio.broker.log.log_manager import LogDirError, LogManager, PendingLog
-from kraftrio.broker.log.metadata_log import (
-    MetadataLog,
-    MetadataLogError,
-    QuorumStateFile,
-    holds_foreign_records,
-)
+from kraftrio.broker.environment import Environment
+from kraftrio.broker.log.log_manager import LogDirError, PendingLog
+from kraftrio.broker.log.metadata_log import MetadataLogError
 from kraftrio.broker.log_maintenance import LogMaintenance
+from kraftrio.broker.node_errors import NodeError, StartError, reason
+from kraftrio.broker.node_settings import (
+    PLAINTEXT_PROTOCOL_ID,
+    controller_config,
+    quorum_config,
+    raise_open_files_limit,
+    server_limits,
+)
 from kraftrio.broker.server import Listener as ServerListener
-from kraftrio.broker.server import ServerLimits, bind, innermost
+from kraftrio.broker.server import innermost
 from kraftrio.broker.services import BrokerServices
+from kraftrio.broker.storage import NodeStorage
 from kraftrio.broker.timers import Timers
-from kraftrio.kraft_meta.control import DEFAULT_FEATURES, ControllerConfig
-from kraftrio.kraft_meta.quorum_service import ClusterIdError, QuorumConfig, QuorumService
-from kraftrio.kraft_meta.raft_ready import RaftConfig
+from kraftrio.kraft_meta.control import DEFAULT_FEATURES
+from kraftrio.kraft_meta.quorum_service import ClusterIdError, QuorumService
 from kraftrio.kraft_meta.records import UnknownRecordError
 from kraftrio.wire.messages.quorum import BrokerRegistrationRequest, Feature
 from kraftrio.wire.messages.quorum import Listener as RegisteredListener
-from kraftrio.wire.primitives import uuid_to_text
 
 _log = logging.getLogger("kraftrio.node")
 
-METADATA_DIRECTORY = "__cluster_metadata-0"
-_PLAINTEXT_PROTOCOL_ID = 0
-_FILES_FOR_LOGS = 200
 _EXIT_BY_SECOND_SIGNAL = 1
 EXIT_FAILED = 1
-
-
-class NodeError(Exception):
-    """The node cannot go on; the text is one plain sentence for the user."""
-
-
-class StartError(NodeError):
-    """The node cannot start."""
 
 
 class Node:
@@ -79,83 +65,52 @@ class Node:
 
     Args:
         announce: prints the ready line.
+
+    Raises:
+        StartError: its storage cannot be used.
     """
 
     def __init__(
         self,
         config: BrokerConfig,
-        fs: FileSystem,
-        clock: Clock,
-        rng: random.Random,
+        environment: Environment,
         announce: Callable[[str], None],
     ) -> None:
         self._config = config
-        self._clock = clock
-        self._rng = rng
+        self._environment = environment
         self._announce = announce
         self._timers = Timers()
         self._dynamic = DynamicConfig(config, _log.warning)
-        self._log_manager = LogManager(
-            fs,
-            config.log_dirs,
-            producer_id_expiration_ms=config.producer_id_expiration_ms,
-            new_id=lambda: rng.randbytes(16),
-        )
+        self._storage = NodeStorage(config, environment)
+        self.cluster_id = self._storage.cluster_id
         self._is_serving = False
-        self._refuse_foreign_metadata(fs)
-        self.cluster_id = _cluster_id(fs, config, rng)
-        self._pending_logs = self._open_log_dirs()
-        self._metadata_log, election_store = self._open_metadata_log(fs)
         validator = NodeConfigValidator(self._dynamic)
         self._quorum = QuorumService(
-            _quorum_config(config),
-            _controller_config(config, self.cluster_id),
-            log=self._metadata_log,
-            election_store=election_store,
+            quorum_config(config),
+            controller_config(config, self.cluster_id),
+            log=self._storage.metadata_log,
+            election_store=self._storage.election_store,
             validator=validator,
             topic_configs=validator,
-            clock=clock,
-            rng=rng,
+            clock=environment.clock,
+            rng=environment.rng,
+            run_in_thread=environment.run_in_thread,
         )
-
-    # -- storage --------------------------------------------------------------------------------
-
-    def _refuse_foreign_metadata(self, fs: FileSystem) -> None:
-        """Leave the storage of Apache Kafka as it is: its metadata cannot be read here."""
-        directory = posixpath.join(self._config.metadata_log_dir, METADATA_DIRECTORY)
-        try:
-            is_foreign = holds_foreign_records(fs, directory)
-        except OSError:
-            return  # what opens the directory tells why it cannot be used
-        if is_foreign:
-            raise StartError(
-                f"{self._config.metadata_log_dir} was written by Apache Kafka: kraftrio cannot take"
-                " over its metadata log, so start with an empty data directory"
-            )
-
-    def _open_log_dirs(self) -> list[PendingLog]:
-        try:
-            return self._log_manager.start(self.cluster_id, self._config.node_id)
-        except LogDirError as error:
-            self._log_manager.release()
-            raise StartError(str(error)) from error
-
-    def _open_metadata_log(self, fs: FileSystem) -> tuple[MetadataLog, QuorumStateFile]:
-        directory = posixpath.join(self._config.metadata_log_dir, METADATA_DIRECTORY)
-        try:
-            fs.make_directory(directory)
-            log = MetadataLog(fs, directory, segment_bytes=self._config.metadata_log_segment_bytes)
-        except (OSError, MetadataLogError) as error:
-            self._log_manager.release()
-            raise StartError(
-                f"cannot open the metadata log in {directory}: {_reason(error)}"
-            ) from error
-        return log, QuorumStateFile(fs, directory)
 
     # -- run ------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Run until a signal asks for a graceful stop.
+        """Run until a signal asks for a graceful stop (see `run_until`)."""
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async with trio.open_nursery() as nursery:
+                stopping = trio.Event()
+                nursery.start_soon(_watch_signals, signals, stopping)
+                await self.run_until(stopping)
+                nursery.cancel_scope.cancel()
+        _log.info("stopped")
+
+    async def run_until(self, stopping: trio.Event) -> None:
+        """Run until `stopping` is set, then stop in good order.
 
         Raises:
             StartError: the node could not start.
@@ -163,19 +118,12 @@ class Node:
         """
         sockets: list[tuple[Listener, socket.socket]] = []
         try:
-            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-                async with trio.open_nursery() as nursery:
-                    stopping = trio.Event()
-                    nursery.start_soon(_watch_signals, signals, stopping)
-                    sockets = self._bind_listeners()
-                    await self._run_parts(sockets, stopping)
-                    nursery.cancel_scope.cancel()
-            _log.info("stopped")
+            sockets = self._bind_listeners()
+            await self._run_parts(sockets, stopping)
         finally:
             for _, sock in sockets:
                 sock.close()
-            self._log_manager.release()
-            self._metadata_log.close()
+            self._storage.release()
 
     async def _run_parts(
         self, sockets: list[tuple[Listener, socket.socket]], stopping: trio.Event
@@ -191,25 +139,27 @@ class Node:
                 await self._serve(services, sockets, stopping)
             nursery.cancel_scope.cancel()
         if services is not None:
+            broker_epoch = services.channel.broker_epoch
+            log_manager = self._storage.log_manager
             # In a thread, so that a second signal is heard meanwhile.
-            await trio.to_thread.run_sync(self._log_manager.close, services.channel.broker_epoch)
+            await self._environment.run_in_thread(lambda: log_manager.close(broker_epoch))
 
     async def _run_quorum(self, task_status: trio.TaskStatus[None]) -> None:
         """Run the metadata quorum; a failed disk or a log that cannot be read ends the node."""
         try:
             await self._quorum.run(task_status)
         except* (OSError, MetadataLogError, UnknownRecordError, ClusterIdError) as group:
-            directory = posixpath.join(self._config.metadata_log_dir, METADATA_DIRECTORY)
+            directory = self._storage.metadata_directory
             error = innermost(group)
             kind = NodeError if self._is_serving else StartError
-            raise kind(f"the metadata log in {directory} failed: {_reason(error)}") from error
+            raise kind(f"the metadata log in {directory} failed: {reason(error)}") from error
 
     async def _start_services(
         self, nursery: trio.Nursery, sockets: list[tuple[Listener, socket.socket]]
     ) -> BrokerServices:
         """Load the logs, connect the broker's parts and register (steps 4 and 5)."""
         services = BrokerServices(
-            self._dynamic, self._log_manager, self._quorum, self._timers, self._clock, self._rng
+            self._dynamic, self._storage.log_manager, self._quorum, self._timers, self._environment
         )
         await self._load_logs()
         self._quorum.subscribe(services.publisher.publish)
@@ -222,13 +172,15 @@ class Node:
         sockets = []
         for listener in self._config.broker_listeners:
             try:
-                sockets.append((listener, bind(listener.host, listener.port)))
+                sockets.append(
+                    (listener, self._environment.network.bind(listener.host, listener.port))
+                )
             except OSError as error:
                 for _, sock in sockets:
                     sock.close()
-                reason = error.strerror or str(error)
                 raise StartError(
-                    f"cannot listen on {listener.host or '*'}:{listener.port}: {reason}"
+                    f"cannot listen on {listener.host or '*'}:{listener.port}:"
+                    f" {error.strerror or error}"
                 ) from error
         return sockets
 
@@ -237,21 +189,23 @@ class Node:
         image = self._quorum.image
         self._dynamic.on_image(image)
         limiter = trio.CapacityLimiter(max(1, self._config.num_recovery_threads_per_data_dir))
-        now_ms = self._clock.wall_ms()
+        now_ms = self._environment.clock.wall_ms()
+        log_manager = self._storage.log_manager
 
         async def load(pending: PendingLog) -> None:
             config = self._dynamic.log_config(image, pending.topic_partition.topic)
-            await trio.to_thread.run_sync(
-                self._log_manager.load_log, pending, config, now_ms, limiter=limiter
-            )
+            async with limiter:
+                await self._environment.run_in_thread(
+                    lambda: log_manager.load_log(pending, config, now_ms)
+                )
 
         try:
             async with trio.open_nursery() as nursery:
-                for pending in self._pending_logs:
+                for pending in self._storage.pending_logs:
                     nursery.start_soon(load, pending)
         except* LogDirError as group:
             raise StartError(str(group.exceptions[0])) from group
-        self._log_manager.finish_loading()
+        log_manager.finish_loading()
 
     def _set_stray_logs_aside(self) -> None:
         """Serve no log that the metadata does not place here, but keep its files.
@@ -269,8 +223,8 @@ class Node:
                 and topic_partition[1] in topic.partitions
             )
 
-        for log in self._log_manager.stray_logs(is_known):
-            kept_in = self._log_manager.set_aside(log.topic_partition)
+        for log in self._storage.log_manager.stray_logs(is_known):
+            kept_in = self._storage.log_manager.set_aside(log.topic_partition)
             _log.warning("stray log set aside partition=%s kept=%s", log.topic_partition, kept_in)
 
     async def _register(
@@ -286,20 +240,20 @@ class Node:
                     name=listener.name,
                     host=shown.host,
                     port=shown.port or sock.getsockname()[1],
-                    security_protocol=_PLAINTEXT_PROTOCOL_ID,
+                    security_protocol=PLAINTEXT_PROTOCOL_ID,
                 )
             )
         request = BrokerRegistrationRequest(
             broker_id=config.node_id,
             cluster_id=self.cluster_id,
-            incarnation_id=self._rng.randbytes(16),
+            incarnation_id=self._environment.rng.randbytes(16),
             listeners=listeners,
             features=[
                 Feature(name=name, min_supported_version=low, max_supported_version=high)
                 for name, (low, high) in sorted(DEFAULT_FEATURES.items())
             ],
             rack=config.broker_rack,
-            log_dirs=[log_dir.directory_id for log_dir in self._log_manager.dirs],
+            log_dirs=[log_dir.directory_id for log_dir in self._storage.log_manager.dirs],
         )
         try:
             await services.channel.register(
@@ -316,8 +270,10 @@ class Node:
     ) -> None:
         """Accept clients until the node shall stop, then shut down in good order."""
         config = self._config
-        limits = _limits(config)
-        maintenance = LogMaintenance(self._log_manager, self._clock, lambda: self._dynamic.current)
+        limits = server_limits(config)
+        maintenance = LogMaintenance(
+            self._storage.log_manager, self._environment.clock, lambda: self._dynamic.current
+        )
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(services.channel.run_heartbeats)
@@ -367,77 +323,6 @@ async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-def _reason(error: BaseException) -> str:
-    """What happened, in words for a user."""
-    if isinstance(error, OSError) and error.strerror:
-        name = f" ({error.filename})" if error.filename else ""
-        return error.strerror + name
-    return str(error)
-
-
-def _cluster_id(fs: FileSystem, config: BrokerConfig, rng: random.Random) -> str:
-    """The cluster id that the directories were formatted with; a new one on the first start."""
-    for directory in (config.metadata_log_dir, *config.log_dirs):
-        try:
-            found = read_meta_properties(fs, directory)
-        except CheckpointError as error:
-            raise StartError(f"cannot understand {directory}: {error}") from error
-        except OSError as error:
-            if directory != config.metadata_log_dir:
-                continue  # offline, and told so when the directories are opened
-            raise StartError(f"cannot use {directory}: {_reason(error)}") from error
-        if found is not None:
-            return found.cluster_id
-    return uuid_to_text(rng.randbytes(16))
-
-
-def _quorum_config(config: BrokerConfig) -> QuorumConfig:
-    return QuorumConfig(
-        node_id=config.node_id,
-        voters=(config.node_id,),
-        raft=RaftConfig(
-            election_timeout_ms=config.controller_quorum_election_timeout_ms,
-            fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
-            election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
-            retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
-            request_timeout_ms=config.controller_quorum_request_timeout_ms,
-        ),
-        metadata_log_max_record_bytes_between_snapshots=(
-            config.metadata_log_max_record_bytes_between_snapshots
-        ),
-        metadata_log_max_snapshot_interval_ms=config.metadata_log_max_snapshot_interval_ms,
-    )
-
-
-def _controller_config(config: BrokerConfig, cluster_id: str) -> ControllerConfig:
-    return ControllerConfig(
-        cluster_id=cluster_id,
-        node_id=config.node_id,
-        num_partitions=config.num_partitions,
-        default_replication_factor=config.default_replication_factor,
-        delete_topic_enable=config.delete_topic_enable,
-        broker_session_timeout_ms=config.broker_session_timeout_ms,
-        unclean_leader_election_enable=config.unclean_leader_election_enable,
-        auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
-        leader_imbalance_check_interval_seconds=config.leader_imbalance_check_interval_seconds,
-    )
-
-
-def _limits(config: BrokerConfig) -> ServerLimits:
-    # Clients may not take the files that logs need: above this they wait as above max.connections.
-    open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for_clients = max(open_files - max(_FILES_FOR_LOGS, open_files // 4), 1)
-    return ServerLimits(
-        socket_request_max_bytes=config.socket_request_max_bytes,
-        max_connections=min(config.max_connections, for_clients),
-        max_connections_per_ip=config.max_connections_per_ip,
-        connections_max_idle_ms=config.connections_max_idle_ms,
-        max_in_flight_requests=config.kraftrio_max_inflight_requests_per_connection,
-        socket_send_buffer_bytes=config.socket_send_buffer_bytes,
-        socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
-    )
-
-
 def run_until_stopped(config: BrokerConfig) -> int:
     """Run a node in this process until it is stopped, or fails.
 
@@ -449,9 +334,8 @@ def run_until_stopped(config: BrokerConfig) -> int:
     """
     for warning in config.warnings:
         _log.warning("%s", warning)
-    _raise_open_files_limit()
-    rng = random.SystemRandom()
-    node = Node(config, OsFileSystem(), Clock(), rng, lambda line: print(line, flush=True))
+    raise_open_files_limit()
+    node = Node(config, Environment(), lambda line: print(line, flush=True))
     failure: BaseException | None = None
     try:
         trio.run(node.run)
@@ -463,9 +347,3 @@ def run_until_stopped(config: BrokerConfig) -> int:
         raise failure
     _log.critical("stopped: %s", failure)
     return EXIT_FAILED
-
-
-def _raise_open_files_limit() -> None:
-    """Every partition keeps a file open and every client a socket: take what the system grants."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -17,6 +17,7 @@ from kraftrio.broker.controller_channel import ControllerChannel
 from kraftrio.broker.coordinator.runtime import GroupCoordinator
 from kraftrio.broker.dispatch import Dispatcher, Handler
 from kraftrio.broker.dynamic_config import DynamicConfig
+from kraftrio.broker.environment import Environment
 from kraftrio.broker.fetch_session import FetchSessions
 from kraftrio.broker.handlers_admin import AdminHandlers
 from kraftrio.broker.handlers_cluster import ApiVersionsHandler, ClusterHandlers
@@ -78,10 +79,10 @@ class BrokerServices:
         log_manager: LogManager,
         quorum: QuorumService,
         timers: Timers,
-        clock: Clock,
-        rng: random.Random,
+        environment: Environment,
     ) -> None:
         config = dynamic.static
+        clock, rng = environment.clock, environment.rng
         self.metadata = MetadataCache()
         self.replica_manager = ReplicaManager(
             config.node_id, log_manager, self.metadata, timers, clock, self._topic_log_config

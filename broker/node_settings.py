@@ -1,0 +1,82 @@
+"""What a node's configuration means to its quorum, its controller and its listeners.
+
+Called by: `node`.
+"""
+
+from __future__ import annotations
+
+import resource
+
+from kraftrio.broker.config import BrokerConfig
+from kraftrio.broker.server import ServerLimits
+from kraftrio.kraft_meta.control import ControllerConfig
+from kraftrio.kraft_meta.image import Endpoint
+from kraftrio.kraft_meta.quorum_service import QuorumConfig
+from kraftrio.kraft_meta.raft_ready import RaftConfig
+
+PLAINTEXT_PROTOCOL_ID = 0
+_FILES_FOR_LOGS = 200
+
+
+def quorum_config(config: BrokerConfig) -> QuorumConfig:
+    """The quorum's members and timeouts."""
+    voters = config.controller_quorum_voters
+    names = config.controller_listener_names
+    listener_name = names[0] if names else "CONTROLLER"
+    return QuorumConfig(
+        node_id=config.node_id,
+        voters=tuple(sorted(voter.node_id for voter in voters)),
+        voter_endpoints={
+            voter.node_id: (Endpoint(listener_name, voter.host, voter.port, PLAINTEXT_PROTOCOL_ID),)
+            for voter in voters
+            if voter.port
+        },
+        raft=RaftConfig(
+            election_timeout_ms=config.controller_quorum_election_timeout_ms,
+            fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+            election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+            retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+            request_timeout_ms=config.controller_quorum_request_timeout_ms,
+        ),
+        metadata_log_max_record_bytes_between_snapshots=(
+            config.metadata_log_max_record_bytes_between_snapshots
+        ),
+        metadata_log_max_snapshot_interval_ms=config.metadata_log_max_snapshot_interval_ms,
+    )
+
+
+def controller_config(config: BrokerConfig, cluster_id: str) -> ControllerConfig:
+    """What the controller decides by."""
+    return ControllerConfig(
+        cluster_id=cluster_id,
+        node_id=config.node_id,
+        num_partitions=config.num_partitions,
+        default_replication_factor=config.default_replication_factor,
+        delete_topic_enable=config.delete_topic_enable,
+        broker_session_timeout_ms=config.broker_session_timeout_ms,
+        unclean_leader_election_enable=config.unclean_leader_election_enable,
+        auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
+        leader_imbalance_check_interval_seconds=config.leader_imbalance_check_interval_seconds,
+    )
+
+
+def server_limits(config: BrokerConfig) -> ServerLimits:
+    """What a listener grants its clients."""
+    # Clients may not take the files that logs need: above this they wait as above max.connections.
+    open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for_clients = max(open_files - max(_FILES_FOR_LOGS, open_files // 4), 1)
+    return ServerLimits(
+        socket_request_max_bytes=config.socket_request_max_bytes,
+        max_connections=min(config.max_connections, for_clients),
+        max_connections_per_ip=config.max_connections_per_ip,
+        connections_max_idle_ms=config.connections_max_idle_ms,
+        max_in_flight_requests=config.kraftrio_max_inflight_requests_per_connection,
+        socket_send_buffer_bytes=config.socket_send_buffer_bytes,
+        socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
+    )
+
+
+def raise_open_files_limit() -> None:
+    """Every partition keeps a file open and every client a socket: take what the system grants."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
