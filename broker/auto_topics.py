@@ -6,6 +6,8 @@ Owns `AutoTopicCreator`, the one place that does it. Rules:
    topic, as in Kafka, and clients ask again.
 3. Internal topics get as many replicas as there are brokers, at most three, unless the replication
    factor was set by someone: a single node works without settings, a cluster is safe by default.
+   While a cluster starts, its quorum's size counts: the first broker that is up must not make a
+   topic of one replica.
 Called by `handlers_cluster` (Metadata) and the coordinators (FindCoordinator).
 """
 
@@ -142,7 +144,11 @@ class AutoTopicCreator:
         assert isinstance(factor, int)
         if config.is_set(name):
             return factor
-        return max(1, min(factor, len(self._metadata.image.alive_brokers())))
+        brokers = len(self._metadata.image.brokers)
+        if config.is_controller:
+            # Its fellow voters are brokers like itself; some may only be late.
+            brokers = max(brokers, len(config.controller_quorum_voters))
+        return max(1, min(factor, brokers))
 
     @staticmethod
     def _internal(
