@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "wire": ("wire",),
     "kraft_meta": ("wire", "kraft_meta"),
     "clients": ("wire", "clients"),
-    "broker": ("wire", "kraft_meta", "broker", "clients.connection"),
+    "broker": ("wire", "kraft_meta", "broker", "clients.connection", "clients.transport"),
 }
 
 FORBIDDEN = frozenset(
@@ -54,6 +54,7 @@ WORKS_WITH = {
     "broker/log_cleaner.py": {"async", "logging", "time", "trio"},
     "broker/log_maintenance.py": {"async", "logging", "trio"},
     "broker/server.py": {"async", "logging", "socket", "trio"},
+    "broker/environment.py": {"async", "trio"},
     "broker/node.py": {"async", "logging", "os", "signal", "socket", "trio"},
     "kraft_meta/deferred.py": {"async", "trio"},
     "kraft_meta/quorum_service.py": {"async", "logging", "trio"},
