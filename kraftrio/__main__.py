@@ -1,4 +1,4 @@
-"""The command line: `kraftrio start`."""
+"""The command line: `kraftrio start` and `kraftrio cluster`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,42 @@ def _parser() -> argparse.ArgumentParser:
     start.add_argument(
         "--listen", metavar="HOST:PORT", help="client listener; port 0 picks a free one"
     )
-    start.add_argument(
+    _add_common_options(start)
+    start.set_defaults(run=_start)
+    cluster = commands.add_parser(
+        "cluster",
+        help="run several nodes of one cluster in the foreground",
+        description="Run a cluster on this machine in the foreground: each node is broker and"
+        " controller in a process of its own, with its data in DIR/node-ID. Prints one line"
+        " 'kraftrio ready HOST:PORT node=ID pid=PID data=DIR/node-ID' on standard output for each"
+        " node. 'kraftrio start --config DIR/node-ID/server.properties' runs a node alone.",
+    )
+    cluster.add_argument(
+        "--nodes", metavar="N", type=int, help="number of nodes (default 3, or as many as in DIR)"
+    )
+    cluster.add_argument(
+        "--data",
+        metavar="DIR",
+        default="kraftrio-cluster",
+        help="folder of the nodes' folders (default ./kraftrio-cluster)",
+    )
+    cluster.add_argument(
+        "--base-port",
+        metavar="PORT",
+        type=int,
+        help="node i listens on PORT+2(i-1) and its controller one above; 0 picks free ports"
+        " (default 9092); a cluster that is there keeps its ports",
+    )
+    cluster.add_argument(
+        "--host", default="localhost", help="name or address to listen on (default localhost)"
+    )
+    _add_common_options(cluster)
+    cluster.set_defaults(run=_cluster)
+    return parser
+
+
+def _add_common_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
         "--set",
         metavar="NAME=VALUE",
         action="append",
@@ -48,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
         dest="settings",
         help="set a property (may be repeated)",
     )
-    start.add_argument(
+    command.add_argument(
         "--log-level",
         metavar="LEVEL",
         type=str.upper,
@@ -56,19 +91,26 @@ def _parser() -> argparse.ArgumentParser:
         default="INFO",
         help=f"least level to log: {', '.join(_LOG_LEVELS)} (default INFO)",
     )
-    return parser
 
 
-def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
-    """The properties that the options stand for; later options win over earlier ones."""
-    from kraftrio.broker.config import ConfigError, parse_host_port
+def _settings(arguments: argparse.Namespace) -> dict[str, str]:
+    """The properties of --set; later ones win over earlier ones."""
+    from kraftrio.broker.config import ConfigError
 
-    overrides: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for setting in arguments.settings:
         name, equals, value = setting.partition("=")
         if not equals or not name.strip():
             raise ConfigError(f"--set {setting!r}: wanted is NAME=VALUE")
-        overrides[name.strip()] = value
+        settings[name.strip()] = value
+    return settings
+
+
+def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
+    """The properties that the options stand for; later options win over earlier ones."""
+    from kraftrio.broker.config import parse_host_port
+
+    overrides = _settings(arguments)
     if arguments.data is not None:
         overrides["log.dirs"] = arguments.data
     if arguments.listen is not None:
@@ -98,11 +140,48 @@ def _start(arguments: argparse.Namespace) -> int:
         return EXIT_FAILURE
 
 
+def _cluster(arguments: argparse.Namespace) -> int:
+    import random
+
+    import trio
+
+    from kraftrio.broker.config import ConfigError
+    from kraftrio.broker.local_cluster import ClusterError, plan_cluster, run_cluster
+    from kraftrio.broker.log.files import OsFileSystem
+
+    try:
+        settings = _settings(arguments)
+        nodes = plan_cluster(
+            OsFileSystem(),
+            arguments.data,
+            random.SystemRandom(),
+            nodes=arguments.nodes,
+            base_port=arguments.base_port,
+            host=arguments.host,
+            settings=settings,
+        )
+    except (ConfigError, ClusterError) as error:
+        print(f"kraftrio: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    options = ["--log-level", arguments.log_level]
+    for name, value in settings.items():
+        options += ["--set", f"{name}={value}"]
+
+    def announce(line: str) -> None:
+        print(line, flush=True)
+
+    def report(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    return trio.run(run_cluster, nodes, options, announce, report)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status (argparse exits with 2 by itself)."""
     # Until the node listens to it, an interrupt ends the process without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    return _start(_parser().parse_args(argv))
+    arguments = _parser().parse_args(argv)
+    return int(arguments.run(arguments))
 
 
 if __name__ == "__main__":
