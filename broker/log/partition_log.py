@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from kraftrio.broker.log.append_validation import RecordValidationError, validate_client_batch
 from kraftrio.broker.log.batch_scan import ScannedBatch
 from kraftrio.broker.log.files import FileSystem
+from kraftrio.broker.log.follower_batches import check_follower_batches
 from kraftrio.broker.log.leader_epoch_cache import EpochEntry, LeaderEpochCache
 from kraftrio.broker.log.log_config import INT_MAX, LONG_MAX, LogConfig
 from kraftrio.broker.log.partition_files import PartitionFiles
@@ -45,7 +46,6 @@ from kraftrio.wire.record_batch import (
     assign_offsets,
     iter_headers,
     set_log_append_time,
-    verify_crc,
 )
 
 __all__ = [
@@ -298,37 +298,24 @@ class PartitionLog:
     def append_as_follower(
         self, records: Buffer, now_ms: int, *, leader_epoch: int | None = None
     ) -> AppendInfo:
-        """Append batches as the leader has them; a cut last batch is left out.
-
-        Args:
-            leader_epoch: the current one; batches of later epochs are not taken (KAFKA-18723).
+        """Append batches as the leader has them (see `check_follower_batches`).
 
         Raises:
             KafkaError: a bad checksum, or offsets that do not follow the log's end.
         """
-        headers: list[BatchHeader] = []
-        markers: list[EndTransactionMarker | None] = []
-        next_offset = self.log_end_offset
-        for header in iter_headers(records, allow_partial=True):
-            if leader_epoch is not None and header.partition_leader_epoch > leader_epoch:
-                break
-            if header.base_offset < next_offset:
-                raise KafkaError(
-                    ErrorCode.UNKNOWN_SERVER_ERROR,
-                    f"offset {header.base_offset} of {self.topic_partition} follows {next_offset}",
-                )
-            verify_crc(records, header)
-            next_offset = header.next_offset
-            headers.append(header)
-            markers.append(
-                read_end_transaction_marker(records, header) if header.producer_id >= 0 else None
-            )
+        end_offset = self.log_end_offset
+        records, headers, markers = check_follower_batches(
+            records,
+            self.topic_partition,
+            log_end_offset=end_offset,
+            log_is_empty=self.log_start_offset == end_offset,
+            leader_epoch=leader_epoch,
+        )
         if not headers:
-            offset = self.log_end_offset
-            return AppendInfo(offset, offset - 1, -1, self.log_start_offset, False, -1, 0)
-        size = headers[-1].position + headers[-1].size_bytes
-        if size != len(records):
-            records = memoryview(records)[:size]
+            return AppendInfo(end_offset, end_offset - 1, -1, self.log_start_offset, False, -1, 0)
+        if headers[0].base_offset < end_offset:
+            # The leader's log starts within this batch, and so will this one.
+            self.truncate_fully_and_start_at(headers[0].base_offset, now_ms)
         return self._append_stamped(records, headers, markers, now_ms)
 
     def _append_stamped(
@@ -504,6 +491,9 @@ class PartitionLog:
         A batch that holds `offset` goes as a whole: the log then ends where that batch began.
         """
         if offset >= self.log_end_offset:
+            # An epoch that this replica began as leader, without a record, is none of the leader's.
+            self.leader_epochs.truncate_from_end(self.log_end_offset)
+            self._files.save_epochs()
             return False
         if offset < self.segments.first_base_offset:
             self.truncate_fully_and_start_at(offset)

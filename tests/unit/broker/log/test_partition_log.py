@@ -119,6 +119,34 @@ def test_follower_leaves_out_batches_of_later_epochs() -> None:
     assert context.values() == [b"a"]
 
 
+def test_follower_starts_within_a_batch_where_the_leaders_log_does() -> None:
+    """DeleteRecords left the leader's log start inside a batch: the whole batch is taken."""
+    leader, follower = LogContext(), LogContext()
+    leader.append(b"a", b"b", b"c", b"d")
+    leader.commit()
+    leader.log.delete_records_before(2)
+    data = bytes(leader.log.read(2, 1 << 20, max_offset=4, min_one_batch=True).records)
+    follower.log.truncate_fully_and_start_at(2, NOW_MS)
+    follower.log.append_as_follower(data, NOW_MS)
+    assert follower.log.log_end_offset == 4
+    follower.commit()
+    follower.log.delete_records_before(2)
+    assert follower.values()[-2:] == [b"c", b"d"]
+    with pytest.raises(KafkaError):  # only an empty log may begin anew
+        follower.log.append_as_follower(batch(b"x", b"y", base_offset=3), NOW_MS)
+
+
+def test_truncation_at_the_end_forgets_an_epoch_without_records() -> None:
+    """An epoch begun as leader, without an append, must not be asked of the next leader."""
+    context = LogContext()
+    context.append(b"a")
+    context.log.start_leader_epoch(3)
+    assert context.log.latest_epoch == 3
+    assert not context.log.truncate_to(1)
+    assert context.log.latest_epoch == 0
+    assert b"3 1" not in context.epochs_file()
+
+
 def test_follower_with_smaller_segments_takes_everything() -> None:
     """What the leader could store must be storable here, batch by batch."""
     context = LogContext(segment_bytes=100)
