@@ -1,21 +1,24 @@
-"""Frames of a Kafka connection, sans-IO: bytes in, requests out, responses out in request order.
+"""Frames of a Kafka connection, sans-IO: bytes in, whole frames out, answers in request order.
 
 A frame is a four-byte big-endian length and that many bytes (protocol guide, "Network").
-`ServerConnection` is the broker's half of one connection: it owns the bytes of a request that has
-not arrived whole, and the order of responses.
+`FrameReader` owns the bytes of a frame that has not arrived whole.  `ServerConnection` is the
+broker's half of one connection: it adds the order of responses.  `ClientConnection` is the other
+half: it adds request headers and says which request a response answers.
 
 Rules
 - The caller reads into `receive_buffers()` and reports the count to `bytes_received()`, which
-  returns every request that is whole by then.  A request larger than one read is received straight
+  returns every frame that is whole by then.  A frame larger than one read is received straight
   into its own buffer, without a further copy.
 - A returned frame is a writable view of a buffer that nobody else holds, so that offsets may be
   stamped in place.
 - Every request but a Produce with acks=0 takes a `ResponseSlot`.  Slots leave in the order they
   were opened, however late they are filled.
-- A frame length that is negative or above the limit is a RemoteProtocolError; after it the
-  connection can only be closed.
+- Responses come in the order of the requests; a correlation id out of turn is a
+  RemoteProtocolError.
+- A frame length that is negative or above the limit is a RemoteProtocolError; after any such error
+  the connection can only be closed.
 
-Called by `broker/server.py`.
+Called by `broker/server.py` and `clients/connection.py`.
 """
 
 from __future__ import annotations
@@ -23,18 +26,24 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from kraftrio.wire.errors import RemoteProtocolError
 from kraftrio.wire.primitives import Buffer, read_uvarint
 
-# A larger request is not given all its memory at once: what a peer only announces costs little. A
-# peer that has sent large requests before gets more at once, which saves copies.
+# A larger frame is not given all its memory at once: what a peer only announces costs little. A
+# peer that has sent large frames before gets more at once, which saves copies; most of all one that
+# we asked for them.
 _FIRST_EAGER_BYTES = 64 << 10
 _MAX_EAGER_BYTES = 1 << 20
+_MAX_EAGER_RESPONSE_BYTES = 16 << 20
+_MAX_CORRELATION_ID = 2**31 - 1
 
 _length = struct.Struct(">i")
 _request_start = struct.Struct(">hhih")
+_framed_request_start = struct.Struct(">ihhih")
+
+T = TypeVar("T")
 
 
 class RequestStart(NamedTuple):
@@ -95,23 +104,14 @@ def _skip_tagged_fields(frame: memoryview, position: int) -> int:
     return position
 
 
-class ResponseSlot:
-    """The place of one response in its connection's order, and how to encode it once known."""
-
-    __slots__ = ("encode", "request")
-
-    def __init__(self, request: RequestStart) -> None:
-        self.request = request
-        self.encode: Callable[[], list[Buffer]] | None = None
-
-
-class ServerConnection:
-    """The broker's half of one connection.
+class FrameReader:
+    """Cuts what a peer sends into frames.
 
     Args:
-        max_request_bytes: `socket.request.max.bytes`; a longer frame is refused.
+        max_frame_bytes: a longer frame is refused.
         scratch: buffer for whatever arrives; connections may share it, since nothing stays in it
             between two calls.
+        max_eager_bytes: the most memory that a frame is given on its announcement alone.
     """
 
     __slots__ = (
@@ -120,31 +120,36 @@ class ServerConnection:
         "_frame",
         "_frame_bytes",
         "_head",
-        "_max_request_bytes",
+        "_max_eager_bytes",
+        "_max_frame_bytes",
         "_scratch",
-        "_slots",
     )
 
-    def __init__(self, max_request_bytes: int, scratch: bytearray) -> None:
-        self._max_request_bytes = max_request_bytes
+    def __init__(
+        self, max_frame_bytes: int, scratch: bytearray, max_eager_bytes: int = _MAX_EAGER_BYTES
+    ) -> None:
+        self._max_frame_bytes = max_frame_bytes
         self._scratch = memoryview(scratch)
+        self._max_eager_bytes = max_eager_bytes
         self._eager_bytes = _FIRST_EAGER_BYTES
         self._head = b""  # fewer than four bytes of a length prefix
-        self._frame: bytearray | None = None  # a request that is still arriving
+        self._frame: bytearray | None = None  # a frame that is still arriving
         self._frame_bytes = 0  # its announced size
         self._filled = 0  # how much of it is here
-        self._slots: deque[ResponseSlot] = deque()
 
-    # -- requests -------------------------------------------------------------------------------
+    @property
+    def is_within_frame(self) -> bool:
+        """True when a frame has begun to arrive and is not whole."""
+        return self._frame is not None or bool(self._head)
 
     def receive_buffers(self) -> list[memoryview]:
-        """Buffers to read into: the rest of an unfinished request first, then scratch."""
+        """Buffers to read into: the rest of an unfinished frame first, then scratch."""
         if self._frame is None:
             return [self._scratch]
         return [memoryview(self._frame)[self._filled :], self._scratch]
 
     def bytes_received(self, count: int, buffers: list[memoryview]) -> list[memoryview]:
-        """Take note of `count` bytes read into `receive_buffers()`; return the whole requests.
+        """Take note of `count` bytes read into `receive_buffers()`; return the whole frames.
 
         Raises:
             RemoteProtocolError: a frame length is negative or too large.
@@ -163,7 +168,7 @@ class ServerConnection:
         return frames
 
     def _continue_frame(self, data: memoryview, frames: list[memoryview]) -> memoryview:
-        """Put `data` behind what the unfinished request has; return what is left of it."""
+        """Put `data` behind what the unfinished frame has; return what is left of it."""
         frame = self._frame
         assert frame is not None
         while self._filled < self._frame_bytes:
@@ -177,20 +182,20 @@ class ServerConnection:
             data = data[take:]
         frames.append(memoryview(frame))
         self._frame = None
-        self._eager_bytes = min(max(self._eager_bytes, len(frame)), _MAX_EAGER_BYTES)
+        self._eager_bytes = min(max(self._eager_bytes, len(frame)), self._max_eager_bytes)
         return data
 
     def _split(self, data: memoryview, frames: list[memoryview]) -> None:
-        """Cut `data` into whole requests and keep what is left over."""
+        """Cut `data` into whole frames and keep what is left over."""
         if self._head:
             data = memoryview(self._head + bytes(data))
             self._head = b""
         position, size = 0, len(data)
         while size - position >= 4:
             (frame_bytes,) = _length.unpack_from(data, position)
-            if frame_bytes < 0 or frame_bytes > self._max_request_bytes:
+            if frame_bytes < 0 or frame_bytes > self._max_frame_bytes:
                 raise RemoteProtocolError(
-                    f"a frame of {frame_bytes} bytes is outside 0..{self._max_request_bytes}"
+                    f"a frame of {frame_bytes} bytes is outside 0..{self._max_frame_bytes}"
                 )
             position += 4
             end = position + frame_bytes
@@ -207,7 +212,30 @@ class ServerConnection:
         if position < size:
             self._head = bytes(data[position:])
 
-    # -- responses ------------------------------------------------------------------------------
+
+class ResponseSlot:
+    """The place of one response in its connection's order, and how to encode it once known."""
+
+    __slots__ = ("encode", "request")
+
+    def __init__(self, request: RequestStart) -> None:
+        self.request = request
+        self.encode: Callable[[], list[Buffer]] | None = None
+
+
+class ServerConnection(FrameReader):
+    """The broker's half of one connection.
+
+    Args:
+        max_request_bytes: `socket.request.max.bytes`; a longer frame is refused.
+        scratch: see `FrameReader`.
+    """
+
+    __slots__ = ("_slots",)
+
+    def __init__(self, max_request_bytes: int, scratch: bytearray) -> None:
+        super().__init__(max_request_bytes, scratch)
+        self._slots: deque[ResponseSlot] = deque()
 
     @property
     def slots_in_flight(self) -> int:
@@ -230,3 +258,99 @@ class ServerConnection:
         if self._slots and self._slots[0].encode is not None:
             return self._slots.popleft()
         return None
+
+
+class _Expected(NamedTuple, Generic[T]):
+    """A request that was sent and not answered yet."""
+
+    correlation_id: int
+    flexible_response: bool
+    waiting: T
+
+
+class ClientConnection(FrameReader, Generic[T]):
+    """The client's half of one connection; a T is what waits for a response.
+
+    Args:
+        max_response_bytes: a longer frame is refused.
+        scratch: see `FrameReader`.
+        client_id: what every request header says.
+    """
+
+    __slots__ = ("_client_id", "_client_id_bytes", "_expected", "_next_correlation_id")
+
+    def __init__(self, max_response_bytes: int, scratch: bytearray, client_id: str | None) -> None:
+        super().__init__(max_response_bytes, scratch, _MAX_EAGER_RESPONSE_BYTES)
+        self._client_id = b"" if client_id is None else client_id.encode()
+        self._client_id_bytes = -1 if client_id is None else len(self._client_id)
+        self._next_correlation_id = 0
+        self._expected: deque[_Expected[T]] = deque()
+
+    @property
+    def requests_in_flight(self) -> int:
+        """How many requests wait for their response."""
+        return len(self._expected)
+
+    def waiting(self) -> list[T]:
+        """What waits for responses, in the order of the requests."""
+        return [expected.waiting for expected in self._expected]
+
+    def frame_request(
+        self, api_key: int, api_version: int, body: list[Buffer], *, flexible: bool
+    ) -> tuple[int, list[Buffer]]:
+        """Put the length and the header before a request's body.
+
+        Args:
+            flexible: the request's header has tagged fields.
+
+        Returns:
+            its correlation id, and what to send.
+        """
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & _MAX_CORRELATION_ID
+        size = 10 + len(self._client_id) + flexible + sum(map(len, body))
+        head = _framed_request_start.pack(
+            size, api_key, api_version, correlation_id, self._client_id_bytes
+        )
+        head += self._client_id
+        if flexible:
+            head += b"\0"  # no tagged fields in the header
+        if len(body) == 1 and len(body[0]) < _FIRST_EAGER_BYTES:
+            return correlation_id, [head + body[0]]
+        return correlation_id, [head, *body]
+
+    def expect_response(self, correlation_id: int, waiting: T, *, flexible: bool) -> None:
+        """Note that a request will be answered, after all that were noted before.
+
+        Args:
+            flexible: the response's header has tagged fields.
+        """
+        self._expected.append(_Expected(correlation_id, flexible, waiting))
+
+    def match_response(self, frame: memoryview) -> tuple[T, int]:
+        """Say which request a frame answers; it is no longer expected then.
+
+        Returns:
+            what waited for it, and where the body begins in the frame.
+
+        Raises:
+            RemoteProtocolError: nothing or something else was asked, or the header is cut short.
+        """
+        if len(frame) < 4:
+            raise RemoteProtocolError("the frame ends within the response header")
+        (correlation_id,) = _length.unpack_from(frame)
+        if not self._expected:
+            raise RemoteProtocolError(f"a response {correlation_id} that nothing asked for")
+        expected = self._expected[0]
+        if expected.correlation_id != correlation_id:
+            raise RemoteProtocolError(
+                f"the response to {correlation_id} instead of {expected.correlation_id}"
+            )
+        position = 4
+        if expected.flexible_response:
+            try:
+                position = _skip_tagged_fields(frame, position)
+            except IndexError as error:
+                raise RemoteProtocolError("the frame ends within the response header") from error
+        self._expected.popleft()
+        return expected.waiting, position
