@@ -73,16 +73,20 @@ class Broker:
         """The folder with one folder per partition."""
         return self.directory / "data"
 
+    def python_command(self) -> list[str]:
+        """Return the command line without its options."""
+        return [sys.executable, "-m", "kraftrio", "start"]
+
     def command(self) -> list[str]:
         """Return the command line; the port is kept over restarts once it is known."""
-        command = [sys.executable, "-m", "kraftrio", "start", "--data", str(self.data_directory)]
+        command = [*self.python_command(), "--data", str(self.data_directory)]
         command += ["--listen", f"{self.host}:{self.port}"]
         for name, value in self.config.items():
             command += ["--set", f"{name}={value}"]
         return command
 
-    def start(self) -> Self:
-        """Start the process and wait until clients can connect."""
+    def launch(self) -> None:
+        """Start the process and return at once."""
         assert self.process is None, "already running"
         self.directory.mkdir(parents=True, exist_ok=True)
         command = self.command()
@@ -90,6 +94,10 @@ class Broker:
         self.process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log, text=True
         )
+
+    def start(self) -> Self:
+        """Start the process and wait until clients can connect."""
+        self.launch()
         try:
             self.wait_ready(time.monotonic() + START_DEADLINE_S)
         except BaseException:
@@ -118,6 +126,11 @@ class Broker:
         """Stop in good order (SIGTERM) and return the exit code, 0 if all went well."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
+        return self.wait_stopped()
+
+    def wait_stopped(self) -> int:
+        """Wait until a process that was asked to stop has done so; return its exit code."""
+        assert self.process is not None
         try:
             code = self.process.wait(STOP_DEADLINE_S)
         except subprocess.TimeoutExpired:

@@ -1,7 +1,8 @@
 """Fixtures of the conformance tests: unmodified clients and tools against a broker's process.
 
 One broker serves the whole session, and tests keep apart by fresh names of topics and groups;
-a test that kills, restarts or configures its broker makes its own with `make_broker`.
+a test that kills, restarts or configures its broker makes its own with `make_broker`. One cluster
+of three serves all tests that want one; they may break it, since it is healed after each.
 TEST_BROKER=apache runs the same tests against Apache Kafka, to check the tests.
 """
 
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.broker_process import SERVES_ALL, Broker, start_broker
+from tests.conformance.cluster_process import Cluster
 from tests.conformance.java_tools import Completed, KafkaTools, ToolRunner
 
 _numbers = itertools.count(1)
@@ -62,6 +64,53 @@ def make_broker(tmp_path: Path) -> Iterator[Callable[..., Broker]]:
             return made
 
         yield make
+
+
+@pytest.fixture(scope="session")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Cluster]]:
+    """Hold the cluster that all tests share, once a test has asked for it."""
+    started: list[Cluster] = []
+    yield started
+    for cluster in started:
+        cluster.close()
+
+
+@pytest.fixture
+def cluster(clusters: list[Cluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three nodes, all in sync, which the test may kill and pause as it likes.
+
+    They are made healthy again after it; a cluster that can't be is left to its test's report.
+    """
+    if not clusters:
+        clusters.append(Cluster(tmp_path_factory.mktemp("cluster")).start())
+    shared = clusters[0]
+    try:
+        yield shared
+        shared.heal()
+        shared.check_logs()
+    except BaseException:
+        clusters.remove(shared)
+        shared.kill()
+        raise
+
+
+@pytest.fixture
+def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
+    """Start clusters of the test's own: make_cluster(count=3, min_insync_replicas=1)."""
+    numbers = itertools.count(1)
+    with contextlib.ExitStack() as started:
+
+        def make(count: int = 3, **config: object) -> Cluster:
+            folder = tmp_path / f"cluster-{next(numbers)}"
+            return started.enter_context(Cluster(folder, count, None, **config))
+
+        yield make
+
+
+@pytest.fixture
+def cluster_tools(cluster: Cluster, tool_runner: ToolRunner) -> KafkaTools:
+    """Apache's tools, pointed at the brokers of the shared cluster."""
+    return KafkaTools(cluster.bootstrap, tool_runner)
 
 
 @pytest.fixture(scope="session")

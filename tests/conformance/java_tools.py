@@ -25,6 +25,7 @@ RUN_TIMEOUT_S = 60.0
 
 # Where --bootstrap-server goes: before what follows, at the very end, or nowhere.
 ADDRESS_AT_END = frozenset({"kafka-cluster"})
+GIVEN_ADDRESS = frozenset({"--bootstrap-server", "--bootstrap-controller"})
 NO_ADDRESS = frozenset(
     {
         "kafka-dump-log",
@@ -205,7 +206,7 @@ class KafkaTools:
         check: bool = True,
         timeout_s: float = RUN_TIMEOUT_S,
     ) -> Completed:
-        """Run a tool to its end, with --bootstrap-server unless the arguments have it.
+        """Run a tool to its end, with --bootstrap-server unless the arguments have an address.
 
         Fails the test when the tool's exit code is not 0; check=False hands it back as it is.
         """
@@ -268,7 +269,7 @@ class KafkaTools:
         return done.stdout.splitlines()
 
     def _with_address(self, tool: str, arguments: tuple[str, ...]) -> list[str]:
-        if tool in NO_ADDRESS or "--bootstrap-server" in arguments:
+        if tool in NO_ADDRESS or GIVEN_ADDRESS & set(arguments):
             return list(arguments)
         address = ["--bootstrap-server", self.address]
         return [*arguments, *address] if tool in ADDRESS_AT_END else [*address, *arguments]
