@@ -1,0 +1,115 @@
+"""What a broker must know of the requests that it sends to the active controller.
+
+Owns: the answers to four questions; pure. May a request be sent again when nobody knows whether
+its first sending had an effect? Is a response the word of a controller that is not the active one?
+How long does its sender wait? Is it the broker's own or forwarded for a client?
+
+Sending again, per API. A response can be lost after its request has been decided and committed.
+- Sent again: what asks for a state and not for a change, so that the second time finds it done:
+  AlterConfigs, IncrementalAlterConfigs (lists have no repetitions), UpdateFeatures, ElectLeaders
+  (the second answer may be ELECTION_NOT_NEEDED), AlterPartitionReassignments that cancel nothing,
+  and everything that only reads or validates. Registration (by its incarnation id), heartbeats and
+  AlterPartition (by the partition epoch: INVALID_UPDATE_VERSION tells the leader to wait for the
+  metadata) are made for it; of AllocateProducerIds a block is lost at worst.
+- Not sent again: CreateTopics, DeleteTopics, CreatePartitions, UnregisterBroker, cancellations of
+  reassignments, and every API that is not named here. The second answer would deny what the first
+  one did (TOPIC_ALREADY_EXISTS for the topic just made); the client is told REQUEST_TIMED_OUT,
+  which says that it may have happened. Apache Kafka sends all of them again.
+
+Called by: controller_client.py. Kafka's counterparts: ForwardingManager (KIP-590),
+NodeToControllerChannelManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages import admin, configs, quorum
+
+# Sent by the broker on its own account, one of a kind at a time; never refused for their number.
+_OWN: Final = frozenset(
+    {
+        quorum.BrokerRegistrationRequest,
+        quorum.BrokerHeartbeatRequest,
+        quorum.AlterPartitionRequest,
+        quorum.AllocateProducerIdsRequest,
+        quorum.AssignReplicasToDirsRequest,
+        quorum.ControllerRegistrationRequest,
+    }
+)
+
+_ASKS_FOR_A_STATE: Final = frozenset(
+    {
+        configs.AlterConfigsRequest,
+        configs.IncrementalAlterConfigsRequest,
+        configs.DescribeConfigsRequest,
+        quorum.UpdateFeaturesRequest,
+        quorum.DescribeQuorumRequest,
+        admin.ElectLeadersRequest,
+        admin.ListPartitionReassignmentsRequest,
+    }
+)
+
+
+def is_own(request: Any) -> bool:
+    """Tell whether the broker sends this on its own account, not for a client."""
+    return type(request) in _OWN
+
+
+def may_send_again(request: Any) -> bool:
+    """Tell whether a request may be sent again when the answer to its first sending was lost."""
+    kind = type(request)
+    if kind in _OWN or kind in _ASKS_FOR_A_STATE:
+        return True
+    if kind is admin.AlterPartitionReassignmentsRequest:
+        return all(
+            partition.replicas is not None
+            for topic in request.topics
+            for partition in topic.partitions
+        )
+    return bool(getattr(request, "validate_only", False))
+
+
+def client_timeout_ms(request: Any) -> int | None:
+    """How long the client of a request waits; None when the request does not say.
+
+    A timeout of 0 says nothing: Kafka does not cut such requests short.
+    """
+    timeout_ms: int = getattr(request, "timeout_ms", 0)
+    return timeout_ms if timeout_ms > 0 else None
+
+
+def is_not_controller(response: Any) -> bool:
+    """Tell whether whoever answered is not the active controller.
+
+    Such an answer is given to the whole request, so that its first item tells. It comes from a
+    node that never was the active controller, or from one that was and gave up what it had not
+    committed.
+    """
+    items = _ITEMS.get(type(response))
+    if items is None:
+        return bool(response.error_code == ErrorCode.NOT_CONTROLLER)
+    answered = items(response)
+    return bool(answered) and answered[0].error_code == ErrorCode.NOT_CONTROLLER
+
+
+def _elections(response: admin.ElectLeadersResponse) -> Sequence[Any]:
+    """Version 0 tells an error of the whole request by its partitions alone."""
+    if response.error_code != ErrorCode.NONE:
+        return [response]
+    return [
+        result for topic in response.replica_election_results for result in topic.partition_result
+    ]
+
+
+_ITEMS: Final[dict[type[Any], Callable[[Any], Sequence[Any]]]] = {
+    admin.CreateTopicsResponse: lambda response: response.topics,
+    admin.DeleteTopicsResponse: lambda response: response.responses,
+    admin.CreatePartitionsResponse: lambda response: response.results,
+    admin.ElectLeadersResponse: _elections,
+    configs.AlterConfigsResponse: lambda response: response.responses,
+    configs.IncrementalAlterConfigsResponse: lambda response: response.responses,
+    configs.DescribeConfigsResponse: lambda response: response.results,
+}
