@@ -8,7 +8,9 @@ is built anew by each active controller and never recorded. Rules, as KIP-631:
    when its session ends or it asks. A fenced broker leads nothing.
 3. Controlled shutdown: leaderships move away first; the broker may go once it leads nothing and the
    brokers that are left have read so.
-4. A session starts with a heartbeat or registration that this controller saw. After a change of
+4. A broker that registers again as the same incarnation amends its registration: its epoch and
+   its state stay.
+5. A session starts with a heartbeat or registration that this controller saw. After a change of
    controllers brokers get one session timeout to be heard of, yet a restarted broker need not
    wait for the session of its former life.
 
@@ -17,7 +19,7 @@ Called by: controller.py. Kafka's counterpart: ClusterControlManager, BrokerHear
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kraftrio.kraft_meta.control import (
     METADATA_VERSION,
@@ -26,7 +28,8 @@ from kraftrio.kraft_meta.control import (
     ControllerResult,
     check_broker_epoch,
 )
-from kraftrio.kraft_meta.image import BrokerImage, MetadataDelta, MetadataImage
+from kraftrio.kraft_meta.image import BrokerImage, MetadataImage
+from kraftrio.kraft_meta.partition_index import PartitionIndex
 from kraftrio.kraft_meta.records import (
     BrokerRegistrationChangeRecord,
     Endpoint,
@@ -39,7 +42,6 @@ from kraftrio.kraft_meta.records import (
 from kraftrio.kraft_meta.replication_control import (
     changes_when_broker_leaves,
     changes_when_broker_returns,
-    leads_any_partition,
 )
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.quorum import (
@@ -73,7 +75,7 @@ class ClusterControl:
         self._contacts: dict[int, _Contact] = {}
 
     def activate(self, image: MetadataImage, now_ms: float) -> None:
-        """Start the sessions of a new reign (rule 4)."""
+        """Start the sessions of a new reign (rule 5)."""
         self._contacts = {
             broker.broker_id: self._new_contact(broker.broker_epoch, now_ms, heard_of=False)
             for broker in image.alive_brokers()
@@ -103,21 +105,39 @@ class ClusterControl:
         existing = now.image.broker(request.broker_id)
         records: list[MetadataRecord] = []
         if existing is not None and existing.incarnation_id == request.incarnation_id:
-            # The answer to its first try was lost: the registration stands if nothing changed.
-            if _is_same_registration(existing, record):
-                return ControllerResult(
-                    [], BrokerRegistrationResponse(broker_epoch=existing.broker_epoch)
-                )
-        elif existing is not None and self._has_valid_session(existing, now.now_ms):
+            return self._amend(existing, record, now)
+        if existing is not None and self._has_valid_session(existing, now.now_ms):
             raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, None)
         records.append(record)
         if existing is not None:
-            records += changes_when_broker_leaves(self._config, now.image, request.broker_id)
+            records += changes_when_broker_leaves(
+                self._config, now.image, now.index, request.broker_id
+            )
         self._contacts[request.broker_id] = self._new_contact(
             record.broker_epoch, now.now_ms, heard_of=True
         )
         return ControllerResult(
             records, BrokerRegistrationResponse(broker_epoch=record.broker_epoch)
+        )
+
+    def _amend(
+        self, existing: BrokerImage, record: RegisterBrokerRecord, now: Circumstances
+    ) -> ControllerResult:
+        # Most often the answer to its first try was lost, and nothing is new.
+        amended = replace(
+            record,
+            broker_epoch=existing.broker_epoch,
+            fenced=existing.fenced,
+            in_controlled_shutdown=existing.in_controlled_shutdown,
+        )
+        records: list[MetadataRecord] = []
+        if not _is_same_registration(existing, record):
+            records.append(amended)
+        self._contacts[existing.broker_id] = self._new_contact(
+            existing.broker_epoch, now.now_ms, heard_of=True
+        )
+        return ControllerResult(
+            records, BrokerRegistrationResponse(broker_epoch=existing.broker_epoch)
         )
 
     def _has_valid_session(self, broker: BrokerImage, now_ms: float) -> bool:
@@ -142,7 +162,7 @@ class ClusterControl:
                 error_message=f"Broker ID {request.broker_id} is not currently registered",
             )
             return ControllerResult([], response)
-        records = changes_when_broker_leaves(self._config, now.image, request.broker_id)
+        records = changes_when_broker_leaves(self._config, now.image, now.index, broker.broker_id)
         records.append(UnregisterBrokerRecord(request.broker_id, broker.broker_epoch))
         self._contacts.pop(request.broker_id, None)
         return ControllerResult(records, UnregisterBrokerResponse(error_message=None))
@@ -187,13 +207,13 @@ class ClusterControl:
                 return [], True, False
             return self._unfence(broker, now), False, False
         if request.want_fence:
-            return self._fence(broker, now.image), True, request.want_shut_down
+            return self._fence(broker, now.image, now.index), True, request.want_shut_down
         if not (request.want_shut_down or broker.in_controlled_shutdown):
             return [], False, False
-        if not leads_any_partition(now.image, broker.broker_id) and self._others_know(
+        if not now.index.leads_any(broker.broker_id) and self._others_know(
             broker, contact, now.image
         ):
-            return self._fence(broker, now.image), True, True
+            return self._fence(broker, now.image, now.index), True, True
         if broker.in_controlled_shutdown:
             return [], False, False
         records: list[MetadataRecord] = [
@@ -201,7 +221,7 @@ class ClusterControl:
                 broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True
             )
         ]
-        records += changes_when_broker_leaves(self._config, now.image, broker.broker_id)
+        records += changes_when_broker_leaves(self._config, now.image, now.index, broker.broker_id)
         contact.controlled_shutdown_offset = now.next_offset + len(records) - 1
         return records, False, False
 
@@ -217,11 +237,13 @@ class ClusterControl:
                 return False
         return True
 
-    def _fence(self, broker: BrokerImage, image: MetadataImage) -> list[MetadataRecord]:
+    def _fence(
+        self, broker: BrokerImage, image: MetadataImage, index: PartitionIndex
+    ) -> list[MetadataRecord]:
         contact = self._contacts.get(broker.broker_id)
         if contact is not None:
             contact.controlled_shutdown_offset = None
-        records = changes_when_broker_leaves(self._config, image, broker.broker_id)
+        records = changes_when_broker_leaves(self._config, image, index, broker.broker_id)
         records.append(
             BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=True)
         )
@@ -231,7 +253,7 @@ class ClusterControl:
         records: list[MetadataRecord] = [
             BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=False)
         ]
-        records += changes_when_broker_returns(self._config, now.image, broker.broker_id)
+        records += changes_when_broker_returns(self._config, now.image, now.index, broker.broker_id)
         return records
 
     # ---- sessions
@@ -240,24 +262,28 @@ class ClusterControl:
         """Return when the next session ends."""
         return min((c.session_deadline_ms for c in self._contacts.values()), default=None)
 
-    def fence_expired(self, image: MetadataImage, now_ms: float) -> list[MetadataRecord]:
-        """Fence the brokers whose session ended, by id; forget the sessions."""
-        records: list[MetadataRecord] = []
+    def fence_expired(
+        self, image: MetadataImage, index: PartitionIndex, now_ms: float
+    ) -> list[MetadataRecord]:
+        """Fence one broker whose session ended; the next is judged when that one is gone."""
         for broker_id in sorted(self._contacts):
             contact = self._contacts[broker_id]
-            if contact.session_deadline_ms > now_ms:
-                continue
-            del self._contacts[broker_id]
-            broker = image.broker(broker_id)
-            if broker is None or broker.fenced or broker.broker_epoch != contact.broker_epoch:
-                continue
-            changes = self._fence(broker, image)
-            records += changes
-            # The next broker's partitions are judged with this one gone.
-            delta = MetadataDelta(image)
-            for record in changes:
-                delta.replay(record)
-            image = delta.apply(image.offset, image.epoch)
+            if contact.session_deadline_ms <= now_ms:
+                records = self.fence(image, index, broker_id, contact.broker_epoch)
+                self._contacts.pop(broker_id, None)
+                if records:
+                    return records
+        return []
+
+    def fence(
+        self, image: MetadataImage, index: PartitionIndex, broker_id: int, broker_epoch: int
+    ) -> list[MetadataRecord]:
+        """Fence that incarnation of a broker, if it is there and not fenced; forget its session."""
+        broker = image.broker(broker_id)
+        if broker is None or broker.fenced or broker.broker_epoch != broker_epoch:
+            return []
+        records = self._fence(broker, image, index)
+        self._contacts.pop(broker_id, None)
         return records
 
     # ---- producer ids

@@ -5,8 +5,8 @@ uncommitted image and a request; it returns records and the response that is sen
 committed, and changes nothing itself (the heartbeat times of cluster_control.py are the one soft
 state). A refusal of one item is an `ErrorCode` in the response, raised inside as `KafkaError`.
 
-Called by: controller.py, replication_control.py, cluster_control.py, configuration_control.py,
-feature_control.py.
+Called by: controller.py, replication_control.py, reassignment_control.py, cluster_control.py,
+configuration_control.py, feature_control.py.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from kraftrio.kraft_meta.image import BROKER, TOPIC, MetadataImage
+from kraftrio.kraft_meta.partition_index import PartitionIndex
 from kraftrio.kraft_meta.ports import ConfigValidator, TopicConfigs
 from kraftrio.kraft_meta.records import MetadataRecord
 from kraftrio.wire.errors import ErrorCode, KafkaError
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_VERSION: Final = "metadata.version"
+UNCLEAN_ELECTION_KEY: Final = "unclean.leader.election.enable"
 
 # What is served of Kafka 4.3's features (metadata.version 30 is 4.3-IV0); what a new cluster starts
 # with is the greatest of each range. A feature that is named here turns on protocols in clients:
@@ -71,6 +73,7 @@ class Circumstances:
     rng: random.Random
     new_uuid: Callable[[], bytes]
     image: MetadataImage
+    index: PartitionIndex
     api_version: int
     next_offset: int
     now_ms: float
@@ -92,10 +95,9 @@ def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) 
 
 def is_unclean_election_enabled(config: ControllerConfig, image: MetadataImage, topic: str) -> bool:
     """Tell whether a topic may lose records rather than stay without a leader."""
-    key = "unclean.leader.election.enable"
-    value = image.config(TOPIC, topic).get(key)
+    value = image.config(TOPIC, topic).get(UNCLEAN_ELECTION_KEY)
     if value is None:
-        value = image.config(BROKER, "").get(key)
+        value = image.config(BROKER, "").get(UNCLEAN_ELECTION_KEY)
     if value is None:
         return config.unclean_leader_election_enable
     return value.strip().lower() == "true"

@@ -8,7 +8,8 @@ proposed so far is committed). Rules:
 3. It works only between `activate` (this node leads and has applied everything committed) and
    `deactivate` (leadership lost: the uncommitted image is dropped).
 4. `next_deadline_ms` tells when to call `on_deadline`, which answers with records (fencing of
-   silent brokers, leaders back to preferred replicas).
+   silent brokers, leaders back to preferred replicas, unclean elections where they came to be
+   allowed), at most one broker or one bounded batch at a time.
 
 Called by: quorum_service.py. Kafka's counterpart: QuorumController.
 """
@@ -21,22 +22,36 @@ from typing import Any, Final
 
 from kraftrio.kraft_meta.cluster_control import ClusterControl
 from kraftrio.kraft_meta.configuration_control import alter_configs, incremental_alter_configs
-from kraftrio.kraft_meta.control import Circumstances, ControllerConfig, ControllerResult
+from kraftrio.kraft_meta.control import (
+    UNCLEAN_ELECTION_KEY,
+    Circumstances,
+    ControllerConfig,
+    ControllerResult,
+)
 from kraftrio.kraft_meta.feature_control import bootstrap_records, update_features
 from kraftrio.kraft_meta.image import MetadataDelta, MetadataImage
+from kraftrio.kraft_meta.partition_index import PartitionIndex
 from kraftrio.kraft_meta.ports import ConfigValidator, TopicConfigs
+from kraftrio.kraft_meta.reassignment_control import (
+    alter_partition_reassignments,
+    list_partition_reassignments,
+)
 from kraftrio.kraft_meta.records import MetadataRecord
 from kraftrio.kraft_meta.replication_control import (
+    MAX_ELECTIONS_AT_ONCE,
     alter_partition,
     balance_leaders,
     elect_leaders,
+    elect_unclean_leaders,
 )
 from kraftrio.kraft_meta.topic_control import create_partitions, create_topics, delete_topics
 from kraftrio.wire.messages.admin import (
+    AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
 )
 from kraftrio.wire.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from kraftrio.wire.messages.quorum import (
@@ -70,12 +85,17 @@ class Controller:
         self._rng = rng
         self._new_uuid = new_uuid
         self._cluster = ClusterControl(config)
+        self.index = PartitionIndex()
         self._next_balance_ms: float | None = None
+        self._unclean_elections_due_ms: float | None = None
+        self._now_ms = 0.0
         self._handlers: Final[dict[type[Any], _Handler]] = {
             CreateTopicsRequest: create_topics,
             DeleteTopicsRequest: delete_topics,
             CreatePartitionsRequest: create_partitions,
             ElectLeadersRequest: elect_leaders,
+            AlterPartitionReassignmentsRequest: alter_partition_reassignments,
+            ListPartitionReassignmentsRequest: list_partition_reassignments,
             AlterConfigsRequest: alter_configs,
             IncrementalAlterConfigsRequest: incremental_alter_configs,
             AlterPartitionRequest: alter_partition,
@@ -91,7 +111,11 @@ class Controller:
         assert not self.is_active
         self.is_active = True
         self.image = image
+        self.index = PartitionIndex.of(image)
+        self._now_ms = now_ms
         self._cluster.activate(image, now_ms)
+        # The former controller may not have come to it, or may have been configured differently.
+        self._unclean_elections_due_ms = now_ms
         if self.config.auto_leader_rebalance_enable:
             self._next_balance_ms = now_ms + self._balance_interval_ms
         return [] if image.cluster_id else bootstrap_records(self.config)
@@ -100,7 +124,8 @@ class Controller:
         """Drop everything that was not committed."""
         self.is_active = False
         self.image = MetadataImage()
-        self._next_balance_ms = None
+        self.index = PartitionIndex()
+        self._next_balance_ms = self._unclean_elections_due_ms = None
 
     def handle(
         self, request: Any, *, api_version: int, next_offset: int, now_ms: float
@@ -110,6 +135,7 @@ class Controller:
         Raises KafkaError when the request as a whole is refused.
         """
         assert self.is_active
+        self._now_ms = now_ms
         now = Circumstances(
             config=self.config,
             validator=self._validator,
@@ -117,6 +143,7 @@ class Controller:
             rng=self._rng,
             new_uuid=self._new_uuid,
             image=self.image,
+            index=self.index,
             api_version=api_version,
             next_offset=next_offset,
             now_ms=now_ms,
@@ -129,26 +156,58 @@ class Controller:
         delta = MetadataDelta(self.image)
         for record in records:
             delta.replay(record)
+        self.index.update(delta)
+        if any(UNCLEAN_ELECTION_KEY in configs for configs in delta.changed_configs.values()):
+            self._unclean_elections_due_ms = self._now_ms
         self.image = delta.apply(last_offset, epoch)
+
+    def broker_connection_lost(
+        self, broker_id: int, broker_epoch: int, now_ms: float
+    ) -> list[MetadataRecord]:
+        """Fence a broker that is known to be gone, ahead of the end of its session.
+
+        Nothing happens when another incarnation took its place or it is fenced already. A broker
+        that was there after all is unfenced by its next heartbeat.
+        """
+        if not self.is_active:
+            return []
+        self._now_ms = now_ms
+        return self._cluster.fence(self.image, self.index, broker_id, broker_epoch)
 
     def next_deadline_ms(self) -> float | None:
         """Return when on_deadline has something to do."""
         if not self.is_active:
             return None
-        deadlines = [self._cluster.next_deadline_ms(), self._next_balance_ms]
+        deadlines = [
+            self._cluster.next_deadline_ms(),
+            self._next_balance_ms,
+            self._unclean_elections_due_ms,
+        ]
         return min((d for d in deadlines if d is not None), default=None)
 
     def on_deadline(self, now_ms: float) -> list[MetadataRecord]:
         """Return the records of what fell due; they are proposed and replayed before the next."""
         assert self.is_active
-        records = self._cluster.fence_expired(self.image, now_ms)
+        self._now_ms = now_ms
+        records = self._cluster.fence_expired(self.image, self.index, now_ms)
         if records:
             return records
-        if self._next_balance_ms is not None and now_ms >= self._next_balance_ms:
-            self._next_balance_ms = now_ms + self._balance_interval_ms
-            return balance_leaders(self.image)
-        return []
+        if _is_due(self._unclean_elections_due_ms, now_ms):
+            records = elect_unclean_leaders(self.config, self.image, self.index)
+            has_more = len(records) >= MAX_ELECTIONS_AT_ONCE
+            self._unclean_elections_due_ms = now_ms if has_more else None
+            if records:
+                return records
+        if _is_due(self._next_balance_ms, now_ms):
+            records = balance_leaders(self.image, self.index)
+            has_more = len(records) >= MAX_ELECTIONS_AT_ONCE
+            self._next_balance_ms = now_ms + (0 if has_more else self._balance_interval_ms)
+        return records
 
     @property
     def _balance_interval_ms(self) -> float:
         return self.config.leader_imbalance_check_interval_seconds * 1000.0
+
+
+def _is_due(deadline_ms: float | None, now_ms: float) -> bool:
+    return deadline_ms is not None and deadline_ms <= now_ms

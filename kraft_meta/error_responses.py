@@ -71,6 +71,36 @@ def _elect_leaders(request: admin.ElectLeadersRequest, code: ErrorCode, text: st
     )
 
 
+def _alter_partition_reassignments(
+    request: admin.AlterPartitionReassignmentsRequest, code: ErrorCode, text: str | None
+) -> Any:
+    return admin.AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=code,
+        error_message=text,
+        responses=[
+            admin.ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    admin.ReassignablePartitionResponse(
+                        partition_index=partition.partition_index,
+                        error_code=code,
+                        error_message=text,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _list_partition_reassignments(
+    _request: admin.ListPartitionReassignmentsRequest, code: ErrorCode, text: str | None
+) -> Any:
+    return admin.ListPartitionReassignmentsResponse(error_code=code, error_message=text)
+
+
 def _alter_configs(request: configs.AlterConfigsRequest, code: ErrorCode, text: str | None) -> Any:
     return configs.AlterConfigsResponse(
         responses=[
@@ -125,6 +155,8 @@ _MAKERS: Final[dict[type[Any], Callable[[Any, ErrorCode, str | None], Any]]] = {
     admin.DeleteTopicsRequest: _delete_topics,
     admin.CreatePartitionsRequest: _create_partitions,
     admin.ElectLeadersRequest: _elect_leaders,
+    admin.AlterPartitionReassignmentsRequest: _alter_partition_reassignments,
+    admin.ListPartitionReassignmentsRequest: _list_partition_reassignments,
     configs.AlterConfigsRequest: _alter_configs,
     configs.IncrementalAlterConfigsRequest: _incremental_alter_configs,
     quorum.UpdateFeaturesRequest: _update_features,

@@ -7,10 +7,11 @@ Owns: the election rules of the controller. Rules, as Kafka's:
    partition is RECOVERING until its leader says otherwise (KIP-704).
 3. The last member of an ISR never leaves it: without a live one the partition has no leader and
    keeps its ISR, so that nobody else is elected cleanly.
-4. A reassignment whose adding replicas are all in the ISR ends: replicas become the target.
+4. A reassignment ends once the adding replicas are all in the ISR: replicas become the target. One
+   that makes the replicas fewer waits for the whole target, so that none of it is out of sync.
 5. A replica that leaves the assignment ends the leader epoch, so that its fetches are refused.
 
-Called by: replication_control.py. Protocol: KIP-631, KIP-455 (reassignment).
+Called by: replication_control.py, reassignment_control.py. Protocol: KIP-631, KIP-455.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from enum import Enum
 
 from kraftrio.kraft_meta.image import PartitionImage
 from kraftrio.kraft_meta.records import (
-    LEADER_RECOVERED,
     LEADER_RECOVERING,
     NO_LEADER,
     NO_LEADER_CHANGE,
@@ -42,12 +42,12 @@ class PartitionChange:
     __slots__ = (
         "_is_acceptable",
         "_partition",
-        "_partition_id",
         "_topic_id",
         "adding_replicas",
         "election",
         "isr",
         "leader_recovery_state",
+        "partition_id",
         "removing_replicas",
         "replicas",
     )
@@ -60,7 +60,7 @@ class PartitionChange:
         is_acceptable: Callable[[int], bool],
     ) -> None:
         self._topic_id = topic_id
-        self._partition_id = partition_id
+        self.partition_id = partition_id
         self._partition = partition
         self._is_acceptable = is_acceptable
         self.election = Election.ONLINE
@@ -86,7 +86,7 @@ class PartitionChange:
             leader_change = partition.leader
         record = PartitionChangeRecord(
             topic_id=self._topic_id,
-            partition_id=self._partition_id,
+            partition_id=self.partition_id,
             isr=_changed(isr, partition.isr),
             leader=leader_change,
             replicas=_changed(self.replicas, partition.replicas),
@@ -96,7 +96,7 @@ class PartitionChange:
                 None if recovery_state == partition.leader_recovery_state else recovery_state
             ),
         )
-        empty = PartitionChangeRecord(self._topic_id, self._partition_id)
+        empty = PartitionChangeRecord(self._topic_id, self.partition_id)
         return None if record == empty else record
 
     def _elect(self) -> tuple[int, bool]:
@@ -120,13 +120,15 @@ class PartitionChange:
         return NO_LEADER, False
 
     def _maybe_complete_reassignment(self) -> None:
-        if not self.adding_replicas and not self.removing_replicas:
+        adding, removing = self.adding_replicas, self.removing_replicas
+        if not adding and not removing:
             return
-        target = tuple(r for r in self.replicas if r not in self.removing_replicas)
-        isr = tuple(r for r in self.isr if r in target)
-        if not isr or any(replica not in isr for replica in self.adding_replicas):
+        target = tuple(r for r in self.replicas if r not in removing)
+        isr = tuple(r for r in self.isr if r not in removing)
+        if not target or not isr:
             return
-        if self.leader_recovery_state != LEADER_RECOVERED:
+        awaited = target if len(adding) < len(removing) else adding
+        if any(replica not in isr for replica in awaited):
             return
         self.replicas, self.isr = target, isr
         self.adding_replicas = self.removing_replicas = ()

@@ -3,15 +3,16 @@
 Behaviour: an ISR change names the partition epoch that it was made from, and is refused when that
 is not the present one; a leader's word counts only in its own epoch, and a replica that is fenced,
 shutting down or of another incarnation may not join (KIP-841, KIP-903). When a broker is fenced,
-leaves or comes back, every partition that it matters to gets its change in the same batch.
+leaves or comes back, every partition that it matters to gets its change in the same batch; what is
+due from time to time (preferred leaders, unclean elections) comes in bounded ones.
 
-Called by: controller.py (requests) and cluster_control.py (brokers' fates). Kafka's counterpart:
-ReplicationControlManager.
+Called by: controller.py (requests, deadlines) and cluster_control.py (brokers' fates). Kafka's
+counterpart: ReplicationControlManager. Eligible leader replicas (KIP-966) are not kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 
 from kraftrio.kraft_meta.control import (
     Circumstances,
@@ -23,6 +24,7 @@ from kraftrio.kraft_meta.control import (
 from kraftrio.kraft_meta.error_responses import error_response
 from kraftrio.kraft_meta.image import MetadataImage, PartitionImage, TopicImage
 from kraftrio.kraft_meta.partition_change import Election, PartitionChange
+from kraftrio.kraft_meta.partition_index import Located, PartitionIndex
 from kraftrio.kraft_meta.records import (
     LEADER_RECOVERED,
     LEADER_RECOVERING,
@@ -48,17 +50,7 @@ from kraftrio.wire.messages.quorum import (
 _PREFERRED_ELECTION = 0
 _UNCLEAN_ELECTION = 1
 _ISR_EPOCHS_VERSION = 3
-_MAX_BALANCED_AT_ONCE = 1000
-
-
-def partitions_in_order(
-    image: MetadataImage,
-) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
-    """Yield every partition by topic name and index, so that records come in one order."""
-    for name in sorted(image.topics_by_name):
-        topic = image.topics_by_name[name]
-        for index in sorted(topic.partitions):
-            yield topic, index, topic.partitions[index]
+MAX_ELECTIONS_AT_ONCE = 1000
 
 
 def active_broker_check(image: MetadataImage) -> Callable[[int], bool]:
@@ -72,7 +64,7 @@ def active_broker_check(image: MetadataImage) -> Callable[[int], bool]:
 
 
 def changes_when_broker_leaves(
-    config: ControllerConfig, image: MetadataImage, broker_id: int
+    config: ControllerConfig, image: MetadataImage, index: PartitionIndex, broker_id: int
 ) -> list[MetadataRecord]:
     """Take a broker (fenced, shutting down, gone) out of ISRs and leaderships."""
     records: list[MetadataRecord] = []
@@ -81,10 +73,8 @@ def changes_when_broker_leaves(
     def is_acceptable(replica: int) -> bool:
         return replica != broker_id and is_active(replica)
 
-    for topic, index, partition in partitions_in_order(image):
-        if broker_id not in partition.isr and partition.leader != broker_id:
-            continue
-        change = PartitionChange(topic.topic_id, index, partition, is_acceptable)
+    for topic, number, partition in index.in_isr_of(image, broker_id):
+        change = PartitionChange(topic.topic_id, number, partition, is_acceptable)
         change.isr = tuple(replica for replica in partition.isr if replica != broker_id)
         if is_unclean_election_enabled(config, image, topic.name):
             change.election = Election.UNCLEAN
@@ -93,7 +83,7 @@ def changes_when_broker_leaves(
 
 
 def changes_when_broker_returns(
-    config: ControllerConfig, image: MetadataImage, broker_id: int
+    config: ControllerConfig, image: MetadataImage, index: PartitionIndex, broker_id: int
 ) -> list[MetadataRecord]:
     """Give leaders to partitions that have none and that this broker may lead."""
     records: list[MetadataRecord] = []
@@ -102,36 +92,43 @@ def changes_when_broker_returns(
     def is_acceptable(replica: int) -> bool:
         return replica == broker_id or is_active(replica)
 
-    for topic, index, partition in partitions_in_order(image):
-        if partition.leader != NO_LEADER or broker_id not in partition.replicas:
+    for topic, number, partition in index.leaderless(image):
+        if broker_id not in partition.replicas:
             continue
-        change = PartitionChange(topic.topic_id, index, partition, is_acceptable)
+        change = PartitionChange(topic.topic_id, number, partition, is_acceptable)
         if is_unclean_election_enabled(config, image, topic.name):
             change.election = Election.UNCLEAN
         _append_if_changed(records, change)
     return records
 
 
-def leads_any_partition(image: MetadataImage, broker_id: int) -> bool:
-    """Tell whether a broker leads something."""
-    return any(
-        partition.leader == broker_id
-        for topic in image.topics_by_name.values()
-        for partition in topic.partitions.values()
-    )
-
-
-def balance_leaders(image: MetadataImage) -> list[MetadataRecord]:
+def balance_leaders(image: MetadataImage, index: PartitionIndex) -> list[MetadataRecord]:
     """Move leaders back to the preferred replicas that can lead, a bounded number at once."""
+    return _elect_where_possible(image, index.imbalanced(image), Election.PREFERRED)
+
+
+def elect_unclean_leaders(
+    config: ControllerConfig, image: MetadataImage, index: PartitionIndex
+) -> list[MetadataRecord]:
+    """Give leaders to leaderless partitions that may lose records, a bounded number at once."""
+    candidates = (
+        located
+        for located in index.leaderless(image)
+        if is_unclean_election_enabled(config, image, located[0].name)
+    )
+    return _elect_where_possible(image, candidates, Election.UNCLEAN)
+
+
+def _elect_where_possible(
+    image: MetadataImage, candidates: Iterable[Located], election: Election
+) -> list[MetadataRecord]:
     records: list[MetadataRecord] = []
     is_active = active_broker_check(image)
-    for topic, index, partition in partitions_in_order(image):
-        if len(records) >= _MAX_BALANCED_AT_ONCE:
+    for topic, number, partition in candidates:
+        if len(records) >= MAX_ELECTIONS_AT_ONCE:
             break
-        if partition.leader in (NO_LEADER, partition.preferred_leader):
-            continue
-        change = PartitionChange(topic.topic_id, index, partition, is_active)
-        change.election = Election.PREFERRED
+        change = PartitionChange(topic.topic_id, number, partition, is_active)
+        change.election = election
         _append_if_changed(records, change)
     return records
 
@@ -277,13 +274,7 @@ def _alter_one(
     record = change.build()
     after = partition if record is None else partition.merge(record)
     # The proposer no longer leads (a reassignment took it away): it will hear of its successor.
-    error = ErrorCode.NONE
-    if after.leader != broker_id:
-        error = (
-            ErrorCode.NEW_LEADER_ELECTED
-            if after.leader != NO_LEADER
-            else ErrorCode.FENCED_LEADER_EPOCH
-        )
+    error = ErrorCode.NONE if after.leader == broker_id else ErrorCode.NEW_LEADER_ELECTED
     return record, AlterPartitionResponsePartitionData(
         partition_index=data.partition_index,
         error_code=error,

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kraftrio.broker.ports import LogDirectory
-from kraftrio.kraft_meta.records import PartitionChangeRecord
 from kraftrio.wire.codec import encode
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.admin import (
@@ -21,7 +18,6 @@ from kraftrio.wire.messages.admin import (
     DescribeLogDirsResponse,
     ElectLeadersRequest,
     ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsTopics,
     ReassignablePartition,
     ReassignableTopic,
 )
@@ -95,68 +91,36 @@ def test_other_requests_are_forwarded() -> None:
     assert cluster.metadata.topic("t") is None
 
 
-@pytest.mark.parametrize(
-    ("topic", "partition", "replicas", "code"),
-    [
-        ("t", 0, None, 85),
-        ("t", 0, [1], 0),
-        ("t", 0, [], 39),
-        ("t", 0, [1, 1], 39),
-        ("t", 0, [1, 9], 39),
-        ("t", 0, [2], 44),
-        ("t", 9, [1], 3),
-        ("nope", 0, None, 3),
-    ],
-)
-def test_reassignments(topic: str, partition: int, replicas: list[int] | None, code: int) -> None:
-    """What needs no move is answered as Kafka does; a move is refused in words."""
-    cluster = ClusterContext(brokers={1: True})
+def test_reassignments_are_the_controllers_decision() -> None:
+    """Replicas move, what moves is listed, and what cannot is refused there."""
+    cluster = ClusterContext(brokers={1: True, 2: True})
     cluster.create_topic("t")
-    cluster.register(2)
-    request = AlterPartitionReassignmentsRequest(
-        topics=[
-            ReassignableTopic(
-                name=topic,
-                partitions=[ReassignablePartition(partition_index=partition, replicas=replicas)],
-            )
-        ]
-    )
-    response = cluster.admin.alter_partition_reassignments(request, context(1))
-    encode(response, 1)
-    assert response.responses[0].partitions[0].error_code == code
+    before = cluster.metadata.image.topics_by_name["t"].partitions[0]
+    (old,) = before.replicas
+    new = 3 - old
 
+    def move(replicas: list[int] | None) -> int:
+        partition = ReassignablePartition(partition_index=0, replicas=replicas)
+        request = AlterPartitionReassignmentsRequest(
+            topics=[ReassignableTopic(name="t", partitions=[partition])]
+        )
+        response = cluster.admin.forward(request, context(1)).value
+        encode(response, 1)
+        code: int = response.responses[0].partitions[0].error_code
+        return code
 
-def test_reassignments_under_way_are_listed() -> None:
-    """The image tells which partitions are being moved."""
-    cluster = ClusterContext()
-    topic_id = cluster.create_topic("t", partitions=2)
-    cluster.register(2)
-
-    def listed(request: ListPartitionReassignmentsRequest) -> list[tuple[str, list[int]]]:
-        response = cluster.admin.list_partition_reassignments(request, context(0))
+    def listed() -> list[tuple[str, list[int]]]:
+        request = ListPartitionReassignmentsRequest(topics=None)
+        response = cluster.admin.forward(request, context(0)).value
         encode(response, 0)
-        return [
-            (one.name, [each.partition_index for each in one.partitions]) for one in response.topics
-        ]
+        return [(topic.name, topic.partitions[0].adding_replicas) for topic in response.topics]
 
-    everything = ListPartitionReassignmentsRequest(topics=None)
-    assert listed(everything) == []
-    cluster.apply(
-        [
-            PartitionChangeRecord(
-                topic_id=topic_id, partition_id=1, replicas=(1, 2), adding_replicas=(2,)
-            )
-        ]
-    )
-    assert listed(everything) == [("t", [1])]
-
-    def some(name: str, *indexes: int) -> ListPartitionReassignmentsRequest:
-        topic = ListPartitionReassignmentsTopics(name=name, partition_indexes=list(indexes))
-        return ListPartitionReassignmentsRequest(topics=[topic])
-
-    assert listed(some("t", 0)) == []
-    assert listed(some("t", 0, 1, 7)) == [("t", [1])]
-    assert listed(some("nope", 0)) == []
+    assert move(None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    assert listed() == []
+    assert move([new]) == ErrorCode.NONE
+    assert listed() == [("t", [new])]
+    assert move(None) == ErrorCode.NONE
+    assert listed() == []
 
 
 def _log_dirs(

@@ -9,6 +9,7 @@ from typing import Any
 from kraftrio.kraft_meta.control import ControllerConfig
 from kraftrio.kraft_meta.controller import Controller
 from kraftrio.kraft_meta.image import MetadataDelta, MetadataImage, PartitionImage
+from kraftrio.kraft_meta.partition_index import PartitionIndex
 from kraftrio.kraft_meta.records import MetadataRecord
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.admin import (
@@ -99,6 +100,7 @@ class ControllerContext:
             delta.replay(record)
         self.committed = delta.apply(last_offset, 1)
         assert self.committed == self.controller.image
+        assert self.controller.index.is_same_as(PartitionIndex.of(self.committed))
 
     def send(self, request: Any, api_version: int = 99) -> Any:
         """Let the controller decide, commit, and return the response."""
