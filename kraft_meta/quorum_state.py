@@ -54,6 +54,10 @@ LEGAL_MOVES: Final[dict[State, frozenset[State]]] = {
 }
 
 
+OBSERVER_SESSION_TIMEOUT_MS: Final = 300_000
+"""How long a leader remembers an observer that has stopped to fetch."""
+
+
 @dataclass(slots=True)
 class Unattached:
     """Waits for a leader to announce itself, or for its own election timeout."""
@@ -64,10 +68,12 @@ class Unattached:
 
 @dataclass(slots=True)
 class Prospective:
-    """Collects pre-votes."""
+    """Collects pre-votes; `unreachable` are voters that cannot be asked now."""
 
     election_deadline_ms: float
     votes: dict[int, bool] = field(default_factory=dict)
+    unreachable: set[int] = field(default_factory=set)
+    is_lost: bool = False
     state: Final[State] = field(default=State.PROSPECTIVE, init=False)
 
 
@@ -77,6 +83,8 @@ class Candidate:
 
     election_deadline_ms: float
     votes: dict[int, bool] = field(default_factory=dict)
+    unreachable: set[int] = field(default_factory=set)
+    is_lost: bool = False
     state: Final[State] = field(default=State.CANDIDATE, init=False)
 
 
@@ -109,6 +117,10 @@ class Leader:
         """Take a replica's fetch; fetch_offset is None when its log is no prefix of this one."""
         progress = self.progress.get(source)
         if progress is None:
+            if source < 0:
+                return  # a reader without identity
+            if source not in self.observers:
+                self.forget_observers_before(now_ms - OBSERVER_SESSION_TIMEOUT_MS)
             progress = self.observers.setdefault(source, ReplicaProgress())
         if fetch_offset is not None:
             if fetch_offset >= own_end_offset:
@@ -118,6 +130,17 @@ class Leader:
             progress.log_end_offset = fetch_offset
         progress.last_fetch_ms = now_ms
         progress.leader_end_at_last_fetch = own_end_offset
+
+    def record_contact(self, source: int, now_ms: float) -> None:
+        """Take news of a replica that is fetching a snapshot."""
+        progress = self.progress.get(source) or self.observers.get(source)
+        if progress is not None:
+            progress.last_fetch_ms = now_ms
+
+    def forget_observers_before(self, time_ms: float) -> None:
+        """Forget the observers that have not fetched since."""
+        for observer in [o for o, p in self.observers.items() if p.last_fetch_ms < time_ms]:
+            del self.observers[observer]
 
     def majority_contact_ms(self, majority: int) -> float:
         """Return since when a majority (this leader included) has been in contact; -1 never."""
@@ -136,19 +159,26 @@ class Leader:
 
 @dataclass(slots=True)
 class Follower:
-    """Follows `leader_id`; silent leaders are given up at fetch_deadline_ms."""
+    """Follows `leader_id`; silent leaders are given up at fetch_deadline_ms.
+
+    `has_fetched`: the leader has answered, and since then nothing told that it is gone.
+    """
 
     leader_id: int
     fetch_deadline_ms: float
     has_fetched: bool = False
+    is_suspected: bool = False
     state: Final[State] = field(default=State.FOLLOWER, init=False)
 
 
 @dataclass(slots=True)
 class Resigned:
-    """Was the leader; lets others try first."""
+    """Was the leader; lets others try first, and tells those that have not confirmed it."""
 
     election_deadline_ms: float
+    preferred_successors: tuple[int, ...]
+    unconfirmed: set[int]
+    end_epoch_retry_ms: float
     state: Final[State] = field(default=State.RESIGNED, init=False)
 
 
@@ -234,12 +264,12 @@ class QuorumState:
         self.leader_id = leader_id
         self._move(Follower(leader_id, fetch_deadline_ms))
 
-    def become_resigned(self, election_deadline_ms: float) -> None:
+    def become_resigned(self, role: Resigned) -> None:
         """Give up leading; the epoch's leader stays known, so nobody else is accepted in it."""
         self.leader_id = self.node_id
-        self._move(Resigned(election_deadline_ms))
+        self._move(role)
 
-    def restore(self, role: Resigned | Follower, leader_id: int) -> None:
+    def restore(self, role: Resigned | Follower | Unattached, leader_id: int) -> None:
         """Take the state that the stored election state asks for; only right after loading."""
         self.leader_id = leader_id
         self.role = role

@@ -2,9 +2,11 @@
 
 Owns: one frozen value per message of KIP-595 (and the pre-vote flag of KIP-996). Rules: every
 response carries the epoch and leader that its sender knows; `source` and `destination` are node
-ids. The network's edge translates from and to the wire messages of the same names.
+ids. A response repeats the `request_id` of its request, by which the receiving node's edge knows
+whom to answer; it does not travel. raft_wire.py translates from and to the wire messages of the
+same names.
 
-Called by: raft.py (step, Ready.messages) and whoever carries messages between nodes.
+Called by: raft.py (step, Ready.messages), quorum_service.py, raft_wire.py and the network's edges.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ class Vote:
     epoch: int
     last_offset_and_epoch: OffsetAndEpoch
     pre_vote: bool
+    request_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,8 @@ class VoteResponse:
     leader_id: int
     vote_granted: bool
     pre_vote: bool
+    error: ErrorCode = ErrorCode.NONE
+    request_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class BeginQuorumEpoch:
     source: int
     destination: int
     epoch: int
+    request_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,7 @@ class BeginQuorumEpochResponse:
     epoch: int
     leader_id: int
     error: ErrorCode = ErrorCode.NONE
+    request_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,7 @@ class EndQuorumEpoch:
     destination: int
     epoch: int
     preferred_successors: tuple[int, ...]
+    request_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +80,7 @@ class EndQuorumEpochResponse:
     epoch: int
     leader_id: int
     error: ErrorCode = ErrorCode.NONE
+    request_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +97,8 @@ class Fetch:
     last_fetched_epoch: int
     high_watermark: int
     max_wait_ms: int
+    max_bytes: int = 0x7FFF_FFFF
+    request_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +120,11 @@ class FetchResponse:
     batches: tuple[LogBatch, ...] = ()
     diverging: OffsetAndEpoch | None = None
     snapshot_id: SnapshotId | None = None
+    request_id: int = 0
 
 
-Message: TypeAlias = (
-    Vote
-    | VoteResponse
-    | BeginQuorumEpoch
-    | BeginQuorumEpochResponse
-    | EndQuorumEpoch
-    | EndQuorumEpochResponse
-    | Fetch
-    | FetchResponse
+Request: TypeAlias = Vote | BeginQuorumEpoch | EndQuorumEpoch | Fetch
+Response: TypeAlias = (
+    VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse
 )
+Message: TypeAlias = Request | Response

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kraftrio.kraft_meta.ports import ElectionState, LogBatch, SnapshotId
+from kraftrio.kraft_meta.ports import ElectionState, LogBatch, OffsetAndEpoch, SnapshotId
 from kraftrio.kraft_meta.raft_messages import Fetch, Message
 from kraftrio.wire.codec import encode
 from kraftrio.wire.control_records import ControlRecordType, control_key
@@ -31,6 +31,7 @@ class RaftConfig:
     request_timeout_ms: int = 2000
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 8 * 1024 * 1024
+    snapshot_chunk_bytes: int = 1024 * 1024
     batch_max_records: int = 20_000
 
     @property
@@ -56,6 +57,18 @@ class ParkedFetch:
 
     fetch: Fetch
     deadline_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotOffer:
+    """The snapshot that the leader told this node to start from, and where its log ended then.
+
+    As long as the log still ends there, nothing in it is lost that may be committed: it either ends
+    before the snapshot, or leaves the committed log before the snapshot's end.
+    """
+
+    snapshot_id: SnapshotId
+    log_end: OffsetAndEpoch
 
 
 @dataclass(slots=True)

@@ -244,7 +244,7 @@ class Cluster:
 
     def _install(self, node: Node, core: RaftCore, source: int, snapshot_id: SnapshotId) -> None:
         origin = self.nodes[source].log
-        if origin.snapshot_id == snapshot_id and source not in self.cut:
+        if origin.snapshot_id == snapshot_id and source not in self.cut and core.may_install(snapshot_id):
             node.log.snapshot_id = snapshot_id
             node.log.snapshot = list(origin.snapshot)
             node.log.batches = []

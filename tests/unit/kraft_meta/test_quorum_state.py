@@ -34,7 +34,7 @@ def test_a_way_to_lead_and_to_resign() -> None:
     assert quorum.election_state == ElectionState(1, -1, 1)
     quorum.become_leader(leader(2, 3))
     assert quorum.election_state == ElectionState(1, 1, 1)
-    quorum.become_resigned(1)
+    quorum.become_resigned(Resigned(1, (), set(), 0))
     assert quorum.election_state == ElectionState(1, 1, 1)
     quorum.become_follower(2, 3, 1)
     assert quorum.election_state == ElectionState(2, 3, -1)

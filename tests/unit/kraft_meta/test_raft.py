@@ -310,9 +310,13 @@ def test_old_epochs_are_answered_with_the_new_one() -> None:
         reply = answer(core, message)
         assert getattr(reply, "error", None) is ErrorCode.FENCED_LEADER_EPOCH
         assert getattr(reply, "epoch", None) == 5
-    reply = answer(core, Fetch(3, 1, 4, 0, 0, -1, 0))
-    assert isinstance(reply, FetchResponse)
-    assert reply.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    for epoch, error in [
+        (4, ErrorCode.FENCED_LEADER_EPOCH),
+        (5, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ]:
+        reply = answer(core, Fetch(3, 1, epoch, 0, 0, -1, 0))
+        assert isinstance(reply, FetchResponse)
+        assert reply.error is error
     assert (core.epoch, core.leader_id) == (5, -1)
 
 

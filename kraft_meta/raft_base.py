@@ -1,0 +1,331 @@
+"""What every part of the consensus core stands on: its fields, its output, its changes of role.
+
+Owns: `RaftBase`, sans-IO. Rules: raft.py says them; roles change here alone, and each change first
+drops what belongs to the role being left. What a new role begins with (asking for votes, fetching)
+is declared here and defined in raft_elections.py and raft_replication.py.
+
+Called by: its subclasses; `RaftCore` in raft.py is the one that others use.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from kraftrio.kraft_meta.epoch_starts import EpochStarts
+from kraftrio.kraft_meta.ports import (
+    NO_NODE,
+    ElectionState,
+    LogBatch,
+    LogReader,
+    SnapshotId,
+)
+from kraftrio.kraft_meta.quorum_state import (
+    Candidate,
+    Follower,
+    Leader,
+    Prospective,
+    QuorumState,
+    ReplicaProgress,
+    Resigned,
+    State,
+    Unattached,
+)
+from kraftrio.kraft_meta.raft_messages import Fetch, Message
+from kraftrio.kraft_meta.raft_ready import (
+    ParkedFetch,
+    Proposal,
+    RaftConfig,
+    Ready,
+    SnapshotOffer,
+    leader_change_record,
+)
+from kraftrio.wire.errors import ErrorCode
+
+_UNSTAMPED: Final = -1
+
+
+class RaftBase(ABC):
+    """Fields, output and moves."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        voters: Sequence[int],
+        log: LogReader,
+        epochs: EpochStarts,
+        stored: ElectionState | None,
+        config: RaftConfig,
+        rng: random.Random,
+        now_ms: float,
+    ) -> None:
+        assert voters, "a quorum has at least one voter"
+        self.config = config
+        self.epochs = epochs
+        self._log = log
+        self._rng = rng
+        self._stored = stored
+        # What a snapshot holds is committed.
+        self.high_watermark = epochs.log_start_offset or None
+        self.stable_end_offset = epochs.log_end_offset
+        self._messages: list[Message] = []
+        self._batches: list[LogBatch] = []
+        self._proposals: list[Proposal] = []
+        self._truncate_to: int | None = None
+        self._install_snapshot: tuple[int, SnapshotId] | None = None
+        self._applied_told: int | None = None
+        self._in_flight: Ready | None = None
+        self._in_flight_end: int | None = None
+        self._parked: dict[tuple[int, int], ParkedFetch] = {}
+        self._fetch_sent: Fetch | None = None
+        self._next_fetch_ms = now_ms
+        self._failed_fetches = 0
+        self._snapshot_offer: SnapshotOffer | None = None
+        self._lost_elections = 0
+        self._suspicions = 0
+        self._suspected_until_ms = -math.inf
+        self._avoided_voter = NO_NODE
+        loaded = stored if stored is not None else ElectionState()
+        # A log that is ahead of the stored epoch (the state file was lost) must not vote again in
+        # an epoch that it has records of.
+        if loaded.epoch < epochs.last_epoch:
+            loaded = ElectionState(epochs.last_epoch)
+        self.quorum = QuorumState(
+            node_id, tuple(voters), loaded, Unattached(self._election_deadline(now_ms))
+        )
+        self._restore(loaded, now_ms)
+
+    def _restore(self, loaded: ElectionState, now_ms: float) -> None:
+        quorum = self.quorum
+        if loaded.leader_id == quorum.node_id:
+            others = quorum.other_voters
+            quorum.restore(
+                Resigned(self._election_deadline(now_ms), tuple(others), set(others), now_ms),
+                quorum.node_id,
+            )
+        elif loaded.leader_id != NO_NODE:
+            quorum.restore(
+                Follower(loaded.leader_id, now_ms + self.config.fetch_timeout_ms),
+                loaded.leader_id,
+            )
+        elif quorum.is_voter:
+            # A pre-vote disturbs nobody, and tells who leads or that nobody does: asked soon.
+            start_ms = now_ms + self._rng.random() * self.config.election_timeout_ms / 10
+            quorum.restore(Unattached(start_ms), NO_NODE)
+        if quorum.voters == (quorum.node_id,):
+            self._become_prospective(now_ms)
+
+    # ---- what others may ask
+
+    @property
+    def node_id(self) -> int:
+        return self.quorum.node_id
+
+    @property
+    def epoch(self) -> int:
+        return self.quorum.epoch
+
+    @property
+    def leader_id(self) -> int:
+        """The leader of this epoch as far as known; -1 when not. A resigned leader is none."""
+        if isinstance(self.quorum.role, Resigned):
+            return NO_NODE
+        return self.quorum.leader_id
+
+    @property
+    def state(self) -> State:
+        return self.quorum.role.state
+
+    @property
+    def is_leader(self) -> bool:
+        return isinstance(self.quorum.role, Leader)
+
+    @property
+    def log_end_offset(self) -> int:
+        """The end of the log including what is only proposed."""
+        return self.epochs.log_end_offset
+
+    def check_leader_request(self, epoch: int) -> ErrorCode:
+        """Tell whether a request of an epoch that only a leader answers is for this node."""
+        if epoch < self.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if epoch > self.epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    # ---- outputs
+
+    def has_ready(self) -> bool:
+        """Tell whether ready() has something new."""
+        return self._in_flight is None and (
+            bool(self._messages or self._batches or self._proposals)
+            or self._truncate_to is not None
+            or self._install_snapshot is not None
+            or self.high_watermark != self._applied_told
+            or self.quorum.election_state != self._stored
+        )
+
+    def ready(self, wall_ms: int) -> Ready:
+        """Return what to do next; the shell answers with advance(). Own batches get wall_ms."""
+        assert self._in_flight is None, "the former Ready is still being worked on"
+        self._seal_proposals()
+        state = self.quorum.election_state
+        ready = Ready(
+            election_state=None if state == self._stored else state,
+            install_snapshot=self._install_snapshot,
+            truncate_to=self._truncate_to,
+            batches=tuple(
+                replace(batch, timestamp_ms=wall_ms) if batch.timestamp_ms == _UNSTAMPED else batch
+                for batch in self._batches
+            ),
+            messages=tuple(self._messages),
+            high_watermark=(
+                None if self.high_watermark == self._applied_told else self.high_watermark
+            ),
+        )
+        self._stored = state
+        self._applied_told = self.high_watermark
+        self._truncate_to = None
+        self._install_snapshot = None
+        self._batches = []
+        self._messages = []
+        self._in_flight = ready
+        self._in_flight_end = ready.batches[-1].end_offset if ready.batches else None
+        return ready
+
+    def advance(self) -> None:
+        """Learn that the Ready is durable and sent."""
+        assert self._in_flight is not None
+        self._in_flight = None
+        end, self._in_flight_end = self._in_flight_end, None
+        # A truncation that came meanwhile cut what was in flight; it is ordered after it.
+        if end is not None and end <= self.epochs.log_end_offset:
+            self.stable_end_offset = max(self.stable_end_offset, end)
+            if self.is_leader:
+                self._on_own_log_durable()
+
+    def _seal_proposals(self) -> None:
+        """Merge queued proposals into as few batches as may be (invariant 5)."""
+        proposals, self._proposals = self._proposals, []
+        values: list[bytes] = []
+        base_offset = -1
+        for proposal in proposals:
+            if values and len(values) + len(proposal.values) > self.config.batch_max_records:
+                self._batches.append(self._batch(base_offset, values))
+                values = []
+            if not values:
+                base_offset = proposal.base_offset
+            values.extend(proposal.values)
+        if values:
+            self._batches.append(self._batch(base_offset, values))
+
+    def _batch(self, base_offset: int, values: list[bytes]) -> LogBatch:
+        return LogBatch(base_offset, self.epoch, _UNSTAMPED, tuple(values))
+
+    # ---- moves
+
+    def _election_deadline(self, now_ms: float) -> float:
+        timeout_ms = self.config.election_timeout_ms
+        return now_ms + timeout_ms + self._rng.random() * timeout_ms
+
+    @abstractmethod
+    def tick(self, now_ms: float) -> None:
+        """Act on what fell due."""
+
+    @abstractmethod
+    def _ask_for_votes(self, *, pre_vote: bool) -> None:
+        """Send a vote request to every other voter."""
+
+    @abstractmethod
+    def _count_votes(self, now_ms: float) -> None:
+        """Act on the votes that have come."""
+
+    @abstractmethod
+    def _send_fetch(self, destination: int, now_ms: float) -> None:
+        """Ask for what follows the log."""
+
+    @abstractmethod
+    def _refuse_fetch(self, fetch: Fetch, error: ErrorCode) -> None:
+        """Answer a fetch with an error."""
+
+    @abstractmethod
+    def _on_own_log_durable(self) -> None:
+        """Act as the leader on more of the log being durable."""
+
+    def _leave_role(self) -> None:
+        """Drop what belongs to the role being left."""
+        # Sealed first: what was proposed in the old epoch is in the log's order already.
+        self._seal_proposals()
+        parked, self._parked = self._parked, {}
+        self._fetch_sent = None
+        for entry in parked.values():
+            self._refuse_fetch(entry.fetch, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _become_unattached(self, epoch: int, now_ms: float) -> None:
+        self._leave_role()
+        self.quorum.become_unattached(epoch, self._election_deadline(now_ms))
+        self._next_fetch_ms = now_ms
+
+    def _become_prospective(self, now_ms: float) -> None:
+        self._leave_role()
+        self.quorum.become_prospective(self._election_deadline(now_ms))
+        self._ask_for_votes(pre_vote=True)
+        self._count_votes(now_ms)
+
+    def _become_candidate(self, now_ms: float) -> None:
+        self._leave_role()
+        self.quorum.become_candidate(self._election_deadline(now_ms))
+        self._ask_for_votes(pre_vote=False)
+        self._count_votes(now_ms)
+
+    def _become_follower(self, epoch: int, leader_id: int, now_ms: float) -> None:
+        self._leave_role()
+        self.quorum.become_follower(epoch, leader_id, now_ms + self.config.fetch_timeout_ms)
+        self._send_fetch(leader_id, now_ms)
+
+    def _become_leader(self, role: Candidate, now_ms: float) -> None:
+        self._leave_role()
+        quorum = self.quorum
+        granting = [voter for voter in quorum.voters if role.votes.get(voter)]
+        start = self.epochs.log_end_offset
+        quorum.become_leader(
+            Leader(
+                epoch_start_offset=start,
+                check_quorum_deadline_ms=now_ms + self.config.check_quorum_timeout_ms,
+                begin_epoch_retry_ms=now_ms,
+                progress={voter: ReplicaProgress() for voter in quorum.other_voters},
+            )
+        )
+        self._lost_elections = 0
+        key, value = leader_change_record(self.node_id, quorum.voters, granting)
+        self._batches.append(LogBatch(start, self.epoch, _UNSTAMPED, (value,), (key,)))
+        self.epochs.append(self.epoch, start, start + 1)
+        self.tick(now_ms)
+
+    def _resign(self, role: Leader, now_ms: float) -> None:
+        successors = sorted(role.progress, key=lambda v: (-role.progress[v].log_end_offset, v))
+        self._leave_role()
+        self.quorum.become_resigned(
+            Resigned(self._election_deadline(now_ms), tuple(successors), set(successors), now_ms)
+        )
+        self.tick(now_ms)
+
+    def _adopt(self, epoch: int, leader_id: int, now_ms: float) -> bool:
+        """Follow what a response says about epoch and leader; True when it is of this epoch."""
+        if epoch > self.epoch:
+            if leader_id not in (NO_NODE, self.node_id):
+                self._become_follower(epoch, leader_id, now_ms)
+            else:
+                self._become_unattached(epoch, now_ms)
+        elif (
+            epoch == self.epoch
+            and leader_id not in (NO_NODE, self.node_id)
+            and isinstance(self.quorum.role, Unattached | Prospective | Candidate)
+        ):
+            self._become_follower(epoch, leader_id, now_ms)
+        return epoch == self.epoch
