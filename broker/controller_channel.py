@@ -1,24 +1,35 @@
-"""The broker's line to the active controller: registration, heartbeats, forwarded admin requests.
+"""The broker's life as the controller sees it: registration, heartbeats, controlled shutdown.
 
-On a node that is both broker and controller the line is a direct call into the quorum service.
-
-The broker's life as the controller sees it (KIP-631)
+Owns: this broker's epoch and whether it is fenced. Rules, as KIP-631:
 1. It registers under its node id with a fresh incarnation id and gets a broker epoch; it is fenced.
-2. It heartbeats with the metadata offset that it has applied; once that has caught up with its
-   own registration the controller unfences it, and only then may it lead partitions.
-3. At a graceful stop it asks for a controlled shutdown and goes when the controller says so.
+   While a former life still has its session (DUPLICATE_BROKER_REGISTRATION) it tries again.
+2. It heartbeats with the metadata offset that it has applied; once that has caught up with its own
+   registration the controller unfences it, and only then may it lead partitions.
+3. Heartbeats come at their interval, and at once when there is something to tell: a new way to the
+   controller, metadata that the controller waits for, this broker fenced in the image. One is under
+   way at a time.
+4. A registration that is gone (unregistered) is made anew as the same incarnation; when another
+   incarnation lives under this id, this one ends.
+5. At a graceful stop it asks for a controlled shutdown and goes when the controller says so.
 
-Called by `node` (lifecycle) and by the handlers (`submit`).
+The way to the controller is the port `Controller`: `controller_client` in a broker. It waits
+through elections and sends again what may be; so an error here is the controller's word, or time
+is over.
+
+Called by `node` (lifecycle) and by the handlers (`submit`). Kafka's counterparts:
+BrokerLifecycleManager, BrokerRegistrationTracker.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import trio
 
 from kraftrio.kraft_meta.deferred import Deferred
+from kraftrio.kraft_meta.image import MetadataDelta, MetadataImage
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.quorum import (
     BrokerHeartbeatRequest,
@@ -32,10 +43,11 @@ _log = logging.getLogger("kraftrio.lifecycle")
 _REGISTRATION_VERSION = 4
 _HEARTBEAT_VERSION = 1
 _RETRY_S = 0.05
+_REGISTRATION_GONE = (ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.STALE_BROKER_EPOCH)
 
 
 class Controller(Protocol):
-    """Where controller requests go: the quorum service, or a remote controller."""
+    """Where controller requests go: a controller client, or the quorum service itself."""
 
     def submit(self, request: Any, *, api_version: int) -> Deferred[Any]: ...
 
@@ -55,6 +67,7 @@ class ControllerChannel:
 
     Args:
         applied_offset: the last metadata offset that the broker's managers have taken over.
+        offline_log_dirs: the ids of the log directories that failed.
     """
 
     def __init__(
@@ -63,11 +76,17 @@ class ControllerChannel:
         broker_id: int,
         applied_offset: MetadataOffset,
         heartbeat_interval_ms: int,
+        offline_log_dirs: Callable[[], Sequence[bytes]] = tuple,
     ) -> None:
         self._controller = controller
         self._broker_id = broker_id
         self._applied_offset = applied_offset
-        self._heartbeat_interval_ms = heartbeat_interval_ms
+        self._heartbeat_interval_s = heartbeat_interval_ms / 1000
+        self._offline_log_dirs = offline_log_dirs
+        self._registration: BrokerRegistrationRequest | None = None
+        self._heartbeat_due = trio.Event()
+        self._heartbeat_lock = trio.Lock()
+        self._wants_shut_down = False
         self.broker_epoch = -1
         self.is_fenced = True
 
@@ -75,60 +94,141 @@ class ControllerChannel:
         """Send a controller request on behalf of a client."""
         return self._controller.submit(request, api_version=api_version)
 
+    # -- registration ---------------------------------------------------------------------------
+
     async def register(self, request: BrokerRegistrationRequest, timeout_s: float) -> None:
         """Register and stay until the controller has unfenced this broker.
 
         Raises:
             RegistrationError: the controller refuses, or does not come round within the time.
         """
+        self._registration = request
+        obstacle = ""
         with trio.move_on_after(timeout_s):
-            while self.broker_epoch < 0:
-                response: BrokerRegistrationResponse = await self.submit(
-                    request, api_version=_REGISTRATION_VERSION
-                ).wait()
-                if response.error_code == ErrorCode.NONE:
-                    self.broker_epoch = response.broker_epoch
-                elif ErrorCode(response.error_code).retriable:
-                    await trio.sleep(_RETRY_S)
-                else:
-                    raise RegistrationError(
-                        f"the controller refuses broker {self._broker_id}:"
-                        f" {ErrorCode(response.error_code).text}"
-                    )
             while self.is_fenced:
-                await self._heartbeat(want_shut_down=False)
-                if self.is_fenced:
-                    await trio.sleep(_RETRY_S)
+                if self.broker_epoch < 0:
+                    code = await self._try_to_register(request)
+                    if code is not ErrorCode.NONE:
+                        if not (code.retriable or code is ErrorCode.DUPLICATE_BROKER_REGISTRATION):
+                            raise self._refusal(code)
+                        if not obstacle:
+                            _log.info("waiting to register reason=%s", code.name)
+                        obstacle = f": {code.text}"
+                        await trio.sleep(_RETRY_S)
+                        continue
+                response = await self._heartbeat()
+                if response.error_code in _REGISTRATION_GONE:
+                    self.broker_epoch = -1
+                elif self.is_fenced:
+                    await self._wait_until_due(_RETRY_S)
             return
         raise RegistrationError(
             f"the controller did not let broker {self._broker_id} in within {timeout_s:g} s"
+            f"{obstacle}"
         )
 
-    async def run_heartbeats(self) -> None:
-        """Heartbeat until cancelled."""
+    async def _try_to_register(self, request: BrokerRegistrationRequest) -> ErrorCode:
+        response: BrokerRegistrationResponse = await self.submit(
+            request, api_version=_REGISTRATION_VERSION
+        ).wait()
+        code = ErrorCode(response.error_code)
+        if code is ErrorCode.NONE:
+            self.broker_epoch = response.broker_epoch
+            self.is_fenced = True
+            _log.info("registered broker=%d epoch=%d", self._broker_id, self.broker_epoch)
+        return code
+
+    async def _register_anew(self, reason: ErrorCode) -> None:
+        """Rule 4."""
+        assert self._registration is not None, "who heartbeats has registered"
+        _log.warning(
+            "registration lost, registering anew broker=%d reason=%s", self._broker_id, reason.name
+        )
         while True:
-            await trio.sleep(self._heartbeat_interval_ms / 1000)
-            await self._heartbeat(want_shut_down=False)
+            code = await self._try_to_register(self._registration)
+            if code is ErrorCode.NONE:
+                return
+            if not code.retriable:
+                raise self._refusal(code)
+            await trio.sleep(_RETRY_S)
+
+    def _refusal(self, code: ErrorCode) -> RegistrationError:
+        return RegistrationError(f"the controller refuses broker {self._broker_id}: {code.text}")
+
+    # -- heartbeats -----------------------------------------------------------------------------
+
+    def heartbeat_soon(self) -> None:
+        """Let the next heartbeat go at once: there is something to tell."""
+        self._heartbeat_due.set()
+
+    def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Heartbeat at once if the controller waits to hear that this image was applied.
+
+        It waits for a fenced broker to catch up, and before it lets another one go it waits for
+        everyone to read that its leaderships moved. Called after the image was applied.
+        """
+        if self.broker_epoch < 0 or self._wants_shut_down:
+            return
+        if self.is_fenced and image.offset >= self.broker_epoch:
+            self.heartbeat_soon()
+            return
+        for broker_id, broker in delta.changed_brokers.items():
+            if broker_id == self._broker_id:
+                # A registration newer than ours to know is one whose answer is under way.
+                if (broker is None or broker.fenced) and image.offset >= self.broker_epoch:
+                    self.heartbeat_soon()
+            elif broker is not None and broker.in_controlled_shutdown and not broker.fenced:
+                self.heartbeat_soon()
+
+    async def run_heartbeats(self) -> None:
+        """Heartbeat until cancelled.
+
+        Raises:
+            RegistrationError: the controller does not want this broker any more.
+        """
+        await self._wait_until_due(self._heartbeat_interval_s)
+        while True:
+            response = await self._heartbeat()
+            code = ErrorCode(response.error_code)
+            if code in _REGISTRATION_GONE and not self._wants_shut_down:
+                await self._register_anew(code)
+                self.heartbeat_soon()
+            elif code is not ErrorCode.NONE:
+                await trio.sleep(_RETRY_S)
+                self.heartbeat_soon()
+            await self._wait_until_due(self._heartbeat_interval_s)
 
     async def controlled_shutdown(self) -> None:
         """Ask the controller to move leaders away; return when it agrees that we go."""
+        self._wants_shut_down = True
         while True:
-            response = await self._heartbeat(want_shut_down=True)
-            if response.should_shut_down or response.error_code != ErrorCode.NONE:
+            response = await self._heartbeat()
+            code = ErrorCode(response.error_code)
+            if code is ErrorCode.NONE:
+                if response.should_shut_down:
+                    return
+            elif not code.retriable:
                 return
             await trio.sleep(_RETRY_S)
 
-    async def _heartbeat(self, *, want_shut_down: bool) -> BrokerHeartbeatResponse:
-        request = BrokerHeartbeatRequest(
-            broker_id=self._broker_id,
-            broker_epoch=self.broker_epoch,
-            current_metadata_offset=self._applied_offset(),
-            want_fence=False,
-            want_shut_down=want_shut_down,
-        )
-        response: BrokerHeartbeatResponse = await self.submit(
-            request, api_version=_HEARTBEAT_VERSION
-        ).wait()
+    async def _wait_until_due(self, at_most_s: float) -> None:
+        with trio.move_on_after(at_most_s):
+            await self._heartbeat_due.wait()
+
+    async def _heartbeat(self) -> BrokerHeartbeatResponse:
+        async with self._heartbeat_lock:
+            self._heartbeat_due = trio.Event()
+            request = BrokerHeartbeatRequest(
+                broker_id=self._broker_id,
+                broker_epoch=self.broker_epoch,
+                current_metadata_offset=self._applied_offset(),
+                want_fence=False,
+                want_shut_down=self._wants_shut_down,
+                offline_log_dirs=list(self._offline_log_dirs()),
+            )
+            response: BrokerHeartbeatResponse = await self.submit(
+                request, api_version=_HEARTBEAT_VERSION
+            ).wait()
         if response.error_code != ErrorCode.NONE:
             _log.warning(
                 "heartbeat refused broker=%d reason=%s",
