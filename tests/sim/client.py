@@ -1,0 +1,253 @@
+"""A small Kafka client for simulations: connections, metadata, and one request at a time.
+
+Owns: `SimClient`. Rules:
+1. It hides nothing that a test must know: whatever keeps a request from being answered, or answered
+   well, is `Unavailable`; its caller decides whether to ask again.
+2. It speaks the real protocol through `clients.connection`, over the simulated network.
+3. Versions name topics by name (`NAMED`), unless a caller asks for another.
+
+Called by: the workloads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import trio
+
+from kraftrio.clients.connection import Connection, ConnectionLost, open_connection
+from kraftrio.clients.transport import Network
+from kraftrio.wire.api import APIS
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.cluster import (
+    FindCoordinatorRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+)
+from tests.sim.world import World
+
+_VERSIONS = {api.request: api.max_version for api in APIS.values()}
+NAMED = {"ProduceRequest": 12, "FetchRequest": 12, "OffsetCommitRequest": 9, "OffsetFetchRequest": 7}
+
+
+class Unavailable(Exception):
+    """The request was not answered, or cannot be served now: ask again later."""
+
+
+@dataclass(slots=True)
+class PartitionView:
+    """What metadata told of a partition."""
+
+    leader: int
+    leader_epoch: int
+    replicas: list[int]
+    isr: list[int]
+
+
+@dataclass(slots=True)
+class TopicView:
+    topic_id: bytes
+    partitions: dict[int, PartitionView] = field(default_factory=dict)
+
+
+class SimClient:
+    """See the module; its connections run in the nursery given to it."""
+
+    def __init__(
+        self,
+        world: World,
+        nursery: trio.Nursery,
+        network: Network,
+        bootstrap: list[tuple[str, int]],
+        name: str,
+        rng: Random,
+    ) -> None:
+        self.world = world
+        self.name = name
+        self.rng = rng
+        self.timeout_s = 5.0
+        self.addresses: dict[int, tuple[str, int]] = {}
+        self.controller_id = -1
+        self.topics: dict[str, TopicView] = {}
+        self._nursery = nursery
+        self._network = network
+        self._bootstrap = bootstrap
+        self._connections: dict[tuple[str, int], Connection] = {}
+
+    def note(self, text: str) -> None:
+        """Write a line of the trace."""
+        self.world.note(self.name, "client", text)
+
+    # -- connections ----------------------------------------------------------------------------
+
+    async def connection(self, address: tuple[str, int]) -> Connection:
+        """Find the open connection to an address or make one.
+
+        Raises:
+            Unavailable: it cannot connect.
+        """
+        found = self._connections.get(address)
+        if found is not None and not found.is_closed:
+            return found
+        made = await self._nursery.start(self._hold, address)
+        if not isinstance(made, Connection):
+            raise Unavailable(str(made))
+        self._connections[address] = made
+        return made
+
+    async def _hold(
+        self,
+        address: tuple[str, int],
+        task_status: trio.TaskStatus[Connection | ConnectionLost],
+    ) -> None:
+        try:
+            async with open_connection(
+                self._network,
+                *address,
+                client_id=self.name,
+                connect_timeout_s=self.timeout_s,
+            ) as connection:
+                task_status.started(connection)
+                await connection.wait_closed()
+        except ConnectionLost as lost:
+            task_status.started(lost)
+
+    def drop(self, address: tuple[str, int]) -> None:
+        """Close the connection to an address."""
+        found = self._connections.pop(address, None)
+        if found is not None:
+            found.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        for address in list(self._connections):
+            self.drop(address)
+
+    async def call(
+        self, address: tuple[str, int], request: Any, version: int | None = None, extra_s: float = 0
+    ) -> Any:
+        """Send a request and return its response.
+
+        Raises:
+            Unavailable: there is none.
+        """
+        connection = await self.connection(address)
+        try:
+            return await connection.call(
+                request, version_of(request, version), self.timeout_s + extra_s
+            )
+        except ConnectionLost as lost:
+            raise Unavailable(lost.reason) from lost
+
+    async def call_node(
+        self, node_id: int, request: Any, version: int | None = None, extra_s: float = 0
+    ) -> Any:
+        """Send a request to a broker by its id."""
+        address = self.addresses.get(node_id)
+        if address is None:
+            await self.refresh()
+            address = self.addresses.get(node_id)
+            if address is None:
+                raise Unavailable(f"no address of node {node_id}")
+        return await self.call(address, request, version, extra_s)
+
+    async def call_any(self, request: Any, version: int | None = None, extra_s: float = 0) -> Any:
+        """Send a request to some broker."""
+        return await self.call(self._some_address(), request, version, extra_s)
+
+    def _some_address(self) -> tuple[str, int]:
+        return self.rng.choice(list(self.addresses.values()) or self._bootstrap)
+
+    # -- metadata -------------------------------------------------------------------------------
+
+    async def refresh(self, *names: str) -> None:
+        """Ask some broker for metadata of topics.
+
+        Raises:
+            Unavailable: it cannot be had.
+        """
+        topics = [MetadataRequestTopic(name=name) for name in names]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        address = self.rng.choice(self._bootstrap)
+        response = await self.call(address, request, 12)
+        if response.brokers:
+            self.addresses = {b.node_id: (b.host, b.port) for b in response.brokers}
+        self.controller_id = response.controller_id
+        for topic in response.topics:
+            assert topic.name is not None
+            if topic.error_code != ErrorCode.NONE:
+                self.topics.pop(topic.name, None)
+                continue
+            self.topics[topic.name] = TopicView(
+                topic.topic_id,
+                {
+                    p.partition_index: PartitionView(
+                        p.leader_id, p.leader_epoch, p.replica_nodes, p.isr_nodes
+                    )
+                    for p in topic.partitions
+                },
+            )
+
+    async def leader(self, topic: str, partition: int) -> tuple[int, int]:
+        """Find the leader of a partition and its epoch.
+
+        Raises:
+            Unavailable: there is none, or metadata cannot be had.
+        """
+        view = self.topics.get(topic)
+        if view is None or view.partitions.get(partition, _NOBODY).leader < 0:
+            await self.refresh(topic)
+            view = self.topics.get(topic)
+        if view is None:
+            raise Unavailable(f"no metadata of {topic}")
+        found = view.partitions.get(partition, _NOBODY)
+        if found.leader < 0:
+            raise Unavailable(f"{topic}-{partition} has no leader")
+        return found.leader, found.leader_epoch
+
+    def forget(self, topic: str) -> None:
+        """Ask for a topic's metadata again before the next use."""
+        self.topics.pop(topic, None)
+
+    async def coordinator(self, group: str) -> int:
+        """Find the coordinator of a group.
+
+        Raises:
+            Unavailable: it is not known.
+        """
+        request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
+        response = await self.call_any(request, 4)
+        found = response.coordinators[0]
+        if found.error_code != ErrorCode.NONE:
+            raise Unavailable(ErrorCode(found.error_code).name)
+        self.addresses[found.node_id] = (found.host, found.port)
+        return int(found.node_id)
+
+    async def pause(self, longest_s: float = 0.5) -> None:
+        """Back off."""
+        await trio.sleep(self.rng.uniform(0.02, longest_s))
+
+
+_NOBODY = PartitionView(-1, -1, [], [])
+
+
+def version_of(request: Any, version: int | None) -> int:
+    """The version to send a request in."""
+    if version is not None:
+        return version
+    return NAMED.get(type(request).__name__, _VERSIONS[type(request)])
+
+
+def client_of(
+    world: World,
+    nursery: trio.Nursery,
+    network: Network,
+    bootstrap: list[tuple[str, int]],
+    name: str,
+) -> SimClient:
+    """Make a client with dice of its own."""
+    return SimClient(world, nursery, network, bootstrap, name, world.rng(f"client-{name}"))
+
+

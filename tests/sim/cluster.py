@@ -1,0 +1,338 @@
+"""Whole nodes in one world: production code on simulated disks, networks and clocks.
+
+Owns: `SimNode` (one machine and the lives of the process on it) and `Cluster`. Rules:
+1. A node is a `broker.node.Node` as the command line runs it; nothing of it is replaced but its
+   `Environment`. What it keeps from one life to the next is its disk.
+2. A crash stops a process between two steps of its tasks: at that instant its disk and network are
+   taken from it, so that nothing its `finally` blocks do has any effect; its log lines are dropped.
+3. A node that ends by itself, or logs an error, fails the simulation, unless a fault explains it.
+4. Work in threads runs on the loop, after or before a drawn delay of the disk, and like a thread it
+   is not abandoned when its caller is cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+import trio
+
+from kraftrio.broker.clock import Clock
+from kraftrio.broker.config import BrokerConfig
+from kraftrio.broker.environment import Environment
+from kraftrio.broker.node import Node
+from kraftrio.broker.node_errors import NodeError
+from tests.sim.disk import SimDisk
+from tests.sim.network import HostNetwork, Internet, LinkQuality
+from tests.sim.world import (
+    START_WALL_MS,
+    Incarnation,
+    SimulationFailure,
+    World,
+    current,
+    describe,
+)
+
+BROKER_PORT = 9092
+CONTROLLER_PORT = 9093
+_STOP_DEADLINE_S = 60.0
+
+
+class SimClock(Clock):
+    """A node's clocks: Trio's for deadlines, and a wall clock of its own."""
+
+    __slots__ = ("_drift", "_world", "offset_ms")
+
+    def __init__(self, world: World, offset_ms: float = 0.0, drift: float = 0.0) -> None:
+        self._world = world
+        self._drift = drift
+        self.offset_ms = offset_ms
+
+    def wall_ms(self) -> int:
+        now_ms = self._world.now_s * 1000
+        return START_WALL_MS + int(now_ms * (1 + self._drift) + self.offset_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSpeed:
+    """How long work in threads takes."""
+
+    shortest_s: float = 0.0002
+    longest_s: float = 0.003
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Which nodes there are, and what they are set to."""
+
+    node_count: int = 3
+    separate_controllers: bool = False  # of node_count nodes each
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def roles(self) -> dict[int, str]:
+        """Roles by node id."""
+        ids = range(1, self.node_count + 1)
+        if not self.separate_controllers:
+            return dict.fromkeys(ids, "broker,controller")
+        return {**dict.fromkeys(ids, "broker"), **{100 + i: "controller" for i in ids}}
+
+
+class SimNode:
+    """See the module."""
+
+    def __init__(self, cluster: Cluster, node_id: int, roles: str, rng: Random) -> None:
+        self._cluster = cluster
+        self._world = cluster.world
+        self._rng = rng
+        self.node_id = node_id
+        self.roles = roles
+        self.name = f"n{node_id}"
+        self.clock = SimClock(cluster.world)
+        self.disk = SimDisk(self.clock.wall_ms)
+        self.speed = DiskSpeed()
+        self.config = BrokerConfig(cluster.properties(node_id, roles), host_name=lambda: self.name)
+        self.node: Node | None = None
+        self.incarnation: Incarnation | None = None
+        self.is_ready = False
+        self._network: HostNetwork | None = None
+        self._scope = trio.CancelScope()
+        self._stopping = trio.Event()
+        self._ended = trio.Event()
+        self._ended.set()
+
+    @property
+    def is_running(self) -> bool:
+        return self.incarnation is not None
+
+    @property
+    def is_paused(self) -> bool:
+        return self.incarnation is not None and self.incarnation.is_paused
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.roles
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.roles
+
+    # -- a life -----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the process; it comes up by and by."""
+        assert self.incarnation is None, f"{self.name} runs already"
+        self.incarnation = self._world.incarnate(self.name)
+        self.is_ready = False
+        self._scope = trio.CancelScope()
+        self._stopping = trio.Event()
+        self._ended = trio.Event()
+        self._network = HostNetwork(self._cluster.internet, self.name)
+        self._world.note(self.name, "start", repr(self.incarnation))
+        self._cluster.nursery.start_soon(self._live, self.incarnation)
+
+    async def _live(self, incarnation: Incarnation) -> None:
+        current.set(incarnation)
+        ended, stopping, network = self._ended, self._stopping, self._network
+        assert network is not None
+        environment = Environment(
+            fs=self.disk,
+            clock=self.clock,
+            rng=Random(self._rng.getrandbits(64)),
+            network=network,
+            run_in_thread=self._run_in_thread,
+        )
+        failure: BaseException | None = None
+        try:
+            with self._scope:
+                self.node = Node(self.config, environment, lambda _line: self._on_ready(incarnation))
+                await self.node.run_until(stopping)
+        except BaseException as error:
+            if not incarnation.is_alive:
+                return  # a dead process raises nothing
+            if isinstance(error, trio.Cancelled):
+                raise
+            failure = error
+        finally:
+            ended.set()
+        if incarnation.is_alive:
+            self._on_end(incarnation, failure, stopping.is_set())
+
+    def _on_ready(self, incarnation: Incarnation) -> None:
+        if incarnation.is_alive:
+            self.is_ready = True
+            self._world.note(self.name, "ready", repr(incarnation))
+
+    def _on_end(
+        self, incarnation: Incarnation, failure: BaseException | None, was_asked: bool
+    ) -> None:
+        self._leave()
+        if failure is None and was_asked:
+            self._world.note(self.name, "stop", repr(incarnation))
+            return
+        text = "ended by itself" if failure is None else describe(failure)
+        self._world.note(self.name, "end", text)
+        if failure is None or not _is_plain(failure) or not self._world.tolerates(text):
+            error = SimulationFailure(f"{incarnation!r} ended: {text}")
+            error.__cause__ = failure
+            self._world.fail(error)
+
+    def _leave(self) -> None:
+        """Take from the process what the kernel takes from a dead one."""
+        assert self.incarnation is not None
+        if self.incarnation.is_paused:
+            self._world.resume(self.incarnation)
+        self.incarnation.is_alive = False
+        self.incarnation = None
+        self.node = None
+        self.is_ready = False
+        if self._network is not None:
+            self._network.is_dead = True
+            self._network = None
+        self._cluster.internet.kill_process(self._cluster.internet.host(self.name))
+        self.disk = self.disk.after_kill()
+
+    # -- what can be done to it -------------------------------------------------------------------
+
+    def crash(self, *, power_cut: bool = False) -> None:
+        """Kill the process now, or cut the machine's power."""
+        if self.incarnation is None:
+            return
+        self._world.note(self.name, "crash", "power cut" if power_cut else "kill -9")
+        disk, scope = self.disk, self._scope
+        if power_cut:
+            self._cluster.internet.cut_power(self._cluster.internet.host(self.name))
+        self._leave()
+        if power_cut:
+            self.disk = disk.after_power_cut(self._rng)
+        scope.cancel()
+
+    def restore(self) -> None:
+        """Give the machine its power back, if it has none."""
+        self._cluster.internet.restore_power(self._cluster.internet.host(self.name))
+
+    async def stop(self) -> None:
+        """Ask for a graceful stop and wait for it; it must not take for ever."""
+        if self.incarnation is None:
+            return
+        self._world.note(self.name, "term", "")
+        ended, incarnation = self._ended, self.incarnation
+        self._stopping.set()
+        with trio.move_on_after(_STOP_DEADLINE_S):
+            await ended.wait()
+            return
+        if incarnation.is_alive and not incarnation.is_paused:
+            text = f"{incarnation!r} did not stop within {_STOP_DEADLINE_S:g} s"
+            self._world.fail(SimulationFailure(text))
+
+    def pause(self) -> None:
+        """Stop the process as SIGSTOP does; its kernel goes on."""
+        if self.incarnation is not None and not self.incarnation.is_paused:
+            self._world.note(self.name, "pause", "")
+            self._world.pause(self.incarnation)
+
+    def resume(self) -> None:
+        if self.incarnation is not None and self.incarnation.is_paused:
+            self._world.note(self.name, "resume", "")
+            self._world.resume(self.incarnation)
+
+    async def _run_in_thread(self, work: Callable[[], object]) -> None:
+        delay_s = self._rng.uniform(self.speed.shortest_s, self.speed.longest_s)
+        with trio.CancelScope(shield=True):
+            if self._rng.random() < 0.5:
+                await trio.sleep(delay_s)
+                work()
+            else:
+                try:
+                    work()
+                finally:
+                    await trio.sleep(delay_s)
+
+
+def _is_plain(failure: BaseException) -> bool:
+    """True for an end that the node tells in one sentence."""
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    return isinstance(failure, NodeError)
+
+
+class Cluster:
+    """All nodes of a simulation, and the network between them and their clients."""
+
+    def __init__(
+        self,
+        world: World,
+        nursery: trio.Nursery,
+        shape: Shape | None = None,
+        quality: LinkQuality | None = None,
+    ) -> None:
+        self.world = world
+        self.nursery = nursery
+        self.shape = shape if shape is not None else Shape()
+        self.internet = Internet(world, quality)
+        self._voters = ",".join(
+            f"{node_id}@n{node_id}:{CONTROLLER_PORT}"
+            for node_id, roles in self.shape.roles().items()
+            if "controller" in roles
+        )
+        self.nodes: dict[int, SimNode] = {}
+        for node_id, roles in self.shape.roles().items():
+            self.internet.host(f"n{node_id}")
+            rng = world.rng(f"node-{node_id}")
+            self.nodes[node_id] = SimNode(self, node_id, roles, rng)
+
+    @property
+    def brokers(self) -> list[SimNode]:
+        return [node for node in self.nodes.values() if node.is_broker]
+
+    @property
+    def controllers(self) -> list[SimNode]:
+        return [node for node in self.nodes.values() if node.is_controller]
+
+    @property
+    def bootstrap(self) -> list[tuple[str, int]]:
+        """Where clients begin."""
+        return [(node.name, BROKER_PORT) for node in self.brokers]
+
+    def properties(self, node_id: int, roles: str) -> dict[str, str]:
+        """The server.properties of a node."""
+        name = f"n{node_id}"
+        listeners = []
+        if "broker" in roles:
+            listeners.append(f"PLAINTEXT://{name}:{BROKER_PORT}")
+        if "controller" in roles:
+            listeners.append(f"CONTROLLER://{name}:{CONTROLLER_PORT}")
+        return {
+            "node.id": str(node_id),
+            "process.roles": roles,
+            "listeners": ",".join(listeners),
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": self._voters,
+            "log.dirs": "/data",
+            **self.shape.properties,
+        }
+
+    def start(self) -> None:
+        """Start every node that does not run."""
+        for node in self.nodes.values():
+            node.restore()
+            if not node.is_running:
+                node.start()
+
+    async def wait_until(
+        self, condition: Callable[[], bool], what: str, deadline_s: float = 60.0
+    ) -> None:
+        """Wait in simulated time; the simulation fails if it does not come true."""
+        with trio.move_on_after(deadline_s):
+            while not condition():
+                await trio.sleep(0.05)
+            return
+        self.world.fail(SimulationFailure(f"not within {deadline_s:g} s: {what}"))
+        await trio.lowlevel.checkpoint()
+
+    def all_ready(self) -> bool:
+        return all(node.is_ready for node in self.brokers)
+
+    def new_host(self, name: str) -> HostNetwork:
+        """Give a client a machine."""
+        return HostNetwork(self.internet, name)

@@ -1,0 +1,335 @@
+"""One node's disk in memory: what is written, what of it would survive, and how it fails.
+
+Owns: `SimDisk` (`broker.log.files.FileSystem`) and the rules of survival. Every file keeps the
+changes made since its last sync, every directory the names changed since its own.
+
+Faults that a cluster must survive, hence all that are injected
+- The process dies (kill -9): what was written is there, synced or not; nothing else is lost.
+- The power fails: each file keeps a prefix of its unsynced changes, the last write torn at any
+  byte, or its length but not its bytes (zeros); names changed since the directory's sync may be as
+  before. The nemesis does this only to a node whose in-sync partners all live: losing the
+  unsynced tails of every in-sync replica loses acknowledged records in Kafka as well.
+- A full disk: writes fail with ENOSPC after a part of their bytes, until there is room again.
+- A slow disk: what runs in threads takes long (`delay_s`).
+Not injected: bit rot of synced bytes, lost syncs, and syncs that fail (they end the node).
+"""
+
+from __future__ import annotations
+
+import errno
+import posixpath
+from collections.abc import Callable, Sequence
+from random import Random
+
+from kraftrio.wire.primitives import Buffer
+
+
+class _Inode:
+    __slots__ = ("data", "durable", "modified_ms", "unsynced")
+
+    def __init__(self, modified_ms: int, data: bytes = b"") -> None:
+        self.data = bytearray(data)
+        self.durable = bytearray(data)
+        self.unsynced: list[tuple[int, bytes | None]] = []  # (position, data) or (size, None: cut)
+        self.modified_ms = modified_ms
+
+
+def _apply(target: bytearray, position: int, data: bytes | None) -> None:
+    if data is None:
+        if position < len(target):
+            del target[position:]
+        else:
+            target.extend(bytes(position - len(target)))
+        return
+    if position > len(target):
+        target.extend(bytes(position - len(target)))
+    target[position : position + len(data)] = data
+
+
+class SimFile:
+    """An open file of a `SimDisk`."""
+
+    __slots__ = ("_closed", "_disk", "_inode", "_path")
+
+    def __init__(self, disk: SimDisk, path: str, inode: _Inode) -> None:
+        self._disk = disk
+        self._path = path
+        self._inode = inode
+        self._closed = False
+
+    def _check(self) -> None:
+        if self._closed:
+            raise OSError(errno.EBADF, "closed file", self._path)
+
+    def write_at(self, data: Buffer, position: int) -> None:
+        self._check()
+        if self._disk.is_dead:
+            return
+        content = bytes(data)
+        room = self._disk.room_bytes
+        if room is not None and position + len(content) > len(self._inode.data):
+            if room < len(content):
+                self._write(content[:room], position)
+                raise OSError(errno.ENOSPC, "disk full", self._path)
+            self._disk.room_bytes = room - len(content)
+        self._write(content, position)
+
+    def _write(self, content: bytes, position: int) -> None:
+        if content:
+            inode = self._inode
+            _apply(inode.data, position, content)
+            inode.unsynced.append((position, content))
+            inode.modified_ms = self._disk.now_ms()
+
+    def write_pieces_at(self, pieces: Sequence[Buffer], position: int) -> None:
+        self.write_at(b"".join(pieces), position)
+
+    def read_at(self, position: int, size_bytes: int) -> bytes:
+        self._check()
+        with memoryview(self._inode.data) as view:
+            return bytes(view[position : position + size_bytes])
+
+    def truncate(self, size_bytes: int) -> None:
+        self._check()
+        if self._disk.is_dead:
+            return
+        _apply(self._inode.data, size_bytes, None)
+        self._inode.unsynced.append((size_bytes, None))
+
+    def size_bytes(self) -> int:
+        self._check()
+        return len(self._inode.data)
+
+    def sync(self) -> None:
+        if self._disk.is_dead:
+            return
+        inode = self._inode
+        for position, data in inode.unsynced:
+            _apply(inode.durable, position, data)
+        inode.unsynced.clear()
+
+    def close(self) -> None:
+        self._closed = True
+
+
+class SimLock:
+    def __init__(self, disk: SimDisk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def release(self) -> None:
+        self._disk.locks.discard(self._path)
+
+
+class _Directory:
+    __slots__ = ("changed", "durable", "names")
+
+    def __init__(self) -> None:
+        self.names: dict[str, _Inode | _Directory] = {}
+        self.durable: dict[str, _Inode | _Directory] = {}
+        self.changed: dict[str, None] = {}  # names whose durable entry may differ, in order
+
+    def put(self, name: str, entry: _Inode | _Directory) -> None:
+        self.names[name] = entry
+        self.changed[name] = None
+
+    def drop(self, name: str) -> _Inode | _Directory:
+        self.changed[name] = None
+        return self.names.pop(name)
+
+    def sync(self) -> None:
+        self.durable = dict(self.names)
+        self.changed.clear()
+
+    def survivors(self, rng: Random) -> dict[str, _Inode | _Directory]:
+        """What a power cut leaves of the names: some of the unsynced changes came through."""
+        survivors = dict(self.durable)
+        kept = rng.randrange(len(self.changed) + 1)
+        for name in list(self.changed)[:kept]:
+            entry = self.names.get(name)
+            if entry is None:
+                survivors.pop(name, None)
+            else:
+                survivors[name] = entry
+        return survivors
+
+
+class SimDisk:
+    """The FileSystem port over a tree in memory."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self.now_ms = now_ms
+        self.room_bytes: int | None = None  # what still can be written; None: enough
+        self.is_dead = False  # of a process that was killed: changes nothing any more
+        self.locks: set[str] = set()
+        self._root = _Directory()
+
+    # -- crashes --------------------------------------------------------------------------------
+
+    def after_kill(self) -> SimDisk:
+        """The disk as the next process finds it; what still runs of the old one changes nothing."""
+        successor = SimDisk(self.now_ms)
+        successor.room_bytes = self.room_bytes
+        successor._root = self._root
+        self.is_dead = True
+        return successor
+
+    def after_power_cut(self, rng: Random) -> SimDisk:
+        """The disk as the machine finds it when the power is back."""
+        copies: dict[int, _Inode | _Directory] = {}
+
+        def copy(entry: _Inode | _Directory) -> _Inode | _Directory:
+            found = copies.get(id(entry))
+            if found is None:
+                if isinstance(entry, _Inode):
+                    found = copies[id(entry)] = _Inode(entry.modified_ms, _survived(entry, rng))
+                else:
+                    found = copies[id(entry)] = _Directory()
+                    for name, child in entry.survivors(rng).items():
+                        found.names[name] = copy(child)
+                    found.durable = dict(found.names)
+            return found
+
+        successor = SimDisk(self.now_ms)
+        successor.room_bytes = self.room_bytes
+        root = copy(self._root)
+        assert isinstance(root, _Directory)
+        successor._root = root
+        self.is_dead = True
+        return successor
+
+    # -- the port -------------------------------------------------------------------------------
+
+    def _find(self, path: str) -> _Inode | _Directory | None:
+        entry: _Inode | _Directory | None = self._root
+        for part in path.split("/"):
+            if part in ("", "."):
+                continue
+            if not isinstance(entry, _Directory):
+                return None
+            entry = entry.names.get(part)
+        return entry
+
+    def _parent(self, path: str) -> tuple[_Directory, str]:
+        directory, name = posixpath.split(path)
+        found = self._find(directory)
+        if not isinstance(found, _Directory):
+            raise FileNotFoundError(errno.ENOENT, "no such directory", directory)
+        return found, name
+
+    def _file(self, path: str) -> _Inode:
+        found = self._find(path)
+        if not isinstance(found, _Inode):
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return found
+
+    def open(self, path: str, *, create: bool = False) -> SimFile:
+        found = self._find(path)
+        if found is None and create and self.is_dead:
+            found = _Inode(self.now_ms())
+        elif found is None and create:
+            parent, name = self._parent(path)
+            if len(name) > 255:
+                raise OSError(errno.ENAMETOOLONG, "name over 255", path)
+            found = _Inode(self.now_ms())
+            parent.put(name, found)
+        if not isinstance(found, _Inode):
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return SimFile(self, path, found)
+
+    def read_file(self, path: str) -> bytes:
+        return bytes(self._file(path).data)
+
+    def exists(self, path: str) -> bool:
+        return self._find(path) is not None
+
+    def size_bytes(self, path: str) -> int:
+        return len(self._file(path).data)
+
+    def modified_ms(self, path: str) -> int:
+        return self._file(path).modified_ms
+
+    def list_directory(self, path: str) -> list[str]:
+        found = self._find(path)
+        if not isinstance(found, _Directory):
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        return sorted(found.names)
+
+    def is_directory(self, path: str) -> bool:
+        return isinstance(self._find(path), _Directory)
+
+    def make_directory(self, path: str) -> None:
+        if self.is_dead:
+            return
+        directory = self._root
+        for part in path.split("/"):
+            if part in ("", "."):
+                continue
+            if len(part) > 255:
+                raise OSError(errno.ENAMETOOLONG, "name over 255", path)
+            entry = directory.names.get(part)
+            if entry is None:
+                entry = _Directory()
+                directory.put(part, entry)
+            if not isinstance(entry, _Directory):
+                raise FileExistsError(errno.EEXIST, "is a file", path)
+            directory = entry
+
+    def rename(self, source: str, target: str) -> None:
+        if self.is_dead:
+            return
+        parent, name = self._parent(source)
+        if name not in parent.names:
+            raise FileNotFoundError(errno.ENOENT, "no such file", source)
+        new_parent, new_name = self._parent(target)
+        if len(new_name) > 255:
+            raise OSError(errno.ENAMETOOLONG, "name over 255", target)
+        new_parent.put(new_name, parent.drop(name))
+
+    def remove(self, path: str) -> None:
+        if self.is_dead:
+            return
+        if isinstance(self._find(path), _Inode):
+            parent, name = self._parent(path)
+            parent.drop(name)
+
+    def remove_directory(self, path: str) -> None:
+        if self.is_dead:
+            return
+        if isinstance(self._find(path), _Directory):
+            parent, name = self._parent(path)
+            parent.drop(name)
+
+    def sync_directory(self, path: str) -> None:
+        if self.is_dead:
+            return
+        found = self._find(path)
+        if not isinstance(found, _Directory):
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        found.sync()
+
+    def lock(self, path: str) -> SimLock:
+        if path in self.locks:
+            raise BlockingIOError(errno.EAGAIN, "locked", path)
+        self.open(path, create=True)
+        self.locks.add(path)
+        return SimLock(self, path)
+
+
+def _survived(inode: _Inode, rng: Random) -> bytes:
+    """What a power cut leaves of a file."""
+    data = bytearray(inode.durable)
+    changes = inode.unsynced
+    if not changes:
+        return bytes(data)
+    kept = rng.choice((0, len(changes), rng.randrange(len(changes) + 1)))
+    for position, content in changes[:kept]:
+        _apply(data, position, content)
+    if kept < len(changes):
+        position, content = changes[kept]
+        if content is not None:
+            torn = content[: rng.randrange(len(content) + 1)]
+            if rng.random() < 0.3:
+                torn = bytes(len(torn))  # the length reached the disk, the bytes did not
+            _apply(data, position, torn)
+    return bytes(data)

@@ -1,0 +1,310 @@
+"""Virtual time and seeded chance for everything that runs in one simulation.
+
+Owns: `World`, which is Trio's clock, the heap of simulated events (deliveries, faults), the order in
+which Trio runs tasks, and the trace. Rules:
+1. One seed decides everything: which task runs first, how long a packet travels, what fails. Every
+   part draws from a generator of its own (`World.rng`), so that a change of one part leaves the
+   dice of the others alone.
+2. Time stands still while any task can run. When none can, the world is at rest: invariants are
+   checked, then time jumps to the next event or deadline. Nothing ever really waits.
+3. Every task of a node knows its `Incarnation` (a context variable that children inherit). The
+   tasks of a paused one are set aside when they become runnable, as SIGSTOP does to a process.
+4. What happens is one line in the trace; the digest of all lines tells two runs apart.
+
+Called by: `cluster` and everything below it. Trio's internals used here are pinned by a test.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import itertools
+import logging
+import math
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from random import Random
+from typing import Any
+
+import trio
+from trio._core import _run as trio_run
+
+START_WALL_MS = 1_700_000_000_000
+_MAX_TURNS_AT_ONE_INSTANT = 50_000
+_KEPT_LINES = 20_000
+
+
+class SimulationFailure(Exception):
+    """The system under test broke a promise; the text says which."""
+
+
+class Incarnation:
+    """One life of a node or client: from its start to its crash or stop."""
+
+    def __init__(self, name: str, number: int) -> None:
+        self.name = name
+        self.number = number
+        self.is_alive = True
+        self.is_paused = False
+        self.set_aside: list[trio.lowlevel.Task] = []
+
+    def __repr__(self) -> str:
+        return f"{self.name}#{self.number}"
+
+
+current: ContextVar[Incarnation | None] = ContextVar("current", default=None)
+
+
+class Trace:
+    """The lines of what happened, the newest kept, all of them digested.
+
+    Args:
+        sink: is given every line as it comes, for --trace.
+    """
+
+    def __init__(self, sink: Callable[[str], object] | None = None) -> None:
+        self._hash = hashlib.sha256()
+        self._sink = sink
+        self.newest: deque[str] = deque(maxlen=_KEPT_LINES)
+        self.count = 0
+
+    def add(self, now_s: float, who: str, kind: str, text: str) -> None:
+        line = f"{now_s:11.6f} {who:<6} {kind:<6} {text}"
+        self._hash.update(line.encode("utf-8", "surrogateescape"))
+        self.count += 1
+        self.newest.append(line)
+        if self._sink is not None:
+            self._sink(line)
+
+    def digest(self) -> str:
+        """Name the run: the same for the same events, whatever the process."""
+        return self._hash.hexdigest()[:16]
+
+
+class _Clock(trio.abc.Clock):
+    """Trio's clock: asks the world for the next instant whenever nobody can run."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def start_clock(self) -> None:
+        self._world.take_over_scheduler()
+
+    def current_time(self) -> float:
+        return self._world.now_s
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        self._world.on_rest(deadline)
+        return 0.0
+
+
+class _RunQueue(deque[trio.lowlevel.Task]):
+    """Trio's queue of runnable tasks, without those of paused nodes."""
+
+    def __init__(self, world: World, tasks: Iterator[trio.lowlevel.Task]) -> None:
+        super().__init__(tasks)
+        self._world = world
+
+    def append(self, task: trio.lowlevel.Task) -> None:
+        if self._world.any_paused:
+            owner = task.context.get(current)
+            if owner is not None and owner.is_paused:
+                owner.set_aside.append(task)
+                return
+        super().append(task)
+
+    def clear(self) -> None:
+        super().clear()
+        self._world.on_turn()
+
+
+class World:
+    """See the module; one per simulation."""
+
+    def __init__(self, seed: str, trace: Trace | None = None) -> None:
+        self.seed = seed
+        self.now_s = 0.0
+        self.trace = trace if trace is not None else Trace()
+        self.any_paused = False
+        self.failure: SimulationFailure | None = None
+        self.checks: list[Callable[[], None]] = []
+        self.tolerated: list[str] = []
+        self.event_count = 0
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._paused: set[Incarnation] = set()
+        self._turns_at_instant = 0
+        self._is_over = False
+        self._scope = trio.CancelScope()
+        self._incarnations: dict[str, int] = {}
+
+    def rng(self, name: str) -> Random:
+        """Make the generator of one part of the simulation."""
+        return Random(f"{self.seed}/{name}")
+
+    def incarnate(self, name: str) -> Incarnation:
+        """Begin a new life of a node."""
+        number = self._incarnations[name] = self._incarnations.get(name, 0) + 1
+        return Incarnation(name, number)
+
+    # -- time and events ------------------------------------------------------------------------
+
+    def after(self, delay_s: float, callback: Callable[[], None]) -> None:
+        """Let a simulated event happen."""
+        heapq.heappush(self._events, (self.now_s + delay_s, next(self._order), callback))
+
+    def on_rest(self, deadline: float) -> None:
+        """Check the invariants, then jump to the next event or deadline (no task can run)."""
+        if self._is_over:
+            return  # Trio itself cleans up, with a wake-up through its own socket
+        if self.failure is None:
+            try:
+                for check in self.checks:
+                    check()
+            except SimulationFailure as failure:
+                self.fail(failure)
+        if self._runner().runq:
+            return
+        events = self._events
+        target = min(deadline, events[0][0]) if events else deadline
+        if math.isinf(target):
+            self.fail(SimulationFailure("everybody waits for ever"))
+            return
+        if target > self.now_s:
+            self.now_s = target
+            self._turns_at_instant = 0
+        while events and events[0][0] <= self.now_s:
+            self.event_count += 1
+            heapq.heappop(events)[2]()
+
+    def on_turn(self) -> None:
+        """Count the turns of Trio's loop, so that a busy loop is a failure and no hang."""
+        self._turns_at_instant += 1
+        if self._turns_at_instant == _MAX_TURNS_AT_ONE_INSTANT:
+            self.fail(SimulationFailure("a busy loop: tasks run on while time stands still"))
+        if self._turns_at_instant >= 2 * _MAX_TURNS_AT_ONE_INSTANT:
+            raise RuntimeError("a busy loop that cannot be cancelled")
+
+    def fail(self, failure: SimulationFailure) -> None:
+        """End the simulation with its first failure."""
+        if self.failure is None:
+            self.failure = failure
+            self.note("world", "FAIL", str(failure))
+            self._scope.cancel()
+
+    def note(self, who: str, kind: str, text: str) -> None:
+        """Write a line of the trace."""
+        self.trace.add(self.now_s, who, kind, text)
+
+    def tolerates(self, text: str) -> bool:
+        """Tell whether a node may log this as an error, for what was done to it."""
+        return any(part in text for part in self.tolerated)
+
+    # -- pauses ---------------------------------------------------------------------------------
+
+    def pause(self, who: Incarnation) -> None:
+        """Let no task of `who` run until `resume`; its timers fall due meanwhile."""
+        who.is_paused = True
+        self._paused.add(who)
+        self.any_paused = True
+        queue = self._runner().runq
+        mine = [task for task in queue if task.context.get(current) is who]
+        for task in mine:
+            queue.remove(task)
+        who.set_aside += mine
+
+    def resume(self, who: Incarnation) -> None:
+        who.is_paused = False
+        self._paused.discard(who)
+        self.any_paused = bool(self._paused)
+        self._runner().runq.extend(who.set_aside)
+        who.set_aside.clear()
+
+    # -- the run --------------------------------------------------------------------------------
+
+    def run(self, main: Callable[[], Awaitable[None]]) -> None:
+        """Run `main` in this world.
+
+        Raises:
+            SimulationFailure: a promise was broken.
+        """
+
+        async def body() -> None:
+            with self._scope:
+                await main()
+            self._is_over = True
+
+        with seeded_scheduling(self.rng("scheduler")), _captured_log(self):
+            trio.run(body, clock=_Clock(self))
+        if self.failure is not None:
+            raise self.failure
+
+    def take_over_scheduler(self) -> None:
+        runner = self._runner()
+        runner.runq = _RunQueue(self, iter(runner.runq))
+
+    @staticmethod
+    def _runner() -> Any:
+        return trio_run.GLOBAL_RUN_CONTEXT.runner
+
+
+@contextmanager
+def seeded_scheduling(rng: Random) -> Iterator[None]:
+    """Let the generator decide in which order Trio runs what can run."""
+    module: Any = trio_run
+    before = module._r, module._ALLOW_DETERMINISTIC_SCHEDULING
+    module._r, module._ALLOW_DETERMINISTIC_SCHEDULING = rng, True
+    try:
+        yield
+    finally:
+        module._r, module._ALLOW_DETERMINISTIC_SCHEDULING = before
+
+
+class _TraceHandler(logging.Handler):
+    """The nodes' log lines as lines of the trace; an error is a failure of the simulation."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.INFO)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        owner = current.get()
+        if owner is None or not owner.is_alive:
+            return
+        text = record.getMessage()
+        self._world.note(owner.name, record.levelname.lower()[:5], f"{record.name[9:]}: {text}")
+        if record.levelno >= logging.ERROR and not self._world.tolerates(text):
+            detail = ""
+            if record.exc_info and record.exc_info[1] is not None:
+                detail = f": {describe(record.exc_info[1])}"
+            self._world.fail(SimulationFailure(f"{owner!r} logged an error: {text}{detail}"))
+
+
+@contextmanager
+def _captured_log(world: World) -> Iterator[None]:
+    logger = logging.getLogger("kraftrio")
+    before = logger.level, logger.propagate, logger.handlers[:]
+    logger.handlers[:] = [_TraceHandler(world)]
+    logger.propagate = False
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
+        logger.handlers[:] = before[2]
+
+
+def describe(error: BaseException) -> str:
+    """Tell an exception with the place where it was raised."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    place = ""
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        place = f" at {code.co_filename.rpartition('/')[2]}:{trace.tb_lineno} {code.co_name}"
+        trace = trace.tb_next
+    return f"{type(error).__name__}: {error}{place}"
