@@ -74,40 +74,14 @@ class AdminHandlers:
 
     def forward(self, request: Any, context: RequestContext) -> Deferred[Any]:
         """Let the active controller decide, for as long as the client waits."""
-        decision = self._controller.submit(request, api_version=context.api_version)
-        if decision.done or request.timeout_ms <= 0:  # Kafka does not cut such requests short
-            return decision
-        answer: Deferred[Any] = Deferred()
-
-        def on_timeout() -> None:
-            if not answer.done:
-                answer.complete(error_response(request, ErrorCode.REQUEST_TIMED_OUT))
-
-        timer = self._scheduler.schedule(request.timeout_ms, on_timeout)
-
-        def on_decision(response: Any) -> None:
-            if not answer.done:
-                timer.cancel()
-                answer.complete(response)
-
-        decision.then(on_decision)
-        return answer
+        return decide_in_time(self._controller, self._scheduler, request, context.api_version)
 
     def elect_leaders(
         self, request: ElectLeadersRequest, context: RequestContext
     ) -> Deferred[ElectLeadersResponse]:
         """Forward; version 0 tells an error of the whole request by its partitions alone."""
         decision = self.forward(request, context)
-        if context.api_version > 0:
-            return decision
-        answer: Deferred[ElectLeadersResponse] = Deferred()
-
-        def on_decision(response: ElectLeadersResponse) -> None:
-            response.error_code = ErrorCode.NONE
-            answer.complete(response)
-
-        decision.then(on_decision)
-        return answer
+        return decision if context.api_version > 0 else without_top_level_error(decision)
 
     # --- log folders ---
 
@@ -158,3 +132,41 @@ def _describe_directory(
         usable_bytes=directory.usable_bytes,
         is_cordoned=is_cordoned,
     )
+
+
+def decide_in_time(
+    controller: ControllerPort, scheduler: SchedulerPort, request: Any, api_version: int
+) -> Deferred[Any]:
+    """Let the active controller decide; REQUEST_TIMED_OUT when it takes longer than timeout_ms."""
+    decision = controller.submit(request, api_version=api_version)
+    if decision.done or request.timeout_ms <= 0:  # Kafka does not cut such requests short
+        return decision
+    answer: Deferred[Any] = Deferred()
+
+    def on_timeout() -> None:
+        if not answer.done:
+            answer.complete(error_response(request, ErrorCode.REQUEST_TIMED_OUT))
+
+    timer = scheduler.schedule(request.timeout_ms, on_timeout)
+
+    def on_decision(response: Any) -> None:
+        if not answer.done:
+            timer.cancel()
+            answer.complete(response)
+
+    decision.then(on_decision)
+    return answer
+
+
+def without_top_level_error(
+    decision: Deferred[ElectLeadersResponse],
+) -> Deferred[ElectLeadersResponse]:
+    """Return the decision as ElectLeaders 0 can tell it."""
+    answer: Deferred[ElectLeadersResponse] = Deferred()
+
+    def on_decision(response: ElectLeadersResponse) -> None:
+        response.error_code = ErrorCode.NONE
+        answer.complete(response)
+
+    decision.then(on_decision)
+    return answer

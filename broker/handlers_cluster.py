@@ -25,6 +25,7 @@ from typing import Any
 from kraftrio.broker.auto_topics import INTERNAL_TOPICS, AutoTopicCreator
 from kraftrio.broker.context import RequestContext
 from kraftrio.broker.dynamic_config import DynamicConfig
+from kraftrio.broker.handlers_controller import BROKER_ENDPOINT, refuse_endpoint_type
 from kraftrio.broker.ports import ControllerPort, MetadataPort, QuorumPort
 from kraftrio.broker.topic_descriptions import (
     CLUSTER_OPERATIONS,
@@ -62,8 +63,6 @@ from kraftrio.wire.primitives import ZERO_UUID
 
 Handler = Callable[[Any, RequestContext], Any]
 
-_BROKER_ENDPOINT, _CONTROLLER_ENDPOINT = 1, 2
-_ENDPOINT_NAMES = {_BROKER_ENDPOINT: "BROKER", _CONTROLLER_ENDPOINT: "CONTROLLER"}
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 _TELEMETRY_CODECS = (4, 3, 1, 2)  # zstd, lz4, gzip, snappy: the order Kafka prefers
 _TELEMETRY_INTERVAL_MS = 300_000
@@ -259,20 +258,9 @@ class ClusterHandlers:
         self, request: DescribeClusterRequest, context: RequestContext
     ) -> DescribeClusterResponse:
         """Describe the brokers."""
-        wanted = request.endpoint_type
-        if wanted != _BROKER_ENDPOINT:
-            if wanted not in _ENDPOINT_NAMES:
-                return DescribeClusterResponse(
-                    error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-                    error_message=f"Unsupported endpoint type {wanted}",
-                )
-            return DescribeClusterResponse(
-                error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-                error_message=(
-                    "The request was sent to an endpoint of type BROKER, but we wanted an "
-                    f"endpoint of type {_ENDPOINT_NAMES[wanted]}"
-                ),
-            )
+        refused = refuse_endpoint_type(request, BROKER_ENDPOINT, context.api_version)
+        if refused is not None:
+            return refused
         image = self._metadata.image
         brokers, alive = [], []
         for broker_id in sorted(image.brokers):
@@ -293,7 +281,7 @@ class ClusterHandlers:
                 )
             )
         return DescribeClusterResponse(
-            endpoint_type=_BROKER_ENDPOINT,
+            endpoint_type=BROKER_ENDPOINT,
             cluster_id=image.cluster_id,
             controller_id=self._controller_id(alive),
             brokers=brokers,
