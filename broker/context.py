@@ -4,13 +4,20 @@ which version.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
 class ClientInfo:
     """One connection's peer, filled in by the server and by the peer's own ApiVersions request
     (KIP-511).
+
+    `on_close` is for whoever does something on behalf of this connection that shall end with it: a
+    parked request to be dropped, a node to be missed. Rules: what is in it runs once, in order,
+    when the connection has ended for whatever reason, also the end of our own listener; it is
+    synchronous and must not raise; who needs it no more takes it out, since a connection may live
+    for months. A handler may add to it; who adds later looks at `is_closed` first.
     """
 
     host: str
@@ -19,6 +26,15 @@ class ClientInfo:
     software_name: str = "unknown"
     software_version: str = "unknown"
     principal: str = "User:ANONYMOUS"
+    is_closed: bool = False
+    on_close: list[Callable[[], None]] = field(default_factory=list, compare=False, repr=False)
+
+    def closed(self) -> None:
+        """Tell who wants to know that the connection has ended; the server calls it, once."""
+        self.is_closed = True
+        callbacks, self.on_close = self.on_close, []
+        for callback in callbacks:
+            callback()
 
 
 @dataclass(slots=True)

@@ -7,28 +7,33 @@ Per connection one reader task and one writer task share a `ServerConnection`:
 - The writer sleeps until a parked request (long poll, acks=all, a group join) gets its response
   or until a send was partial; then it sends what is ready, in request order.
 
-Raw non-blocking sockets, no Trio stream, no object per request but its slot: several times the
-requests per second of a stream with one send per response.
+Raw non-blocking sockets (the port `clients/transport.Network` makes and waits for them), no Trio
+stream, no object per request but its slot: several times the requests per second of a stream with
+one send per response.
 
 Limits: frame size (`socket.request.max.bytes`), connections in all and by address, requests in
 flight and unsent response bytes of a connection, idle time.  A peer that breaks the protocol
 loses its own connection only.  An exception that we did not foresee is logged with the request
 that met it and closes that connection; it is never answered with silence.
+
+However a connection ends, also by the end of its listener, `ClientInfo.on_close` is called once.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
-import socket
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import trio
 
 from kraftrio.broker.context import ClientInfo
 from kraftrio.broker.dispatch import Dispatcher
+from kraftrio.clients.send_queue import SendQueue
+from kraftrio.clients.transport import ListeningSocket, Network, Socket, SystemNetwork
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.wire.api import APIS
 from kraftrio.wire.errors import RemoteProtocolError
@@ -38,13 +43,15 @@ from kraftrio.wire.primitives import Buffer
 _log = logging.getLogger("kraftrio.server")
 
 _SCRATCH_BYTES = 256 * 1024
-_JOIN_BELOW_BYTES = 64 * 1024  # below this, one joined buffer is cheaper than a vectored send
-_MAX_SEND_PARTS = 512  # well under IOV_MAX
 _UNSENT_LIMIT_BYTES = 4 * 1024 * 1024  # a reader pauses while this much waits for its peer
 _ACCEPT_PAUSE_S = 0.1
-_ACCEPT_BACKLOG = 512
 _CLOSE_LINES_PER_S = 10
 _OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_SYSTEM_NETWORK = SystemNetwork()
+
+
+class PeerGone(Exception):
+    """The socket failed: the peer reset the connection, or cannot be reached any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +76,12 @@ class Connection:
         "_closed",
         "_dispatcher",
         "_limits",
+        "_network",
         "_protocol",
         "_room",
         "_sending",
         "_sock",
         "_unsent",
-        "_unsent_bytes",
         "_wake_writer",
         "client",
         "current",
@@ -83,18 +90,19 @@ class Connection:
 
     def __init__(
         self,
-        sock: socket.socket,
+        network: Network,
+        sock: Socket,
         client: ClientInfo,
         dispatcher: Dispatcher,
         limits: ServerLimits,
         scratch: bytearray,
     ) -> None:
+        self._network = network
         self._sock = sock
         self._dispatcher = dispatcher
         self._limits = limits
         self._protocol = ServerConnection(limits.socket_request_max_bytes, scratch)
-        self._unsent: deque[Buffer] = deque()
-        self._unsent_bytes = 0
+        self._unsent = SendQueue(sock)
         self._sending = False  # the writer owns the socket's sending side
         self._wake_writer = trio.Event()
         self._room = trio.Event()
@@ -114,19 +122,20 @@ class Connection:
             self._closed = True
             self._unsent.clear()
             self._sock.close()
+            self.client.closed()
 
     def close(self) -> None:
         """Make both tasks end soon (used for idle connections)."""
         if not self._closed:
             self._closed = True
-            trio.lowlevel.notify_closing(self._sock)
+            self._network.notify_closing(self._sock)
             self._wake_writer.set()
             self._room.set()
 
     @property
     def is_idle(self) -> bool:
         """True when no request of this connection is being served and nothing waits to be sent."""
-        return not self._protocol.slots_in_flight and not self._unsent
+        return not self._protocol.slots_in_flight and not self._unsent.size_bytes
 
     # -- reader ---------------------------------------------------------------------------------
 
@@ -138,8 +147,10 @@ class Connection:
             try:
                 count = sock.recvmsg_into(buffers)[0]
             except BlockingIOError:
-                await trio.lowlevel.wait_readable(sock)
+                await self._network.wait_readable(sock)
                 continue
+            except OSError as error:
+                raise PeerGone(str(error)) from error
             if count == 0:
                 return
             self.last_active = trio.current_time()
@@ -169,7 +180,7 @@ class Connection:
     def _must_pause(self) -> bool:
         return (
             self._protocol.slots_in_flight >= self._limits.max_in_flight_requests
-            or self._unsent_bytes >= _UNSENT_LIMIT_BYTES
+            or self._unsent.size_bytes >= _UNSENT_LIMIT_BYTES
         )
 
     async def _wait_for_room(self) -> None:
@@ -180,15 +191,13 @@ class Connection:
     # -- writer ---------------------------------------------------------------------------------
 
     def _encode_ready(self) -> None:
-        while self._unsent_bytes < _UNSENT_LIMIT_BYTES:
+        while self._unsent.size_bytes < _UNSENT_LIMIT_BYTES:
             slot = self._protocol.take_ready()
             if slot is None:
                 return
             assert slot.encode is not None
             self.current = slot.request
-            for part in slot.encode():
-                self._unsent.append(part)
-                self._unsent_bytes += len(part)
+            self._unsent.append(slot.encode())
 
     def _send_ready(self) -> None:
         """Send what is ready without waiting; what the kernel does not take is the writer's."""
@@ -196,44 +205,19 @@ class Connection:
             self._wake_writer.set()
             return
         self._encode_ready()
-        while self._unsent:
-            if not self._try_send():
+        while self._unsent.size_bytes:
+            if not self._push():
                 self._sending = True
                 self._wake_writer.set()
                 return
             self._encode_ready()
 
-    def _try_send(self) -> bool:
-        """Push unsent parts into the socket; True when all went out."""
-        unsent = self._unsent
-        while unsent:
-            try:
-                if len(unsent) == 1:
-                    sent = self._sock.send(unsent[0])
-                elif self._unsent_bytes <= _JOIN_BELOW_BYTES:
-                    joined = b"".join(unsent)
-                    unsent.clear()
-                    unsent.append(joined)
-                    sent = self._sock.send(joined)
-                else:
-                    sent = self._sock.sendmsg(
-                        [unsent[i] for i in range(min(len(unsent), _MAX_SEND_PARTS))]
-                    )
-            except BlockingIOError:
-                return False
-            self._unsent_bytes -= sent
-            self._drop_sent(sent)
-        return True
-
-    def _drop_sent(self, sent: int) -> None:
-        unsent = self._unsent
-        while sent:
-            first = unsent[0]
-            if sent < len(first):
-                unsent[0] = memoryview(first)[sent:]
-                return
-            sent -= len(first)
-            unsent.popleft()
+    def _push(self) -> bool:
+        """Push unsent bytes into the socket; True when all went out."""
+        try:
+            return self._unsent.push()
+        except OSError as error:
+            raise PeerGone(str(error)) from error
 
     async def _write_parked_responses(self) -> None:
         while not self._closed:
@@ -241,11 +225,11 @@ class Connection:
             self._wake_writer = trio.Event()
             self._sending = True
             self._encode_ready()
-            while self._unsent and not self._closed:
-                if self._try_send():
+            while self._unsent.size_bytes and not self._closed:
+                if self._push():
                     self._encode_ready()
                 else:
-                    await trio.lowlevel.wait_writable(self._sock)
+                    await self._network.wait_writable(self._sock)
             self._sending = False
             self.last_active = trio.current_time()
             if not self._must_pause():
@@ -288,21 +272,27 @@ class CloseReports:
 
 
 class Listener:
-    """One listening socket and the connections it accepted."""
+    """One listening socket and the connections it accepted.
+
+    Args:
+        sock: bound by `network`.
+    """
 
     def __init__(
         self,
         name: str,
-        sock: socket.socket,
+        sock: ListeningSocket,
         dispatcher: Dispatcher,
         limits: ServerLimits,
+        network: Network = _SYSTEM_NETWORK,
     ) -> None:
         self.name = name
+        self._network = network
         self._sock = sock
         self._dispatcher = dispatcher
         self._limits = limits
         self._scratch = bytearray(_SCRATCH_BYTES)
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}  # in the order of their coming
         self._per_ip: Counter[str] = Counter()
         self._below_limit = trio.Event()
         self._reports = CloseReports()
@@ -321,7 +311,7 @@ class Listener:
             while len(self._connections) >= self._limits.max_connections:
                 self._below_limit = trio.Event()
                 await self._below_limit.wait()
-            await trio.lowlevel.wait_readable(self._sock)
+            await self._network.wait_readable(self._sock)
             try:
                 sock, address = self._sock.accept()
             except (BlockingIOError, ConnectionAbortedError):
@@ -334,18 +324,26 @@ class Listener:
                 continue
             self._admit(sock, address, nursery)
 
-    def _admit(self, sock: socket.socket, address: tuple[str, int], nursery: trio.Nursery) -> None:
+    def _admit(self, sock: Socket, address: tuple[str, int], nursery: trio.Nursery) -> None:
         host, port = address[0], address[1]
         if self._per_ip[host] >= self._limits.max_connections_per_ip:
             self._reports.report("connection refused client=%s reason=max.connections.per.ip", host)
             sock.close()
             return
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        set_buffer_sizes(sock, self._limits)
+        limits = self._limits
+        try:
+            self._network.tune(
+                sock, limits.socket_send_buffer_bytes, limits.socket_receive_buffer_bytes
+            )
+        except OSError as error:
+            _log.debug("connection lost client=%s:%d reason=%s", host, port, error)
+            sock.close()
+            return
         client = ClientInfo(host=host, port=port, listener_name=self.name)
-        connection = Connection(sock, client, self._dispatcher, self._limits, self._scratch)
-        self._connections.add(connection)
+        connection = Connection(
+            self._network, sock, client, self._dispatcher, limits, self._scratch
+        )
+        self._connections[connection] = None
         self._per_ip[host] += 1
         nursery.start_soon(self._serve, connection)
 
@@ -362,7 +360,7 @@ class Listener:
                 client.software_version,
                 innermost(group),
             )
-        except* (ConnectionError, trio.ClosedResourceError) as group:
+        except* (PeerGone, trio.ClosedResourceError) as group:
             _log.debug(
                 "connection lost client=%s:%d reason=%s", client.host, client.port, innermost(group)
             )
@@ -373,7 +371,7 @@ class Listener:
                 exc_info=innermost(group),
             )
         finally:
-            self._connections.discard(connection)
+            del self._connections[connection]
             self._per_ip[client.host] -= 1
             if not self._per_ip[client.host]:
                 del self._per_ip[client.host]
@@ -399,34 +397,6 @@ def innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return error
 
 
-def set_buffer_sizes(sock: socket.socket, limits: ServerLimits) -> None:
-    """Apply the configured socket buffers (-1: the system's own)."""
-    if limits.socket_send_buffer_bytes > 0:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.socket_send_buffer_bytes)
-    if limits.socket_receive_buffer_bytes > 0:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.socket_receive_buffer_bytes)
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """Open a non-blocking listening socket.
-
-    Args:
-        host: name or address; empty for every interface.
-        port: 0 lets the system choose.
-
-    Raises:
-        OSError: the address cannot be resolved or is taken.
-    """
-    infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    # An IPv4 address first: clients told "localhost" try 127.0.0.1 everywhere.
-    family, kind, protocol, _, address = min(infos, key=lambda info: info[0] != socket.AF_INET)
-    sock = socket.socket(family, kind, protocol)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.setblocking(False)
-        sock.bind(address)
-        sock.listen(_ACCEPT_BACKLOG)
-    except OSError:
-        sock.close()
-        raise
-    return sock
+def bind(host: str, port: int) -> Any:
+    """Open a listening socket of the operating system's (see `SystemNetwork.bind`)."""
+    return _SYSTEM_NETWORK.bind(host, port)

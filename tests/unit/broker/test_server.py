@@ -16,7 +16,8 @@ import trio.lowlevel
 
 from kraftrio.broker.context import RequestContext
 from kraftrio.broker.dispatch import Dispatcher
-from kraftrio.broker.server import Listener, ServerLimits, bind
+from kraftrio.broker.server import Listener, ServerLimits
+from kraftrio.clients.transport import SystemNetwork
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.wire.api import ApiKey
 from kraftrio.wire.codec import decode, encode
@@ -45,10 +46,12 @@ class Handlers:
     def __init__(self) -> None:
         self.parked: list[Deferred[MetadataResponse]] = []
         self.big_answer = ""
+        self.seen: list[RequestContext] = []
 
     def metadata(self, request: MetadataRequest, context: RequestContext) -> Any:
         deferred: Deferred[MetadataResponse] = Deferred()
         self.parked.append(deferred)
+        self.seen.append(context)
         return deferred
 
     def api_versions(self, request: ApiVersionsRequest, context: RequestContext) -> Any:
@@ -109,11 +112,12 @@ Connect = Callable[[], Any]
 
 @asynccontextmanager
 async def listening(
-    handlers: Handlers, limits: ServerLimits = LIMITS
+    handlers: Handlers, limits: ServerLimits = LIMITS, network: SystemNetwork | None = None
 ) -> AsyncIterator[tuple[Listener, Connect]]:
-    sock = bind("127.0.0.1", 0)
+    network = network or SystemNetwork()
+    sock = network.bind("127.0.0.1", 0)
     port = sock.getsockname()[1]
-    listener = Listener("PLAINTEXT", sock, handlers.dispatcher(), limits)
+    listener = Listener("PLAINTEXT", sock, handlers.dispatcher(), limits, network)
 
     clients: list[Client] = []
 
@@ -308,3 +312,113 @@ async def test_a_client_that_does_not_read_stops_being_read() -> None:
             assert answered < 400, "everything was encoded for a client that reads nothing"
             received = [(await client.receive())[0] for _ in range(500)]
         assert received == list(range(500))
+
+
+# -- how a connection ends ----------------------------------------------------------------------
+
+
+async def park(client: Client, handlers: Handlers, ended: list[str], name: str) -> None:
+    """Have a request parked and note the end of its connection in `ended`."""
+    count = len(handlers.seen)
+    await client.send(3, 1, 1, METADATA_BODY)
+    while len(handlers.seen) == count:
+        await trio.lowlevel.checkpoint()
+    handlers.seen[-1].client.on_close.append(lambda: ended.append(name))
+
+
+def reset(client: Client) -> None:
+    client.stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.stream.socket.close()
+
+
+@pytest.mark.parametrize("how", ["close", "reset", "nonsense", "idle"])
+async def test_who_waits_for_the_end_of_a_connection_is_told_once(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    handlers = Handlers()
+    ended: list[str] = []
+    limits = replace(LIMITS, connections_max_idle_ms=100 if how == "idle" else 600_000)
+    async with listening(handlers, limits) as (_, connect):
+        client = await connect()
+        await park(client, handlers, ended, "first")
+        [context] = handlers.seen
+        context.client.on_close.append(lambda: ended.append("second"))
+        assert not context.client.is_closed
+        if how == "close":
+            client.stream.socket.close()
+        elif how == "reset":
+            reset(client)
+        elif how == "nonsense":
+            await client.send_raw(b"nonsense")
+        else:
+            handlers.parked[0].complete(MetadataResponse())
+        while not ended:
+            await trio.lowlevel.checkpoint()
+        assert ended == ["first", "second"]
+        assert context.client.is_closed
+        if how != "idle":
+            handlers.parked[0].complete(MetadataResponse())  # as if it were still wanted
+    assert ended == ["first", "second"]
+    assert [entry for entry in caplog.records if entry.levelno >= logging.ERROR] == []
+
+
+async def test_the_end_of_a_listener_ends_its_connections_in_the_order_they_came() -> None:
+    handlers = Handlers()
+    ended: list[str] = []
+    async with listening(handlers) as (listener, connect):
+        for name in "abc":
+            await park(await connect(), handlers, ended, name)
+        assert [connection.client.port for connection in listener._connections] == [
+            context.client.port for context in handlers.seen
+        ]
+    assert sorted(ended) == ["a", "b", "c"]
+
+
+class Unreachable(SystemNetwork):
+    """Hands out sockets whose peer is cut off: what was received before is all there is."""
+
+    def tune(self, sock: Any, send_buffer_bytes: int, receive_buffer_bytes: int) -> None:
+        super().tune(sock.sock, send_buffer_bytes, receive_buffer_bytes)
+
+    def bind(self, host: str, port: int) -> Any:
+        return _CutListener(super().bind(host, port))
+
+    async def wait_readable(self, sock: Any) -> None:
+        await super().wait_readable(sock.sock)
+
+    async def wait_writable(self, sock: Any) -> None:
+        await super().wait_writable(sock.sock)
+
+
+class _CutListener:
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.getsockname = sock.getsockname
+        self.close = sock.close
+
+    def accept(self) -> tuple[Any, Any]:
+        sock, address = self.sock.accept()
+        return _CutSocket(sock), address
+
+
+class _CutSocket:
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.recvmsg_into = sock.recvmsg_into
+        self.close = sock.close
+
+    def send(self, data: Any) -> int:
+        raise TimeoutError(110, "Connection timed out")
+
+
+async def test_a_peer_that_cannot_be_reached_any_more_is_no_fault_of_ours(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with listening(Handlers(), network=Unreachable()) as (_, connect):
+        client = await connect()
+        with caplog.at_level(logging.DEBUG, "kraftrio.server"):
+            await client.send(18, 0, 1, b"")
+            assert await client.is_closed()
+        [entry] = caplog.records
+        assert entry.levelno == logging.DEBUG
+        assert "Connection timed out" in entry.getMessage()
