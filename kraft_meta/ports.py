@@ -13,7 +13,7 @@ quorum_service.py (all).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from kraftrio.wire.messages.admin import CreatableTopicConfigs
@@ -25,7 +25,8 @@ NO_NODE = -1
 class LogBatch:
     """One record batch of the metadata log.
 
-    A control batch has a key per value (KIP-595: LeaderChange); others have no keys.
+    A control batch has a key per value (KIP-595: LeaderChange); others have no keys. `encoded` is
+    the batch as bytes, where they are known already.
     """
 
     base_offset: int
@@ -33,6 +34,7 @@ class LogBatch:
     timestamp_ms: int
     values: tuple[bytes, ...]
     control_keys: tuple[bytes, ...] = ()
+    encoded: bytes | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         assert self.values, "a batch holds at least one record"
@@ -113,6 +115,12 @@ class ReplicatedLog(LogReader, Protocol):
 
     def read_snapshot(self, snapshot_id: SnapshotId) -> list[bytes]:
         """Return the record values of a snapshot; blocks."""
+        ...
+
+    def read_snapshot_chunk(
+        self, snapshot_id: SnapshotId, position: int, max_bytes: int
+    ) -> tuple[bytes, int] | None:
+        """Return bytes of a snapshot's file from a position on, and its size; None: none such."""
         ...
 
     def write_snapshot(

@@ -23,22 +23,24 @@ import json
 import posixpath
 import re
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from kraftrio.broker.log.checkpoints import PARTITION_METADATA, format_partition_metadata
 from kraftrio.broker.log.files import File, FileSystem, write_atomically
+from kraftrio.kraft_meta.log_batches import (
+    decode_batch,
+    encode_batch,
+    encoded,
+    parse_snapshot,
+    snapshot_batches,
+)
 from kraftrio.kraft_meta.ports import NO_NODE, ElectionState, LogBatch, SnapshotId
-from kraftrio.wire.codec import encode
-from kraftrio.wire.control_records import ControlRecordType, control_key, control_type
 from kraftrio.wire.errors import KafkaError
-from kraftrio.wire.messages.quorum import SnapshotFooterRecord, SnapshotHeaderRecord
 from kraftrio.wire.record_batch import (
     LOG_OVERHEAD,
-    BatchHeader,
-    Record,
-    build_batch,
     iter_headers,
     iter_records,
     parse_header,
@@ -52,7 +54,7 @@ QUORUM_STATE: Final = "quorum-state"
 _SEGMENT_NAME: Final = re.compile(r"(\d{20})\.log\Z")
 _SNAPSHOT_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint\Z")
 _LEFTOVER_SUFFIXES: Final = (".part", ".tmp")
-_SNAPSHOT_BATCH_RECORDS: Final = 1000
+_TAIL_BYTES: Final = 8 * 1024 * 1024
 _FOREIGN_CHECK_BYTES: Final = 1 << 20
 
 
@@ -86,6 +88,42 @@ class _Segment:
         return self.entries[-1].end_offset if self.entries else self.base_offset
 
 
+class _Tail:
+    """The newest batches as they were appended, so that followers that keep up cost no reading."""
+
+    def __init__(self) -> None:
+        self._batches: deque[tuple[LogBatch, int]] = deque()
+        self._size_bytes = 0
+
+    def append(self, batch: LogBatch, size_bytes: int) -> None:
+        self._batches.append((batch, size_bytes))
+        self._size_bytes += size_bytes
+        while self._size_bytes > _TAIL_BYTES:
+            self._size_bytes -= self._batches.popleft()[1]
+
+    def truncate_to(self, offset: int) -> None:
+        while self._batches and self._batches[-1][0].end_offset > offset:
+            self._size_bytes -= self._batches.pop()[1]
+
+    def read(self, start_offset: int, max_offset: int, max_bytes: int) -> list[LogBatch] | None:
+        """Return batches as MetadataLog.read does, None when they begin before this tail."""
+        if not self._batches or start_offset < self._batches[0][0].base_offset:
+            return None
+        found: list[LogBatch] = []
+        size = 0
+        for batch, _size_bytes in reversed(self._batches):
+            if batch.end_offset <= start_offset:
+                break
+            if batch.base_offset < max_offset:
+                found.append(batch)
+        found.reverse()
+        for index, batch in enumerate(found):
+            size += len(encode_batch(batch))
+            if index and size > max_bytes:
+                return found[:index]
+        return found
+
+
 class MetadataLog:
     """The log and the snapshots of the metadata quorum."""
 
@@ -96,6 +134,7 @@ class MetadataLog:
         self._segment_bytes = segment_bytes
         self._segments: list[_Segment] = []
         self._snapshots: list[SnapshotId] = []
+        self._tail = _Tail()
         self.truncated_bytes = 0
         metadata_path = posixpath.join(directory, PARTITION_METADATA)
         is_new = not fs.exists(metadata_path)
@@ -214,7 +253,8 @@ class MetadataLog:
             if self._segments[-1].size_bytes >= self._segment_bytes:
                 self.roll()
             segment = self._segments[-1]
-            data = _batch_bytes(batch)
+            batch = encoded(batch)
+            data = encode_batch(batch)
             segment.file.write_at(data, segment.size_bytes)
             segment.entries.append(
                 _BatchEntry(
@@ -222,6 +262,7 @@ class MetadataLog:
                 )
             )
             segment.size_bytes += len(data)
+            self._tail.append(batch, len(data))
             written += len(data)
         return written
 
@@ -238,6 +279,9 @@ class MetadataLog:
     def read(self, start_offset: int, max_offset: int, max_bytes: int) -> list[LogBatch]:
         """Return whole batches from the one with start_offset on, below max_offset."""
         assert start_offset >= self.log_start_offset
+        recent = self._tail.read(start_offset, max_offset, max_bytes)
+        if recent is not None:
+            return recent
         batches: list[LogBatch] = []
         size = 0
         bases = [segment.base_offset for segment in self._segments]
@@ -258,6 +302,7 @@ class MetadataLog:
     def truncate_to(self, offset: int) -> None:
         """Drop everything from offset on, durably; offset is where a batch begins."""
         assert self.log_start_offset <= offset
+        self._tail.truncate_to(offset)
         while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
             self._remove_segments([self._segments.pop()])
         segment = self._segments[-1]
@@ -286,22 +331,22 @@ class MetadataLog:
     def read_snapshot(self, snapshot_id: SnapshotId) -> list[bytes]:
         """Return the record values of a snapshot. Raises MetadataLogError when it is not whole."""
         path = self._snapshot_path(snapshot_id)
-        data = self._fs.read_file(path)
-        values: list[bytes] = []
-        controls: list[ControlRecordType] = []
         try:
-            for header in iter_headers(data):
-                verify_crc(data, header)
-                for record in iter_records(data, header):
-                    if header.is_control:
-                        controls.append(control_type(record.key))
-                    else:
-                        values.append(record.value or b"")
+            return parse_snapshot(self._fs.read_file(path)).values
         except KafkaError as error:
             raise MetadataLogError(f"{path} is damaged: {error}") from error
-        if controls != [ControlRecordType.SNAPSHOT_HEADER, ControlRecordType.SNAPSHOT_FOOTER]:
-            raise MetadataLogError(f"{path} is incomplete")
-        return values
+
+    def read_snapshot_chunk(
+        self, snapshot_id: SnapshotId, position: int, max_bytes: int
+    ) -> tuple[bytes, int] | None:
+        """Return bytes of a snapshot's file from a position on, and its size; None: none such."""
+        if snapshot_id not in self._snapshots:
+            return None
+        file = self._fs.open(self._snapshot_path(snapshot_id))
+        try:
+            return file.read_at(position, max_bytes), file.size_bytes()
+        finally:
+            file.close()
 
     def write_snapshot(
         self, snapshot_id: SnapshotId, values: Iterable[bytes], last_timestamp_ms: int
@@ -313,7 +358,7 @@ class MetadataLog:
         try:
             file.truncate(0)
             position = 0
-            for data in _snapshot_batches(snapshot_id, values, last_timestamp_ms):
+            for data in snapshot_batches(snapshot_id, values, last_timestamp_ms):
                 file.write_at(data, position)
                 position += len(data)
             file.sync()
@@ -347,6 +392,7 @@ class MetadataLog:
         # Newest first: what a crash leaves is a beginning of the old log, which opening drops.
         self._remove_segments(self._segments[::-1])
         self._segments = []
+        self._tail = _Tail()
         self.log_start_offset = snapshot_id.end_offset
         self._add_segment(snapshot_id.end_offset)
 
@@ -379,65 +425,12 @@ def _scan(data: bytes, base_offset: int) -> Iterator[_BatchEntry]:
         position += header.size_bytes
 
 
-def _batch_bytes(batch: LogBatch) -> bytearray:
-    keys: Sequence[bytes | None] = batch.control_keys or [None] * len(batch.values)
-    return build_batch(
-        [
-            Record(0, batch.timestamp_ms, key, value)
-            for key, value in zip(keys, batch.values, strict=True)
-        ],
-        base_offset=batch.base_offset,
-        leader_epoch=batch.epoch,
-        control=batch.is_control,
-    )
-
-
 def _read_batches(segment: _Segment, entries: Sequence[_BatchEntry]) -> list[LogBatch]:
     if not entries:
         return []
     start, last = entries[0].position, entries[-1]
     data = segment.file.read_at(start, last.position + last.size_bytes - start)
-    return [_log_batch(data, header) for header in iter_headers(data)]
-
-
-def _log_batch(data: bytes, header: BatchHeader) -> LogBatch:
-    verify_crc(data, header)
-    records = list(iter_records(data, header))
-    return LogBatch(
-        base_offset=header.base_offset,
-        epoch=header.partition_leader_epoch,
-        timestamp_ms=header.max_timestamp,
-        values=tuple(record.value or b"" for record in records),
-        control_keys=tuple(record.key or b"" for record in records) if header.is_control else (),
-    )
-
-
-def _snapshot_batches(
-    snapshot_id: SnapshotId, values: Iterable[bytes], last_timestamp_ms: int
-) -> Iterator[bytearray]:
-    """Yield header, data and footer batches, with offsets from 0 as in Kafka's snapshots."""
-    offset = 0
-
-    def control(kind: ControlRecordType, value: bytes) -> bytearray:
-        record = Record(0, last_timestamp_ms, control_key(kind), value)
-        return build_batch(
-            [record], base_offset=offset, leader_epoch=snapshot_id.epoch, control=True
-        )
-
-    header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_timestamp_ms)
-    yield control(ControlRecordType.SNAPSHOT_HEADER, encode(header, 0))
-    offset += 1
-    pending: list[Record] = []
-    for value in values:
-        pending.append(Record(0, last_timestamp_ms, None, value))
-        if len(pending) == _SNAPSHOT_BATCH_RECORDS:
-            yield build_batch(pending, base_offset=offset, leader_epoch=snapshot_id.epoch)
-            offset += len(pending)
-            pending = []
-    if pending:
-        yield build_batch(pending, base_offset=offset, leader_epoch=snapshot_id.epoch)
-        offset += len(pending)
-    yield control(ControlRecordType.SNAPSHOT_FOOTER, encode(SnapshotFooterRecord(version=0), 0))
+    return [decode_batch(data, header) for header in iter_headers(data)]
 
 
 def holds_foreign_records(fs: FileSystem, directory: str) -> bool:

@@ -12,6 +12,7 @@ from kraftrio.kraft_meta.quorum_state import (
     Leader,
     QuorumState,
     ReplicaProgress,
+    Resigned,
     State,
     Unattached,
 )
