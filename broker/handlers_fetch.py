@@ -9,9 +9,14 @@ Behaviour (Apache Kafka's)
 - A consumer sees up to the high watermark, or with read_committed up to the last stable offset,
   with the aborted transactions of what it was given.
 - An empty partition is an empty record set with valid offsets, never null, never an error.
+- A follower sees up to the log end, and is woken by appends alone.  Its fetch tells its progress,
+  before anything is read, so that the answer has the high watermark which that progress made; a
+  fetch that diverges, or is out of range, tells nothing.
+- Followers outside of the ISR get nothing of a throttled partition while the quota is used up.
 
 Version notes: 5 log start offsets, 7 sessions (KIP-227), 9 leader epochs (KIP-320), 12 divergence
-by last fetched epoch (KIP-595), 13 topic ids (KIP-516), 16 the leader beside an error (KIP-951).
+by last fetched epoch (KIP-595), 13 topic ids (KIP-516), 15 the follower's broker epoch
+(KIP-903), 16 the leader beside an error (KIP-951).
 """
 
 from __future__ import annotations
@@ -24,8 +29,11 @@ from kraftrio.broker.context import RequestContext
 from kraftrio.broker.fetch_session import FetchKey, FetchPart, FetchPlan, FetchSessions
 from kraftrio.broker.leader_hints import WRONG_LEADER, LeaderHints
 from kraftrio.broker.metadata_cache import MetadataCache
-from kraftrio.broker.replica_manager import FetchWaiter, Partition, ReplicaManager
+from kraftrio.broker.partition import Partition
+from kraftrio.broker.replica_manager import ReplicaManager
+from kraftrio.broker.replica_ports import ReplicationQuota
 from kraftrio.broker.timers import Timers
+from kraftrio.broker.waiters import FetchWaiter
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.wire.api import ApiKey
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -60,6 +68,7 @@ class FetchHandlers:
 
     Args:
         fetch_max_bytes: the broker's `fetch.max.bytes`, above which no answer grows.
+        leader_quota: bounds what followers outside of the ISR get; None: nothing does.
     """
 
     def __init__(
@@ -70,6 +79,7 @@ class FetchHandlers:
         timers: Timers,
         clock: Clock,
         fetch_max_bytes: int,
+        leader_quota: ReplicationQuota | None = None,
     ) -> None:
         self._replicas = replica_manager
         self._metadata = metadata
@@ -77,6 +87,7 @@ class FetchHandlers:
         self._timers = timers
         self._clock = clock
         self._fetch_max_bytes = fetch_max_bytes
+        self.leader_quota = leader_quota
 
     def table(self) -> dict[ApiKey, Callable[[Any, RequestContext], Any]]:
         return {ApiKey.FETCH: self.fetch}
@@ -97,7 +108,11 @@ class FetchHandlers:
         )
         if plan.error is not ErrorCode.NONE:
             return FetchResponse(error_code=plan.error)
-        reading = self._read(request, plan)
+        replica_id = _replica_id(request)
+        refused: dict[FetchKey, KafkaError] = {}
+        if replica_id >= 0:
+            self._note_progress(replica_id, request.replica_state.replica_epoch, plan, refused)
+        reading = self._read(request, replica_id, plan, refused)
         if (
             reading.must_answer
             or request.max_wait_ms <= 0
@@ -107,19 +122,69 @@ class FetchHandlers:
         deferred: Deferred[FetchResponse] = Deferred()
         waiter = FetchWaiter(
             request.min_bytes - reading.records_bytes,
-            lambda: deferred.complete(self._respond(plan, self._read(request, plan), context)),
+            lambda: deferred.complete(
+                self._respond(plan, self._read(request, replica_id, plan, refused), context)
+            ),
+            is_follower=replica_id != _CONSUMER_REPLICA_ID,
         )
         waiter.park(reading.partitions, self._timers, request.max_wait_ms)
         return deferred
 
+    # -- followers ------------------------------------------------------------------------------
+
+    def _note_progress(
+        self,
+        replica_id: int,
+        broker_epoch: int,
+        plan: FetchPlan,
+        refused: dict[FetchKey, KafkaError],
+    ) -> None:
+        """Tell the replicas what this follower has; whatever is wrong is told by reading."""
+        now_ms = self._clock.monotonic_ms()
+        for key, part in plan.partitions():
+            try:
+                partition = self._partition(key, part)
+                diverges = part.last_fetched_epoch >= 0 and _divergence(partition, part)
+            except KafkaError:
+                continue
+            log, offset = partition.log, part.fetch_offset
+            if (
+                diverges
+                or not log.log_start_offset <= offset <= log.log_end_offset
+                or partition.state.progress(replica_id) is None
+            ):
+                continue
+            try:
+                self._replicas.on_follower_fetch(
+                    partition, replica_id, broker_epoch, offset, part.log_start_offset, now_ms
+                )
+            except KafkaError as error:
+                refused[key] = error
+
+    def _is_held_back(self, partition: Partition, replica_id: int) -> bool:
+        """Must a follower wait for bandwidth that others need more?"""
+        quota = self.leader_quota
+        return (
+            quota is not None
+            and replica_id not in partition.state.isr
+            and quota.is_throttled(partition.topic_partition)
+            and quota.exceeded()
+        )
+
     # -- reading --------------------------------------------------------------------------------
 
-    def _read(self, request: FetchRequest, plan: FetchPlan) -> _Reading:
+    def _read(
+        self,
+        request: FetchRequest,
+        replica_id: int,
+        plan: FetchPlan,
+        refused: dict[FetchKey, KafkaError],
+    ) -> _Reading:
         budget = min(request.max_bytes, self._fetch_max_bytes)
         data: list[tuple[FetchKey, FetchPart, PartitionData]] = []
         partitions: list[Partition] = []
         total = 0
-        must_answer = False
+        must_answer = held_back = False
         for key, part in plan.partitions():
             answer = PartitionData(
                 partition_index=key.partition,
@@ -130,10 +195,17 @@ class FetchHandlers:
             )
             data.append((key, part, answer))
             try:
+                if key in refused:
+                    raise refused[key]
                 partition = self._partition(key, part)
+                if replica_id >= 0 and self._is_held_back(partition, replica_id):
+                    _tell_offsets(partition, answer)
+                    answer.aborted_transactions = None
+                    held_back = True
+                    continue
                 partitions.append(partition)
                 records_bytes = self._read_partition(
-                    request, partition, part, answer, budget - total, total == 0
+                    request, replica_id, partition, part, answer, budget - total, total == 0
                 )
             except KafkaError as error:
                 answer.error_code = error.code
@@ -147,7 +219,7 @@ class FetchHandlers:
             if answer.diverging_epoch is not None:
                 must_answer = True
         # without any partition there is nothing to wait for
-        return _Reading(data, partitions, total, must_answer or not partitions)
+        return _Reading(data, partitions, total, must_answer or not (partitions or held_back))
 
     def _partition(self, key: FetchKey, part: FetchPart) -> Partition:
         """The replica that a key means, by the topic's identity when it was first named."""
@@ -166,6 +238,7 @@ class FetchHandlers:
     def _read_partition(
         self,
         request: FetchRequest,
+        replica_id: int,
         partition: Partition,
         part: FetchPart,
         answer: PartitionData,
@@ -175,10 +248,13 @@ class FetchHandlers:
         """Fill in one partition's answer; return the bytes of its records."""
         log = partition.log
         read_committed = request.isolation_level == _READ_COMMITTED
-        replica_id = _replica_id(request)
-        if replica_id >= 0 and replica_id not in partition.state.replicas:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if part.last_fetched_epoch >= 0 and self._diverges(partition, part, answer):
+        if replica_id >= 0:
+            code = partition.state.check_follower(replica_id, part.current_leader_epoch)
+            if code is not ErrorCode.NONE:
+                raise KafkaError(code)
+        if part.last_fetched_epoch >= 0:
+            answer.diverging_epoch = _divergence(partition, part)
+        if answer.diverging_epoch is not None:
             records_bytes = 0
             answer.aborted_transactions = None
         else:
@@ -208,20 +284,15 @@ class FetchHandlers:
                         else ()
                     )
                 ]
-        answer.high_watermark = partition.state.high_watermark
-        answer.last_stable_offset = log.last_stable_offset
-        answer.log_start_offset = log.log_start_offset
+            if (
+                replica_id >= 0
+                and records_bytes
+                and self.leader_quota is not None
+                and self.leader_quota.is_throttled(partition.topic_partition)
+            ):
+                self.leader_quota.record(records_bytes)
+        _tell_offsets(partition, answer)
         return records_bytes
-
-    def _diverges(self, partition: Partition, part: FetchPart, answer: PartitionData) -> bool:
-        """Has the reader fetched what this log does not have?  Tell it where the paths part."""
-        epoch, end_offset = partition.log.end_offset_for_epoch(part.last_fetched_epoch)
-        if epoch < 0 or end_offset < 0:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        if epoch >= part.last_fetched_epoch and end_offset >= part.fetch_offset:
-            return False
-        answer.diverging_epoch = FetchEpochEndOffset(epoch=epoch, end_offset=end_offset)
-        return True
 
     # -- answering ------------------------------------------------------------------------------
 
@@ -262,6 +333,26 @@ class FetchHandlers:
             responses=list(topics.values()),
             node_endpoints=[] if hints is None else hints.node_endpoints(),
         )
+
+
+def _tell_offsets(partition: Partition, answer: PartitionData) -> None:
+    answer.high_watermark = partition.state.high_watermark
+    answer.last_stable_offset = partition.log.last_stable_offset
+    answer.log_start_offset = partition.log.log_start_offset
+
+
+def _divergence(partition: Partition, part: FetchPart) -> FetchEpochEndOffset | None:
+    """Has the reader fetched what this log does not have?  Where the paths part, if so.
+
+    Raises:
+        KafkaError: OFFSET_OUT_OF_RANGE: no epoch so early is known here.
+    """
+    epoch, end_offset = partition.log.end_offset_for_epoch(part.last_fetched_epoch)
+    if epoch < 0 or end_offset < 0:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch >= part.last_fetched_epoch and end_offset >= part.fetch_offset:
+        return None
+    return FetchEpochEndOffset(epoch=epoch, end_offset=end_offset)
 
 
 def _replica_id(request: FetchRequest) -> int:

@@ -7,19 +7,27 @@ Behaviour (Apache Kafka's)
 - A time beyond the last record finds nothing: offset -1, timestamp -1, no error.
 - Without tiered storage the earliest local offset is the log start, and nothing is tiered (-1).
 - A partition named twice in one ListOffsets is INVALID_REQUEST.
+- While a new leader's high watermark is not yet where its leadership began, "latest" and what lies
+  beyond the high watermark is OFFSET_NOT_AVAILABLE (KIP-207): the leader before may have told more.
+- DeleteRecords answers when every live replica has moved its log start offset, with the smallest of
+  them, or with REQUEST_TIMED_OUT.
 
 Version notes: ListOffsets 7 max timestamp (KIP-734), 8 earliest local, 9 latest tiered (KIP-1005),
-11 earliest pending upload (KIP-1023).
+11 earliest pending upload (KIP-1023);
+from 5 on clients know OFFSET_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from kraftrio.broker.context import RequestContext
-from kraftrio.broker.replica_manager import Partition, ReplicaManager
+from kraftrio.broker.partition import Partition
+from kraftrio.broker.replica_manager import ReplicaManager
+from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.wire.api import ApiKey
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.data import (
@@ -55,6 +63,7 @@ _FIRST_VERSION = {
 }
 
 _LEADER_EPOCH_VERSION = 4
+_NOT_AVAILABLE_VERSION = 5
 
 _READ_COMMITTED = 1
 _CONSUMER_REPLICA_ID = -1
@@ -105,6 +114,11 @@ class OffsetHandlers:
                     answer.error_code = ErrorCode.UNSUPPORTED_VERSION
                 else:
                     self._find_offset(topic.name, asked, request, answer)
+                if (
+                    answer.error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+                    and context.api_version < _NOT_AVAILABLE_VERSION
+                ):
+                    answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
                 if context.api_version < _LEADER_EPOCH_VERSION:
                     answer.leader_epoch = -1  # the field must not be set where it is not sent
                 answers.append(answer)
@@ -123,6 +137,7 @@ class OffsetHandlers:
                 TopicPartition(topic, asked.partition_index), asked.current_leader_epoch
             )
             if asked.timestamp == LATEST:
+                _check_available(partition, request)
                 answer.offset = _last_visible(partition, request)
                 answer.leader_epoch = partition.state.leader_epoch
             elif asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -147,6 +162,7 @@ class OffsetHandlers:
         else:
             found = self._replicas.offset_for_timestamp(partition, timestamp)
         if found is None or found.offset >= _last_visible(partition, request):
+            _check_available(partition, request)
             return
         answer.offset = found.offset
         answer.timestamp = found.timestamp
@@ -188,9 +204,10 @@ class OffsetHandlers:
 
     def delete_records(
         self, request: DeleteRecordsRequest, context: RequestContext
-    ) -> DeleteRecordsResponse:
+    ) -> DeleteRecordsResponse | Deferred[DeleteRecordsResponse]:
         """Move log start offsets up (KIP-107)."""
         topics = []
+        waiting: list[tuple[Partition, int, DeleteRecordsPartitionResult]] = []
         for topic in request.topics:
             answers = []
             for asked in topic.partitions:
@@ -200,17 +217,62 @@ class OffsetHandlers:
                 if topic.name in _INTERNAL_TOPICS:
                     answer.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
                 else:
-                    self._delete(topic.name, asked.offset, answer)
+                    self._delete(topic.name, asked.offset, answer, waiting)
                 answers.append(answer)
             topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=answers))
-        return DeleteRecordsResponse(topics=topics)
+        response = DeleteRecordsResponse(topics=topics)
+        if not waiting:
+            return response
+        return self._await_deletion(response, waiting, request.timeout_ms)
 
-    def _delete(self, topic: str, offset: int, answer: DeleteRecordsPartitionResult) -> None:
+    def _delete(
+        self,
+        topic: str,
+        offset: int,
+        answer: DeleteRecordsPartitionResult,
+        waiting: list[tuple[Partition, int, DeleteRecordsPartitionResult]],
+    ) -> None:
         try:
             partition = self._replicas.leader(TopicPartition(topic, answer.partition_index))
-            answer.low_watermark = self._replicas.delete_records(partition, offset)
+            target = self._replicas.delete_records(partition, offset)
         except KafkaError as error:
             answer.error_code = error.code
+            return
+        answer.low_watermark = partition.low_watermark()
+        if answer.low_watermark < target:
+            waiting.append((partition, target, answer))
+
+    def _await_deletion(
+        self,
+        response: DeleteRecordsResponse,
+        waiting: list[tuple[Partition, int, DeleteRecordsPartitionResult]],
+        timeout_ms: int,
+    ) -> Deferred[DeleteRecordsResponse]:
+        """Answer once all replicas that live have deleted."""
+        deferred: Deferred[DeleteRecordsResponse] = Deferred()
+        left = len(waiting)
+
+        def on_deleted(
+            partition: Partition, answer: DeleteRecordsPartitionResult, code: ErrorCode
+        ) -> None:
+            nonlocal left
+            answer.error_code = code
+            answer.low_watermark = partition.low_watermark() if code is ErrorCode.NONE else -1
+            left -= 1
+            if not left:
+                deferred.complete(response)
+
+        for partition, target, answer in waiting:
+            self._replicas.when_deleted(
+                partition, target, timeout_ms, partial(on_deleted, partition, answer)
+            )
+        return deferred
+
+
+def _check_available(partition: Partition, request: ListOffsetsRequest) -> None:
+    """Refuse consumers an end of the log that may lie before one that they know."""
+    if request.replica_id == _CONSUMER_REPLICA_ID and partition.state.offset_is_behind_epoch:
+        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
 
 
 def _last_visible(partition: Partition, request: ListOffsetsRequest) -> int:

@@ -6,7 +6,8 @@ Behaviour (Apache Kafka's)
 - acks=0 has no response; if a partition fails, the connection is closed, which is the only way to
   make such a producer look at its metadata again.
 - acks=all answers when the high watermark has passed every batch, or REQUEST_TIMED_OUT at
-  `timeout_ms` for those it has not passed; they stay in the log.
+  `timeout_ms` for those it has not passed; they stay in the log.  NOT_ENOUGH_REPLICAS refuses a
+  batch, NOT_ENOUGH_REPLICAS_AFTER_APPEND leaves it in the log, too.
 - An idempotent batch that is already there is answered with its first offset (KIP-98).
 
 Version notes: Produce 3 brought transactional ids and record batches v2, 7 zstd (KIP-110), 8 record
@@ -111,6 +112,7 @@ class ProduceHandlers:
                 if acks == -1 and end_offset >= 0:
                     waiting.append((topic_partition, end_offset, answer))
             topics.append(_topic_response(topic, answers))
+        self._replicas.wake_followers()
         response = ProduceResponse(responses=topics)
         if acks == 0:
             _close_on_error(topics)
@@ -154,7 +156,9 @@ class ProduceHandlers:
             # No coordinator has this transaction (KIP-890), so nobody would ever end it.
             return _refusal(data, ErrorCode.INVALID_PRODUCER_ID_MAPPING, None), -1
         try:
-            info = self._replicas.append_to_leader(topic_partition, records, required_acks=acks)
+            info = self._replicas.append_to_leader(
+                topic_partition, records, required_acks=acks, wake_followers=False
+            )
         except RecordValidationError as error:
             answer = _refusal(data, error.code, error.message)
             answer.log_start_offset = self._replicas.log(topic_partition).log_start_offset

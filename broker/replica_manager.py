@@ -1,13 +1,21 @@
 """All partition replicas of this broker: appends, reads, waiting for commits, and what metadata
 asks.
 
-The replica manager is the shell around `PartitionState` (roles, high watermark) and `PartitionLog`
-(bytes on disk).  It calls both from synchronous code, so nothing changes between a check and its
-act.
+The replica manager is the shell around `PartitionState` (roles, ISR, high watermark) and
+`PartitionLog` (bytes on disk).  It calls both from synchronous code, so nothing changes between a
+check and its act.
 
 Waiting
 - `when_committed` parks a callback until the high watermark reaches an offset (acks=all).
-- `FetchWaiter` parks a long poll until enough bytes were appended to its partitions.
+- `FetchWaiter` parks a long poll until enough can be read: a consumer's until it is committed, a
+  follower's until it is appended.
+- `when_deleted` parks a callback until every live replica has moved its log start offset.
+
+Followers
+- A fetch by a follower tells its progress (`on_follower_fetch`): it may move the high watermark and
+  the ISR, which `IsrKeeper` takes to the controller.
+- What is followed here is copied by the fetcher manager, which is told by `follow` and `stop`, and
+  calls `append_as_follower` and the truncations.
 
 New logs
 - The log of a new partition is made soon after its metadata came, in slices of time, or at once
@@ -19,8 +27,11 @@ Failures
 - A disk error while appending or reading is KAFKA_STORAGE_ERROR to the client and a log line, for
   each partition one in some seconds; the log itself has cut what was half written.  What was
   acknowledged stays readable.
+- A disk error that no room would mend takes the log directory offline, and with it the replicas in
+  it alone.
 
-Called by the data handlers, the group coordinator's runtime and the metadata publisher.
+Called by the data handlers, the group coordinator's runtime, the fetchers and the metadata
+publisher.
 """
 
 from __future__ import annotations
@@ -30,8 +41,9 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from kraftrio.broker.clock import Clock
+from kraftrio.broker.isr_keeper import IsrKeeper
 from kraftrio.broker.log.log_config import LogConfig
-from kraftrio.broker.log.log_manager import LogManager
+from kraftrio.broker.log.log_manager import NO_ROOM, LogManager
 from kraftrio.broker.log.partition_log import (
     AppendInfo,
     AppendOrigin,
@@ -40,115 +52,27 @@ from kraftrio.broker.log.partition_log import (
     PartitionLog,
 )
 from kraftrio.broker.metadata_cache import MetadataCache
-from kraftrio.broker.partition_state import PartitionState
+from kraftrio.broker.partition import Partition
+from kraftrio.broker.partition_state import NO_EFFECTS, Role
+from kraftrio.broker.replica_ports import FetcherManager, IsrProposer, MetadataBrokers
 from kraftrio.broker.timers import Timer, Timers
-from kraftrio.kraft_meta.image import MetadataDelta, MetadataImage, PartitionImage, TopicImage
+from kraftrio.broker.waiters import CommitCallback, OffsetWaiter
+from kraftrio.kraft_meta.image import (
+    NO_LEADER,
+    MetadataDelta,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
 
 _log = logging.getLogger("kraftrio.replicas")
 
-CommitCallback = Callable[[ErrorCode], None]
-
 _MAKE_SLICE_MS = 20  # how long others wait while logs of new partitions are made
 _MAKE_PAUSE_MS = 1
 _MAKE_RETRY_MS = 1000
 _REPORT_INTERVAL_MS = 10_000  # one line for each partition in this time: a full disk fails often
-
-
-class CommitWaiter:
-    """A parked acknowledgement: `callback` is called once, with NONE or why it will not come."""
-
-    __slots__ = ("callback", "end_offset", "timer")
-
-    def __init__(self, end_offset: int, callback: CommitCallback) -> None:
-        self.end_offset = end_offset
-        self.callback = callback
-        self.timer: Timer | None = None
-
-
-class FetchWaiter:
-    """A parked long poll over some partitions.
-
-    `wake` is called once: when `missing_bytes` more were committed to the partitions, when one of
-    them stops being served here, or when the time is up.
-    """
-
-    __slots__ = ("_partitions", "_timer", "missing_bytes", "wake")
-
-    def __init__(self, missing_bytes: int, wake: Callable[[], None]) -> None:
-        self.missing_bytes = missing_bytes
-        self.wake = wake
-        self._partitions: list[Partition] = []
-        self._timer: Timer | None = None
-
-    def park(self, partitions: list[Partition], timers: Timers, max_wait_ms: float) -> None:
-        """Start to wait."""
-        self._partitions = partitions
-        for partition in partitions:
-            partition.fetch_waiters[self] = None
-        self._timer = timers.schedule(max_wait_ms, self.finish)
-
-    def finish(self) -> None:
-        """Stop waiting and wake the request."""
-        for partition in self._partitions:
-            partition.fetch_waiters.pop(self, None)
-        if self._timer is not None:
-            self._timer.cancel()
-        self.wake()
-
-
-class Partition:
-    """One replica hosted here: its log, its replication state, and who waits for it."""
-
-    __slots__ = ("commit_waiters", "fetch_waiters", "log", "state", "topic_partition")
-
-    def __init__(self, topic_partition: TopicPartition, log: PartitionLog, broker_id: int) -> None:
-        self.topic_partition = topic_partition
-        self.log = log
-        self.state = PartitionState(broker_id, log.high_watermark)
-        self.commit_waiters: list[CommitWaiter] = []
-        self.fetch_waiters: dict[FetchWaiter, None] = {}
-
-    def publish_high_watermark(self, committed_bytes: int | None) -> None:
-        """Tell the log and everybody who waits that the high watermark advanced.
-
-        Args:
-            committed_bytes: by how much, for parked fetches; None: unknown, wake them all.
-        """
-        high_watermark = self.state.high_watermark
-        self.log.update_high_watermark(high_watermark)
-        if self.commit_waiters:
-            reached = [w for w in self.commit_waiters if w.end_offset <= high_watermark]
-            if reached:
-                self.commit_waiters = [
-                    w for w in self.commit_waiters if w.end_offset > high_watermark
-                ]
-                _answer(reached, ErrorCode.NONE)
-        if self.fetch_waiters:
-            self._wake_fetches(committed_bytes)
-
-    def _wake_fetches(self, committed_bytes: int | None) -> None:
-        for waiter in list(self.fetch_waiters):
-            if committed_bytes is not None:
-                waiter.missing_bytes -= committed_bytes
-                if waiter.missing_bytes > 0:
-                    continue
-            waiter.finish()
-
-    def abandon(self, code: ErrorCode) -> None:
-        """This replica no longer leads: nobody's wait can succeed here."""
-        waiters, self.commit_waiters = self.commit_waiters, []
-        _answer(waiters, code)
-        for waiter in list(self.fetch_waiters):
-            waiter.finish()
-
-
-def _answer(waiters: Iterable[CommitWaiter], code: ErrorCode) -> None:
-    for waiter in waiters:
-        if waiter.timer is not None:
-            waiter.timer.cancel()
-        waiter.callback(code)
 
 
 class _Unmade(NamedTuple):
@@ -164,6 +88,8 @@ class ReplicaManager:
 
     Args:
         topic_log_config: name of a topic -> its effective log configuration, by the newest image.
+        proposals: the way of new ISRs to the controller; a node without others needs none.
+        fetchers: copies what is followed here; may be set later, before the first metadata.
     """
 
     def __init__(
@@ -174,8 +100,13 @@ class ReplicaManager:
         timers: Timers,
         clock: Clock,
         topic_log_config: Callable[[str], LogConfig],
+        *,
+        proposals: IsrProposer | None = None,
+        fetchers: FetcherManager | None = None,
+        lag_time_max_ms: float = 30_000,
     ) -> None:
         self.broker_id = broker_id
+        self.fetchers = fetchers
         self.log_manager = log_manager
         self._metadata = metadata
         self._timers = timers
@@ -186,8 +117,26 @@ class ReplicaManager:
         self._make_timer: Timer | None = None
         self._knows_cluster = False  # the first image shows what existed before this process
         self._reported_ms: dict[TopicPartition, float] = {}
+        self._brokers = MetadataBrokers(metadata)
+        self._lag_time_max_ms = lag_time_max_ms
+        self._isrs = IsrKeeper(self._partitions.values, timers, clock, lag_time_max_ms, proposals)
+        self._grown: list[tuple[Partition, int]] = []  # appends that followers do not know of
+        log_manager.on_lost = self.go_offline
+
+    @property
+    def proposals(self) -> IsrProposer | None:
+        """The way of new ISRs to the controller."""
+        return self._isrs.proposals
+
+    @proposals.setter
+    def proposals(self, proposals: IsrProposer) -> None:
+        self._isrs.proposals = proposals
 
     # -- look-ups -------------------------------------------------------------------------------
+
+    def partition(self, topic_partition: TopicPartition) -> Partition | None:
+        """The replica hosted here, in whatever role, once it has its log."""
+        return self._partitions.get(topic_partition)
 
     def partitions(self) -> Iterable[Partition]:
         """Every replica hosted here."""
@@ -229,15 +178,20 @@ class ReplicaManager:
         *,
         required_acks: int = -1,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        wake_followers: bool = True,
     ) -> AppendInfo:
         """Append one batch; offsets, leader epoch and append time are stamped into `records`.
+
+        Args:
+            wake_followers: False: the caller calls `wake_followers` after its last append, so that
+                one answer has it all.
 
         Raises:
             KafkaError: refused; nothing was written.
         """
         partition = self._partitions.get(topic_partition) or self._make(topic_partition)
         log, state = partition.log, partition.state
-        code = state.check_append(required_acks, log.config.min_insync_replicas)
+        code = state.check_append(required_acks)
         if code is not ErrorCode.NONE:
             raise KafkaError(code)
         try:
@@ -246,14 +200,35 @@ class ReplicaManager:
             )
         except OSError as error:
             raise self._storage_error("append", partition, error) from error
-        if not info.duplicate and state.on_append(log.log_end_offset):
+        if info.duplicate:
+            return info
+        if state.is_alone:
+            state.high_watermark = log.log_end_offset
             partition.publish_high_watermark(len(records))
+            return info
+        end_offset = log.log_end_offset
+        partition.note_uncommitted(end_offset, len(records))
+        if state.on_append(end_offset, self._clock.monotonic_ms()):
+            partition.publish_high_watermark()
+        if partition.follower_waiters:
+            self._grown.append((partition, len(records)))
+            if wake_followers:
+                self.wake_followers()
         return info
 
+    def wake_followers(self) -> None:
+        """Let followers fetch what was appended with `wake_followers=False`."""
+        if self._grown:
+            grown, self._grown = self._grown, []
+            for partition, size_bytes in grown:
+                partition.wake_followers(size_bytes)
+
     def is_committed(self, topic_partition: TopicPartition, end_offset: int) -> bool:
-        """Has the high watermark reached `end_offset` here?"""
+        """Has the high watermark reached `end_offset` here, with enough replicas in sync?"""
         partition = self._partitions.get(topic_partition)
-        return partition is not None and partition.state.high_watermark >= end_offset
+        if partition is None or partition.state.high_watermark < end_offset:
+            return False
+        return partition.state.check_committed() is ErrorCode.NONE
 
     def when_committed(
         self,
@@ -268,22 +243,29 @@ class ReplicaManager:
             deadline_ms: on the monotonic clock; REQUEST_TIMED_OUT then.  None: wait for ever.
         """
         try:
-            partition = self._partitions.get(topic_partition) or self._make(topic_partition)
+            partition = self.leader(topic_partition)
         except KafkaError as error:
             callback(error.code)
             return
         if partition.state.high_watermark >= end_offset:
-            callback(ErrorCode.NONE)
+            callback(partition.state.check_committed())
             return
-        waiter = CommitWaiter(end_offset, callback)
+        waiter = OffsetWaiter(end_offset, callback)
         partition.commit_waiters.append(waiter)
         if deadline_ms is not None:
+            delay_ms = deadline_ms - self._clock.monotonic_ms()
+            self._time_out(waiter, delay_ms, lambda: partition.commit_waiters)
 
-            def time_out() -> None:
-                partition.commit_waiters.remove(waiter)
-                waiter.callback(ErrorCode.REQUEST_TIMED_OUT)
+    def _time_out(
+        self, waiter: OffsetWaiter, delay_ms: float, waiters: Callable[[], list[OffsetWaiter]]
+    ) -> None:
+        """Give up a wait when its time is over."""
 
-            waiter.timer = self._timers.schedule(deadline_ms - self._clock.monotonic_ms(), time_out)
+        def give_up() -> None:
+            waiters().remove(waiter)
+            waiter.callback(ErrorCode.REQUEST_TIMED_OUT)
+
+        waiter.timer = self._timers.schedule(delay_ms, give_up)
 
     # -- reads ----------------------------------------------------------------------------------
 
@@ -338,7 +320,9 @@ class ReplicaManager:
             raise self._storage_error("find a time", partition, error) from error
 
     def delete_records(self, partition: Partition, offset: int) -> int:
-        """Move the log start offset to `offset` (-1: the high watermark); return the low watermark.
+        """Move our log start offset to `offset` (-1: the high watermark); return where it is to be.
+
+        Followers hear of it by their next fetch; `when_deleted` tells when they have done so.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, POLICY_VIOLATION, KAFKA_STORAGE_ERROR.
@@ -356,10 +340,160 @@ class ReplicaManager:
             partition.log.delete_records_before(target)
         except OSError as error:
             raise self._storage_error("delete records", partition, error) from error
-        return partition.log.log_start_offset
+        for waiter in list(partition.follower_waiters):
+            waiter.finish()  # followers learn the new start by the answer
+        return target
+
+    def when_deleted(
+        self,
+        partition: Partition,
+        offset: int,
+        timeout_ms: float,
+        callback: CommitCallback,
+    ) -> None:
+        """Call `callback` once every live replica's log starts at `offset` or later."""
+        if partition.low_watermark() >= offset:
+            callback(ErrorCode.NONE)
+            return
+        waiter = OffsetWaiter(offset, callback)
+        partition.low_watermark_waiters.append(waiter)
+        self._time_out(waiter, timeout_ms, lambda: partition.low_watermark_waiters)
+
+    # -- a leader's followers -------------------------------------------------------------------
+
+    def on_follower_fetch(
+        self,
+        partition: Partition,
+        replica_id: int,
+        broker_epoch: int,
+        fetch_offset: int,
+        log_start_offset: int,
+        now_ms: float,
+    ) -> None:
+        """A follower has everything before `fetch_offset`: it was found to be within our log.
+
+        Raises:
+            KafkaError: NOT_LEADER_OR_FOLLOWER: that broker has restarted since.
+        """
+        effects = partition.state.on_follower_fetch(
+            replica_id,
+            broker_epoch,
+            fetch_offset,
+            log_start_offset,
+            partition.log.log_end_offset,
+            now_ms,
+        )
+        if effects is not NO_EFFECTS:
+            self._isrs.carry_out(partition, effects)
+        if partition.low_watermark_waiters:
+            partition.check_low_watermark()
+
+    # -- what is followed here ------------------------------------------------------------------
+
+    def follower_partitions(self) -> Iterable[Partition]:
+        """Every replica that follows a leader, or waits for one."""
+        return [p for p in self._partitions.values() if p.state.role is Role.FOLLOWER]
+
+    def append_as_follower(
+        self,
+        topic_partition: TopicPartition,
+        records: memoryview | bytearray,
+        leader_epoch: int,
+        *,
+        leader_high_watermark: int,
+        leader_log_start_offset: int,
+        topic_id: bytes | None = None,
+    ) -> None:
+        """Take over what the leader answered to a fetch at our log end; `records` may be empty.
+
+        Args:
+            leader_epoch: of the fetch: nothing of an older leadership is taken.
+            topic_id: of the fetch: nothing of an earlier topic of that name is taken.
+
+        Raises:
+            KafkaError: not followed here in that leader epoch (NOT_LEADER_OR_FOLLOWER,
+                FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, INCONSISTENT_TOPIC_ID), bad batches
+                (CORRUPT_MESSAGE), KAFKA_STORAGE_ERROR.
+        """
+        partition = self._followed(topic_partition, leader_epoch, topic_id)
+        log = partition.log
+        try:
+            if len(records):
+                log.append_as_follower(records, self._clock.wall_ms(), leader_epoch=leader_epoch)
+            log.update_high_watermark(leader_high_watermark)
+            if leader_log_start_offset > log.log_start_offset:
+                log.delete_records_before(min(leader_log_start_offset, log.high_watermark))
+        except OSError as error:
+            raise self._storage_error("append", partition, error) from error
+        partition.take_high_watermark()
+
+    def truncate(
+        self,
+        topic_partition: TopicPartition,
+        offset: int,
+        leader_epoch: int | None = None,
+        topic_id: bytes | None = None,
+    ) -> None:
+        """Cut a followed log from `offset` on (raises like `append_as_follower`)."""
+        partition = self._followed(topic_partition, leader_epoch, topic_id)
+        try:
+            partition.log.truncate_to(offset)
+        except OSError as error:
+            raise self._storage_error("truncate", partition, error) from error
+        partition.take_high_watermark()
+
+    def truncate_fully_and_start_at(
+        self,
+        topic_partition: TopicPartition,
+        offset: int,
+        leader_epoch: int | None = None,
+        topic_id: bytes | None = None,
+    ) -> None:
+        """Drop everything in a followed log and start at `offset` (raises likewise)."""
+        partition = self._followed(topic_partition, leader_epoch, topic_id)
+        try:
+            partition.log.truncate_fully_and_start_at(offset, self._clock.wall_ms())
+        except OSError as error:
+            raise self._storage_error("truncate", partition, error) from error
+        partition.take_high_watermark()
+
+    def _followed(
+        self, topic_partition: TopicPartition, leader_epoch: int | None, topic_id: bytes | None
+    ) -> Partition:
+        partition = self._partitions.get(topic_partition)
+        if partition is None:
+            raise self._metadata.check_hosted(*topic_partition)
+        if topic_id is not None and topic_id != partition.topic_id:
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        code = partition.state.check_followed(leader_epoch)
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code)
+        return partition
+
+    # -- failures -------------------------------------------------------------------------------
+
+    def go_offline(self, lost: Iterable[TopicPartition]) -> None:
+        """The log directory of these partitions has failed: they are served no more."""
+        for topic_partition in lost:
+            partition = self._partitions.get(topic_partition)
+            if partition is None or partition.state.role is Role.OFFLINE:
+                continue
+            partition.state.go_offline()
+            self._stop_fetcher(topic_partition)
+            partition.abandon(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def offline_partitions(self) -> list[TopicPartition]:
+        """The replicas whose log directory has failed."""
+        return [
+            topic_partition
+            for topic_partition, partition in self._partitions.items()
+            if partition.state.role is Role.OFFLINE
+        ]
 
     def _storage_error(self, doing: str, partition: Partition, error: OSError) -> KafkaError:
         self._report(partition.topic_partition, doing, error)
+        if error.errno not in NO_ROOM:
+            self.log_manager.fail_log(partition.log, error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{doing} failed: {error.strerror}")
 
     def _report(self, topic_partition: TopicPartition, doing: str, error: Exception) -> None:
@@ -384,6 +518,9 @@ class ReplicaManager:
                 continue
             for index, partition in sorted(topic_delta.partitions.items()):
                 self._apply_partition(current, index, partition)
+        if delta.changed_brokers:
+            for hosted in self._partitions.values():
+                hosted.check_low_watermark()  # who is dead is waited for no more
         self._knows_cluster = True
         if self._unmade and self._make_timer is None:
             self._make_timer = self._timers.schedule(0, self._make_some)
@@ -407,17 +544,49 @@ class ReplicaManager:
             self._make(topic_partition)
 
     def _apply_image(self, partition: Partition, image: PartitionImage) -> None:
-        was_leader = partition.state.is_leader
-        if partition.state.apply(image, partition.log.log_end_offset):
-            try:
-                partition.log.start_leader_epoch(image.leader_epoch)
-            except OSError as error:
-                # The log knows the epoch, and saves it before it calls anything of it durable.
-                self._report(partition.topic_partition, "save the leader epoch", error)
-        if was_leader and not partition.state.is_leader:
+        state, log = partition.state, partition.log
+        was_leader = state.is_leader
+        if not was_leader:
+            partition.take_high_watermark()
+        now_ms = self._clock.monotonic_ms()
+        if state.apply(image, log.log_end_offset, now_ms):
+            if state.is_leader:
+                self._lead(partition)
+            else:
+                self._follow(partition)
+        if was_leader and not state.is_leader:
             partition.abandon(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if partition.state.advance_high_watermark():
-            partition.publish_high_watermark(None)
+        if state.advance_high_watermark(now_ms):
+            partition.publish_high_watermark()
+        partition.check_low_watermark()
+
+    def _lead(self, partition: Partition) -> None:
+        """A leader epoch begins in which this broker leads."""
+        self._stop_fetcher(partition.topic_partition)
+        try:
+            partition.log.start_leader_epoch(partition.state.leader_epoch)
+        except OSError as error:
+            # The log knows the epoch, and saves it before it calls anything of it durable.
+            self._report(partition.topic_partition, "save the leader epoch", error)
+        partition.start_to_lead()
+        if not partition.state.is_alone:
+            self._isrs.start()
+
+    def _follow(self, partition: Partition) -> None:
+        """A leader epoch begins in which another broker leads, or none."""
+        if self.fetchers is None:
+            return
+        state = partition.state
+        if state.leader_id == NO_LEADER:
+            self.fetchers.stop(partition.topic_partition)
+        else:
+            self.fetchers.follow(
+                partition.topic_partition, partition.topic_id, state.leader_id, state.leader_epoch
+            )
+
+    def _stop_fetcher(self, topic_partition: TopicPartition) -> None:
+        if self.fetchers is not None:
+            self.fetchers.stop(topic_partition)
 
     def _make(self, topic_partition: TopicPartition) -> Partition:
         """Give a partition that was placed here its log.
@@ -447,7 +616,14 @@ class ReplicaManager:
         except OSError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         del self._unmade[topic_partition]
-        partition = Partition(topic_partition, log, self.broker_id)
+        partition = Partition(
+            topic_partition,
+            unmade.topic.topic_id,
+            log,
+            self.broker_id,
+            self._brokers,
+            self._lag_time_max_ms,
+        )
         self._partitions[topic_partition] = partition
         self._apply_image(partition, unmade.image)
         return partition
@@ -475,11 +651,12 @@ class ReplicaManager:
             if unmade is not None and unmade.topic.topic_id == topic.topic_id:
                 del self._unmade[topic_partition]
             partition = self._partitions.get(topic_partition)
-            if partition is not None and partition.log.topic_id == topic.topic_id:
+            if partition is not None and partition.topic_id == topic.topic_id:
                 self._remove(partition)
 
     def _remove(self, partition: Partition) -> None:
         del self._partitions[partition.topic_partition]
+        self._stop_fetcher(partition.topic_partition)
         partition.state.resign()
         partition.abandon(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._reported_ms.pop(partition.topic_partition, None)
@@ -490,4 +667,8 @@ class ReplicaManager:
         wanted = None if topics is None else set(topics)
         for topic_partition, partition in self._partitions.items():
             if wanted is None or topic_partition.topic in wanted:
-                partition.log.config = self._topic_log_config(topic_partition.topic)
+                config = self._topic_log_config(topic_partition.topic)
+                partition.log.config = config
+                partition.state.min_insync_replicas = config.min_insync_replicas
+                if partition.state.advance_high_watermark(self._clock.monotonic_ms()):
+                    partition.publish_high_watermark()

@@ -137,6 +137,8 @@ class LogManager:
         self._dir_of: dict[TopicPartition, LogDir] = {}
         self._deleted: list[DeletedLog] = []
         self._last_flush_ms: dict[TopicPartition, int] = {}
+        # Told, on the event loop, which partitions went with their directory.
+        self.on_lost: Callable[[list[TopicPartition]], None] | None = None
 
     # -- start ----------------------------------------------------------------------------------
 
@@ -583,6 +585,8 @@ class LogManager:
                 log.close_files()
             except OSError as second:
                 _logger.warning("cannot close %s: %s", log.directory, second)
+        if lost and self.on_lost is not None:
+            self.on_lost(lost)
         return lost
 
     def fail_log(self, log: PartitionLog, error: OSError) -> list[TopicPartition]:

@@ -1,0 +1,93 @@
+"""Requests parked on partitions: acknowledgements, long polls, deletions of records.
+
+A waiter is called back once: when what it waits for has come, when its partition is served here no
+more, or when its time is up.
+
+`replica_manager` and `handlers_fetch` make them, `partition` wakes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeAlias
+
+from kraftrio.broker.timers import Timer, Timers
+from kraftrio.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kraftrio.broker.partition import Partition
+
+CommitCallback: TypeAlias = Callable[[ErrorCode], None]
+
+
+class OffsetWaiter:
+    """Waits until a watermark of one partition reaches an offset.
+
+    `callback` is given NONE, or why that will not happen here.
+    """
+
+    __slots__ = ("callback", "offset", "timer")
+
+    def __init__(self, offset: int, callback: CommitCallback) -> None:
+        self.offset = offset
+        self.callback = callback
+        self.timer: Timer | None = None
+
+
+def answer(waiters: Iterable[OffsetWaiter], code: ErrorCode) -> None:
+    """Call these back; they have been taken off their partition."""
+    for waiter in waiters:
+        if waiter.timer is not None:
+            waiter.timer.cancel()
+        waiter.callback(code)
+
+
+class FetchWaiter:
+    """A parked long poll over some partitions.
+
+    `wake` is called when `missing_bytes` more can be read from the partitions, when one of them
+    stops being served here, or when the time is up.  A consumer can read what is committed, a
+    follower what is in the log.
+    """
+
+    __slots__ = ("_is_done", "_is_follower", "_partitions", "_timer", "missing_bytes", "wake")
+
+    def __init__(
+        self, missing_bytes: int, wake: Callable[[], None], *, is_follower: bool = False
+    ) -> None:
+        self.missing_bytes = missing_bytes
+        self.wake = wake
+        self._is_follower = is_follower
+        self._is_done = False
+        self._partitions: list[Partition] = []
+        self._timer: Timer | None = None
+
+    def park(self, partitions: list[Partition], timers: Timers, max_wait_ms: float) -> None:
+        """Start to wait."""
+        self._partitions = partitions
+        for partition in partitions:
+            if self._is_follower:
+                partition.follower_waiters[self] = None
+            else:
+                partition.fetch_waiters[self] = None
+        self._timer = timers.schedule(max_wait_ms, self.finish)
+
+    def count(self, size_bytes: int) -> None:
+        """So much more can be read."""
+        self.missing_bytes -= size_bytes
+        if self.missing_bytes <= 0:
+            self.finish()
+
+    def finish(self) -> None:
+        """Stop waiting and wake the request, once."""
+        if self._is_done:
+            return
+        self._is_done = True
+        for partition in self._partitions:
+            if self._is_follower:
+                partition.follower_waiters.pop(self, None)
+            else:
+                partition.fetch_waiters.pop(self, None)
+        if self._timer is not None:
+            self._timer.cancel()
+        self.wake()
