@@ -1,9 +1,11 @@
 """The task that compacts logs: picks the dirtiest, has a thread do the work, swaps the result in.
 
-The rules of compaction are `log/cleaner.py`'s; this is its shell. One log is cleaned at a time, as
-more threads of Python would only take turns; then the checkpoint is written. log.cleaner.enable
-turns it off, log.cleaner.backoff.ms is the rest when nothing is due, log.cleaner.dedupe.buffer.size
-(times its load factor) bounds the memory, log.cleaner.io.max.bytes.per.second the speed.
+The rules of compaction are `log/cleaner.py`'s; this is its shell. The thread is the port
+`run_in_thread`: a simulation does the work in place, and then without rests. One log is cleaned at
+a time, as more threads of Python would only take turns; then the checkpoint is written.
+log.cleaner.enable turns it off, log.cleaner.backoff.ms is the rest when nothing is due,
+log.cleaner.dedupe.buffer.size (times its load factor) bounds the memory,
+log.cleaner.io.max.bytes.per.second the speed.
 
 Failures
 - A log that changed under the cleaner: the copy is dropped, the next round looks anew.
@@ -21,11 +23,13 @@ import logging
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 
 import trio
 
 from kraftrio.broker.clock import Clock
 from kraftrio.broker.config import BrokerConfig
+from kraftrio.broker.environment import RunInThread, run_in_worker_thread
 from kraftrio.broker.log.cleaner import CleaningAborted, CleaningRun
 from kraftrio.broker.log.cleaner_pace import CleanerPace
 from kraftrio.broker.log.cleaner_plan import CleaningTarget, dirtiest
@@ -43,12 +47,16 @@ class LogCleaner:
     """Compacts the logs of one broker."""
 
     def __init__(
-        self, log_manager: LogManager, clock: Clock, settings: Callable[[], BrokerConfig]
+        self,
+        log_manager: LogManager,
+        clock: Clock,
+        settings: Callable[[], BrokerConfig],
+        run_in_thread: RunInThread = run_in_worker_thread,
     ) -> None:
         self._logs = log_manager
         self._clock = clock
         self._settings = settings
-        self._limiter = trio.CapacityLimiter(1)
+        self._run_in_thread = run_in_thread
         self._put_off: dict[PartitionLog, float] = {}
 
     async def run(self) -> None:
@@ -133,9 +141,9 @@ class LogCleaner:
         await self._in_thread(run, run.sync)
         run.complete()
 
-    async def _in_thread(self, run: CleaningRun, work: Callable[[], None]) -> None:
+    async def _in_thread(self, run: CleaningRun, work: Callable[[], object]) -> None:
         try:
-            await trio.to_thread.run_sync(work, limiter=self._limiter)
+            await self._run_in_thread(work)
         except OSError:
             run.check_segments()  # a file that is gone is no fault if its segment is gone too
             raise
@@ -143,8 +151,8 @@ class LogCleaner:
     async def _save_offsets(self) -> None:
         for log_dir, offsets in self._logs.stale_cleaner_offsets():
             try:
-                await trio.to_thread.run_sync(
-                    self._logs.write_cleaner_offsets, log_dir, offsets, limiter=self._limiter
+                await self._run_in_thread(
+                    partial(self._logs.write_cleaner_offsets, log_dir, offsets)
                 )
             except OSError as error:
                 self._logs.fail_dir(log_dir, error)
@@ -152,5 +160,7 @@ class LogCleaner:
 
 def _rest(seconds: float) -> None:
     """Let the event loop have the interpreter; the thread ends here once the broker stops."""
+    if trio.lowlevel.in_trio_run():
+        return  # in place there is nobody to rest for, and time may be virtual
     trio.from_thread.check_cancelled()
     time.sleep(seconds)

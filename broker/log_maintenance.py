@@ -1,7 +1,7 @@
 """Periodic work on the logs: flushing, checkpoints, retention, compaction, expiry of producers.
 
-Whatever syncs files runs in a worker thread, one at a time, so that the event loop goes on; the
-rest is quick and runs on the loop.
+Whatever syncs files runs in a worker thread (the port `run_in_thread`; a simulation runs it in
+place), one at a time, so that the event loop goes on; the rest is quick and runs on the loop.
 
 Called by `node`, one task.
 """
@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import trio
 
 from kraftrio.broker.clock import Clock
 from kraftrio.broker.config import BrokerConfig
+from kraftrio.broker.environment import RunInThread, run_in_worker_thread
 from kraftrio.broker.log.log_manager import LogDirError, LogManager
 from kraftrio.broker.log_cleaner import LogCleaner
 
@@ -29,12 +31,17 @@ class LogMaintenance:
     """Keeps the logs of one broker tidy."""
 
     def __init__(
-        self, log_manager: LogManager, clock: Clock, settings: Callable[[], BrokerConfig]
+        self,
+        log_manager: LogManager,
+        clock: Clock,
+        settings: Callable[[], BrokerConfig],
+        run_in_thread: RunInThread = run_in_worker_thread,
     ) -> None:
         self._logs = log_manager
         self._clock = clock
         self._settings = settings
-        self._cleaner = LogCleaner(log_manager, clock, settings)
+        self._run_in_thread = run_in_thread
+        self._cleaner = LogCleaner(log_manager, clock, settings, run_in_thread)
 
     async def run(self) -> None:
         """Do what is due, until cancelled."""
@@ -73,7 +80,7 @@ class LogMaintenance:
         for log in self._logs.flush_due(self._clock.wall_ms()):
             full = self._logs.needs_full_flush(log, self._clock.wall_ms())
             try:
-                await trio.to_thread.run_sync(log.flush if full else log.flush_closed_segments)
+                await self._run_in_thread(log.flush if full else log.flush_closed_segments)
             except OSError as error:
                 self._logs.fail_log(log, error)
                 continue
@@ -82,7 +89,7 @@ class LogMaintenance:
     async def _checkpoint(self) -> None:
         for checkpoint in self._logs.stale_checkpoints():
             try:
-                await trio.to_thread.run_sync(self._logs.write_checkpoint, checkpoint)
+                await self._run_in_thread(partial(self._logs.write_checkpoint, checkpoint))
             except OSError as error:
                 self._logs.fail_dir(checkpoint.log_dir, error)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import itertools
+import time
 from collections.abc import Callable
 
 import trio
 
 from kraftrio.broker.clock import Clock
 from kraftrio.broker.config import BrokerConfig
+from kraftrio.broker.environment import RunInThread, run_in_worker_thread
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.log_manager import LogManager
 from kraftrio.broker.log.partition_log import PartitionLog
@@ -53,6 +55,7 @@ class CleanerContext:
     def __init__(self, **settings: str) -> None:
         self.fs = WatchedFileSystem()
         self.clock = FixedClock()
+        self.run_in_thread: RunInThread = run_in_worker_thread
         self.config = BrokerConfig.load(None, settings, {}, host_name=lambda: "h")
         self._ids = itertools.count(1)
         self.start()
@@ -64,7 +67,9 @@ class CleanerContext:
         config = LogConfig(cleanup_policy="compact", segment_bytes=300)
         self.logs.default_config = config
         self.logs.load_all(self.logs.start(CLUSTER, 1), NOW_MS)
-        self.cleaner = LogCleaner(self.logs, self.clock, lambda: self.config)
+        self.cleaner = LogCleaner(
+            self.logs, self.clock, lambda: self.config, lambda work: self.run_in_thread(work)
+        )
 
     def add(self, topic: str, count: int = 12, **config: object) -> PartitionLog:
         """A log with records of two keys."""
@@ -250,3 +255,24 @@ async def test_cleaner_can_be_turned_off() -> None:
         with trio.move_on_after(0.05):
             await context.cleaner.run()
         assert log.first_dirty_offset == 0
+
+
+async def test_works_in_place_where_there_are_no_threads() -> None:
+    """In a simulation: same result, and no rest however slow it ought to be."""
+    context = CleanerContext(**{"log.cleaner.io.max.bytes.per.second": "1"})
+    log = context.add("one")
+    in_trio: list[bool] = []
+
+    async def run_in_place(work: Callable[[], object]) -> None:
+        await trio.lowlevel.checkpoint()
+        work()
+        in_trio.append(trio.lowlevel.in_trio_run())
+
+    context.run_in_thread = run_in_place
+    started_at = time.monotonic()
+    assert await context.cleaner.clean_next()
+    assert time.monotonic() - started_at < 5, "at one byte a second it would take minutes"
+    assert (log.first_dirty_offset, count_of(log)) == (10, 4)
+    assert context.fs.read_file(CHECKPOINT) == b"0\n1\none 0 10\n"
+    assert all(in_trio)
+    assert in_trio
