@@ -23,7 +23,6 @@ from kraftrio.kraft_meta.image import (
     GROUP,
     TOPIC,
     ConfigResource,
-    MetadataImage,
 )
 from kraftrio.kraft_meta.records import ConfigRecord, MetadataRecord
 from kraftrio.kraft_meta.topic_names import check_topic_name
@@ -120,16 +119,16 @@ def _check_keys(names: list[str]) -> None:
         )
 
 
-def check_resource(resource: ConfigResource, image: MetadataImage) -> None:
+def check_resource(resource: ConfigResource, now: Circumstances) -> None:
     """Raise unless configurations may be set on the resource."""
     if resource.type == TOPIC:
         check_topic_name(resource.name)
-        if image.topic(resource.name) is None:
+        if now.image.topic(resource.name) is None:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist."
             )
     elif resource.type == BROKER:
-        _check_broker_resource(resource.name, image)
+        _check_broker_resource(resource.name, now)
     elif resource.type == GROUP:
         if not resource.name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
@@ -142,14 +141,15 @@ def check_resource(resource: ConfigResource, image: MetadataImage) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource.type}.")
 
 
-def _check_broker_resource(name: str, image: MetadataImage) -> None:
+def _check_broker_resource(name: str, now: Circumstances) -> None:
     if not name:
         return
     if not (name.isascii() and name.removeprefix("-").isdigit()):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"Invalid broker id '{name}': it must be an integer."
         )
-    if image.broker(int(name)) is None:
+    node_id = int(name)
+    if now.image.broker(node_id) is None and node_id not in now.config.controller_ids:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} found.")
 
 
@@ -162,7 +162,7 @@ def _replace_configs(
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}"
         )
-    check_resource(resource, now.image)
+    check_resource(resource, now)
     new = {config.name: config.value for config in data.configs if config.value is not None}
     return _records_to(resource, new, now)
 
@@ -180,7 +180,7 @@ def _change_configs(
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}"
         )
-    check_resource(resource, now.image)
+    check_resource(resource, now)
     new = dict(now.image.config(resource.type, resource.name))
     for config in data.configs:
         value = _new_value(resource, config, new.get(config.name), now)

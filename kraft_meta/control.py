@@ -44,6 +44,8 @@ class ControllerConfig:
     node_id: int
     num_partitions: int = 1
     default_replication_factor: int = 1
+    # The controllers, whose configurations may be changed though they are not brokers.
+    controller_ids: tuple[int, ...] = ()
     delete_topic_enable: bool = True
     broker_session_timeout_ms: int = 9000
     unclean_leader_election_enable: bool = False

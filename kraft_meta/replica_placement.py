@@ -2,7 +2,7 @@
 
 Owns: the order in which brokers are offered. Rules, as Kafka's striped placer:
 1. A partition's first replica is on a broker that is not fenced; fenced ones are taken only when
-   the others do not suffice.
+   the others do not suffice, and those that are shutting down not at all.
 2. Consecutive replicas of a partition go to different racks as long as there are any, and
    consecutive partitions start at different racks and brokers.
 3. After as many partitions as there are usable brokers, the lists are shuffled anew, so that
@@ -21,26 +21,33 @@ from kraftrio.wire.errors import ErrorCode, KafkaError
 
 
 class _BrokerList:
-    """Brokers of one rack and kind; each round (one partition) starts one further."""
+    """Brokers of one rack and kind.
 
-    __slots__ = ("_brokers", "_index", "_offset", "_round")
+    Each round (one partition) that begins with the leader starts one further than the last such
+    round, and so do the others among themselves: counted together, as Kafka does, an even number of
+    racks would let only every other broker of a rack lead.
+    """
+
+    __slots__ = ("_brokers", "_index", "_offset", "_offsets", "_round")
 
     def __init__(self, brokers: list[int]) -> None:
         self._brokers = brokers
         self._round = -1
         self._index = 0
         self._offset = 0
+        self._offsets = {True: 0, False: 0}
 
     def shuffle(self, rng: random.Random) -> None:
         self._brokers.sort()
         rng.shuffle(self._brokers)
 
-    def next(self, round_number: int) -> int | None:
+    def next(self, round_number: int, *, leads: bool = False) -> int | None:
         """Return the next broker that this round has not been given yet."""
         if not self._brokers:
             return None
         if self._round != round_number:
-            self._offset = (self._offset + 1) % len(self._brokers)
+            self._offset = self._offsets[leads]
+            self._offsets[leads] = (self._offset + 1) % len(self._brokers)
             self._round, self._index = round_number, 0
         if self._index >= len(self._brokers):
             return None
@@ -56,6 +63,8 @@ class ReplicaPlacer:
         unfenced: dict[str, list[int]] = {}
         fenced: dict[str, list[int]] = {}
         for broker in sorted(brokers, key=lambda b: b.broker_id):
+            if broker.in_controlled_shutdown and not broker.fenced:
+                continue
             rack = broker.rack or ""
             unfenced.setdefault(rack, [])
             fenced.setdefault(rack, [])
@@ -81,7 +90,7 @@ class ReplicaPlacer:
         replicas: list[int] = []
         leader_rack = 0
         while not replicas:
-            broker = order[leader_rack][0].next(self._round)
+            broker = order[leader_rack][0].next(self._round, leads=True)
             leader_rack += 1
             if broker is not None:
                 replicas.append(broker)

@@ -74,7 +74,7 @@ class ControllerContext:
         self.committed = MetadataImage()
         self._rng = random.Random(seed)
         self.controller = self._new_controller()
-        self._commit(self.controller.activate(self.committed, self.now_ms))
+        self.commit(self.controller.activate(self.committed, self.now_ms))
 
     def _new_controller(self) -> Controller:
         configs = FakeConfigs()
@@ -83,13 +83,14 @@ class ControllerContext:
     def fail_over(self) -> None:
         """Another controller takes over: what is committed is all it has."""
         self.controller = self._new_controller()
-        self._commit(self.controller.activate(self.committed, self.now_ms))
+        self.commit(self.controller.activate(self.committed, self.now_ms))
 
     @property
     def image(self) -> MetadataImage:
         return self.committed
 
-    def _commit(self, records: list[MetadataRecord]) -> None:
+    def commit(self, records: list[MetadataRecord]) -> None:
+        """Take records that the controller decided on."""
         if not records:
             return
         last_offset = self.committed.offset + len(records)
@@ -111,7 +112,7 @@ class ControllerContext:
             now_ms=self.now_ms,
         )
         self.last_records = result.records
-        self._commit(result.records)
+        self.commit(result.records)
         return result.response
 
     def sleep(self, duration_ms: float) -> None:
@@ -122,7 +123,7 @@ class ControllerContext:
             if deadline_ms is None or deadline_ms > end_ms:
                 break
             self.now_ms = max(self.now_ms, deadline_ms)
-            self._commit(self.controller.on_deadline(self.now_ms))
+            self.commit(self.controller.on_deadline(self.now_ms))
         self.now_ms = end_ms
 
     # ---- brokers

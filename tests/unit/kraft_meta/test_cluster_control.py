@@ -63,6 +63,18 @@ def test_after_a_restart_of_the_controller_a_restarted_broker_need_not_wait() ->
     assert context.partition("t").leader == 1
 
 
+def test_registering_again_as_the_same_incarnation_amends_the_registration() -> None:
+    """The broker epoch, its state and its leaderships stay; only what is new is recorded."""
+    context = ControllerContext()
+    context.start_brokers(1, racks="a")
+    context.create("t", [1])
+    epoch = context.image.brokers[1].broker_epoch
+    assert context.register(1, rack="b") == epoch
+    broker = context.image.brokers[1]
+    assert (broker.rack, broker.fenced, broker.broker_epoch) == ("b", False, epoch)
+    assert context.partition("t").leader == 1
+
+
 def test_registering_again_with_the_same_incarnation_changes_nothing() -> None:
     """The answer was lost, the registration was not."""
     context = ControllerContext()
@@ -178,6 +190,90 @@ def test_controlled_shutdown_waits_until_the_others_know() -> None:
     response = context.heartbeat(1, want_shut_down=True)
     assert response.should_shut_down
     assert response.is_fenced
+
+
+def test_brokers_that_shut_down_together_do_not_wait_for_each_other() -> None:
+    """Who leaves as the last leaves its partitions without a leader, and goes as well."""
+    context = ControllerContext()
+    context.start_brokers(1, 2, 3)
+    context.create("t", [1, 2, 3], [2, 3, 1], [3, 1, 2])
+    for broker_id in (1, 2, 3):
+        assert not context.heartbeat(broker_id, want_shut_down=True).should_shut_down
+    assert [context.partition("t", index).leader for index in range(3)] == [-1, -1, -1]
+    assert [context.partition("t", index).isr for index in range(3)] == [(3,), (3,), (3,)]
+    for broker_id in (3, 1, 2):
+        assert context.heartbeat(broker_id, want_shut_down=True).should_shut_down
+
+
+def test_a_broker_that_shuts_down_neither_leads_nor_joins() -> None:
+    """New partitions and ISR changes leave it out, elections do not find it."""
+    context = ControllerContext()
+    context.start_brokers(1, 2)
+    context.create("t", [1, 2])
+    context.create("u", [2, 1])
+    context.heartbeat(1, want_shut_down=True)
+    assert context.partition("t").isr == (2,)
+    assert context.alter_isr("t", [2, 1]).error_code == ErrorCode.INELIGIBLE_REPLICA
+    context.create("v", [1, 2])
+    assert (context.partition("v").leader, context.partition("v").isr) == (2, (2,))
+    context.fence(2)
+    assert context.partition("u").leader == -1
+
+
+def test_a_new_controller_lets_a_broker_go_that_was_shutting_down() -> None:
+    """It does not know what the others have read; the leaderships are gone, that is enough."""
+    context = ControllerContext()
+    context.start_brokers(1, 2)
+    context.create("t", [1, 2])
+    assert not context.heartbeat(1, want_shut_down=True).should_shut_down
+    context.fail_over()
+    assert context.heartbeat(1, want_shut_down=True).should_shut_down
+
+
+def lose(context: ControllerContext, broker_id: int, broker_epoch: int | None = None) -> int:
+    """Tell the controller that a broker's process is gone; return how many records follow."""
+    if broker_epoch is None:
+        broker_epoch = context.image.brokers[broker_id].broker_epoch
+    records = context.controller.broker_connection_lost(broker_id, broker_epoch, context.now_ms)
+    context.commit(records)
+    return len(records)
+
+
+def test_a_broker_known_to_be_gone_is_fenced_at_once() -> None:
+    """Ahead of its session's end; its next incarnation is let in without a wait."""
+    context = ControllerContext()
+    context.start_brokers(1, 2)
+    context.create("t", [1, 2])
+    assert lose(context, 1) == 2
+    assert context.image.brokers[1].fenced
+    assert (context.partition("t").leader, context.partition("t").isr) == (2, (2,))
+    assert lose(context, 1) == 0
+    context.register(1, incarnation=2)
+    assert not context.heartbeat(1).is_fenced
+
+
+def test_a_broker_fenced_in_error_comes_back_by_its_next_heartbeat() -> None:
+    """A closed connection is not proof."""
+    context = ControllerContext()
+    context.start_brokers(1, 2)
+    lose(context, 1)
+    assert not context.heartbeat(1).is_fenced
+    context.sleep(SESSION_MS - 1)
+    assert not context.image.brokers[1].fenced
+    context.sleep(1)
+    assert context.image.brokers[1].fenced
+
+
+def test_another_incarnation_is_not_fenced_for_the_former_one() -> None:
+    """The epoch says which is gone. Of unknown brokers, and without a reign, nothing follows."""
+    context = ControllerContext()
+    context.start_brokers(1)
+    epoch = context.image.brokers[1].broker_epoch
+    assert lose(context, 1, epoch - 1) == 0
+    assert lose(context, 9, 1) == 0
+    assert not context.image.brokers[1].fenced
+    context.controller.deactivate()
+    assert context.controller.broker_connection_lost(1, epoch, 0) == []
 
 
 def test_a_broker_can_ask_to_be_fenced() -> None:

@@ -22,8 +22,8 @@ SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 Op = tuple[str, int, str | None]
 
 
-def context_with_topic() -> ControllerContext:
-    context = ControllerContext()
+def context_with_topic(**settings: Any) -> ControllerContext:
+    context = ControllerContext(**settings)
     context.start_brokers(1)
     context.create("t", [1])
     return context
@@ -174,6 +174,14 @@ def test_other_resources_are_configured_too(kind: int, name: str) -> None:
     context = context_with_topic()
     assert incremental(context, (kind, name, [("log.retention.ms", SET, "1")])) == [0]
     assert configs(context, name, kind) == {"log.retention.ms": "1"}
+
+
+def test_controllers_are_configured_like_brokers() -> None:
+    """By their node ids, though they are not registered as brokers."""
+    context = context_with_topic(controller_ids=(3000,))
+    ops: list[Op] = [("log.retention.ms", SET, "1")]
+    assert incremental(context, (BROKER, "3000", ops)) == [ErrorCode.NONE]
+    assert incremental(context, (BROKER, "3001", ops)) == [ErrorCode.BROKER_ID_NOT_REGISTERED]
 
 
 def test_alter_configs_replaces_everything() -> None:

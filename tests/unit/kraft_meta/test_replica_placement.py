@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -24,6 +25,33 @@ def test_leaders_and_replicas_are_spread_evenly(seed: int) -> None:
     assert all(len(set(replicas)) == 3 for replicas in partitions)
     assert set(Counter(replicas[0] for replicas in partitions).values()) == {10}
     assert set(Counter(r for replicas in partitions for r in replicas).values()) == {30}
+
+
+@pytest.mark.parametrize("racks", ["abc", "aaaa", "abab", "aaaaa", "ababab", "aabbcc", "aaaaaaa"])
+@pytest.mark.parametrize("replication_factor", [1, 2, 3])
+def test_racks_of_one_size_share_evenly(racks: str, replication_factor: int) -> None:
+    """Of as many partitions as there are brokers each leads one, also where racks alternate."""
+    count = len(racks)
+    for seed in range(10):
+        brokers = [broker(i, rack) for i, rack in enumerate(racks)]
+        placer = ReplicaPlacer(brokers, random.Random(seed))
+        for _ in range(4):
+            partitions = [placer.place(replication_factor) for _ in range(count)]
+            assert sorted(replicas[0] for replicas in partitions) == list(range(count))
+            replicas = Counter(r for replicas in partitions for r in replicas)
+            assert set(replicas.values()) == {replication_factor}
+            for placed in partitions:
+                used = {racks[r] for r in placed}
+                assert len(used) == min(replication_factor, len(set(racks)))
+
+
+def test_brokers_that_shut_down_get_nothing() -> None:
+    """Nor do they count for what is possible."""
+    leaving = replace(broker(3), in_controlled_shutdown=True)
+    placer = ReplicaPlacer([broker(1), broker(2), leaving], random.Random(0))
+    assert all(set(placer.place(2)) == {1, 2} for _ in range(10))
+    with pytest.raises(KafkaError, match="because only 2 broker"):
+        placer.place(3)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from kraftrio.kraft_meta import controller, replication_control
 from kraftrio.kraft_meta.records import LEADER_RECOVERED, LEADER_RECOVERING
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import ElectLeadersRequest, TopicPartitions
+from kraftrio.wire.messages.configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from kraftrio.wire.messages.quorum import (
     AlterPartitionRequest,
     AlterPartitionRequestPartitionData,
@@ -107,6 +114,75 @@ def test_leaders_go_back_to_preferred_replicas_in_time() -> None:
     context.alter_isr("t", [1, 2])
     context.sleep(300_000)
     assert context.partition("t").leader == 1
+
+
+def test_allowing_unclean_elections_elects_where_there_is_no_leader() -> None:
+    """By a topic's configuration or all brokers'; partitions that stay clean have none."""
+    for kind, name in ((2, "t"), (4, "")):
+        context = cluster()
+        context.create("t", [1, 2])
+        context.create("u", [1, 2], unclean_leader_election_enable="false")
+        for topic in ("t", "u"):
+            context.alter_isr(topic, [1])
+        context.fence(1)
+        assert context.partition("t").leader == -1
+        config = IncrementalAlterableConfig(name="unclean.leader.election.enable", value="true")
+        resource = IncrementalAlterConfigsResource(
+            resource_type=kind, resource_name=name, configs=[config]
+        )
+        context.send(IncrementalAlterConfigsRequest(resources=[resource]))
+        context.sleep(0)
+        partition = context.partition("t")
+        assert (partition.leader, partition.isr) == (2, (2,))
+        assert partition.leader_recovery_state == LEADER_RECOVERING
+        assert context.partition("u").leader == -1
+        assert context.controller.next_deadline_ms() != context.now_ms
+
+
+def test_a_new_controller_elects_unclean_leaders_where_allowed() -> None:
+    """The former one may not have come to it."""
+    context = cluster()
+    context.create("t", [1, 2])
+    context.alter_isr("t", [1])
+    context.fence(1)
+    context.config = replace(context.config, unclean_leader_election_enable=True)
+    context.fail_over()
+    context.sleep(0)
+    assert context.partition("t").leader == 2
+
+
+def test_elections_that_are_due_come_in_bounded_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One batch after the other, without the time between two checks."""
+    for module in (controller, replication_control):
+        monkeypatch.setattr(module, "MAX_ELECTIONS_AT_ONCE", 2)
+    context = cluster(leader_imbalance_check_interval_seconds=300, broker_session_timeout_ms=10**9)
+    context.create("t", *[[1, 2]] * 5)
+    context.fence(1)
+    context.heartbeat(1)
+    for index in range(5):
+        context.alter_isr("t", [1, 2], index)
+    context.sleep(299_999)
+    context.now_ms += 1
+    sizes = []
+    while (deadline_ms := context.controller.next_deadline_ms()) is not None:
+        if deadline_ms > context.now_ms:
+            break
+        records = context.controller.on_deadline(context.now_ms)
+        sizes.append(len(records))
+        context.commit(records)
+    assert sizes == [2, 2, 1]
+    assert {context.partition("t", index).leader for index in range(5)} == {1}
+
+
+def test_no_leader_goes_back_where_rebalancing_is_off() -> None:
+    """auto.leader.rebalance.enable=false."""
+    context = cluster(auto_leader_rebalance_enable=False, broker_session_timeout_ms=10**9)
+    context.create("t", [1, 2])
+    context.fence(1)
+    context.heartbeat(1)
+    context.alter_isr("t", [1, 2])
+    context.sleep(10**7)
+    assert context.partition("t").leader == 2
 
 
 # ---- ElectLeaders
