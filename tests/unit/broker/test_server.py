@@ -17,6 +17,7 @@ import trio.lowlevel
 from kraftrio.broker.context import RequestContext
 from kraftrio.broker.dispatch import Dispatcher
 from kraftrio.broker.server import Listener, ServerLimits
+from kraftrio.clients.connection import open_connection
 from kraftrio.clients.transport import SystemNetwork
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.wire.api import ApiKey
@@ -422,3 +423,29 @@ async def test_a_peer_that_cannot_be_reached_any_more_is_no_fault_of_ours(
         [entry] = caplog.records
         assert entry.levelno == logging.DEBUG
         assert "Connection timed out" in entry.getMessage()
+
+
+async def test_our_own_connections_are_served() -> None:
+    """Both halves meet: what is parked, what is answered at once, and what has no answer."""
+    handlers = Handlers()
+    async with (
+        listening(handlers, replace(LIMITS, max_in_flight_requests=7)) as (listener, _),
+        open_connection(
+            SystemNetwork(),
+            "127.0.0.1",
+            listener._sock.getsockname()[1],
+            client_id="node-1",
+            connect_timeout_s=5,
+        ) as connection,
+    ):
+        replies = []
+        for _ in range(50):
+            replies.append(connection.send(MetadataRequest(), 12))
+            connection.send_oneway(ProduceRequest(acks=0), 9)
+            connection.send(ApiVersionsRequest(), 3)
+        for number in range(50):
+            while len(handlers.parked) <= number:
+                await trio.lowlevel.checkpoint()
+            handlers.parked[number].complete(MetadataResponse(controller_id=number))
+        assert [(await reply.wait()).controller_id for reply in replies] == list(range(50))
+        assert handlers.seen[0].client_id == "node-1"

@@ -8,10 +8,16 @@ import struct
 import pytest
 
 from kraftrio.wire.errors import RemoteProtocolError
-from kraftrio.wire.framing import RequestStart, ServerConnection, parse_request_start
+from kraftrio.wire.framing import (
+    ClientConnection,
+    FrameReader,
+    RequestStart,
+    ServerConnection,
+    parse_request_start,
+)
 
 
-def receive(connection: ServerConnection, data: bytes) -> list[bytes]:
+def receive(connection: FrameReader, data: bytes) -> list[bytes]:
     """Play the kernel: copy as much as fits into the offered buffers, until all is delivered."""
     frames: list[bytes] = []
     position = 0
@@ -125,3 +131,77 @@ def test_header_before_flexible_versions_has_no_tagged_fields() -> None:
 def test_malformed_headers_are_refused(frame: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         parse_request_start(memoryview(frame), flexible_from_3)
+
+
+# -- the client's half --------------------------------------------------------------------------
+
+
+def client(client_id: str | None = "me") -> ClientConnection[str]:
+    return ClientConnection(1000, bytearray(64), client_id)
+
+
+@pytest.mark.parametrize("client_id", [None, "", "ich-äöü"])
+@pytest.mark.parametrize("flexible", [False, True])
+def test_a_framed_request_is_what_a_server_understands(
+    client_id: str | None, flexible: bool
+) -> None:
+    connection = client(client_id)
+    large = bytes(100_000)
+    for number, body in enumerate(([b"body"], [b"bo", b"dy"], [large])):
+        correlation_id, parts = connection.frame_request(18, 3, [*body], flexible=flexible)
+        [frame] = receive(ServerConnection(1 << 20, bytearray(64)), b"".join(parts))
+        start = parse_request_start(memoryview(frame), lambda _: 3 if flexible else None)
+        assert start[:4] == (18, 3, number, client_id)
+        assert correlation_id == number
+        assert frame[start.body_position :] == b"".join(body)
+    assert parts[-1] is large, "what is large is not copied"
+
+
+def test_responses_are_matched_in_request_order() -> None:
+    connection = client()
+    connection.expect_response(5, "first", flexible=True)
+    connection.expect_response(6, "second", flexible=False)
+    assert connection.waiting() == ["first", "second"]
+    tagged = struct.pack(">i", 5) + b"\x01\x07\x02ab" + b"body"
+    assert connection.match_response(memoryview(tagged)) == ("first", 9)
+    assert connection.match_response(memoryview(struct.pack(">i", 6) + b"body")) == ("second", 4)
+    assert connection.requests_in_flight == 0
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"",
+        b"\0\0\0",
+        struct.pack(">i", 6) + b"\0",
+        struct.pack(">i", -1) + b"\0",
+        struct.pack(">i", 5),
+        struct.pack(">i", 5) + b"\x01\x05\x7f",
+    ],
+)
+def test_responses_out_of_turn_or_cut_short_are_refused(frame: bytes) -> None:
+    connection = client()
+    connection.expect_response(5, "first", flexible=True)
+    with pytest.raises(RemoteProtocolError):
+        connection.match_response(memoryview(frame))
+    assert connection.waiting() == ["first"]
+
+
+def test_a_response_that_nothing_asked_for_is_refused() -> None:
+    with pytest.raises(RemoteProtocolError):
+        client().match_response(memoryview(bytes(8)))
+
+
+def test_correlation_ids_start_again_after_the_largest() -> None:
+    connection = client()
+    connection._next_correlation_id = 2**31 - 1
+    ids = [connection.frame_request(18, 0, [b""], flexible=False)[0] for _ in range(2)]
+    assert ids == [2**31 - 1, 0]
+
+
+def test_a_connection_knows_that_it_ended_within_a_frame() -> None:
+    connection = client()
+    assert not connection.is_within_frame
+    for sent, within in ((b"\0\0", True), (b"\0\x02", True), (b"a", True), (b"b", False)):
+        receive(connection, sent)
+        assert connection.is_within_frame is within
