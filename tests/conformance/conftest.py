@@ -108,6 +108,12 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
 
 
 @pytest.fixture
+def tools_at(tool_runner: ToolRunner) -> Callable[[Cluster], KafkaTools]:
+    """Point Apache's tools at another cluster: tools_at(make_cluster()).run(...)."""
+    return lambda other: KafkaTools(other.bootstrap, tool_runner)
+
+
+@pytest.fixture
 def cluster_tools(cluster: Cluster, tool_runner: ToolRunner) -> KafkaTools:
     """Apache's tools, pointed at the brokers of the shared cluster."""
     return KafkaTools(cluster.bootstrap, tool_runner)
