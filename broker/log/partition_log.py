@@ -347,8 +347,8 @@ class PartitionLog:
             tail = self._tail
             for header, marker in zip(headers, markers, strict=True):
                 if tail.wanted:
-                    end = header.position + header.size_bytes
-                    piece = memoryview(records)[header.position : end]
+                    start = header.position - first.position  # a piece does not begin at 0
+                    piece = memoryview(records)[start : start + header.size_bytes]
                     tail.append(piece, header.base_offset, header.last_offset)
                 epoch = header.partition_leader_epoch
                 if epoch != self.leader_epochs.latest_epoch:

@@ -119,6 +119,18 @@ def test_follower_leaves_out_batches_of_later_epochs() -> None:
     assert context.values() == [b"a"]
 
 
+def test_follower_keeps_the_tail_of_what_came_in_pieces() -> None:
+    """A reader at the end is served from memory; that must be each piece's own bytes."""
+    context = LogContext(segment_bytes=200)
+    assert not context.read_all()
+    context.log.read(0, 1, max_offset=1, min_one_batch=True)  # from now on the tail is kept
+    data = bytearray()
+    for offset in range(4):
+        data += batch(b"%d" % offset * 50, base_offset=offset, leader_epoch=1)
+    context.log.append_as_follower(bytes(data), NOW_MS)
+    assert context.values() == [b"%d" % offset * 50 for offset in range(4)]
+
+
 def test_follower_starts_within_a_batch_where_the_leaders_log_does() -> None:
     """DeleteRecords left the leader's log start inside a batch: the whole batch is taken."""
     leader, follower = LogContext(), LogContext()
