@@ -30,8 +30,8 @@ from kraftrio.broker.ports import ControllerPort, MetadataPort, QuorumPort
 from kraftrio.broker.topic_descriptions import (
     CLUSTER_OPERATIONS,
     TOPIC_OPERATIONS,
+    TopicDescriptions,
     described_partition,
-    metadata_topic,
 )
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.kraft_meta.image import MetadataImage, TopicImage
@@ -141,6 +141,7 @@ class ClusterHandlers:
         self._quorum = quorum
         self._auto_topics = auto_topics
         self._new_uuid = new_uuid
+        self._descriptions = TopicDescriptions()
         self._node_id = dynamic.static.node_id
 
     def table(self) -> dict[ApiKey, Handler]:
@@ -223,14 +224,13 @@ class ClusterHandlers:
         operations = _operations(request.include_topic_authorized_operations, TOPIC_OPERATIONS)
         listener, version = context.listener_name, context.api_version
         if request.topics is None or (version == 0 and not request.topics):
-            return [
-                metadata_topic(image, image.topics_by_name[name], listener, version, operations)
-                for name in sorted(image.topics_by_name)
-            ]
+            return self._descriptions.every_topic(image, listener, version, operations)
         ids = [one.topic_id for one in request.topics if one.topic_id != ZERO_UUID]
         if ids:  # as in Kafka, names beside ids are not looked at
             return [
-                _by_id(image, topic_id, listener, version, operations)
+                _unknown_id(topic_id)
+                if (topic := image.topic_by_id(topic_id)) is None
+                else self._descriptions.topic(image, topic, listener, version, operations)
                 for topic_id in dict.fromkeys(ids)
             ]
         found, missing = [], []
@@ -238,7 +238,7 @@ class ClusterHandlers:
             assert name is not None, "null names were refused"
             topic = image.topic(name)
             if topic is not None:
-                found.append(metadata_topic(image, topic, listener, version, operations))
+                found.append(self._descriptions.topic(image, topic, listener, version, operations))
             else:
                 code = _missing_code(name)
                 found.append(_topic_failure(name, code, operations))
@@ -373,15 +373,10 @@ def _topic_failure(name: str, code: ErrorCode, operations: int) -> MetadataRespo
     )
 
 
-def _by_id(
-    image: MetadataImage, topic_id: bytes, listener_name: str, version: int, operations: int
-) -> MetadataResponseTopic:
-    topic = image.topic_by_id(topic_id)
-    if topic is None:
-        return MetadataResponseTopic(
-            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
-        )
-    return metadata_topic(image, topic, listener_name, version, operations)
+def _unknown_id(topic_id: bytes) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
+    )
 
 
 def _undescribed_topic(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:

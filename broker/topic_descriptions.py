@@ -5,9 +5,9 @@ Owns the rules both APIs share: which leader a client is told, and when it is to
 - A leader that is fenced or gone is none: LEADER_NOT_AVAILABLE.
 - A leader that has no listener of the name the client came in by cannot be reached by it:
   LISTENER_NOT_FOUND from Metadata 6 on, LEADER_NOT_AVAILABLE before (KIP-103).
-- A replica on a fenced or unknown broker is offline.
+- A replica on a broker that is fenced, unknown or without that listener is offline.
 - Metadata 0 shows live replicas only, and REPLICA_NOT_AVAILABLE when some are missing.
-Called by `handlers_cluster`. Pure functions of the image.
+Called by `handlers_cluster`. Functions of the image; `TopicDescriptions` remembers their results.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ def _leader(
     return _Leader(ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER)
 
 
-def _offline(image: MetadataImage, replicas: Iterable[int]) -> list[int]:
+def _offline(image: MetadataImage, replicas: Iterable[int], listener_name: str) -> list[int]:
     offline = []
     for broker_id in replicas:
         broker = image.broker(broker_id)
-        if broker is None or broker.fenced:
+        if broker is None or broker.fenced or broker.endpoint(listener_name) is None:
             offline.append(broker_id)
     return offline
 
@@ -63,7 +63,7 @@ def metadata_partition(
 ) -> MetadataResponsePartition:
     """Describe a partition to a client of a listener."""
     code, leader_id = _leader(image, partition, listener_name, name_missing=version >= 6)
-    offline = _offline(image, partition.replicas)
+    offline = _offline(image, partition.replicas, listener_name)
     replicas, isr = list(partition.replicas), list(partition.isr)
     if version == 0 and offline:
         replicas = [one for one in replicas if one not in offline]
@@ -102,19 +102,95 @@ def metadata_topic(
     )
 
 
+class TopicDescriptions:
+    """Metadata's descriptions of topics, kept while neither the topic nor a broker has changed.
+
+    Images share what is equal, so that identity tells. Descriptions are shared by responses: nobody
+    may change them.
+    """
+
+    def __init__(self) -> None:
+        self._image = MetadataImage()
+        self._topics: dict[_View, dict[bytes, tuple[TopicImage, MetadataResponseTopic]]] = {}
+        self._every: dict[_View, list[MetadataResponseTopic]] = {}
+
+    def topic(
+        self,
+        image: MetadataImage,
+        topic: TopicImage,
+        listener_name: str,
+        version: int,
+        operations: int = NO_AUTHORIZED_OPERATIONS,
+    ) -> MetadataResponseTopic:
+        """Describe a topic as metadata_topic does."""
+        self._follow(image)
+        view = _View(listener_name, _kind_of(version), operations)
+        kept = self._topics.setdefault(view, {})
+        found = kept.get(topic.topic_id)
+        if found is not None and found[0] is topic:
+            return found[1]
+        if len(kept) > 2 * len(image.topics_by_id):
+            kept.clear()  # it has topics that were deleted
+        description = metadata_topic(image, topic, listener_name, version, operations)
+        kept[topic.topic_id] = (topic, description)
+        return description
+
+    def every_topic(
+        self,
+        image: MetadataImage,
+        listener_name: str,
+        version: int,
+        operations: int = NO_AUTHORIZED_OPERATIONS,
+    ) -> list[MetadataResponseTopic]:
+        """Describe all topics, by name."""
+        self._follow(image)
+        view = _View(listener_name, _kind_of(version), operations)
+        found = self._every.get(view)
+        if found is None:
+            found = [
+                self.topic(image, image.topics_by_name[name], listener_name, version, operations)
+                for name in sorted(image.topics_by_name)
+            ]
+            self._every[view] = found
+        return found
+
+    def _follow(self, image: MetadataImage) -> None:
+        previous, self._image = self._image, image
+        if previous is image:
+            return
+        self._every.clear()
+        if previous.brokers is not image.brokers:
+            self._topics.clear()
+
+
+class _View(NamedTuple):
+    """What a description depends on besides the image."""
+
+    listener_name: str
+    kind: int
+    operations: int
+
+
+def _kind_of(version: int) -> int:
+    """Versions of one kind are described alike."""
+    return (version > 0) + (version >= 6)
+
+
 def described_partition(
     image: MetadataImage, index: int, partition: PartitionImage, listener_name: str
 ) -> DescribeTopicPartitionsResponsePartition:
-    """Describe a partition for DescribeTopicPartitions; eligible leaders are not kept (KIP-966)."""
-    code, leader_id = _leader(image, partition, listener_name, name_missing=True)
+    """Describe a partition for DescribeTopicPartitions; eligible leaders are not kept (KIP-966).
+
+    A missing leader is no error here, as in Kafka: it is -1 and that is all.
+    """
     return DescribeTopicPartitionsResponsePartition(
-        error_code=code,
+        error_code=ErrorCode.NONE,
         partition_index=index,
-        leader_id=leader_id,
+        leader_id=_leader(image, partition, listener_name, name_missing=True).leader_id,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=_offline(image, partition.replicas),
+        offline_replicas=_offline(image, partition.replicas, listener_name),
     )

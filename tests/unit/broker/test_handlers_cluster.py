@@ -12,6 +12,7 @@ from kraftrio.kraft_meta.records import (
     NO_LEADER,
     PartitionChangeRecord,
     PartitionRecord,
+    RemoveTopicRecord,
     TopicRecord,
 )
 from kraftrio.wire.codec import decode, encode
@@ -28,6 +29,7 @@ from kraftrio.wire.messages.cluster import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
+    MetadataResponseTopic,
     TopicRequest,
 )
 from kraftrio.wire.messages.quorum import UnregisterBrokerRequest
@@ -248,6 +250,54 @@ def test_listener_that_a_leader_lacks(version: int, code: int) -> None:
     assert [one.node_id for one in response.brokers] == [1]
     (one,) = response.topics[0].partitions
     assert (one.error_code, one.leader_id) == (code, -1)
+
+
+def test_a_replica_without_the_clients_listener_is_offline() -> None:
+    """For clients of that listener; version 0 leaves it out."""
+    cluster = ClusterContext(brokers={1: True})
+    cluster.register(1, listeners=("PLAINTEXT", "OUTSIDE"))
+    cluster.register(2)
+    _put_topic(cluster, (1, 2, 3), 1)
+    (one,) = metadata(cluster, "t", listener="OUTSIDE").topics[0].partitions
+    assert (one.error_code, one.replica_nodes, one.offline_replicas) == (0, [1, 2, 3], [2, 3])
+    (one,) = metadata(cluster, "t").topics[0].partitions
+    assert one.offline_replicas == [3]
+    (one,) = metadata(cluster, "t", version=0, listener="OUTSIDE").topics[0].partitions
+    assert one.replica_nodes == [1]
+
+
+def test_descriptions_follow_the_image() -> None:
+    """They are kept while nothing they tell of changes: topic, partition, or a broker's fate."""
+    cluster = ClusterContext(brokers={1: True, 2: True})
+    topic_id = _put_topic(cluster, (1, 2), 1)
+    cluster.create_topic("u")
+
+    def every() -> list[MetadataResponseTopic]:
+        return cluster.cluster.metadata(MetadataRequest(topics=None), context(12)).topics
+
+    first = every()
+    assert every() is first
+    assert [topic.name for topic in first] == ["t", "u"]
+
+    def seen() -> tuple[int, list[int]]:
+        (named,) = metadata(cluster, "t").topics
+        assert every()[0] == named
+        return named.partitions[0].leader_id, named.partitions[0].offline_replicas
+
+    assert seen() == (1, [])
+    cluster.apply([PartitionChangeRecord(topic_id=topic_id, partition_id=0, leader=2)])
+    assert seen() == (2, [])
+    assert every()[1] is first[1]
+    cluster.register(1, fenced=True)
+    assert seen() == (2, [1])
+    cluster.apply([RemoveTopicRecord(topic_id)])
+    assert [topic.name for topic in every()] == ["u"]
+
+
+def test_racks_are_told() -> None:
+    """To clients that read from near replicas."""
+    (broker,) = metadata(ClusterContext(brokers={1: True})).brokers
+    assert broker.rack == "r"
 
 
 def test_internal_topics_are_marked_and_made_for_their_use() -> None:
