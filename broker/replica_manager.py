@@ -65,7 +65,7 @@ from kraftrio.kraft_meta.image import (
     TopicImage,
 )
 from kraftrio.wire.errors import ErrorCode, KafkaError
-from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.primitives import Buffer, TopicPartition
 
 _log = logging.getLogger("kraftrio.replicas")
 
@@ -397,7 +397,7 @@ class ReplicaManager:
     def append_as_follower(
         self,
         topic_partition: TopicPartition,
-        records: memoryview | bytearray,
+        records: Buffer,
         leader_epoch: int,
         *,
         leader_high_watermark: int,

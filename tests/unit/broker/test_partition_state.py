@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from kraftrio.broker.partition_state import PartitionState, Role
+from kraftrio.broker.partition_state import (
+    MOVES,
+    NO_EFFECTS,
+    Effects,
+    IsrAnswer,
+    IsrMember,
+    IsrProposal,
+    PartitionState,
+    Role,
+)
 from kraftrio.kraft_meta.image import PartitionImage
-from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.errors import ErrorCode, KafkaError
 
 
 class FixedBrokers:
@@ -129,3 +138,349 @@ def test_a_leader_epoch_never_goes_back() -> None:
     state = leader(epoch=4)
     with pytest.raises(AssertionError):
         state.apply(image(epoch=3), 0)
+
+
+# -- followers --------------------------------------------------------------------------------
+
+LAG_MS = 30_000
+
+
+def trio_leader(
+    isr: tuple[int, ...] = (1, 2, 3), end: int = 10, brokers: FixedBrokers | None = None
+) -> PartitionState:
+    """Broker 1 leads replicas 1, 2, 3 since time 0 with `end` records, none committed."""
+    state = PartitionState(1, 0, brokers or BROKERS, lag_time_max_ms=LAG_MS)
+    assert state.apply(image(isr=isr, replicas=(1, 2, 3)), end, 0)
+    return state
+
+
+def fetch(
+    state: PartitionState, replica: int, offset: int, now_ms: float = 0, epoch: int | None = None
+) -> Effects:
+    """A follower fetches in its current broker epoch."""
+    broker_epoch = 10 + replica if epoch is None else epoch
+    return state.on_follower_fetch(replica, broker_epoch, offset, 0, state.log_end_offset, now_ms)
+
+
+def answer(
+    state: PartitionState,
+    proposal: IsrProposal,
+    error: ErrorCode = ErrorCode.NONE,
+    *,
+    leader_epoch: int = 0,
+    partition_epoch: int = 1,
+) -> Effects:
+    taken = IsrAnswer(error, leader_epoch, partition_epoch, proposal.broker_ids)
+    return state.on_isr_answer(proposal, taken, 0)
+
+
+@pytest.mark.parametrize("role", Role)
+def test_an_offline_replica_only_goes_away(role: Role) -> None:
+    """No metadata brings a log back whose disk has failed."""
+    assert (role in MOVES[Role.OFFLINE]) is (role in (Role.OFFLINE, Role.NONE))
+    state = leader()
+    state.go_offline()
+    assert not state.apply(image(epoch=7, partition_epoch=9), 0)
+    assert state.check_leader(-1) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert state.check_append(1) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert state.check_followed(None) is ErrorCode.KAFKA_STORAGE_ERROR
+    state.resign()
+    assert state.role is Role.NONE
+
+
+@pytest.mark.parametrize(
+    ("isr", "offsets", "expected"),
+    [
+        ((1, 2, 3), {}, 0),  # nobody has fetched yet
+        ((1, 2, 3), {2: 7}, 0),
+        ((1, 2, 3), {2: 7, 3: 4}, 4),
+        ((1, 2, 3), {2: 10, 3: 10}, 10),
+        ((1, 2), {2: 7}, 7),
+        ((1, 2), {2: 7, 3: 4}, 7),  # 3 was never caught up
+        ((1,), {}, 10),
+    ],
+)
+def test_high_watermark_is_the_least_in_the_isr(
+    isr: tuple[int, ...], offsets: dict[int, int], expected: int
+) -> None:
+    state = trio_leader(isr)
+    state.advance_high_watermark()
+    for replica, offset in offsets.items():
+        before = state.high_watermark
+        assert fetch(state, replica, offset).high_watermark_advanced is (
+            state.high_watermark > before
+        )
+    assert state.high_watermark == expected
+
+
+def test_high_watermark_never_goes_back() -> None:
+    """A follower that fetches from an earlier offset lost something; what was told stays told."""
+    state = trio_leader((1, 2))
+    fetch(state, 2, 8)
+    assert fetch(state, 2, 3) == NO_EFFECTS
+    assert state.high_watermark == 8
+
+
+def test_high_watermark_stands_while_the_isr_is_too_small() -> None:
+    """KIP-966: what only one replica has is shown to nobody where two are demanded."""
+    state = trio_leader((1,))
+    state.min_insync_replicas = 2
+    assert not state.on_append(12, 0)
+    assert not state.advance_high_watermark()
+    assert state.apply(image(epoch=1, isr=(1, 2), replicas=(1, 2, 3), partition_epoch=1), 12)
+    assert fetch(state, 2, 12).high_watermark_advanced
+
+
+def test_an_append_waits_for_the_followers_of_the_isr() -> None:
+    state = trio_leader()
+    for replica in (2, 3):
+        fetch(state, replica, 10)
+    assert not state.on_append(11)
+    assert not fetch(state, 2, 11).high_watermark_advanced
+    assert fetch(state, 3, 11).high_watermark_advanced
+    assert state.high_watermark == 11
+
+
+def test_a_follower_about_to_join_holds_the_high_watermark_back() -> None:
+    """It is caught up but not in the ISR yet: were it passed, it could never join."""
+    brokers = FixedBrokers({1: 11, 2: 12})
+    state = trio_leader((1,), brokers=brokers)
+    state.advance_high_watermark()
+    fetch(state, 2, 10, 5)
+    assert not state.on_append(11, 6) and state.high_watermark == 10
+
+
+def test_a_follower_that_shuts_down_holds_nobody_back() -> None:
+    brokers = FixedBrokers({1: 11, 2: 12})
+    brokers.leaving.add(2)
+    state = trio_leader((1,), brokers=brokers)
+    state.advance_high_watermark()
+    assert fetch(state, 2, 10, 5).proposal is None
+    assert state.on_append(11, 6) and state.high_watermark == 11
+
+
+def test_a_follower_joins_when_it_has_the_high_watermark() -> None:
+    state = trio_leader((1, 2), end=0)
+    state.on_append(10)
+    fetch(state, 2, 8)
+    assert fetch(state, 3, 7).proposal is None
+    proposal = fetch(state, 3, 8).proposal
+    assert proposal == IsrProposal(0, 0, (IsrMember(1, 11), IsrMember(2, 12), IsrMember(3, 13)))
+    assert state.isr == (1, 2) and state.maximal_isr == {1, 2, 3}
+
+
+def test_a_follower_joins_only_with_the_start_of_the_leader_epoch() -> None:
+    """The high watermark of a new leader may be older than what consumers were told."""
+    state = trio_leader((1,), end=10)
+    state.min_insync_replicas = 2  # so that the high watermark stays at 0
+    assert fetch(state, 2, 9).proposal is None
+    assert fetch(state, 2, 10).proposal is not None
+
+
+def test_whom_a_proposal_adds_holds_the_high_watermark_back_at_once() -> None:
+    """The controller may have taken it before we hear so."""
+    state = trio_leader((1, 2))
+    fetch(state, 2, 10)
+    assert fetch(state, 3, 10).proposal is not None
+    state.on_append(11)
+    assert not fetch(state, 2, 11).high_watermark_advanced
+    assert fetch(state, 3, 11).high_watermark_advanced
+
+
+def test_one_proposal_at_a_time() -> None:
+    state = trio_leader((1,), end=0)
+    first = fetch(state, 2, 0).proposal
+    assert first is not None
+    assert fetch(state, 3, 0).proposal is None
+    assert state.check_isr(10 * LAG_MS) is None
+    follow_up = answer(state, first).proposal
+    assert follow_up is not None and follow_up.broker_ids == (1, 2, 3)
+    assert follow_up.partition_epoch == 1
+
+
+def test_a_restarted_broker_does_not_join_by_its_former_fetches() -> None:
+    """KIP-903: its log may have lost what those fetches had shown."""
+    brokers = FixedBrokers({1: 11, 2: 12})
+    state = trio_leader((1,), brokers=brokers)
+    brokers.epochs[2] = 99
+    with pytest.raises(KafkaError) as caught:
+        fetch(state, 2, 10)
+    assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert fetch(state, 2, 10, epoch=100).proposal is None  # and we have not heard of that one
+    assert fetch(state, 2, 10, epoch=99).proposal is not None
+
+
+def test_late_followers_leave() -> None:
+    state = trio_leader()
+    fetch(state, 2, 10, 20_000)
+    assert state.check_isr(LAG_MS) is None
+    assert state.check_isr(LAG_MS + 1) == IsrProposal(0, 0, (IsrMember(1, 11), IsrMember(2, 12)))
+    assert state.maximal_isr == {1, 2, 3}
+
+
+def test_a_follower_at_the_end_is_never_late() -> None:
+    """Nothing was written for long, and its fetch is parked."""
+    state = trio_leader((1, 2))
+    fetch(state, 2, 10, 5)
+    assert state.check_isr(100 * LAG_MS) is None
+
+
+def test_a_follower_as_fast_as_the_writer_is_not_late() -> None:
+    """It never reaches the end, but always what was the end at its fetch before."""
+    state = trio_leader((1, 2))
+    for second in range(1, 100):
+        fetch(state, 2, state.log_end_offset - 10 if second > 1 else 0, second * 1000)
+        state.on_append(state.log_end_offset + 10, second * 1000)
+        assert state.check_isr(second * 1000) is None
+    assert state.check_isr(99_000 + LAG_MS) is not None
+
+
+def test_a_shrunken_isr_lets_the_high_watermark_go_on() -> None:
+    state = trio_leader()
+    fetch(state, 2, 10, LAG_MS)
+    proposal = state.check_isr(LAG_MS + 1)
+    assert proposal is not None
+    assert answer(state, proposal).high_watermark_advanced
+    assert state.high_watermark == 10 and state.isr == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("error", "still_pending", "send_later"),
+    [
+        (ErrorCode.OPERATION_NOT_ATTEMPTED, False, False),
+        (ErrorCode.INELIGIBLE_REPLICA, False, False),
+        (ErrorCode.INVALID_UPDATE_VERSION, True, False),
+        (ErrorCode.FENCED_LEADER_EPOCH, True, False),
+        (ErrorCode.UNKNOWN_TOPIC_ID, True, False),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True, False),
+        (ErrorCode.INVALID_REQUEST, True, False),
+        (ErrorCode.NEW_LEADER_ELECTED, True, False),
+        (ErrorCode.REQUEST_TIMED_OUT, True, True),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, True, True),
+    ],
+)
+def test_refused_proposals(error: ErrorCode, still_pending: bool, send_later: bool) -> None:
+    """Whoever might have been added stays in the maximal ISR until the metadata tells."""
+    state = trio_leader((1,), end=0)
+    proposal = fetch(state, 2, 0).proposal
+    assert proposal is not None
+    effects = answer(state, proposal, error)
+    assert (state.pending_proposal is not None) is still_pending
+    assert state.maximal_isr == ({1, 2} if still_pending else {1})
+    assert effects == Effects(proposal=proposal if send_later else None, send_later=send_later)
+    if still_pending:
+        state.apply(image(isr=(1,), replicas=(1, 2, 3), partition_epoch=1), 0)
+        assert state.maximal_isr == {1}
+
+
+def test_answers_after_newer_metadata_count_no_more() -> None:
+    state = trio_leader((1, 2), end=0)
+    proposal = fetch(state, 3, 0).proposal
+    assert proposal is not None
+    state.apply(image(isr=(1,), replicas=(1, 2, 3), partition_epoch=5), 0)
+    assert answer(state, proposal) == NO_EFFECTS
+    assert state.isr == (1,) and state.partition_epoch == 5
+
+
+def test_metadata_older_than_an_answer_counts_no_more() -> None:
+    state = trio_leader((1, 2), end=0)
+    proposal = fetch(state, 3, 0).proposal
+    assert proposal is not None
+    answer(state, proposal, partition_epoch=3)
+    assert not state.apply(image(isr=(1, 2), replicas=(1, 2, 3), partition_epoch=2), 0)
+    assert state.isr == (1, 2, 3)
+
+
+def test_metadata_that_an_answer_told_before_drops_no_proposal() -> None:
+    state = trio_leader((1,), end=0)
+    first = fetch(state, 2, 0).proposal
+    assert first is not None
+    answer(state, first)
+    second = fetch(state, 3, 0).proposal
+    assert second is not None
+    state.apply(image(isr=(1, 2), replicas=(1, 2, 3), partition_epoch=1), 0)
+    assert state.pending_proposal is second and state.maximal_isr == {1, 2, 3}
+
+
+def test_a_new_leader_knows_nothing_of_its_followers() -> None:
+    state = trio_leader()
+    fetch(state, 2, 10)
+    state.apply(image(leader=2, epoch=1, isr=(2,), replicas=(1, 2, 3), partition_epoch=1), 10)
+    assert state.progress(2) is None and state.isr == ()
+    state.apply(image(epoch=2, isr=(1, 2), replicas=(1, 2, 3), partition_epoch=2), 10)
+    progress = state.progress(2)
+    assert progress is not None and progress.log_end_offset == -1
+    assert not state.advance_high_watermark()
+
+
+def test_a_leader_that_goes_on_keeps_what_it_knows() -> None:
+    state = trio_leader((1, 2))
+    fetch(state, 2, 9)
+    assert state.apply(image(epoch=1, isr=(1, 2), replicas=(1, 2, 3), partition_epoch=1), 10, 500)
+    progress = state.progress(2)
+    assert progress is not None and progress.log_end_offset == 9
+    assert state.epoch_start_offset == 10
+    assert state.check_isr(500 + LAG_MS) is None
+    assert state.check_isr(501 + LAG_MS) is not None
+
+
+def test_a_change_of_the_isr_alone_begins_no_epoch() -> None:
+    state = trio_leader((1, 2, 3), end=4)
+    fetch(state, 2, 4)
+    assert not state.apply(image(isr=(1, 2), replicas=(1, 2, 3), partition_epoch=1), 9)
+    assert state.epoch_start_offset == 4
+    assert state.advance_high_watermark() and state.high_watermark == 4
+
+
+def test_a_replica_added_by_reassignment_is_followed_from_nothing() -> None:
+    state = trio_leader((1, 2), end=4)
+    moved = image(isr=(1, 2), replicas=(1, 2, 4), partition_epoch=1)
+    assert state.check_follower(4, 0) is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert state.check_follower(4, -1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    state.apply(moved, 4)
+    assert state.check_follower(4, 0) is ErrorCode.NONE
+    assert state.check_follower(3, 0) is ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_offsets_of_a_new_leader_are_behind_until_its_epoch_began() -> None:
+    state = trio_leader((1, 2), end=10)
+    assert state.offset_is_behind_epoch
+    fetch(state, 2, 10)
+    assert not state.offset_is_behind_epoch
+
+
+def test_acknowledgements_need_enough_replicas_after_the_append_too() -> None:
+    state = trio_leader((1, 2), end=10)
+    state.min_insync_replicas = 2
+    fetch(state, 2, 10)
+    assert state.check_committed() is ErrorCode.NONE
+    state.apply(image(isr=(1,), replicas=(1, 2, 3), partition_epoch=1), 10)
+    assert state.check_committed() is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
+def test_the_low_watermark_waits_for_live_followers_only() -> None:
+    brokers = FixedBrokers({1: 11, 2: 12, 3: 13})
+    state = trio_leader((1, 2), brokers=brokers)
+    assert state.low_watermark(6) == -1
+    for replica, start in ((2, 5), (3, 2)):
+        state.on_follower_fetch(replica, -1, 10, start, 10, 0)
+    assert state.low_watermark(6) == 2
+    del brokers.epochs[3]
+    assert state.low_watermark(6) == 5
+
+
+@pytest.mark.parametrize(
+    ("epoch", "expected"),
+    [
+        (None, ErrorCode.NONE),
+        (4, ErrorCode.NONE),
+        (3, ErrorCode.FENCED_LEADER_EPOCH),
+        (5, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+def test_leader_epoch_of_what_was_fetched(epoch: int | None, expected: ErrorCode) -> None:
+    state = PartitionState(1, 0, BROKERS)
+    state.apply(image(leader=2, epoch=4, isr=(1, 2)), 0)
+    assert state.check_followed(epoch) is expected
+    state.apply(image(leader=1, epoch=5, isr=(1, 2), partition_epoch=1), 0)
+    assert state.check_followed(epoch) is ErrorCode.NOT_LEADER_OR_FOLLOWER
