@@ -11,8 +11,12 @@ Owns: `QuorumService`, with the consensus core, the controller core and the comm
 4. An `OSError` of the metadata log ends `run`, and with it the node; so does a record that this
    release does not know. Lack of space alone is waited for: changes are decided once there is some.
 
-Called by: node.py (`run`), handlers and the controller channel (`submit`), everyone who follows the
-metadata (`subscribe`, `image`), the peers' network (`step`). Protocol: KIP-595, KIP-631, KIP-630.
+5. Voters sync what they append before they tell anybody; observers leave that to the system.
+
+Called by: node.py (`run`, `hand_over`), handlers and the controller channel (`submit`), everyone
+who follows the metadata (`subscribe`, `image`), the quorum's network: handlers_quorum.py (`ask`,
+snapshots out) and quorum_peers.py (`step`, `peer_unreachable`, snapshots in). Protocol: KIP-595,
+KIP-631, KIP-630.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ import math
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import trio
@@ -34,7 +38,9 @@ from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.kraft_meta.epoch_starts import EpochStarts
 from kraftrio.kraft_meta.error_responses import error_response
 from kraftrio.kraft_meta.image import Endpoint, MetadataDelta, MetadataImage
+from kraftrio.kraft_meta.log_batches import Snapshot, parse_snapshot
 from kraftrio.kraft_meta.ports import (
+    NO_NODE,
     ConfigValidator,
     ElectionStateStore,
     LogBatch,
@@ -45,11 +51,12 @@ from kraftrio.kraft_meta.ports import (
 from kraftrio.kraft_meta.quorum_description import describe_quorum
 from kraftrio.kraft_meta.quorum_state import Leader
 from kraftrio.kraft_meta.raft import RaftCore
-from kraftrio.kraft_meta.raft_messages import Message
+from kraftrio.kraft_meta.raft_messages import Message, Request, Response
 from kraftrio.kraft_meta.raft_ready import RaftConfig, Ready
 from kraftrio.kraft_meta.records import MetadataRecord, decode_record, encode_record
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from kraftrio.wire.primitives import Buffer
 
 _log = logging.getLogger("kraftrio.metadata")
 
@@ -59,6 +66,8 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM
 _NO_ROOM_RETRY_S = 0.5
 
 Subscriber = Callable[[MetadataDelta, MetadataImage], object]
+LeaderCallback = Callable[[int, int], object]
+"""Takes the leader's id (-1: unknown) and the epoch."""
 RunInThread = Callable[[Callable[[], None]], Awaitable[None]]
 
 
@@ -77,7 +86,11 @@ class Peers(Protocol):
         """Send soon, or lose; must not block."""
 
     def fetch_snapshot(self, source: int, snapshot_id: SnapshotId) -> None:
-        """Start to fetch a snapshot; `QuorumService.snapshot_received` takes it."""
+        """Start or go on to fetch a snapshot.
+
+        Each piece is told to `QuorumService.snapshot_progress`, the end to `snapshot_received` or
+        `snapshot_failed`.
+        """
 
 
 class NoPeers:
@@ -156,14 +169,28 @@ class QuorumService:
         self._parked: deque[_Parked] = deque()
         self._unapplied: deque[LogBatch] = deque()
         self._wake = trio.Event()
+        self._news = trio.Event()
         self._last_timestamp_ms = -1
         self._bytes_since_snapshot = 0
         self._snapshot_due_ms = math.inf
         self._snapshot_running = False
         self._written_snapshot: SnapshotId | None = None
-        self._received_snapshot: tuple[SnapshotId, Sequence[bytes], int] | None = None
+        self._received_snapshot: tuple[SnapshotId, Buffer] | None = None
+        self._leader_callbacks: list[LeaderCallback] = []
+        self._leader_told = (NO_NODE, -1)
+        self._asked: dict[int, Deferred[Response]] = {}
+        self._next_request_id = 1
 
     # ---- what everyone may ask
+
+    @property
+    def node_id(self) -> int:
+        return self.config.node_id
+
+    @property
+    def is_loaded(self) -> bool:
+        """The log is read: messages from other nodes can be answered."""
+        return self._core is not None
 
     @property
     def leader_id(self) -> int:
@@ -195,6 +222,11 @@ class QuorumService:
         self._subscribers.append(subscriber)
         subscriber(MetadataDelta.full(self.image), self.image)
 
+    def on_leader_change(self, callback: LeaderCallback) -> None:
+        """Call `callback(leader_id, leader_epoch)` now and at every change, on the loop."""
+        self._leader_callbacks.append(callback)
+        callback(*self._leader_told)
+
     def describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
         """Answer DescribeQuorum as far as this node knows."""
         return describe_quorum(
@@ -209,6 +241,8 @@ class QuorumService:
 
     def submit(self, request: Any, *, api_version: int) -> Deferred[Any]:
         """Let the controller decide on a request; the response comes once it is committed."""
+        if isinstance(request, DescribeQuorumRequest):
+            return Deferred.completed(self.describe_quorum(request))
         core, controller = self._core, self._controller
         if core is None or not controller.is_active:
             return Deferred.completed(error_response(request, ErrorCode.NOT_CONTROLLER))
@@ -235,28 +269,112 @@ class QuorumService:
         self._controller.replay(records, base_offset + len(records) - 1, core.epoch)
         self._wake.set()
 
+    def fence_broker(self, broker_id: int, broker_epoch: int) -> None:
+        """Fence a broker whose process is known to be gone, if this node decides that."""
+        core = self._core
+        if core is not None and self._controller.is_active:
+            records = self._controller.broker_connection_lost(
+                broker_id, broker_epoch, self._clock.monotonic_ms()
+            )
+            if records:
+                self._propose(core, records)
+
     # ---- the network's inputs
 
     def step(self, message: Message) -> None:
         """Take a message from another node of the quorum."""
         if self._core is not None:
             self._core.step(message, self._clock.monotonic_ms())
-            self._check_reign(self._core)
+            self._after_input(self._core)
+
+    def ask(self, message: Request) -> Deferred[Response]:
+        """Take a request from another node; what must be durable before the answer is so then."""
+        assert self._core is not None, "the log is loaded"
+        deferred: Deferred[Response] = Deferred()
+        request_id, self._next_request_id = self._next_request_id, self._next_request_id + 1
+        self._asked[request_id] = deferred
+        self.step(replace(message, request_id=request_id))
+        return deferred
+
+    def peer_unreachable(self, node_id: int, *, refused: bool = True) -> None:
+        """Take the news that what was sent to a node is lost; refused: nobody listens there."""
+        if self._core is not None:
+            self._core.peer_unreachable(node_id, self._clock.monotonic_ms(), refused=refused)
+            self._after_input(self._core)
+
+    def _after_input(self, core: RaftCore) -> None:
+        self._check_reign(core)
+        self._wake.set()
+        self._news.set()
+
+    def _send(self, message: Message) -> None:
+        deferred = self._asked.pop(message.request_id, None)
+        if deferred is not None:
+            assert not isinstance(message, Request)
+            deferred.complete(message)
+        else:
+            self._peers.send(message)
+
+    # ---- snapshots out and in
+
+    def read_snapshot(
+        self, source: int, epoch: int, snapshot_id: SnapshotId, position: int, max_bytes: int
+    ) -> tuple[bytes, int]:
+        """Return bytes of a snapshot from a position on, and its size, to a node of the quorum.
+
+        Raises:
+            KafkaError: this node does not lead that epoch, has no such snapshot, or the position
+                is not in it.
+        """
+        assert self._core is not None, "the log is loaded"
+        error = self._core.on_snapshot_fetch(source, epoch, self._clock.monotonic_ms())
+        if error is not ErrorCode.NONE:
+            raise KafkaError(error)
+        chunk = self._log.read_snapshot_chunk(snapshot_id, max(position, 0), max_bytes)
+        if chunk is None:
+            raise KafkaError(ErrorCode.SNAPSHOT_NOT_FOUND)
+        if not 0 <= position < chunk[1]:
+            raise KafkaError(ErrorCode.POSITION_OUT_OF_RANGE)
+        return chunk
+
+    def snapshot_progress(self, source: int) -> bool:
+        """Take the news that a piece of the snapshot has come; False: it is not wanted any more."""
+        core = self._core
+        return core is not None and core.on_snapshot_progress(source, self._clock.monotonic_ms())
+
+    def snapshot_received(self, snapshot_id: SnapshotId, data: Buffer) -> None:
+        """Take the snapshot that `Peers.fetch_snapshot` asked for."""
+        self._received_snapshot = (snapshot_id, data)
+        self._wake.set()
+
+    def snapshot_failed(self) -> None:
+        """Take the news that the snapshot cannot be had; the leader is asked for another."""
+        if self._core is not None:
+            self._core.on_snapshot_failed(self._clock.monotonic_ms())
             self._wake.set()
 
-    def snapshot_received(
-        self, snapshot_id: SnapshotId, values: Sequence[bytes], last_timestamp_ms: int
-    ) -> None:
-        """Take the snapshot that `Peers.fetch_snapshot` asked for."""
-        self._received_snapshot = (snapshot_id, values, last_timestamp_ms)
-        self._wake.set()
+    # ---- the end of leading
 
     def resign(self) -> None:
         """Let another voter lead; the first step of a graceful stop."""
         if self._core is not None:
             self._core.resign(self._clock.monotonic_ms())
-            self._check_reign(self._core)
-            self._wake.set()
+            self._after_input(self._core)
+
+    async def hand_over(self, timeout_ms: float) -> bool:
+        """Resign and wait until another voter leads; False: none does in time, or can.
+
+        A node that does not lead has nothing to hand over.
+        """
+        core = self._core
+        if core is None or not core.is_leader or not core.quorum.other_voters:
+            return False
+        self.resign()
+        with trio.move_on_after(timeout_ms / 1000):
+            while core.may_be_succeeded():
+                self._news = trio.Event()
+                await self._news.wait()
+        return core.leader_id not in (NO_NODE, core.node_id)
 
     # ---- the task
 
@@ -333,7 +451,7 @@ class QuorumService:
             ready = core.ready(self._clock.wall_ms())
             await self._persist(core, ready)
             for message in ready.messages:
-                self._peers.send(message)
+                self._send(message)
             if ready.install_snapshot is not None:
                 self._peers.fetch_snapshot(*ready.install_snapshot)
             core.advance()
@@ -369,7 +487,8 @@ class QuorumService:
             for batch in ready.batches:
                 self._bytes_since_snapshot += await self._append(batch)
             self._unapplied.extend(ready.batches)
-            await self._run_in_thread(log.flush)
+            if core.quorum.is_voter:
+                await self._run_in_thread(log.flush)
 
     async def _append(self, batch: LogBatch) -> int:
         """Write a batch, when there is no space later: what waits for it is not decided yet."""
@@ -440,7 +559,7 @@ class QuorumService:
     # ---- the controller's reign
 
     def _check_reign(self, core: RaftCore) -> None:
-        """Start or end the controller as leadership has it (rule 3)."""
+        """Start or end the controller as leadership has it (rule 3); tell who leads."""
         controller, role = self._controller, core.quorum.role
         if controller.is_active and (
             not isinstance(role, Leader) or core.epoch != self._reign_epoch
@@ -461,6 +580,11 @@ class QuorumService:
             records = controller.activate(self.image, self._clock.monotonic_ms())
             if records:
                 self._propose(core, records)
+        told, self._leader_told = self._leader_told, (core.leader_id, core.epoch)
+        if self._leader_told != told:
+            _log.info("metadata quorum leader=%d epoch=%d", *self._leader_told)
+            for callback in self._leader_callbacks:
+                callback(*self._leader_told)
 
     def _run_controller_deadline(self, core: RaftCore, now_ms: float) -> None:
         while self._controller.is_active:
@@ -520,17 +644,35 @@ class QuorumService:
         if written is not None and written == self._log.latest_snapshot_id():
             self._log.clean_before(written)
             core.on_snapshot_written(written)
-        received, self._received_snapshot = self._received_snapshot, None
-        if received is not None:
-            snapshot_id, values, timestamp_ms = received
+        received = self._received_snapshot
+        if received is None or self._snapshot_running:
+            return  # one at a time
+        self._received_snapshot = None
+        if not core.may_install(received[0]) or not await self._install(*received):
+            core.on_snapshot_failed(self._clock.monotonic_ms())
+        else:
+            core.on_snapshot_installed(received[0], self._clock.monotonic_ms())
 
-            def install() -> None:
-                self._log.write_snapshot(snapshot_id, values, timestamp_ms)
-                self._log.reset_to(snapshot_id)
+    async def _install(self, snapshot_id: SnapshotId, data: Buffer) -> bool:
+        """Put a received snapshot in the log's place; False: it is damaged."""
+        parsed: list[Snapshot] = []
 
+        def install() -> None:
+            snapshot = parse_snapshot(data)
+            self._log.write_snapshot(snapshot_id, *snapshot)
+            self._log.reset_to(snapshot_id)
+            parsed.append(snapshot)
+
+        try:
             await self._run_in_thread(install)
-            self._load_snapshot(snapshot_id, values)
-            core.on_snapshot_installed(snapshot_id, self._clock.monotonic_ms())
+        except KafkaError as error:
+            _log.error("the leader's snapshot is damaged reason=%s", error)
+            return False
+        _log.info("snapshot installed offset=%d epoch=%d", *snapshot_id)
+        (snapshot,) = parsed
+        self._last_timestamp_ms = snapshot.last_timestamp_ms
+        self._load_snapshot(snapshot_id, snapshot.values)
+        return True
 
 
 def _new_uuid(rng: random.Random) -> bytes:

@@ -179,6 +179,7 @@ class Resigned:
     preferred_successors: tuple[int, ...]
     unconfirmed: set[int]
     end_epoch_retry_ms: float
+    unreachable: set[int] = field(default_factory=set)
     state: Final[State] = field(default=State.RESIGNED, init=False)
 
 

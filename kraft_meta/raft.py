@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kraftrio.kraft_meta.ports import SnapshotId
+from kraftrio.kraft_meta.ports import NO_NODE, SnapshotId
 from kraftrio.kraft_meta.quorum_state import (
     Candidate,
     Follower,
@@ -115,6 +115,13 @@ class RaftCore(Elections, Replication):
         if isinstance(role, Leader):
             self._resign(role, now_ms)
 
+    def may_be_succeeded(self) -> bool:
+        """Tell whether this node has resigned and another may still take over."""
+        role = self.quorum.role
+        if isinstance(role, Resigned):
+            return not role.unreachable.issuperset(self.quorum.other_voters)
+        return self.leader_id == NO_NODE
+
     def peer_unreachable(self, node_id: int, now_ms: float, *, refused: bool) -> None:
         """Take the news that a message to a node was lost with its connection.
 
@@ -135,6 +142,8 @@ class RaftCore(Elections, Replication):
             ):
                 self._avoided_voter = node_id
                 self._retry_fetch(now_ms)
+            case Resigned() as resigned if refused:
+                resigned.unreachable.add(node_id)
             case Prospective() | Candidate() as electing if node_id in self.quorum.voters:
                 electing.unreachable.add(node_id)
                 self._count_votes(now_ms)

@@ -120,6 +120,7 @@ class FetchResponse:
     batches: tuple[LogBatch, ...] = ()
     diverging: OffsetAndEpoch | None = None
     snapshot_id: SnapshotId | None = None
+    log_start_offset: int = -1
     request_id: int = 0
 
 

@@ -150,6 +150,7 @@ class Replication(RaftBase):
             batches=batches,
             diverging=diverging,
             snapshot_id=snapshot_id,
+            log_start_offset=self.epochs.log_start_offset,
             request_id=fetch.request_id,
         )
 
@@ -241,6 +242,7 @@ class Replication(RaftBase):
         offer = self._snapshot_offer
         return (
             offer is not None
+            and isinstance(self.quorum.role, Follower)
             and offer.snapshot_id == snapshot_id
             and offer.log_end == self.epochs.end
             and (self.high_watermark is None or self.high_watermark < snapshot_id.end_offset)
@@ -253,7 +255,8 @@ class Replication(RaftBase):
 
     def on_snapshot_installed(self, snapshot_id: SnapshotId, now_ms: float) -> None:
         """Learn that the snapshot is on disk and the log starts at its end."""
-        assert self.may_install(snapshot_id)
+        offer = self._snapshot_offer
+        assert offer is not None and offer.log_end == self.epochs.end, "nothing was appended"
         assert not self._batches and self._truncate_to is None
         self._snapshot_offer = None
         self.epochs.reset_to(snapshot_id)
