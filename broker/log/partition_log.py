@@ -656,7 +656,7 @@ class PartitionLog:
         if self._closed:
             return
         self._files.save_epochs()
-        if self.log_end_offset:  # else a power cut takes nothing that is not made anew
+        if self.log_end_offset or self.truncation_count:  # else nothing is lost with the files
             self._active.on_become_inactive()
             self.write_producer_snapshot(sync=True)
             for segment in self.segments:

@@ -148,6 +148,19 @@ def test_follower_starts_within_a_batch_where_the_leaders_log_does() -> None:
         follower.log.append_as_follower(batch(b"x", b"y", base_offset=3), NOW_MS)
 
 
+def test_a_log_cut_to_nothing_stops_cleanly(caplog: pytest.LogCaptureFixture) -> None:
+    """Its index files are cut as well, so that the next start has nothing to repair."""
+    context = LogContext(index_interval_bytes=1)
+    for _ in range(3):
+        context.append(b"a")
+    context.restart()
+    context.log.truncate_to(0)
+    context.restart()
+    context.append(b"b")
+    assert context.values() == [b"b"]
+    assert not caplog.records
+
+
 def test_truncation_at_the_end_forgets_an_epoch_without_records() -> None:
     """An epoch begun as leader, without an append, must not be asked of the next leader."""
     context = LogContext()
