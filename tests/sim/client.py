@@ -29,7 +29,12 @@ from kraftrio.wire.messages.cluster import (
 from tests.sim.world import World
 
 _VERSIONS = {api.request: api.max_version for api in APIS.values()}
-NAMED = {"ProduceRequest": 12, "FetchRequest": 12, "OffsetCommitRequest": 9, "OffsetFetchRequest": 7}
+NAMED = {
+    "ProduceRequest": 12,
+    "FetchRequest": 12,
+    "OffsetCommitRequest": 9,
+    "OffsetFetchRequest": 7,
+}
 
 
 class Unavailable(Exception):
@@ -249,5 +254,3 @@ def client_of(
 ) -> SimClient:
     """Make a client with dice of its own."""
     return SimClient(world, nursery, network, bootstrap, name, world.rng(f"client-{name}"))
-
-

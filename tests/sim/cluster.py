@@ -12,17 +12,24 @@ Owns: `SimNode` (one machine and the lives of the process on it) and `Cluster`. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import trio
 
+from kraftrio.broker import node as node_module
 from kraftrio.broker.clock import Clock
 from kraftrio.broker.config import BrokerConfig
 from kraftrio.broker.environment import Environment
+from kraftrio.broker.log.metadata_log import MetadataLog
 from kraftrio.broker.node import Node
 from kraftrio.broker.node_errors import NodeError
+from kraftrio.broker.replica_manager import ReplicaManager
+from kraftrio.broker.services import BrokerServices
+from kraftrio.kraft_meta.quorum_service import QuorumService
 from tests.sim.disk import SimDisk
 from tests.sim.network import HostNetwork, Internet, LinkQuality
 from tests.sim.world import (
@@ -37,6 +44,25 @@ from tests.sim.world import (
 BROKER_PORT = 9092
 CONTROLLER_PORT = 9093
 _STOP_DEADLINE_S = 60.0
+
+
+@contextmanager
+def observed_services() -> Iterator[None]:
+    """Let every life of a node tell which services it has built."""
+
+    class Observed(BrokerServices):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            incarnation = current.get()
+            if incarnation is not None:
+                incarnation.services = self
+
+    module: Any = node_module
+    module.BrokerServices = Observed
+    try:
+        yield
+    finally:
+        module.BrokerServices = BrokerServices
 
 
 class SimClock(Clock):
@@ -117,6 +143,26 @@ class SimNode:
     def is_controller(self) -> bool:
         return "controller" in self.roles
 
+    # -- what invariants look at ------------------------------------------------------------------
+
+    @property
+    def quorum(self) -> QuorumService:
+        assert self.node is not None
+        return self.node._quorum
+
+    @property
+    def metadata_log(self) -> MetadataLog:
+        assert self.node is not None
+        return self.node._storage.metadata_log
+
+    @property
+    def replica_manager(self) -> ReplicaManager | None:
+        """The replicas of the running node, once it has a broker's parts."""
+        if self.incarnation is None or self.incarnation.services is None:
+            return None
+        services: BrokerServices = self.incarnation.services
+        return services.replica_manager
+
     # -- a life -----------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -145,13 +191,15 @@ class SimNode:
         failure: BaseException | None = None
         try:
             with self._scope:
-                self.node = Node(self.config, environment, lambda _line: self._on_ready(incarnation))
+                self.node = Node(
+                    self.config, environment, lambda _line: self._on_ready(incarnation)
+                )
                 await self.node.run_until(stopping)
         except BaseException as error:
             if not incarnation.is_alive:
                 return  # a dead process raises nothing
-            if isinstance(error, trio.Cancelled):
-                raise
+            if _is_cancellation(error):
+                raise  # of the whole simulation
             failure = error
         finally:
             ended.set()
@@ -201,6 +249,7 @@ class SimNode:
         self._world.note(self.name, "crash", "power cut" if power_cut else "kill -9")
         disk, scope = self.disk, self._scope
         if power_cut:
+            self._cluster.weak.add(self.node_id)
             self._cluster.internet.cut_power(self._cluster.internet.host(self.name))
         self._leave()
         if power_cut:
@@ -249,6 +298,12 @@ class SimNode:
                     await trio.sleep(delay_s)
 
 
+def _is_cancellation(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_cancellation, error.exceptions))
+    return isinstance(error, trio.Cancelled)
+
+
 def _is_plain(failure: BaseException) -> bool:
     """True for an end that the node tells in one sentence."""
     while isinstance(failure, BaseExceptionGroup):
@@ -275,6 +330,7 @@ class Cluster:
             for node_id, roles in self.shape.roles().items()
             if "controller" in roles
         )
+        self.weak: set[int] = set()  # lost power: may be in an ISR without all that was in it
         self.nodes: dict[int, SimNode] = {}
         for node_id, roles in self.shape.roles().items():
             self.internet.host(f"n{node_id}")
@@ -288,6 +344,10 @@ class Cluster:
     @property
     def controllers(self) -> list[SimNode]:
         return [node for node in self.nodes.values() if node.is_controller]
+
+    def lost_power(self, node_id: int) -> bool:
+        """Tell whether a node may lack what it had, since the machine lost its power."""
+        return node_id in self.weak
 
     @property
     def bootstrap(self) -> list[tuple[str, int]]:

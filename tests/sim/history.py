@@ -100,7 +100,9 @@ class History:
                 f" {known} was acknowledged before"
             )
 
-    def own(self, group: str, generation: int, topic_partition: TopicPartition, member: str) -> None:
+    def own(
+        self, group: str, generation: int, topic_partition: TopicPartition, member: str
+    ) -> None:
         """A member was given a partition."""
         key = (group, generation, topic_partition)
         owner = self.owners.setdefault(key, member)

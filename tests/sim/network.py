@@ -376,7 +376,9 @@ class Internet:
 
     def _schedule_arrival(self, sock: SimSocket, size: int) -> None:
         quality = sock.link.quality
-        delay = quality.latency_s + self.rng.random() * quality.jitter_s + size / quality.bytes_per_s
+        delay = (
+            quality.latency_s + self.rng.random() * quality.jitter_s + size / quality.bytes_per_s
+        )
         arrival = max(self.world.now_s + delay, sock.last_arrival_s)
         sock.last_arrival_s = arrival
         self.world.after(arrival - self.world.now_s, lambda: self._arrive(sock))

@@ -49,6 +49,7 @@ class Incarnation:
         self.is_alive = True
         self.is_paused = False
         self.set_aside: list[trio.lowlevel.Task] = []
+        self.services: Any = None  # of a node that has built them
 
     def __repr__(self) -> str:
         return f"{self.name}#{self.number}"
@@ -106,13 +107,15 @@ class _RunQueue(deque[trio.lowlevel.Task]):
     def __init__(self, world: World, tasks: Iterator[trio.lowlevel.Task]) -> None:
         super().__init__(tasks)
         self._world = world
+        self._active = world.active
 
     def append(self, task: trio.lowlevel.Task) -> None:
-        if self._world.any_paused:
-            owner = task.context.get(current)
-            if owner is not None and owner.is_paused:
+        owner = task.context.get(current)
+        if owner is not None:
+            if owner.is_paused:
                 owner.set_aside.append(task)
                 return
+            self._active[owner] = None
         super().append(task)
 
     def clear(self) -> None:
@@ -127,14 +130,13 @@ class World:
         self.seed = seed
         self.now_s = 0.0
         self.trace = trace if trace is not None else Trace()
-        self.any_paused = False
+        self.active: dict[Incarnation, None] = {}  # whose tasks ran since the last checks
         self.failure: SimulationFailure | None = None
         self.checks: list[Callable[[], None]] = []
         self.tolerated: list[str] = []
         self.event_count = 0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
-        self._paused: set[Incarnation] = set()
         self._turns_at_instant = 0
         self._is_over = False
         self._scope = trio.CancelScope()
@@ -163,6 +165,7 @@ class World:
             try:
                 for check in self.checks:
                     check()
+                self.active.clear()
             except SimulationFailure as failure:
                 self.fail(failure)
         if self._runner().runq:
@@ -207,8 +210,6 @@ class World:
     def pause(self, who: Incarnation) -> None:
         """Let no task of `who` run until `resume`; its timers fall due meanwhile."""
         who.is_paused = True
-        self._paused.add(who)
-        self.any_paused = True
         queue = self._runner().runq
         mine = [task for task in queue if task.context.get(current) is who]
         for task in mine:
@@ -217,8 +218,6 @@ class World:
 
     def resume(self, who: Incarnation) -> None:
         who.is_paused = False
-        self._paused.discard(who)
-        self.any_paused = bool(self._paused)
         self._runner().runq.extend(who.set_aside)
         who.set_aside.clear()
 

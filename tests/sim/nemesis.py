@@ -1,0 +1,276 @@
+"""Breaks things: draws faults from the seed, one after the other, and mends them again.
+
+Owns: `Nemesis`. Rules:
+1. Only faults that a cluster must survive (see `network` and `disk`).
+2. A power cut takes the unsynced tail of a replica. It is legal only while everybody else who is in
+   sync keeps theirs: it comes when nothing else is broken, to a node whose every replica has a
+   live partner in its ISR, and nothing else is broken until that node is in sync again.
+3. After `heal` nothing is broken and every node runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from random import Random
+
+import trio
+
+from kraftrio.kraft_meta.image import MetadataImage
+from tests.sim.cluster import Cluster, DiskSpeed, SimNode
+from tests.sim.network import LinkQuality
+from tests.sim.options import Options
+
+_ROOM_BYTES = 2_000
+
+
+class Nemesis:
+    """See the module."""
+
+    def __init__(self, cluster: Cluster, options: Options) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._rng: Random = cluster.world.rng("nemesis")
+        self._under_way = 0
+        self._restarting: set[int] = set()
+        self.count = 0
+
+    async def run(self) -> None:
+        """Break and mend until cancelled."""
+        if not self._options.faults:
+            await trio.sleep_forever()
+        async with trio.open_nursery() as nursery:
+            while True:
+                await trio.sleep(self._rng.expovariate(1 / self._options.fault_gap_s))
+                name = self._rng.choice(list(self._options.faults))
+                fault: Callable[[], Awaitable[None]] = getattr(self, f"_{name}")
+                nursery.start_soon(self._apply, name, fault)
+
+    async def _apply(self, name: str, fault: Callable[[], Awaitable[None]]) -> None:
+        if self._cluster.weak:
+            return
+        if name == "power" and self._under_way:
+            return
+        self._under_way += 1
+        self.count += 1
+        try:
+            await fault()
+        finally:
+            self._under_way -= 1
+
+    async def heal(self) -> None:
+        """Mend everything and start every node."""
+        cluster = self._cluster
+        cluster.world.note("world", "heal", "the faults are over")
+        cluster.internet.mend_all()
+        for node in cluster.nodes.values():
+            node.resume()
+            node.disk.room_bytes = None
+            node.speed = self._options.disk
+        cluster.start()
+
+    # -- dice -----------------------------------------------------------------------------------
+
+    def _length_s(self) -> float:
+        return self._rng.expovariate(1 / self._options.fault_length_s)
+
+    def _some_node(self) -> SimNode | None:
+        """A running node, a leader of something more often than not."""
+        running = [
+            node
+            for node in self._cluster.nodes.values()
+            if node.is_running and not node.is_paused and node.node_id not in self._restarting
+        ]
+        if not running:
+            return None
+        if self._rng.random() < 0.3:
+            leaders = [node for node in running if node.quorum.is_active_controller]
+            if leaders:
+                return self._rng.choice(leaders)
+        return self._rng.choice(running)
+
+    # -- processes ------------------------------------------------------------------------------
+
+    async def _kill(self) -> None:
+        node = self._some_node()
+        if node is not None:
+            node.crash()
+            await self._restart(node)
+
+    async def _restart(self, node: SimNode) -> None:
+        self._restarting.add(node.node_id)
+        try:
+            await trio.sleep(self._length_s())
+            node.restore()
+            if not node.is_running:
+                node.start()
+        finally:
+            self._restarting.discard(node.node_id)
+
+    async def _power(self) -> None:
+        node = self._some_node()
+        if node is None or not self._may_lose_power(node):
+            return
+        node.crash(power_cut=True)
+        await self._restart(node)
+        while not self._is_in_sync(node):
+            await trio.sleep(0.1)
+        self._cluster.weak.discard(node.node_id)
+
+    def _images(self) -> list[MetadataImage]:
+        nodes = [node for node in self._cluster.nodes.values() if node.node is not None]
+        return [node.quorum.image for node in nodes if node.quorum.is_active_controller]
+
+    def _may_lose_power(self, node: SimNode) -> bool:
+        cluster = self._cluster
+        images = self._images()
+        if len(images) != 1 or not all(
+            n.is_ready or not n.is_broker for n in cluster.nodes.values()
+        ):
+            return False
+        for topic in images[0].topics_by_name.values():
+            for partition in topic.partitions.values():
+                if node.node_id in partition.replicas and (
+                    len(partition.isr) < len(partition.replicas) or len(partition.isr) < 2
+                ):
+                    return False
+        return True
+
+    def _is_in_sync(self, node: SimNode) -> bool:
+        images = self._images()
+        if len(images) != 1 or not (node.is_ready or not node.is_broker):
+            return False
+        broker = images[0].brokers.get(node.node_id)
+        if node.is_broker and (broker is None or broker.fenced):
+            return False
+        return all(
+            node.node_id in partition.isr
+            for topic in images[0].topics_by_name.values()
+            for partition in topic.partitions.values()
+            if node.node_id in partition.replicas
+        )
+
+    async def _pause(self) -> None:
+        node = self._some_node()
+        if node is not None:
+            incarnation = node.incarnation
+            node.pause()
+            await trio.sleep(self._length_s())
+            if node.incarnation is incarnation:
+                node.resume()
+
+    async def _stop(self) -> None:
+        node = self._some_node()
+        if node is not None:
+            self._restarting.add(node.node_id)
+            await node.stop()
+            await self._restart(node)
+
+    async def _rolling(self) -> None:
+        for node in list(self._cluster.nodes.values()):
+            if node.is_running and not node.is_paused and node.node_id not in self._restarting:
+                self._restarting.add(node.node_id)
+                await node.stop()
+                await self._restart(node)
+                await trio.sleep(self._length_s())
+
+    # -- the network ----------------------------------------------------------------------------
+
+    async def _between(self, one: set[str], other: set[str], *, both_ways: bool) -> None:
+        internet = self._cluster.internet
+        pairs = [(a, b) for a in sorted(one) for b in sorted(other)]
+        if both_ways:
+            pairs += [(b, a) for a, b in pairs]
+        for source, target in pairs:
+            internet.hang(source, target)
+        await trio.sleep(self._length_s())
+        for source, target in pairs:
+            internet.mend(source, target)
+
+    def _names(self) -> list[str]:
+        return [node.name for node in self._cluster.nodes.values()]
+
+    async def _isolate(self) -> None:
+        node = self._some_node()
+        if node is not None:
+            everybody = set(
+                self._names() if self._rng.random() < 0.6 else self._cluster.internet.hosts
+            )
+            await self._between({node.name}, everybody - {node.name}, both_ways=True)
+
+    async def _one_way(self) -> None:
+        names = self._names()
+        source = self._rng.choice(names)
+        targets = set(names) - {source}
+        if self._rng.random() < 0.5 and targets:
+            targets = {self._rng.choice(sorted(targets))}
+        if self._rng.random() < 0.5:
+            await self._between({source}, targets, both_ways=False)
+        else:
+            await self._between(targets, {source}, both_ways=False)
+
+    async def _split(self) -> None:
+        names = self._names()
+        self._rng.shuffle(names)
+        cut = len(names) // 2
+        if cut:
+            await self._between(set(names[:cut]), set(names[cut:]), both_ways=True)
+
+    def _some_socket(self) -> object:
+        internet = self._cluster.internet
+        sockets = [sock for host in internet.hosts.values() for sock in internet.live_sockets(host)]
+        return self._rng.choice(sockets) if sockets else None
+
+    async def _cut(self) -> None:
+        for _ in range(self._rng.choice((1, 1, 3, 10))):
+            sock = self._some_socket()
+            if sock is not None:
+                self._cluster.internet.cut(sock)  # type: ignore[arg-type]
+
+    async def _lose_answers(self) -> None:
+        for _ in range(self._rng.choice((1, 3, 10))):
+            sock = self._some_socket()
+            if sock is not None:
+                self._cluster.internet.cut(  # type: ignore[arg-type]
+                    sock, lose_answers_s=self._rng.uniform(0.01, 0.5)
+                )
+
+    async def _stall(self) -> None:
+        sock = self._some_socket()
+        if sock is not None:
+            self._cluster.internet.stall(sock, True)  # type: ignore[arg-type]
+            await trio.sleep(self._length_s())
+            self._cluster.internet.stall(sock, False)  # type: ignore[arg-type]
+
+    async def _slow_link(self) -> None:
+        names = self._names()
+        source, target = self._rng.choice(names), self._rng.choice(names)
+        if source == target:
+            return
+        link = self._cluster.internet.link(source, target)
+        link.quality = LinkQuality(
+            self._rng.choice((0.05, 0.3)), 0.1, self._rng.choice((10_000.0, 200_000.0)), 0.2
+        )
+        await trio.sleep(self._length_s())
+        link.quality = self._options.quality
+
+    # -- disks and clocks -----------------------------------------------------------------------
+
+    async def _slow_disk(self) -> None:
+        node = self._some_node()
+        if node is not None:
+            node.speed = DiskSpeed(0.05, self._rng.choice((0.3, 1.0)))
+            await trio.sleep(self._length_s())
+            node.speed = self._options.disk
+
+    async def _full_disk(self) -> None:
+        node = self._some_node()
+        if node is not None:
+            node.disk.room_bytes = self._rng.randrange(_ROOM_BYTES)
+            await trio.sleep(self._length_s())
+            node.disk.room_bytes = None
+
+    async def _clock(self) -> None:
+        node = self._some_node()
+        if node is not None:
+            node.clock.offset_ms = self._rng.choice((-1_800_000, -5_000, 5_000, 600_000))
+            self._cluster.world.note(node.name, "clock", f"offset {node.clock.offset_ms:g} ms")

@@ -1,0 +1,128 @@
+"""What one simulation is like: every choice drawn from its seed, and printed first.
+
+Owns: `Options` and `draw`. A swarm: a seed does not have every fault at once but some, so that
+what only happens without the others is met as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
+from random import Random
+
+from tests.sim.cluster import DiskSpeed, Shape
+from tests.sim.network import LinkQuality
+
+FAULTS = (
+    "kill",
+    "power",
+    "pause",
+    "stop",
+    "rolling",
+    "isolate",
+    "one_way",
+    "split",
+    "cut",
+    "lose_answers",
+    "stall",
+    "slow_link",
+    "slow_disk",
+    "full_disk",
+    "clock",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """See the module."""
+
+    shape: Shape
+    replication_factor: int
+    min_insync_replicas: int
+    partitions: int
+    faults: Sequence[str]
+    fault_gap_s: float
+    fault_length_s: float
+    duration_s: float
+    idempotent_producers: int
+    plain_producers: int
+    weak_producers: int
+    readers: int
+    groups: int
+    members: int
+    admin_gap_s: float
+    quality: LinkQuality = field(default_factory=LinkQuality)
+    disk: DiskSpeed = field(default_factory=DiskSpeed)
+
+    def describe(self) -> list[str]:
+        """One line per option."""
+        lines = []
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if option.name == "shape":
+                value = asdict(value)
+            lines.append(f"{option.name}={value}")
+        return lines
+
+
+def draw(rng: Random, nodes: int | None = None, duration_s: float | None = None) -> Options:
+    """Draw the options of one simulation."""
+    node_count = nodes if nodes is not None else rng.choice((1, 3, 3, 3, 3, 3, 4, 5))
+    replication_factor = min(node_count, rng.choice((1, 2, 3, 3, 3, 3)))
+    min_insync_replicas = max(1, min(replication_factor - 1, rng.choice((1, 2, 2))))
+    number_of_faults = rng.choice((0, 1, 2, 2, 3, 3, 4, 6, len(FAULTS)))
+    faults = sorted(rng.sample(FAULTS, number_of_faults))
+    slow = rng.random() < 0.15
+    return Options(
+        shape=Shape(
+            node_count,
+            separate_controllers=node_count == 3 and rng.random() < 0.2,
+            properties=_draw_properties(rng, replication_factor, min_insync_replicas),
+        ),
+        replication_factor=replication_factor,
+        min_insync_replicas=min_insync_replicas,
+        partitions=rng.choice((1, 2, 3, 6)),
+        faults=faults,
+        fault_gap_s=rng.choice((0.7, 2.0, 5.0)),
+        fault_length_s=rng.choice((0.3, 1.5, 4.0, 10.0)),
+        duration_s=duration_s if duration_s is not None else rng.choice((15.0, 25.0, 40.0)),
+        idempotent_producers=rng.choice((1, 1, 2, 4)),
+        plain_producers=rng.choice((0, 0, 1, 2)),
+        weak_producers=rng.choice((0, 0, 1, 2)),
+        readers=rng.choice((0, 1, 1, 2)),
+        groups=rng.choice((0, 1, 1, 2)),
+        members=rng.choice((1, 2, 3)),
+        admin_gap_s=rng.choice((1e9, 1e9, 2.0, 5.0)),
+        quality=LinkQuality(
+            latency_s=rng.choice((0.0001, 0.0005, 0.005)) if not slow else 0.05,
+            jitter_s=rng.choice((0.0002, 0.002, 0.01)) if not slow else 0.05,
+            split_chance=rng.choice((0.0, 0.02, 0.2)),
+        ),
+        disk=DiskSpeed(0.0002, rng.choice((0.001, 0.004, 0.02))),
+    )
+
+
+def _draw_properties(
+    rng: Random, replication_factor: int, min_insync_replicas: int
+) -> dict[str, str]:
+    return {
+        "offsets.topic.replication.factor": str(replication_factor),
+        "offsets.topic.num.partitions": rng.choice(("1", "2", "4")),
+        "min.insync.replicas": str(min_insync_replicas),
+        "controller.quorum.election.timeout.ms": rng.choice(("300", "1000")),
+        "controller.quorum.fetch.timeout.ms": rng.choice(("600", "2000")),
+        "controller.quorum.election.backoff.max.ms": rng.choice(("300", "1000")),
+        "broker.heartbeat.interval.ms": rng.choice(("300", "1000", "2000")),
+        "broker.session.timeout.ms": rng.choice(("3000", "6000", "9000")),
+        "replica.lag.time.max.ms": rng.choice(("2000", "5000", "30000")),
+        "replica.fetch.wait.max.ms": rng.choice(("100", "500")),
+        "replica.fetch.backoff.ms": rng.choice(("100", "1000")),
+        "log.segment.bytes": rng.choice(("1048576", "1048576", "4194304")),
+        "metadata.log.segment.bytes": "8388608",
+        "metadata.log.max.record.bytes.between.snapshots": rng.choice(
+            ("2000", "20000", "20971520")
+        ),
+        "group.initial.rebalance.delay.ms": rng.choice(("0", "500", "3000")),
+        "leader.imbalance.check.interval.seconds": rng.choice(("5", "300")),
+        "log.flush.offset.checkpoint.interval.ms": rng.choice(("500", "5000", "60000")),
+    }

@@ -1,0 +1,293 @@
+"""Producers and readers of a simulation: they write numbered records, and tell the history.
+
+Owns: `PartitionProducer` (pipelined, with resends, idempotent or not) and `Reader`. Rules:
+1. A producer goes on until it is told to stop, then until everything is answered for good: after
+   the faults are over, that must come.
+2. Batches that are not acknowledged are sent again in order, as Kafka's producer does; those
+   acknowledged meanwhile are not.
+3. Whatever a broker must never answer fails the simulation at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import trio
+
+from kraftrio.clients.connection import Connection, ConnectionLost, Reply
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.data import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    InitProducerIdRequest,
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.record_batch import Record, build_batch, iter_headers, iter_records, verify_crc
+from tests.sim.client import SimClient, Unavailable, version_of
+from tests.sim.history import History, Promise, Sender
+from tests.sim.world import START_WALL_MS, SimulationFailure
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerOptions:
+    """How one producer works."""
+
+    acks: int = -1
+    idempotent: bool = True
+    max_in_flight: int = 5
+    interval_s: float = 0.1
+    largest_batch: int = 5
+    padding: int = 20
+    timeout_ms: int = 3_000
+
+
+@dataclass(eq=False, slots=True)
+class _Batch:
+    first: int
+    count: int
+    data: bytes
+    was_head: bool = False
+
+
+class PartitionProducer:
+    """One producer of one partition."""
+
+    def __init__(
+        self,
+        client: SimClient,
+        history: History,
+        topic_partition: TopicPartition,
+        options: ProducerOptions,
+    ) -> None:
+        self._client = client
+        self._history = history
+        self._tp = topic_partition
+        self._options = options
+        promise = Promise(options.acks == -1, options.idempotent)
+        name = f"{client.name}:{topic_partition.topic}-{topic_partition.partition}"
+        self._sender: Sender = history.sender(name, topic_partition, promise)
+        self._producer: tuple[int, int] = (-1, -1)
+        self._unanswered: deque[_Batch] = deque()
+        self.is_stopping = False
+        self.is_done = False
+
+    def describe(self) -> str:
+        """Tell what still waits."""
+        return f"{self._sender.name} with {len(self._unanswered)} batches"
+
+    async def run(self) -> None:
+        """Produce until told to stop and everything is answered."""
+        while not self.is_done:
+            try:
+                await self._produce()
+            except Unavailable as error:
+                self._client.note(f"produce to {_name(self._tp)} again: {error}")
+                self._client.forget(self._tp.topic)
+                await self._client.pause()
+
+    async def _produce(self) -> None:
+        options = self._options
+        if options.idempotent and self._producer[0] < 0:
+            await self._init_producer()
+        leader, _ = await self._client.leader(*self._tp)
+        address = self._client.addresses.get(leader)
+        if address is None:
+            raise Unavailable(f"no address of leader {leader}")
+        connection = await self._client.connection(address)
+        replies: deque[tuple[_Batch, Reply]] = deque()
+        resend = list(self._unanswered)
+        try:
+            while True:
+                self._fill(connection, replies, resend)
+                if replies:
+                    batch, reply = replies.popleft()
+                    self._on_answer(batch, await reply.wait())
+                elif self.is_stopping:
+                    self.is_done = True
+                    return
+                await trio.sleep(self._client.rng.expovariate(1 / options.interval_s))
+        except ConnectionLost as lost:
+            self._client.drop(address)
+            raise Unavailable(lost.reason) from lost
+        except Unavailable:
+            await self._drain(replies, address)
+            raise
+
+    def _fill(
+        self,
+        connection: Connection,
+        replies: deque[tuple[_Batch, Reply]],
+        resend: list[_Batch],
+    ) -> None:
+        options = self._options
+        while len(replies) < options.max_in_flight:
+            if resend:
+                batch = resend.pop(0)
+            elif self.is_stopping or (replies and self._client.rng.random() < 0.3):
+                return
+            else:
+                batch = self._new_batch()
+            batch.was_head = batch is self._unanswered[0]
+            data = PartitionProduceData(index=self._tp.partition, records=memoryview(batch.data))
+            request = ProduceRequest(
+                acks=options.acks,
+                timeout_ms=options.timeout_ms,
+                topic_data=[TopicProduceData(name=self._tp.topic, partition_data=[data])],
+            )
+            version = version_of(request, None)
+            if options.acks == 0:
+                connection.send_oneway(request, version)
+                self._unanswered.remove(batch)
+                return
+            timeout_s = self._client.timeout_s + options.timeout_ms / 1000
+            replies.append((batch, connection.send(request, version, timeout_s)))
+
+    def _new_batch(self) -> _Batch:
+        options, sender, rng = self._options, self._sender, self._client.rng
+        first, count = sender.sent, rng.randint(1, options.largest_batch)
+        sender.sent += count
+        padding = b"." * rng.randrange(options.padding)
+        now_ms = START_WALL_MS + int(self._client.world.now_s * 1000)
+        records = [
+            Record(0, now_ms, padding, f"{sender.name}/{first + i}".encode()) for i in range(count)
+        ]
+        data = build_batch(
+            records,
+            producer_id=self._producer[0],
+            producer_epoch=self._producer[1],
+            base_sequence=first if options.idempotent else -1,
+        )
+        batch = _Batch(first, count, bytes(data))
+        self._unanswered.append(batch)
+        return batch
+
+    def _on_answer(self, batch: _Batch, response: object) -> None:
+        answer = response.responses[0].partition_responses[0]  # type: ignore[attr-defined]
+        code = ErrorCode(answer.error_code)
+        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            offset = answer.base_offset if code is ErrorCode.NONE else None
+            self._history.acknowledge(self._sender, batch.first, batch.count, offset)
+            self._unanswered.remove(batch)
+            return
+        if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            if batch.was_head:
+                raise SimulationFailure(
+                    f"{self._sender.name}/{batch.first} is out of order for the broker: it has"
+                    " forgotten what was acknowledged before"
+                )
+        elif not code.retriable:
+            raise SimulationFailure(f"produce to {_name(self._tp)} was answered {code.name}")
+        raise Unavailable(code.name)
+
+    async def _drain(self, replies: deque[tuple[_Batch, Reply]], address: tuple[str, int]) -> None:
+        """Take the answers to what is still under way, so that a resend meets a quiet line."""
+        while replies:
+            batch, reply = replies.popleft()
+            try:
+                self._on_answer(batch, await reply.wait())
+            except ConnectionLost:
+                self._client.drop(address)
+                return
+            except Unavailable:
+                continue
+
+    async def _init_producer(self) -> None:
+        request = InitProducerIdRequest(transactional_id=None, producer_id=-1)
+        response = await self._client.call_any(request, 4)
+        code = ErrorCode(response.error_code)
+        if code is not ErrorCode.NONE:
+            raise Unavailable(code.name)
+        self._producer = (response.producer_id, response.producer_epoch)
+
+
+class Reader:
+    """Reads one partition from its beginning, again and again."""
+
+    def __init__(
+        self, client: SimClient, history: History, topic_partition: TopicPartition
+    ) -> None:
+        self._client = client
+        self._history = history
+        self._tp = topic_partition
+        self.position = 0
+        self.high_watermark = -1
+
+    async def run(self) -> None:
+        """Read until cancelled."""
+        while True:
+            try:
+                await self.read()
+            except Unavailable as error:
+                self._client.note(f"read {_name(self._tp)} again: {error}")
+                self._client.forget(self._tp.topic)
+                await self._client.pause()
+            if self._client.rng.random() < 0.01:
+                self.position = 0
+
+    async def read(self, max_wait_ms: int = 500) -> int:
+        """Fetch once from the leader; return how many records came.
+
+        Raises:
+            Unavailable: it is not to be had now.
+        """
+        tp, rng = self._tp, self._client.rng
+        leader, epoch = await self._client.leader(*tp)
+        partition = FetchPartition(
+            partition=tp.partition,
+            current_leader_epoch=epoch if rng.random() < 0.8 else -1,
+            fetch_offset=self.position,
+            partition_max_bytes=rng.choice((200, 4_000, 100_000)),
+        )
+        request = FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            session_epoch=-1,
+            topics=[FetchTopic(topic=tp.topic, partitions=[partition])],
+        )
+        response = await self._client.call_node(leader, request)
+        answer = response.responses[0].partitions[0]
+        code = ErrorCode(answer.error_code)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise SimulationFailure(
+                f"{self._client.name} read {_name(tp)} up to {self.position}, but its leader"
+                f" {leader} has no such offset"
+            )
+        if code is not ErrorCode.NONE:
+            if not code.retriable:
+                raise SimulationFailure(f"fetch of {_name(tp)} was answered {code.name}")
+            raise Unavailable(code.name)
+        self.high_watermark = answer.high_watermark
+        return self._take(answer.records)
+
+    def _take(self, data: memoryview | None) -> int:
+        count = 0
+        for header in iter_headers(data or b"", allow_partial=True):
+            assert data is not None
+            verify_crc(data, header)
+            for record in iter_records(data, header):
+                if record.offset < self.position:
+                    continue
+                if record.offset != self.position:
+                    raise SimulationFailure(
+                        f"{self._client.name} asked {_name(self._tp)} for {self.position} and got"
+                        f" {record.offset}"
+                    )
+                assert record.value is not None
+                self._history.see(self._client.name, self._tp, record.offset, record.value.decode())
+                self.position += 1
+                count += 1
+        if self.position > self.high_watermark:
+            raise SimulationFailure(
+                f"{self._client.name} was given {_name(self._tp)} up to {self.position} with a"
+                f" high watermark of {self.high_watermark}"
+            )
+        return count
+
+
+def _name(topic_partition: TopicPartition) -> str:
+    return f"{topic_partition.topic}-{topic_partition.partition}"

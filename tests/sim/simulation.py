@@ -1,0 +1,302 @@
+"""One simulation from its seed: cluster, clients and faults, then peace, progress and the verdict.
+
+Owns: `simulate`, which runs the phases
+1. The cluster comes up; topics are made.
+2. Clients work while the nemesis breaks things.
+3. The faults are over. Now everything must come right in bounded time: every partition has a leader
+   and all replicas in its ISR, every producer gets its answers, every replica holds the same bytes.
+4. The history is compared with the logs.
+
+Called by: the tests and scripts/simulate.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import trio
+
+from kraftrio.broker.log.partition_log import PartitionLog
+from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.record_batch import iter_headers, iter_records
+from tests.sim.administration import Administrator
+from tests.sim.client import SimClient, client_of
+from tests.sim.cluster import Cluster, observed_services
+from tests.sim.group_member import GroupMember
+from tests.sim.history import History
+from tests.sim.invariants import Invariants
+from tests.sim.nemesis import Nemesis
+from tests.sim.options import Options, draw
+from tests.sim.producers import PartitionProducer, ProducerOptions, Reader
+from tests.sim.world import SimulationFailure, Trace, World, describe
+
+START_DEADLINE_S = 30.0
+PROGRESS_DEADLINE_S = 90.0
+_READ_BYTES = 1 << 20
+TOPIC = "durable"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of one seed."""
+
+    seed: int
+    options: Options
+    trace: Trace
+    simulated_s: float = 0.0
+    real_s: float = 0.0
+    events: int = 0
+    checks: int = 0
+    faults: int = 0
+    counts: str = ""
+    failure: str | None = None
+    cause: BaseException | None = field(default=None, repr=False)
+
+    def line(self) -> str:
+        """The verdict in one line."""
+        verdict = "ok" if self.failure is None else f"FAILED {self.failure}"
+        return (
+            f"seed={self.seed} simulated={self.simulated_s:.1f}s real={self.real_s:.2f}s"
+            f" events={self.events} checks={self.checks} faults={self.faults}"
+            f" nodes={self.options.shape.node_count} {self.counts} digest={self.trace.digest()}"
+            f" {verdict}"
+        )
+
+
+def simulate(
+    seed: int,
+    *,
+    options: Options | None = None,
+    sink: Callable[[str], object] | None = None,
+    **draw_options: Any,
+) -> Outcome:
+    """Run one seed; a broken promise is in the outcome."""
+    world = World(str(seed), Trace(sink))
+    if options is None:
+        options = draw(world.rng("options"), **draw_options)
+    outcome = Outcome(seed, options, world.trace)
+    for line in options.describe():
+        world.note("world", "option", line)
+    begin = time.perf_counter()
+    simulation = Simulation(world, options)
+    try:
+        with observed_services():
+            world.run(simulation.run)
+    except SimulationFailure as failure:
+        outcome.failure = str(failure)
+        outcome.cause = failure
+    except BaseExceptionGroup as group:
+        outcome.failure = f"unexpected: {describe(group)}"
+        outcome.cause = group
+    outcome.real_s = time.perf_counter() - begin
+    outcome.simulated_s = world.now_s
+    outcome.events = world.event_count
+    outcome.checks = simulation.check_count
+    outcome.faults = simulation.fault_count
+    outcome.counts = simulation.history.counts()
+    return outcome
+
+
+class Simulation:
+    """See the module; one per run."""
+
+    def __init__(self, world: World, options: Options) -> None:
+        self.world = world
+        self.options = options
+        self.history = History()
+        self.check_count = 0
+        self.fault_count = 0
+        self._rng = world.rng("simulation")
+        self._topic_partitions = [TopicPartition(TOPIC, i) for i in range(options.partitions)]
+        self._producers: list[PartitionProducer] = []
+
+    async def run(self) -> None:
+        """Run all phases."""
+        options, world = self.options, self.world
+        async with trio.open_nursery() as nursery:
+            cluster = self.cluster = Cluster(world, nursery, options.shape, options.quality)
+            self._nursery = nursery
+            for node in cluster.nodes.values():
+                node.speed = options.disk
+            if "full_disk" in options.faults:
+                world.tolerated += ["No space left", "disk full"]
+            invariants = self.invariants = Invariants(cluster)
+            world.checks.append(invariants.check)
+            cluster.start()
+            await cluster.wait_until(cluster.all_ready, "all brokers are up", START_DEADLINE_S)
+            admin = Administrator(self._client("admin"), options)
+            await self._guard(partial(admin.create, TOPIC, options.partitions))
+            nemesis = Nemesis(cluster, options)
+            async with trio.open_nursery() as faults:
+                self._start_clients(nursery)
+                faults.start_soon(self._guard, nemesis.run)
+                faults.start_soon(self._guard, admin.run)
+                await trio.sleep(options.duration_s)
+                faults.cancel_scope.cancel()
+            await nemesis.heal()
+            self.fault_count = nemesis.count
+            await self._demand_progress(admin)
+            self.check_count = invariants.check_count
+            await self._stop_all(nursery)
+            nursery.cancel_scope.cancel()
+
+    # -- clients --------------------------------------------------------------------------------
+
+    def _client(self, name: str) -> SimClient:
+        cluster = self.cluster
+        network = cluster.new_host(name)
+        return client_of(self.world, self._nursery, network, cluster.bootstrap, name)
+
+    def _start_clients(self, nursery: trio.Nursery) -> None:
+        options, rng = self.options, self._rng
+        kinds = (
+            [(-1, True)] * options.idempotent_producers
+            + [(-1, False)] * options.plain_producers
+            + [(rng.choice((0, 1)), False) for _ in range(options.weak_producers)]
+        )
+        for number, (acks, idempotent) in enumerate(kinds):
+            producer_options = ProducerOptions(
+                acks=acks,
+                idempotent=idempotent,
+                max_in_flight=rng.choice((1, 2, 5)) if idempotent else rng.choice((1, 5)),
+                interval_s=rng.choice((0.05, 0.2, 0.5)),
+                largest_batch=rng.choice((1, 5, 20)),
+                padding=rng.choice((1, 100, 2000)),
+                timeout_ms=rng.choice((500, 3_000, 10_000)),
+            )
+            client = self._client(f"p{number}")
+            for tp in rng.sample(self._topic_partitions, min(2, len(self._topic_partitions))):
+                producer = PartitionProducer(client, self.history, tp, producer_options)
+                self._producers.append(producer)
+                nursery.start_soon(self._guard, producer.run)
+        for number in range(options.readers):
+            client = self._client(f"r{number}")
+            for tp in self._topic_partitions:
+                nursery.start_soon(self._guard, Reader(client, self.history, tp).run)
+        for group in range(options.groups):
+            for number in range(options.members):
+                member = GroupMember(
+                    self._client(f"g{group}m{number}"),
+                    self.history,
+                    f"group{group}",
+                    TOPIC,
+                    range(options.partitions),
+                )
+                nursery.start_soon(self._guard, member.run)
+
+    async def _guard(self, work: Callable[[], Any]) -> None:
+        """Run a part of the simulation itself; what it finds wrong ends the run."""
+        try:
+            await work()
+        except SimulationFailure as failure:
+            self.world.fail(failure)
+            await trio.lowlevel.checkpoint()
+
+    # -- the end --------------------------------------------------------------------------------
+
+    async def _demand_progress(self, admin: Administrator) -> None:
+        cluster = self.cluster
+        await cluster.wait_until(cluster.all_ready, "all brokers are up again", PROGRESS_DEADLINE_S)
+        for producer in self._producers:
+            producer.is_stopping = True
+        deadline_s = PROGRESS_DEADLINE_S
+        await self._wait(
+            lambda: "; ".join(p.describe() for p in self._producers if not p.is_done),
+            "producers get their answers",
+            deadline_s,
+        )
+        await self._wait(self._out_of_sync, "all replicas are in sync", deadline_s)
+        await self._wait(self._not_equal, "replicas hold the same bytes", deadline_s)
+        self.invariants.check_all()
+        self._check_history()
+
+    async def _wait(self, missing: Callable[[], str], what: str, deadline_s: float) -> None:
+        with trio.move_on_after(deadline_s):
+            while missing():
+                await trio.sleep(0.1)
+            return
+        text = f"no progress within {deadline_s:g} s: {what}: {missing()}"
+        self.world.fail(SimulationFailure(text))
+        await trio.lowlevel.checkpoint()
+
+    def _out_of_sync(self) -> str:
+        """Name a partition that has no leader, or not all of its replicas in its ISR."""
+        leaders = [n for n in self.cluster.controllers if n.quorum.is_active_controller]
+        if len(leaders) != 1:
+            return f"{len(leaders)} active controllers"
+        for topic in leaders[0].quorum.image.topics_by_name.values():
+            for index, partition in topic.partitions.items():
+                if partition.leader < 0 or set(partition.isr) != set(partition.replicas):
+                    return f"{topic.name}-{index} {partition}"
+                if partition.adding_replicas or partition.removing_replicas:
+                    return f"{topic.name}-{index} is being reassigned"
+        return ""
+
+    def _logs(self, topic_partition: TopicPartition) -> list[PartitionLog]:
+        logs = []
+        image = next(
+            n for n in self.cluster.controllers if n.quorum.is_active_controller
+        ).quorum.image
+        partition = image.partition(*topic_partition)
+        assert partition is not None
+        for broker_id in (partition.leader, *partition.replicas):
+            manager = self.cluster.nodes[broker_id].replica_manager
+            found = None if manager is None else manager.partition(topic_partition)
+            if found is not None:
+                logs.append(found.log)
+        return logs
+
+    def _not_equal(self) -> str:
+        """Name a partition whose replicas differ, or are not committed to their ends."""
+        missing = self._out_of_sync()
+        if missing:
+            return missing
+        for tp in self._topic_partitions:
+            logs = self._logs(tp)
+            ends = {(log.log_end_offset, log.high_watermark) for log in logs}
+            if len(ends) != 1 or len(logs) < self.options.replication_factor + 1:
+                return f"{tp}: ends and high watermarks {sorted(ends)} of {len(logs)}"
+            end, high_watermark = ends.pop()
+            if end != high_watermark:
+                return f"{tp}: {high_watermark} of {end} are committed"
+        return ""
+
+    def _check_history(self) -> None:
+        for tp in self._topic_partitions:
+            logs = self._logs(tp)
+            contents = [_content(log) for log in logs]
+            for log, content in zip(logs[1:], contents[1:], strict=True):
+                if content != contents[0]:
+                    self.world.fail(SimulationFailure(f"the replicas of {tp} differ: {log}"))
+                    return
+            records = [
+                (record.offset, (record.value or b"").decode())
+                for header in iter_headers(contents[0])
+                for record in iter_records(contents[0], header)
+            ]
+            try:
+                self.history.check_log(tp, logs[0].log_start_offset, records)
+            except SimulationFailure as failure:
+                self.world.fail(failure)
+                return
+
+    async def _stop_all(self, nursery: trio.Nursery) -> None:
+        async with trio.open_nursery() as stopping:
+            for node in self.cluster.nodes.values():
+                stopping.start_soon(node.stop)
+
+
+def _content(log: PartitionLog) -> bytes:
+    """Everything in a log, from its start."""
+    parts = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        found = log.segments.read(offset, _READ_BYTES, log.log_end_offset, True)
+        assert found is not None
+        parts.append(bytes(found.records))
+        offset = found.next_offset
+    return b"".join(parts)
