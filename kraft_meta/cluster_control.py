@@ -7,7 +7,7 @@ is built anew by each active controller and never recorded. Rules, as KIP-631:
 2. A broker starts fenced; it is unfenced when it asks and has read its own registration, and fenced
    when its session ends or it asks. A fenced broker leads nothing.
 3. Controlled shutdown: leaderships move away first; the broker may go once it leads nothing and the
-   brokers that are left have read so.
+   brokers that are left have read so. There is no way back but to register anew.
 4. A broker that registers again as the same incarnation amends its registration: its epoch and
    its state stay.
 5. A session starts with a heartbeat or registration that this controller saw. After a change of
@@ -54,6 +54,7 @@ from kraftrio.wire.messages.quorum import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
+from kraftrio.wire.primitives import uuid_to_text
 
 
 @dataclass(slots=True)
@@ -101,6 +102,7 @@ class ClusterControl:
         if request.cluster_id != self._config.cluster_id:
             raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, None)
         check_supported_features(request, now.image)
+        _check_directories(request, now.image)
         record = _registration(request, now)
         existing = now.image.broker(request.broker_id)
         records: list[MetadataRecord] = []
@@ -203,7 +205,8 @@ class ClusterControl:
         if broker.fenced:
             if request.want_shut_down:
                 return [], True, True
-            if request.want_fence or not is_caught_up:
+            # A late heartbeat must not bring back who was let go: only a new incarnation comes.
+            if request.want_fence or not is_caught_up or broker.in_controlled_shutdown:
                 return [], True, False
             return self._unfence(broker, now), False, False
         if request.want_fence:
@@ -317,6 +320,24 @@ def _registration(request: BrokerRegistrationRequest, now: Circumstances) -> Reg
         rack=request.rack,
         log_dirs=tuple(request.log_dirs),
     )
+
+
+def _check_directories(request: BrokerRegistrationRequest, image: MetadataImage) -> None:
+    """Raise INVALID_REGISTRATION for a directory that is named twice or another broker's (KIP-858).
+
+    Most often somebody copied a broker's directory to start another one.
+    """
+    if len(frozenset(request.log_dirs)) < len(request.log_dirs):
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, "Duplicate directory ID in request")
+    for broker in image.brokers.values():
+        if broker.broker_id != request.broker_id:
+            for directory in request.log_dirs:
+                if directory in broker.log_dirs:
+                    raise KafkaError(
+                        ErrorCode.INVALID_REGISTRATION,
+                        f"Broker {broker.broker_id} is already registered with directory "
+                        f"{uuid_to_text(directory)}",
+                    )
 
 
 def _is_same_registration(broker: BrokerImage, record: RegisterBrokerRecord) -> bool:

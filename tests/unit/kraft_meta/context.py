@@ -135,6 +135,7 @@ class ControllerContext:
         incarnation: int = 1,
         cluster_id: str = CLUSTER_ID,
         rack: str | None = None,
+        log_dirs: list[bytes] | None = None,
     ) -> BrokerRegistrationResponse:
         response = self.send(
             BrokerRegistrationRequest(
@@ -143,6 +144,7 @@ class ControllerContext:
                 incarnation_id=bytes([broker_id, incarnation]) * 8,
                 listeners=[Listener(name="PLAINTEXT", host="h", port=9092 + broker_id)],
                 rack=rack,
+                log_dirs=log_dirs or [],
             )
         )
         assert isinstance(response, BrokerRegistrationResponse)

@@ -75,6 +75,16 @@ def test_registering_again_as_the_same_incarnation_amends_the_registration() -> 
     assert context.partition("t").leader == 1
 
 
+def test_a_log_directory_belongs_to_one_broker() -> None:
+    """A copied directory is found out; the broker's own next incarnation has it still."""
+    context = ControllerContext()
+    context.register(1, log_dirs=[b"a" * 16, b"b" * 16])
+    for log_dirs in ([b"c" * 16, b"b" * 16], [b"c" * 16, b"c" * 16]):
+        refused = context.try_register(2, log_dirs=log_dirs)
+        assert refused.error_code == ErrorCode.INVALID_REGISTRATION
+    context.register(1, incarnation=2, log_dirs=[b"a" * 16, b"b" * 16])
+
+
 def test_registering_again_with_the_same_incarnation_changes_nothing() -> None:
     """The answer was lost, the registration was not."""
     context = ControllerContext()
@@ -218,6 +228,20 @@ def test_a_broker_that_shuts_down_neither_leads_nor_joins() -> None:
     assert (context.partition("v").leader, context.partition("v").isr) == (2, (2,))
     context.fence(2)
     assert context.partition("u").leader == -1
+
+
+def test_a_broker_that_was_let_go_does_not_come_back_by_a_late_heartbeat() -> None:
+    """It would be elected and be gone; its next incarnation is let in."""
+    context = ControllerContext()
+    context.start_brokers(1)
+    context.create("t", [1])
+    while not context.heartbeat(1, want_shut_down=True).should_shut_down:
+        assert context.partition("t").leader == -1
+    assert context.heartbeat(1).is_fenced
+    assert context.partition("t").leader == -1
+    context.register(1, incarnation=2)
+    assert not context.heartbeat(1).is_fenced
+    assert context.partition("t").leader == 1
 
 
 def test_a_new_controller_lets_a_broker_go_that_was_shutting_down() -> None:

@@ -14,9 +14,12 @@ import pytest
 from kraftrio.kraft_meta.image import MetadataDelta, MetadataImage
 from kraftrio.kraft_meta.records import encode_record
 from kraftrio.wire.messages.admin import (
+    AlterPartitionReassignmentsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DeleteTopicState,
+    ReassignablePartition,
+    ReassignableTopic,
 )
 from kraftrio.wire.messages.configs import (
     IncrementalAlterableConfig,
@@ -64,7 +67,7 @@ def history(seed: int) -> ControllerContext:
     for step in range(80):
         names = sorted(context.image.topics_by_name)
         name = rng.choice(names) if names else ""
-        match rng.randrange(8):
+        match rng.randrange(12):
             case 0 | 1:
                 new = topic(f"t{step}", rng.randrange(1, 4), rng.randrange(1, 4))
                 context.send(CreateTopicsRequest(topics=[new]), 7)
@@ -88,6 +91,25 @@ def history(seed: int) -> ControllerContext:
                     resource_type=2, resource_name=name, configs=[config]
                 )
                 context.send(IncrementalAlterConfigsRequest(resources=[resource]))
+            case 8 | 9 if name:
+                replicas = rng.sample(range(1, 5), rng.randrange(1, 4))
+                moved = ReassignablePartition(
+                    partition_index=0, replicas=replicas if rng.random() < 0.8 else None
+                )
+                context.send(
+                    AlterPartitionReassignmentsRequest(
+                        topics=[ReassignableTopic(name=name, partitions=[moved])]
+                    ),
+                    1,
+                )
+            case 10:
+                context.heartbeat(rng.randrange(1, 5), want_shut_down=True)
+            case 11:
+                broker = rng.randrange(1, 5)
+                broker_epoch = context.image.brokers[broker].broker_epoch
+                context.commit(
+                    context.controller.broker_connection_lost(broker, broker_epoch, context.now_ms)
+                )
         context.sleep(rng.randrange(2000))
         if rng.random() < 0.05:
             context.fail_over()
@@ -118,6 +140,10 @@ def test_laws_of_a_random_life(seed: int) -> None:
         for partition in image.partitions.values():
             assert partition.isr
             assert set(partition.isr) <= set(partition.replicas)
+            assert len(set(partition.replicas)) == len(partition.replicas)
+            moving = {*partition.adding_replicas, *partition.removing_replicas}
+            assert moving <= set(partition.replicas)
+            assert set(partition.removing_replicas) != set(partition.replicas)
             if partition.leader >= 0:
                 assert partition.leader in partition.isr
                 assert context.image.brokers[partition.leader].is_active
