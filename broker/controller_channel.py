@@ -97,7 +97,7 @@ class ControllerChannel:
     # -- registration ---------------------------------------------------------------------------
 
     async def register(self, request: BrokerRegistrationRequest, timeout_s: float) -> None:
-        """Register and stay until the controller has unfenced this broker.
+        """Register this broker; it is fenced then.
 
         Raises:
             RegistrationError: the controller refuses, or does not come round within the time.
@@ -105,24 +105,37 @@ class ControllerChannel:
         self._registration = request
         obstacle = ""
         with trio.move_on_after(timeout_s):
+            while True:
+                code = await self._try_to_register(request)
+                if code is ErrorCode.NONE:
+                    return
+                if not (code.retriable or code is ErrorCode.DUPLICATE_BROKER_REGISTRATION):
+                    raise self._refusal(code)
+                if not obstacle:
+                    _log.info("waiting to register reason=%s", code.name)
+                obstacle = f": {code.text}"
+                await trio.sleep(_RETRY_S)
+        raise self._not_let_in(timeout_s, obstacle)
+
+    async def wait_unfenced(self, timeout_s: float) -> None:
+        """Heartbeat until the controller has unfenced this broker.
+
+        Raises:
+            RegistrationError: the controller refuses, or does not come round within the time.
+        """
+        with trio.move_on_after(timeout_s):
             while self.is_fenced:
-                if self.broker_epoch < 0:
-                    code = await self._try_to_register(request)
-                    if code is not ErrorCode.NONE:
-                        if not (code.retriable or code is ErrorCode.DUPLICATE_BROKER_REGISTRATION):
-                            raise self._refusal(code)
-                        if not obstacle:
-                            _log.info("waiting to register reason=%s", code.name)
-                        obstacle = f": {code.text}"
-                        await trio.sleep(_RETRY_S)
-                        continue
                 response = await self._heartbeat()
-                if response.error_code in _REGISTRATION_GONE:
-                    self.broker_epoch = -1
+                code = ErrorCode(response.error_code)
+                if code in _REGISTRATION_GONE:
+                    await self._register_anew(code)
                 elif self.is_fenced:
                     await self._wait_until_due(_RETRY_S)
             return
-        raise RegistrationError(
+        raise self._not_let_in(timeout_s, "")
+
+    def _not_let_in(self, timeout_s: float, obstacle: str) -> RegistrationError:
+        return RegistrationError(
             f"the controller did not let broker {self._broker_id} in within {timeout_s:g} s"
             f"{obstacle}"
         )

@@ -1,20 +1,21 @@
 """Takes each new metadata image to the parts of the broker, in one fixed order.
 
-The order matters (design: metadata flow): look-ups first, so that whoever is called next sees the
-new cluster; then settings; then replicas, which may start or stop leading; then coordinators, which
-live on the replicas of `__consumer_offsets`.
+The order matters: look-ups first, so that whoever is called next sees the new cluster; then
+settings; then replicas, which may start or stop leading or following; then fetchers, whose leaders
+may have come back; then coordinators, which live on the replicas of `__consumer_offsets`.
 
 Called by the quorum service for every committed batch of metadata records, on the event loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from kraftrio.broker.dynamic_config import DynamicConfig
 from kraftrio.broker.metadata_cache import MetadataCache
 from kraftrio.broker.replica_manager import ReplicaManager
+from kraftrio.broker.replication_quota import Direction
 from kraftrio.kraft_meta.image import BROKER, TOPIC, MetadataDelta, MetadataImage
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -28,8 +29,27 @@ class GroupCoordinator(Protocol):
     def on_topics_deleted(self, topics: Mapping[str, bytes]) -> None: ...
 
 
+class Fetchers(Protocol):
+    """What copies partitions from the brokers that lead them."""
+
+    def metadata_changed(self) -> None: ...
+
+
+class Quota(Protocol):
+    """A bound on replication, set by topic and broker configs."""
+
+    direction: Direction
+
+    def set_rate(self, bytes_per_second: int) -> None: ...
+    def set_topic(self, topic: str, configs: Mapping[str, str]) -> None: ...
+
+
 class MetadataPublisher:
-    """Applies (delta, image) to one broker."""
+    """Applies (delta, image) to one broker.
+
+    Args:
+        when_applied: called last, when the whole broker acts by the image.
+    """
 
     def __init__(
         self,
@@ -38,12 +58,18 @@ class MetadataPublisher:
         dynamic_config: DynamicConfig,
         replica_manager: ReplicaManager,
         coordinator: GroupCoordinator,
+        fetchers: Fetchers,
+        quotas: Sequence[Quota],
+        when_applied: Callable[[MetadataDelta, MetadataImage], object],
     ) -> None:
         self._broker_id = broker_id
         self._metadata = metadata
         self._dynamic_config = dynamic_config
         self._replicas = replica_manager
         self._coordinator = coordinator
+        self._fetchers = fetchers
+        self._quotas = quotas
+        self._when_applied = when_applied
         self.applied_offset = -1
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -51,19 +77,28 @@ class MetadataPublisher:
         self._metadata.image = image
         self._publish_configs(delta, image)
         self._replicas.apply_delta(delta, image)
+        if delta.changed_brokers:
+            self._fetchers.metadata_changed()
         self._publish_coordinators(delta, image)
         if delta.deleted_topics:
             self._coordinator.on_topics_deleted(
                 {topic.name: topic.topic_id for topic in delta.deleted_topics.values()}
             )
         self.applied_offset = image.offset
+        self._when_applied(delta, image)
 
     def _publish_configs(self, delta: MetadataDelta, image: MetadataImage) -> None:
         if any(resource.type == BROKER for resource in delta.changed_configs):
             self._dynamic_config.on_image(image)
+            for quota in self._quotas:
+                rate = self._dynamic_config.dynamic_value(quota.direction.rate_config)
+                assert isinstance(rate, int)
+                quota.set_rate(rate)
             self._replicas.update_configs(None)
-            return
         topics = [r.name for r in delta.changed_configs if r.type == TOPIC]
+        for topic in topics:
+            for quota in self._quotas:
+                quota.set_topic(topic, image.config(TOPIC, topic))
         if topics:
             self._replicas.update_configs(topics)
 

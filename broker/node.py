@@ -4,17 +4,17 @@ Order of a start
 1. Storage: the log directories are locked, `meta.properties` read or written, the metadata log
    opened.
 2. Sockets are bound, so that a taken port is told at once, but nobody is accepted yet.
-3. The metadata quorum elects its leader; the newest committed image is known.
-4. The partitions' logs are loaded and recovered, with the settings that the image gives them.
-5. The image is published to the broker's parts; the broker registers and is unfenced.
-6. The listeners accept clients, and the ready line is printed.
+3. The metadata quorum: its log is loaded, it talks to its peers; a controller's listener accepts.
+4. A broker joins the cluster and serves (`broker_role`), and the ready line is printed.
 
-Order of a graceful stop (SIGTERM, SIGINT): controlled shutdown, listeners closed, logs flushed and
-checkpointed with the clean shutdown marker, directories unlocked.  A signal during the start ends
-it where it is.  A second signal ends the process at once.
+Order of a graceful stop (SIGTERM, SIGINT): the broker leaves the cluster, an active controller
+hands over to another voter, everything ends, the logs are flushed and marked as cleanly closed,
+directories unlocked.  A signal during the start ends it where it is.  A second signal ends the
+process at once.
 
-What ends a node by itself: its metadata log's disk fails, or every log directory is offline.  Both
-are told in one line (`NodeError`); any other exception is a fault of ours and shows its traceback.
+What ends a node by itself: its metadata log's disk fails, or every log directory is offline, or the
+controller wants this broker no more.  All are told in one line (`NodeError`); any other exception
+is a fault of ours and shows its traceback.
 """
 
 from __future__ import annotations
@@ -24,44 +24,42 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import trio
 
-from kraftrio.broker.config import BrokerConfig, Listener
+from kraftrio.broker.broker_role import BoundListener, BrokerRole
+from kraftrio.broker.config import BrokerConfig
 from kraftrio.broker.config_validator import NodeConfigValidator
-from kraftrio.broker.controller_channel import RegistrationError
+from kraftrio.broker.controller_client import ControllerClient
+from kraftrio.broker.controller_role import ControllerRole
 from kraftrio.broker.dynamic_config import DynamicConfig
 from kraftrio.broker.environment import Environment
-from kraftrio.broker.log.log_manager import LogDirError, PendingLog
 from kraftrio.broker.log.metadata_log import MetadataLogError
-from kraftrio.broker.log_maintenance import LogMaintenance
 from kraftrio.broker.node_errors import NodeError, StartError, reason
 from kraftrio.broker.node_settings import (
-    PLAINTEXT_PROTOCOL_ID,
+    controller_client_config,
     controller_config,
     quorum_config,
     raise_open_files_limit,
-    server_limits,
+    voter_addresses,
 )
-from kraftrio.broker.server import Listener as ServerListener
+from kraftrio.broker.quorum_peers import QuorumPeers
 from kraftrio.broker.server import innermost
-from kraftrio.broker.services import BrokerServices
 from kraftrio.broker.storage import NodeStorage
 from kraftrio.broker.timers import Timers
-from kraftrio.kraft_meta.control import DEFAULT_FEATURES
 from kraftrio.kraft_meta.quorum_service import ClusterIdError, QuorumService
 from kraftrio.kraft_meta.records import UnknownRecordError
-from kraftrio.wire.messages.quorum import BrokerRegistrationRequest, Feature
-from kraftrio.wire.messages.quorum import Listener as RegisteredListener
 
 _log = logging.getLogger("kraftrio.node")
 
 _EXIT_BY_SECOND_SIGNAL = 1
+_HAND_OVER_MS = 1000
 EXIT_FAILED = 1
 
 
 class Node:
-    """A node that is broker and controller.
+    """A node with the roles that its configuration names.
 
     Args:
         announce: prints the ready line.
@@ -84,18 +82,63 @@ class Node:
         self._storage = NodeStorage(config, environment)
         self.cluster_id = self._storage.cluster_id
         self._is_serving = False
+        self._peers = self._make_peers()
+        self._quorum = self._make_quorum()
+        self._controller_client = ControllerClient(
+            environment.network,
+            self._quorum,
+            voter_addresses(config),
+            config.node_id,
+            self._timers,
+            controller_client_config(config),
+        )
+        self._controller: ControllerRole | None = None
+        if config.is_controller:
+            self._controller = ControllerRole(
+                self._dynamic, self._quorum, self.cluster_id, self._timers, environment
+            )
+        self._broker: BrokerRole | None = None
+        if config.is_broker:
+            self._broker = BrokerRole(
+                self._dynamic,
+                self._storage,
+                self._quorum,
+                self._controller_client,
+                self._timers,
+                environment,
+            )
+
+    def _make_peers(self) -> QuorumPeers | None:
+        """The way to the other voters; None in a quorum of one."""
+        config = self._config
+        addresses = voter_addresses(config)
+        if not addresses.keys() - {config.node_id}:
+            return None
+        return QuorumPeers(
+            self._environment.network,
+            config.node_id,
+            self.cluster_id,
+            addresses,
+            quorum_config(config).raft,
+        )
+
+    def _make_quorum(self) -> QuorumService:
         validator = NodeConfigValidator(self._dynamic)
-        self._quorum = QuorumService(
-            quorum_config(config),
-            controller_config(config, self.cluster_id),
+        quorum = QuorumService(
+            quorum_config(self._config),
+            controller_config(self._config, self.cluster_id),
             log=self._storage.metadata_log,
             election_store=self._storage.election_store,
             validator=validator,
             topic_configs=validator,
-            clock=environment.clock,
-            rng=environment.rng,
-            run_in_thread=environment.run_in_thread,
+            clock=self._environment.clock,
+            rng=self._environment.rng,
+            peers=self._peers,
+            run_in_thread=self._environment.run_in_thread,
         )
+        if self._peers is not None:
+            self._peers.attach(quorum)
+        return quorum
 
     # -- run ------------------------------------------------------------------------------------
 
@@ -116,33 +159,51 @@ class Node:
             StartError: the node could not start.
             NodeError: a disk failed in a way that the node cannot go on.
         """
-        sockets: list[tuple[Listener, socket.socket]] = []
+        sockets: list[BoundListener] = []
         try:
-            sockets = self._bind_listeners()
-            await self._run_parts(sockets, stopping)
+            self._bind_listeners(sockets)
+            controller_names = self._config.controller_listener_names
+            for_broker = [one for one in sockets if one[0].name not in controller_names]
+            for_controller = [one for one in sockets if one[0].name in controller_names]
+            async with trio.open_nursery() as nursery:
+                with trio.CancelScope() as starting:
+                    nursery.start_soon(_cancel_when, stopping, starting)
+                    await self._start(nursery, for_broker, for_controller)
+                if not starting.cancelled_caught:
+                    await self._serve(for_broker or for_controller, stopping)
+                    await self._quorum.hand_over(_HAND_OVER_MS)
+                nursery.cancel_scope.cancel()
+            if self._broker is not None and not starting.cancelled_caught:
+                await self._broker.close()
         finally:
             for _, sock in sockets:
                 sock.close()
             self._storage.release()
 
-    async def _run_parts(
-        self, sockets: list[tuple[Listener, socket.socket]], stopping: trio.Event
+    async def _start(
+        self,
+        nursery: trio.Nursery,
+        for_broker: list[BoundListener],
+        for_controller: list[BoundListener],
     ) -> None:
-        services: BrokerServices | None = None
-        async with trio.open_nursery() as nursery:
-            with trio.CancelScope() as starting:
-                nursery.start_soon(_cancel_when, stopping, starting)
-                nursery.start_soon(self._timers.run)
-                await nursery.start(self._run_quorum)
-                services = await self._start_services(nursery, sockets)
-            if services is not None:
-                await self._serve(services, sockets, stopping)
-            nursery.cancel_scope.cancel()
-        if services is not None:
-            broker_epoch = services.channel.broker_epoch
-            log_manager = self._storage.log_manager
-            # In a thread, so that a second signal is heard meanwhile.
-            await self._environment.run_in_thread(lambda: log_manager.close(broker_epoch))
+        """Start what the node consists of, in the order in which one needs the other."""
+        nursery.start_soon(self._timers.run)
+        if self._peers is not None:
+            await nursery.start(self._peers.run)
+        await nursery.start(self._run_quorum)
+        nursery.start_soon(self._controller_client.run)
+        if self._controller is not None:
+            nursery.start_soon(self._controller.run, for_controller)
+        if self._broker is not None:
+            await self._broker.join(for_broker)
+
+    async def _serve(self, sockets: list[BoundListener], stopping: trio.Event) -> None:
+        """Work until the node shall stop."""
+        if self._broker is None:
+            self._tell_ready(sockets)
+            await stopping.wait()
+        else:
+            await self._broker.serve(sockets, stopping, lambda: self._tell_ready(sockets))
 
     async def _run_quorum(self, task_status: trio.TaskStatus[None]) -> None:
         """Run the metadata quorum; a failed disk or a log that cannot be read ends the node."""
@@ -154,147 +215,23 @@ class Node:
             kind = NodeError if self._is_serving else StartError
             raise kind(f"the metadata log in {directory} failed: {reason(error)}") from error
 
-    async def _start_services(
-        self, nursery: trio.Nursery, sockets: list[tuple[Listener, socket.socket]]
-    ) -> BrokerServices:
-        """Load the logs, connect the broker's parts and register (steps 4 and 5)."""
-        services = BrokerServices(
-            self._dynamic, self._storage.log_manager, self._quorum, self._timers, self._environment
-        )
-        await self._load_logs()
-        self._quorum.subscribe(services.publisher.publish)
-        self._set_stray_logs_aside()
-        nursery.start_soon(services.coordinator.run)
-        await self._register(services, sockets)
-        return services
-
-    def _bind_listeners(self) -> list[tuple[Listener, socket.socket]]:
-        sockets = []
-        for listener in self._config.broker_listeners:
+    def _bind_listeners(self, sockets: list[BoundListener]) -> None:
+        for listener in self._config.listeners:
             try:
-                sockets.append(
-                    (listener, self._environment.network.bind(listener.host, listener.port))
-                )
+                sock: Any = self._environment.network.bind(listener.host, listener.port)
             except OSError as error:
-                for _, sock in sockets:
-                    sock.close()
                 raise StartError(
                     f"cannot listen on {listener.host or '*'}:{listener.port}:"
                     f" {error.strerror or error}"
                 ) from error
-        return sockets
+            sockets.append((listener, sock))
 
-    async def _load_logs(self) -> None:
-        """Load and recover the logs, several at a time; each may have much to read."""
-        image = self._quorum.image
-        self._dynamic.on_image(image)
-        limiter = trio.CapacityLimiter(max(1, self._config.num_recovery_threads_per_data_dir))
-        now_ms = self._environment.clock.wall_ms()
-        log_manager = self._storage.log_manager
-
-        async def load(pending: PendingLog) -> None:
-            config = self._dynamic.log_config(image, pending.topic_partition.topic)
-            async with limiter:
-                await self._environment.run_in_thread(
-                    lambda: log_manager.load_log(pending, config, now_ms)
-                )
-
-        try:
-            async with trio.open_nursery() as nursery:
-                for pending in self._storage.pending_logs:
-                    nursery.start_soon(load, pending)
-        except* LogDirError as group:
-            raise StartError(str(group.exceptions[0])) from group
-        log_manager.finish_loading()
-
-    def _set_stray_logs_aside(self) -> None:
-        """Serve no log that the metadata does not place here, but keep its files.
-
-        It may be of a topic that was deleted while this node was away, or all that is left after
-        somebody removed the metadata log: only a person can tell.
-        """
-        image = self._quorum.image
-
-        def is_known(topic_partition: tuple[str, int], topic_id: bytes | None) -> bool:
-            topic = image.topic(topic_partition[0])
-            return (
-                topic is not None
-                and topic_id in (None, topic.topic_id)
-                and topic_partition[1] in topic.partitions
-            )
-
-        for log in self._storage.log_manager.stray_logs(is_known):
-            kept_in = self._storage.log_manager.set_aside(log.topic_partition)
-            _log.warning("stray log set aside partition=%s kept=%s", log.topic_partition, kept_in)
-
-    async def _register(
-        self, services: BrokerServices, sockets: list[tuple[Listener, socket.socket]]
-    ) -> None:
+    def _tell_ready(self, sockets: list[BoundListener]) -> None:
+        self._is_serving = True
         config = self._config
-        advertised = {listener.name: listener for listener in config.advertised_broker_listeners}
-        listeners = []
-        for listener, sock in sockets:
-            shown = advertised.get(listener.name, listener)
-            listeners.append(
-                RegisteredListener(
-                    name=listener.name,
-                    host=shown.host,
-                    port=shown.port or sock.getsockname()[1],
-                    security_protocol=PLAINTEXT_PROTOCOL_ID,
-                )
-            )
-        request = BrokerRegistrationRequest(
-            broker_id=config.node_id,
-            cluster_id=self.cluster_id,
-            incarnation_id=self._environment.rng.randbytes(16),
-            listeners=listeners,
-            features=[
-                Feature(name=name, min_supported_version=low, max_supported_version=high)
-                for name, (low, high) in sorted(DEFAULT_FEATURES.items())
-            ],
-            rack=config.broker_rack,
-            log_dirs=[log_dir.directory_id for log_dir in self._storage.log_manager.dirs],
-        )
-        try:
-            await services.channel.register(
-                request, config.initial_broker_registration_timeout_ms / 1000
-            )
-        except RegistrationError as error:
-            raise StartError(str(error)) from error
-
-    async def _serve(
-        self,
-        services: BrokerServices,
-        sockets: list[tuple[Listener, socket.socket]],
-        stopping: trio.Event,
-    ) -> None:
-        """Accept clients until the node shall stop, then shut down in good order."""
-        config = self._config
-        limits = server_limits(config)
-        maintenance = LogMaintenance(
-            self._storage.log_manager, self._environment.clock, lambda: self._dynamic.current
-        )
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(services.channel.run_heartbeats)
-                nursery.start_soon(maintenance.run)
-                for listener, sock in sockets:
-                    server = ServerListener(listener.name, sock, services.dispatcher(), limits)
-                    nursery.start_soon(server.run)
-                self._is_serving = True
-                self._tell_ready(sockets)
-                await stopping.wait()
-                if config.controlled_shutdown_enable:
-                    with trio.move_on_after(config.kraftrio_shutdown_timeout_ms / 1000):
-                        await services.channel.controlled_shutdown()
-                nursery.cancel_scope.cancel()
-        except* LogDirError as group:
-            raise NodeError(str(innermost(group))) from innermost(group)
-
-    def _tell_ready(self, sockets: list[tuple[Listener, socket.socket]]) -> None:
-        config = self._config
-        host = config.broker_listeners[0].host or socket.gethostname()
-        port = sockets[0][1].getsockname()[1]
+        listener, sock = sockets[0]
+        host = listener.host or socket.gethostname()
+        port = sock.getsockname()[1]
         _log.info(
             "started node=%d cluster=%s listener=%s:%d",
             config.node_id,

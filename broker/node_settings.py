@@ -8,6 +8,7 @@ from __future__ import annotations
 import resource
 
 from kraftrio.broker.config import BrokerConfig
+from kraftrio.broker.controller_client import ControllerClientConfig
 from kraftrio.broker.server import ServerLimits
 from kraftrio.kraft_meta.control import ControllerConfig
 from kraftrio.kraft_meta.image import Endpoint
@@ -45,11 +46,31 @@ def quorum_config(config: BrokerConfig) -> QuorumConfig:
     )
 
 
+def voter_addresses(config: BrokerConfig) -> dict[int, tuple[str, int]]:
+    """Where each voter has its controller listener; none for a node alone that has no listener."""
+    return {
+        voter.node_id: (voter.host, voter.port)
+        for voter in config.controller_quorum_voters
+        if voter.port
+    }
+
+
+def controller_client_config(config: BrokerConfig) -> ControllerClientConfig:
+    """The times of the broker's requests to the controller."""
+    return ControllerClientConfig(
+        client_id=f"kraftrio-broker-{config.node_id}",
+        request_timeout_ms=config.request_timeout_ms,
+        own_timeout_ms=config.broker_session_timeout_ms / 2,
+        connect_timeout_ms=config.socket_connection_setup_timeout_ms,
+    )
+
+
 def controller_config(config: BrokerConfig, cluster_id: str) -> ControllerConfig:
     """What the controller decides by."""
     return ControllerConfig(
         cluster_id=cluster_id,
         node_id=config.node_id,
+        controller_ids=tuple(sorted(voter.node_id for voter in config.controller_quorum_voters)),
         num_partitions=config.num_partitions,
         default_replication_factor=config.default_replication_factor,
         delete_topic_enable=config.delete_topic_enable,

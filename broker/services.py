@@ -10,10 +10,12 @@ import random
 import shutil
 import uuid
 from collections.abc import Sequence
+from typing import Any
 
 from kraftrio.broker.auto_topics import AutoTopicCreator
 from kraftrio.broker.clock import Clock
 from kraftrio.broker.controller_channel import ControllerChannel
+from kraftrio.broker.controller_client import ControllerClient
 from kraftrio.broker.coordinator.runtime import GroupCoordinator
 from kraftrio.broker.dispatch import Dispatcher, Handler
 from kraftrio.broker.dynamic_config import DynamicConfig
@@ -26,14 +28,17 @@ from kraftrio.broker.handlers_coordinator import CoordinatorHandlers
 from kraftrio.broker.handlers_fetch import FetchHandlers
 from kraftrio.broker.handlers_offsets import OffsetHandlers
 from kraftrio.broker.handlers_produce import ProduceHandlers
+from kraftrio.broker.isr_proposals import IsrProposals
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.log_manager import LogManager
 from kraftrio.broker.logging_setup import ProcessLoggers
 from kraftrio.broker.metadata_cache import MetadataCache
 from kraftrio.broker.metadata_publisher import MetadataPublisher
-from kraftrio.broker.ports import LogDirectory
+from kraftrio.broker.ports import LogDirectory, QuorumPort
 from kraftrio.broker.producer_ids import ProducerIdManager
+from kraftrio.broker.replica_fetcher import ReplicaFetchers
 from kraftrio.broker.replica_manager import ReplicaManager
+from kraftrio.broker.replication_quota import Direction, ReplicationQuota
 from kraftrio.broker.timers import Timers
 from kraftrio.kraft_meta.control import DEFAULT_FEATURES
 from kraftrio.kraft_meta.deferred import Deferred
@@ -43,7 +48,10 @@ from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.quorum import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
+    DescribeQuorumRequest,
 )
+
+_DESCRIBE_QUORUM_VERSION = 2
 
 
 class LogDirectories:
@@ -70,6 +78,20 @@ class LogDirectories:
         return found
 
 
+class QuorumDescriptions:
+    """Describes the metadata quorum, as its leader sees it."""
+
+    def __init__(self, quorum: QuorumService, controller: ControllerClient) -> None:
+        self._quorum = quorum
+        self._controller = controller
+
+    def describe_quorum(self, request: DescribeQuorumRequest) -> Any:
+        """Answer, or ask the leader to."""
+        if self._quorum.leader_id == self._quorum.node_id:
+            return self._quorum.describe_quorum(request)
+        return self._controller.submit(request, api_version=_DESCRIBE_QUORUM_VERSION)
+
+
 class BrokerServices:
     """The parts of one broker, built and connected; attributes are what `node` runs."""
 
@@ -78,16 +100,57 @@ class BrokerServices:
         dynamic: DynamicConfig,
         log_manager: LogManager,
         quorum: QuorumService,
+        controller: ControllerClient,
         timers: Timers,
         environment: Environment,
     ) -> None:
         config = dynamic.static
         clock, rng = environment.clock, environment.rng
-        self.metadata = MetadataCache()
-        self.replica_manager = ReplicaManager(
-            config.node_id, log_manager, self.metadata, timers, clock, self._topic_log_config
-        )
         self._dynamic = dynamic
+        self.metadata = MetadataCache()
+        self.publisher: MetadataPublisher
+        self.channel = ControllerChannel(
+            controller,
+            config.node_id,
+            lambda: self.publisher.applied_offset,
+            config.broker_heartbeat_interval_ms,
+            lambda: [one.directory_id for one in log_manager.dirs if not one.is_online],
+        )
+        controller.on_connected(self.channel.heartbeat_soon)
+        leader_quota, follower_quota = (
+            ReplicationQuota(
+                direction,
+                config.node_id,
+                clock.monotonic_ms,
+                window_count=config.replication_quota_window_num,
+                window_size_seconds=config.replication_quota_window_size_seconds,
+            )
+            for direction in (Direction.LEADER, Direction.FOLLOWER)
+        )
+        self.replica_manager = ReplicaManager(
+            config.node_id,
+            log_manager,
+            self.metadata,
+            timers,
+            clock,
+            self._topic_log_config,
+            proposals=IsrProposals(
+                self.channel, config.node_id, lambda: self.channel.broker_epoch, timers
+            ),
+            lag_time_max_ms=config.replica_lag_time_max_ms,
+        )
+        self.fetchers = ReplicaFetchers(
+            environment.network,
+            config.node_id,
+            lambda: self.channel.broker_epoch,
+            self.replica_manager,
+            self.metadata,
+            config,
+            clock,
+            rng,
+            follower_quota,
+        )
+        self.replica_manager.fetchers = self.fetchers
         self.coordinator = GroupCoordinator(
             replicas=self.replica_manager,
             timers=timers,
@@ -97,26 +160,30 @@ class BrokerServices:
             new_uuid=lambda: str(uuid.UUID(int=rng.getrandbits(128), version=4)),
         )
         self.publisher = MetadataPublisher(
-            config.node_id, self.metadata, dynamic, self.replica_manager, self.coordinator
-        )
-        self.channel = ControllerChannel(
-            quorum,
             config.node_id,
-            lambda: self.publisher.applied_offset,
-            config.broker_heartbeat_interval_ms,
+            self.metadata,
+            dynamic,
+            self.replica_manager,
+            self.coordinator,
+            self.fetchers,
+            (leader_quota, follower_quota),
+            self.channel.on_metadata,
         )
-        self._handlers = self._build_handlers(quorum, log_manager, timers, clock, rng)
+        self._handlers = self._build_handlers(
+            QuorumDescriptions(quorum, controller), log_manager, timers, clock, rng, leader_quota
+        )
 
     def _topic_log_config(self, topic: str) -> LogConfig:
         return self._dynamic.log_config(self.metadata.image, topic)
 
     def _build_handlers(
         self,
-        quorum: QuorumService,
+        quorum: QuorumPort,
         log_manager: LogManager,
         timers: Timers,
         clock: Clock,
         rng: random.Random,
+        leader_quota: ReplicationQuota,
     ) -> dict[ApiKey, Handler]:
         dynamic, metadata, channel = self._dynamic, self.metadata, self.channel
         config = dynamic.static
@@ -128,7 +195,13 @@ class BrokerServices:
         groups = (
             ProduceHandlers(self.replica_manager, metadata, producer_ids, clock).table(),
             FetchHandlers(
-                self.replica_manager, metadata, sessions, timers, clock, config.fetch_max_bytes
+                self.replica_manager,
+                metadata,
+                sessions,
+                timers,
+                clock,
+                config.fetch_max_bytes,
+                leader_quota,
             ).table(),
             OffsetHandlers(self.replica_manager).table(),
             ClusterHandlers(

@@ -1,0 +1,269 @@
+"""The broker in a node: how it joins the cluster, serves, and leaves.
+
+Owns: `BrokerRole`. The order of joining
+1. Register, fenced; wait until the image holds the registration: it is then as new as anything that
+   was committed before, so that no log is taken for a stray and no setting is out of date.
+2. Load and recover the logs, with the settings that the image gives them; publish the image to the
+   broker's parts; set aside the logs that it does not place here.
+3. Follow leaders, accept clients, heartbeat; the controller unfences the broker once it has caught
+   up, and only then is it announced.
+
+The order of leaving: controlled shutdown (the controller moves the leaderships away), listeners and
+fetchers ended, logs flushed and checkpointed with the clean shutdown marker.
+
+Called by: `node`. Protocol: KIP-631.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import trio
+
+from kraftrio.broker.config import BrokerConfig, Listener
+from kraftrio.broker.controller_channel import RegistrationError
+from kraftrio.broker.controller_client import ControllerClient
+from kraftrio.broker.dynamic_config import DynamicConfig
+from kraftrio.broker.environment import Environment
+from kraftrio.broker.log.log_manager import LogDirError, PendingLog
+from kraftrio.broker.log_maintenance import LogMaintenance
+from kraftrio.broker.node_errors import NodeError, StartError
+from kraftrio.broker.node_settings import PLAINTEXT_PROTOCOL_ID, server_limits
+from kraftrio.broker.server import Listener as ServerListener
+from kraftrio.broker.server import innermost
+from kraftrio.broker.services import BrokerServices
+from kraftrio.broker.storage import NodeStorage
+from kraftrio.broker.timers import Timers
+from kraftrio.kraft_meta.control import DEFAULT_FEATURES
+from kraftrio.kraft_meta.image import MetadataDelta, MetadataImage
+from kraftrio.kraft_meta.quorum_service import QuorumService
+from kraftrio.wire.messages.quorum import BrokerRegistrationRequest, Feature
+from kraftrio.wire.messages.quorum import Listener as RegisteredListener
+
+_log = logging.getLogger("kraftrio.node")
+
+BoundListener = tuple[Listener, Any]
+"""A listener of the configuration with its bound socket."""
+
+_WITHOUT_CONTROLLER_S = 2.0
+_POLL_S = 0.05
+
+
+class BrokerRole:
+    """See the module; one per node with the broker role."""
+
+    def __init__(
+        self,
+        dynamic: DynamicConfig,
+        storage: NodeStorage,
+        quorum: QuorumService,
+        controller: ControllerClient,
+        timers: Timers,
+        environment: Environment,
+    ) -> None:
+        self._dynamic = dynamic
+        self._config: BrokerConfig = dynamic.static
+        self._storage = storage
+        self._log_manager = storage.log_manager
+        self._quorum = quorum
+        self._environment = environment
+        self._services = BrokerServices(
+            dynamic, storage.log_manager, quorum, controller, timers, environment
+        )
+
+    # -- joining --------------------------------------------------------------------------------
+
+    async def join(self, sockets: Sequence[BoundListener]) -> None:
+        """Register and load what this broker has (steps 1 and 2).
+
+        Raises:
+            StartError: the controller refuses this broker, or no log directory can be used.
+        """
+        try:
+            await self._services.channel.register(
+                self._registration(sockets),
+                self._config.initial_broker_registration_timeout_ms / 1000,
+            )
+        except RegistrationError as error:
+            raise StartError(str(error)) from error
+        await self._wait_for_image(self._services.channel.broker_epoch)
+        await self._load_logs()
+        self._quorum.subscribe(self._services.publisher.publish)
+        self._set_stray_logs_aside()
+
+    async def _wait_for_image(self, offset: int) -> None:
+        """Wait until everything up to `offset` of the metadata log is applied."""
+        reached = trio.Event()
+
+        def on_metadata(_delta: MetadataDelta, image: MetadataImage) -> None:
+            if image.offset >= offset:
+                reached.set()
+
+        self._quorum.subscribe(on_metadata)
+        await reached.wait()
+
+    def _registration(self, sockets: Sequence[BoundListener]) -> BrokerRegistrationRequest:
+        config = self._config
+        advertised = {listener.name: listener for listener in config.advertised_broker_listeners}
+        listeners = []
+        for listener, sock in sockets:
+            shown = advertised.get(listener.name, listener)
+            listeners.append(
+                RegisteredListener(
+                    name=listener.name,
+                    host=shown.host,
+                    port=shown.port or sock.getsockname()[1],
+                    security_protocol=PLAINTEXT_PROTOCOL_ID,
+                )
+            )
+        return BrokerRegistrationRequest(
+            broker_id=config.node_id,
+            cluster_id=self._storage.cluster_id,
+            incarnation_id=self._environment.rng.randbytes(16),
+            listeners=listeners,
+            features=[
+                Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in sorted(DEFAULT_FEATURES.items())
+            ],
+            rack=config.broker_rack,
+            log_dirs=[log_dir.directory_id for log_dir in self._log_manager.dirs],
+        )
+
+    async def _load_logs(self) -> None:
+        """Load and recover the logs, several at a time; each may have much to read."""
+        image = self._quorum.image
+        self._dynamic.on_image(image)
+        limiter = trio.CapacityLimiter(max(1, self._config.num_recovery_threads_per_data_dir))
+        now_ms = self._environment.clock.wall_ms()
+
+        async def load(pending: PendingLog) -> None:
+            config = self._dynamic.log_config(image, pending.topic_partition.topic)
+            async with limiter:
+                await self._environment.run_in_thread(
+                    lambda: self._log_manager.load_log(pending, config, now_ms)
+                )
+
+        try:
+            async with trio.open_nursery() as nursery:
+                for pending in self._storage.pending_logs:
+                    nursery.start_soon(load, pending)
+        except* LogDirError as group:
+            raise StartError(str(group.exceptions[0])) from group
+        self._log_manager.finish_loading()
+
+    def _set_stray_logs_aside(self) -> None:
+        """Serve no log that the metadata does not place here, but keep its files.
+
+        It may be of a topic that was deleted while this node was away, or all that is left after
+        somebody removed the metadata log: only a person can tell.
+        """
+        image = self._quorum.image
+        broker_id = self._config.node_id
+
+        def is_placed_here(topic_partition: tuple[str, int], topic_id: bytes | None) -> bool:
+            topic = image.topic(topic_partition[0])
+            if topic is None or topic_id not in (None, topic.topic_id):
+                return False
+            partition = topic.partitions.get(topic_partition[1])
+            return partition is not None and broker_id in partition.replicas
+
+        for log in self._log_manager.stray_logs(is_placed_here):
+            kept_in = self._log_manager.set_aside(log.topic_partition)
+            _log.warning("stray log set aside partition=%s kept=%s", log.topic_partition, kept_in)
+
+    # -- serving --------------------------------------------------------------------------------
+
+    async def serve(
+        self,
+        sockets: Sequence[BoundListener],
+        stopping: trio.Event,
+        on_ready: Callable[[], None],
+    ) -> None:
+        """Serve until the node shall stop, then leave the cluster in good order.
+
+        Args:
+            on_ready: called once when the controller has unfenced this broker.
+
+        Raises:
+            StartError: the controller did not let this broker in.
+            NodeError: every log directory failed, or the controller wants this broker no more.
+        """
+        try:
+            async with trio.open_nursery() as nursery:
+                self._start_tasks(nursery, sockets)
+                await self._become_active(nursery, stopping, on_ready)
+                await stopping.wait()
+                await self._leave()
+                nursery.cancel_scope.cancel()
+        except* LogDirError as group:
+            raise NodeError(str(innermost(group))) from innermost(group)
+        except* RegistrationError as group:
+            raise NodeError(str(innermost(group))) from innermost(group)
+
+    def _start_tasks(self, nursery: trio.Nursery, sockets: Sequence[BoundListener]) -> None:
+        services, environment = self._services, self._environment
+        maintenance = LogMaintenance(
+            self._log_manager,
+            environment.clock,
+            lambda: self._dynamic.current,
+            environment.run_in_thread,
+        )
+        nursery.start_soon(services.coordinator.run)
+        nursery.start_soon(services.fetchers.run)
+        nursery.start_soon(maintenance.run)
+        limits = server_limits(self._config)
+        for listener, sock in sockets:
+            server = ServerListener(
+                listener.name, sock, services.dispatcher(), limits, environment.network
+            )
+            nursery.start_soon(server.run)
+
+    async def _become_active(
+        self, nursery: trio.Nursery, stopping: trio.Event, on_ready: Callable[[], None]
+    ) -> None:
+        """Heartbeat, and wait until the controller has unfenced this broker."""
+        channel = self._services.channel
+        timeout_s = self._config.initial_broker_registration_timeout_ms / 1000
+        with trio.CancelScope() as waiting:
+            nursery.start_soon(_cancel_when, stopping, waiting)
+            try:
+                await channel.wait_unfenced(timeout_s)
+            except RegistrationError as error:
+                raise StartError(str(error)) from error
+            on_ready()
+        nursery.start_soon(channel.run_heartbeats)
+
+    async def _leave(self) -> None:
+        """Let the controller move the leaderships away, unless there is no controller any more."""
+        if not self._config.controlled_shutdown_enable:
+            return
+        with trio.move_on_after(self._config.kraftrio_shutdown_timeout_ms / 1000):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._wait_until_abandoned, nursery.cancel_scope)
+                await self._services.channel.controlled_shutdown()
+                nursery.cancel_scope.cancel()
+
+    async def _wait_until_abandoned(self, scope: trio.CancelScope) -> None:
+        """End a controlled shutdown that nobody can grant: the other controllers are gone, too."""
+        seen_at = trio.current_time()
+        while trio.current_time() - seen_at < _WITHOUT_CONTROLLER_S:
+            if self._quorum.leader_id >= 0:
+                seen_at = trio.current_time()
+            await trio.sleep(_POLL_S)
+        _log.info("no controller is left to move the leaderships away")
+        scope.cancel()
+
+    async def close(self) -> None:
+        """Flush, checkpoint and mark the logs as cleanly closed; after everything else has ended.
+
+        In a thread, so that a second signal is heard meanwhile.
+        """
+        broker_epoch = self._services.channel.broker_epoch
+        await self._environment.run_in_thread(lambda: self._log_manager.close(broker_epoch))
+
+
+async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()

@@ -1,0 +1,88 @@
+"""The controller in a node: what its controller listener serves.
+
+Owns: `ControllerRole`, the wiring of the quorum's requests, of those that brokers and
+administrators send to the active controller, and of the watch over brokers' connections. The quorum
+itself runs on every node (`QuorumService`), as an observer where the node is no controller.
+
+Called by: `node`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import trio
+
+from kraftrio.broker.broker_sessions import BrokerSessions
+from kraftrio.broker.config import Listener
+from kraftrio.broker.dispatch import Dispatcher
+from kraftrio.broker.dynamic_config import DynamicConfig
+from kraftrio.broker.environment import Environment
+from kraftrio.broker.handlers_cluster import ApiVersionsHandler
+from kraftrio.broker.handlers_configs import ConfigHandlers
+from kraftrio.broker.handlers_controller import ControllerHandlers
+from kraftrio.broker.handlers_quorum import QuorumHandlers
+from kraftrio.broker.logging_setup import ProcessLoggers
+from kraftrio.broker.metadata_cache import MetadataCache
+from kraftrio.broker.node_settings import server_limits
+from kraftrio.broker.server import Listener as ServerListener
+from kraftrio.broker.timers import Timers
+from kraftrio.kraft_meta.control import DEFAULT_FEATURES
+from kraftrio.kraft_meta.image import MetadataDelta, MetadataImage
+from kraftrio.kraft_meta.quorum_service import QuorumService
+
+
+class ControllerRole:
+    """See the module; one per node with the controller role."""
+
+    def __init__(
+        self,
+        dynamic: DynamicConfig,
+        quorum: QuorumService,
+        cluster_id: str,
+        timers: Timers,
+        environment: Environment,
+    ) -> None:
+        config = dynamic.static
+        self._limits = server_limits(config)
+        self._network = environment.network
+        self._quorum = quorum
+        self._metadata = MetadataCache()
+        self._sessions = BrokerSessions(
+            environment.network, quorum, config.node_id, config.inter_broker_listener_name
+        )
+        configs = ConfigHandlers(dynamic, self._metadata, quorum, ProcessLoggers())
+        controller = ControllerHandlers(
+            quorum,
+            configs,
+            timers,
+            cluster_id=cluster_id,
+            voter_endpoints=quorum.config.voter_endpoints,
+            heartbeat_seen=self._sessions.heartbeat_seen,
+        )
+        self._handlers = {
+            **controller.table(),
+            **QuorumHandlers(quorum, cluster_id).table(),
+        }
+
+    def _dispatcher(self) -> Dispatcher:
+        api_versions = ApiVersionsHandler(
+            lambda: dispatcher.advertised(), self._metadata, DEFAULT_FEATURES
+        )
+        dispatcher = Dispatcher({**self._handlers, **api_versions.table()})
+        return dispatcher
+
+    def _on_metadata(self, _delta: MetadataDelta, image: MetadataImage) -> None:
+        self._metadata.image = image
+
+    async def run(self, sockets: Sequence[tuple[Listener, Any]]) -> None:
+        """Serve the controller listeners until cancelled."""
+        self._quorum.subscribe(self._on_metadata)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._sessions.run)
+            for listener, sock in sockets:
+                server = ServerListener(
+                    listener.name, sock, self._dispatcher(), self._limits, self._network
+                )
+                nursery.start_soon(server.run)
