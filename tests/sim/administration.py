@@ -24,8 +24,8 @@ from kraftrio.wire.messages.admin import (
 )
 from kraftrio.wire.messages.configs import (
     IncrementalAlterableConfig,
-    IncrementalAlterConfigsResource,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
 from tests.sim.client import SimClient, Unavailable
 from tests.sim.options import Options

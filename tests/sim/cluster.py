@@ -384,7 +384,7 @@ class Cluster:
     ) -> None:
         """Wait in simulated time; the simulation fails if it does not come true."""
         with trio.move_on_after(deadline_s):
-            while not condition():
+            while not condition():  # noqa: ASYNC110 (nobody could set an event)
                 await trio.sleep(0.05)
             return
         self.world.fail(SimulationFailure(f"not within {deadline_s:g} s: {what}"))

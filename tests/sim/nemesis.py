@@ -17,7 +17,7 @@ import trio
 
 from kraftrio.kraft_meta.image import MetadataImage
 from tests.sim.cluster import Cluster, DiskSpeed, SimNode
-from tests.sim.network import LinkQuality
+from tests.sim.network import LinkQuality, SimSocket
 from tests.sim.options import Options
 
 _ROOM_BYTES = 2_000
@@ -52,6 +52,7 @@ class Nemesis:
             return
         self._under_way += 1
         self.count += 1
+        self._cluster.world.note("world", "fault", name)
         try:
             await fault()
         finally:
@@ -112,7 +113,7 @@ class Nemesis:
             return
         node.crash(power_cut=True)
         await self._restart(node)
-        while not self._is_in_sync(node):
+        while not self._is_in_sync(node):  # noqa: ASYNC110
             await trio.sleep(0.1)
         self._cluster.weak.discard(node.node_id)
 
@@ -215,7 +216,7 @@ class Nemesis:
         if cut:
             await self._between(set(names[:cut]), set(names[cut:]), both_ways=True)
 
-    def _some_socket(self) -> object:
+    def _some_socket(self) -> SimSocket | None:
         internet = self._cluster.internet
         sockets = [sock for host in internet.hosts.values() for sock in internet.live_sockets(host)]
         return self._rng.choice(sockets) if sockets else None
@@ -224,22 +225,22 @@ class Nemesis:
         for _ in range(self._rng.choice((1, 1, 3, 10))):
             sock = self._some_socket()
             if sock is not None:
-                self._cluster.internet.cut(sock)  # type: ignore[arg-type]
+                self._cluster.internet.cut(sock)
 
     async def _lose_answers(self) -> None:
         for _ in range(self._rng.choice((1, 3, 10))):
             sock = self._some_socket()
             if sock is not None:
-                self._cluster.internet.cut(  # type: ignore[arg-type]
+                self._cluster.internet.cut(
                     sock, lose_answers_s=self._rng.uniform(0.01, 0.5)
                 )
 
     async def _stall(self) -> None:
         sock = self._some_socket()
         if sock is not None:
-            self._cluster.internet.stall(sock, True)  # type: ignore[arg-type]
+            self._cluster.internet.stall(sock, True)
             await trio.sleep(self._length_s())
-            self._cluster.internet.stall(sock, False)  # type: ignore[arg-type]
+            self._cluster.internet.stall(sock, False)
 
     async def _slow_link(self) -> None:
         names = self._names()

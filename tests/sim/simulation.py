@@ -216,7 +216,7 @@ class Simulation:
 
     async def _wait(self, missing: Callable[[], str], what: str, deadline_s: float) -> None:
         with trio.move_on_after(deadline_s):
-            while missing():
+            while missing():  # noqa: ASYNC110
                 await trio.sleep(0.1)
             return
         text = f"no progress within {deadline_s:g} s: {what}: {missing()}"

@@ -1,7 +1,7 @@
 """Virtual time and seeded chance for everything that runs in one simulation.
 
-Owns: `World`, which is Trio's clock, the heap of simulated events (deliveries, faults), the order in
-which Trio runs tasks, and the trace. Rules:
+Owns: `World`: Trio's clock, the heap of simulated events (deliveries, faults), the order in which
+Trio runs tasks, and the trace. Rules:
 1. One seed decides everything: which task runs first, how long a packet travels, what fails. Every
    part draws from a generator of its own (`World.rng`), so that a change of one part leaves the
    dice of the others alone.
@@ -56,6 +56,17 @@ class Incarnation:
 
 
 current: ContextVar[Incarnation | None] = ContextVar("current", default=None)
+
+
+LEGEND = """\
+columns: simulated seconds, who (n1: a node, p0 r0 g0m1 admin: clients, net, world), what, details
+  option  drawn from the seed              fault, heal   what the nemesis does
+  start ready term stop crash end pause resume clock     the life of a node
+  open refuse data close reset cut         connections: c12 is the twelfth, n1>p0 the direction
+  hang mend                                links
+  info warni error                         a line of the node's own log
+  client                                   what a client met
+  FAIL                                     the promise that was broken"""
 
 
 class Trace:

@@ -1,0 +1,313 @@
+"""Deliberate breaches of the protocol: the simulation must catch each of them within some seeds.
+
+Owns: `MUTATIONS`, name -> a breach that a test switches in (`mutated`). Each replaces one decision
+of the production code by a plausible mistake; if no seed notices, the simulation is too kind.
+
+Called by: the tests of the simulation and scripts/simulate --mutation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+from kraftrio.broker import handlers_fetch
+from kraftrio.broker.coordinator.runtime import GroupCoordinator
+from kraftrio.broker.follower_fetch import FollowerFetch
+from kraftrio.broker.follower_partition import FollowedPartition, TruncateTo
+from kraftrio.broker.log import partition_log
+from kraftrio.broker.log.metadata_log import QuorumStateFile
+from kraftrio.broker.log.partition_log import PartitionLog
+from kraftrio.broker.partition_state import PartitionState, Role
+from kraftrio.broker.replica_manager import ReplicaManager
+from kraftrio.kraft_meta.epoch_starts import EpochStarts
+from kraftrio.kraft_meta.partition_change import PartitionChange
+from kraftrio.kraft_meta.ports import SnapshotId
+from kraftrio.kraft_meta.quorum_state import Leader, QuorumState
+from kraftrio.kraft_meta.raft_elections import Elections
+from kraftrio.kraft_meta.raft_replication import Replication
+from kraftrio.wire.errors import ErrorCode
+
+Patch = tuple[Any, str, Any]
+
+
+def _vote_without_persisting() -> list[Patch]:
+    def write(self: QuorumStateFile, state: object, voter_ids: object) -> None:
+        return None
+
+    return [(QuorumStateFile, "write", write)]
+
+
+def _vote_twice_in_an_epoch() -> list[Patch]:
+    def may_grant(self: Any, vote: Any) -> bool:
+        own, theirs = self.epochs.end, vote.last_offset_and_epoch
+        return (theirs.epoch, theirs.offset) >= (own.epoch, own.offset) and not self.is_leader
+
+    def grant_vote(self: QuorumState, candidate_id: int) -> None:
+        self.voted_id = candidate_id
+
+    original = Elections._on_vote
+
+    def on_vote(self: Any, vote: Any, now_ms: float) -> None:
+        if vote.epoch == self.epoch and not vote.pre_vote and not self.is_leader:
+            self._become_unattached(self.epoch, now_ms)  # from whatever this node was
+        original(self, vote, now_ms)
+
+    return [
+        (Elections, "_may_grant", may_grant),
+        (QuorumState, "grant_vote", grant_vote),
+        (Elections, "_on_vote", on_vote),
+        (QuorumState, "_move", lambda self, role: setattr(self, "role", role)),
+    ]
+
+
+def _vote_for_a_shorter_log() -> list[Patch]:
+    original = Elections._may_grant
+
+    def may_grant(self: Any, vote: Any) -> bool:
+        end = self.epochs.end
+        with mock.patch.object(type(vote), "last_offset_and_epoch", end):
+            return original(self, vote)
+
+    return [(Elections, "_may_grant", may_grant)]
+
+
+def _high_watermark_of_a_stale_isr() -> list[Patch]:
+    original = PartitionState._set_isr
+
+    def set_isr(self: PartitionState, isr: tuple[int, ...]) -> None:
+        before = self._maximal_isr
+        original(self, isr)
+        if before and self.broker_id in before:
+            self._maximal_isr = before  # who joined since does not count
+
+    return [
+        (PartitionState, "_set_isr", set_isr),
+        (PartitionState, "advance_high_watermark", _advance_by(lambda s: s._maximal_isr)),
+    ]
+
+
+def _high_watermark_without_the_maximal_isr() -> list[Patch]:
+    return [(PartitionState, "advance_high_watermark", _advance_by(lambda s: s.isr))]
+
+
+def _high_watermark_of_the_leader_alone() -> list[Patch]:
+    return [(PartitionState, "advance_high_watermark", _advance_by(lambda s: ()))]
+
+
+def _advance_by(members: Callable[[PartitionState], Any]) -> Callable[..., bool]:
+    """The high watermark as the smallest end among these members, nobody else."""
+
+    def advance(self: PartitionState, now_ms: float = 0) -> bool:
+        if self.role is not Role.LEADER or self.is_under_min_isr:
+            return False
+        ends = [p.log_end_offset for r, p in self._followers.items() if r in members(self)]
+        offset = min([self.log_end_offset, *ends])
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        return True
+
+    return advance
+
+
+def _truncation_by_high_watermark() -> list[Patch]:
+    """As before KIP-101: a follower cuts its log to its high watermark, and trusts the rest."""
+    original = FollowerFetch.add
+
+    def add(
+        self: FollowerFetch, topic_partition: Any, topic_id: bytes, leader_epoch: int, log: Any
+    ) -> list[Any]:
+        effects = original(self, topic_partition, topic_id, leader_epoch, log)
+        partition = FollowedPartition(topic_partition, topic_id, leader_epoch, log)
+        known = self._partitions.get(partition.key)
+        if known is not None and not effects and log.log_end_offset > log.high_watermark:
+            effects = [self._truncate(known, log.high_watermark, "by the high watermark")]
+        return effects
+
+    return [(FollowerFetch, "add", add), *_no_check_of_the_last_epoch()]
+
+
+def _no_check_of_the_last_epoch() -> list[Patch]:
+    """The leader does not look at the epoch of a follower's last record."""
+    return [(handlers_fetch, "_divergence", lambda partition, part: None)]
+
+
+def _acknowledgement_before_the_isr() -> list[Patch]:
+    def when_committed(
+        self: ReplicaManager, topic_partition: Any, end_offset: int, deadline: Any, callback: Any
+    ) -> None:
+        callback(ErrorCode.NONE)
+
+    return [(ReplicaManager, "when_committed", when_committed)]
+
+
+def _no_fencing_of_old_leader_epochs() -> list[Patch]:
+    def check_leader(self: PartitionState, current_leader_epoch: int) -> ErrorCode:
+        leads = self.role is Role.LEADER
+        return ErrorCode.NONE if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def check_followed(self: PartitionState, leader_epoch: int | None) -> ErrorCode:
+        follows = self.role is Role.FOLLOWER
+        return ErrorCode.NONE if follows else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    original = PartitionLog.append_as_follower
+
+    def append(self: PartitionLog, records: Any, now_ms: int, *, leader_epoch: Any = None) -> Any:
+        return original(self, records, now_ms)
+
+    return [
+        (PartitionState, "check_leader", check_leader),
+        (PartitionState, "check_followed", check_followed),
+        (PartitionLog, "append_as_follower", append),
+    ]
+
+
+def _isr_shrinks_by_itself() -> list[Patch]:
+    original = PartitionState.check_isr
+
+    def check_isr(self: PartitionState, now_ms: float) -> None:
+        proposal = original(self, now_ms)
+        if proposal is not None:
+            self._pending = None
+            self._set_isr(proposal.broker_ids)
+
+    advance = _advance_by(lambda s: s.isr)
+    return [
+        (PartitionState, "check_isr", check_isr),
+        (PartitionState, "advance_high_watermark", advance),
+    ]
+
+
+def _election_outside_the_isr() -> list[Patch]:
+    def elect(self: PartitionChange) -> tuple[int, bool]:
+        if self._is_acceptable(self._partition.leader):
+            return self._partition.leader, False
+        for replica in reversed(self.replicas):
+            if self._is_acceptable(replica):
+                self.isr = tuple({*self.isr, replica})
+                return replica, False
+        return -1, False
+
+    return [(PartitionChange, "_elect", elect)]
+
+
+def _follower_appends_anywhere() -> list[Patch]:
+    """A follower writes what comes at its end, wherever it was asked from."""
+    original = partition_log.check_follower_batches
+
+    def check(records: Any, topic_partition: Any, **options: Any) -> Any:
+        options["log_is_empty"] = True
+        return original(records, topic_partition, **options)
+
+    def on_partition(
+        self: FollowerFetch, partition: Any, data: Any, number: int, now_ms: float
+    ) -> Any:
+        partition.sent_offset = partition.log.log_end_offset
+        return original_on_partition(self, partition, data, number, now_ms)
+
+    original_on_partition = FollowerFetch._on_partition
+    return [
+        (partition_log, "check_follower_batches", check),
+        (FollowerFetch, "_on_partition", on_partition),
+    ]
+
+
+def _quorum_commits_older_epochs() -> list[Patch]:
+    """Raft's figure 8: records of earlier epochs count as committed by number alone."""
+
+    def advance(self: Any) -> None:
+        role = self.quorum.role
+        majority_end = role.majority_end_offset(self.stable_end_offset, self.quorum.majority)
+        if majority_end >= 0 and (
+            self.high_watermark is None or majority_end > self.high_watermark
+        ):
+            self.high_watermark = majority_end
+
+    return [(Replication, "_maybe_advance_high_watermark", advance)]
+
+
+def _quorum_leader_counts_what_is_not_synced() -> list[Patch]:
+    def majority_end_offset(self: Leader, own_end_offset: int, majority: int) -> int:
+        ends = [progress.log_end_offset for progress in self.progress.values()]
+        return max(ends, default=own_end_offset)
+
+    return [(Leader, "majority_end_offset", majority_end_offset)]
+
+
+def _snapshot_of_a_wrong_epoch() -> list[Patch]:
+    original = EpochStarts.reset_to
+
+    def reset_to(self: EpochStarts, snapshot_id: SnapshotId) -> None:
+        original(self, SnapshotId(snapshot_id.end_offset, max(snapshot_id.epoch - 1, 0)))
+
+    return [(EpochStarts, "reset_to", reset_to)]
+
+
+def _commit_of_a_group_before_replication() -> list[Patch]:
+    """A coordinator answers as soon as its records are in its own log."""
+    original = GroupCoordinator.__init__
+
+    def init(self: GroupCoordinator, *arguments: Any, **options: Any) -> None:
+        options["replicas"] = _Impatient(options["replicas"])
+        original(self, *arguments, **options)
+
+    return [(GroupCoordinator, "__init__", init)]
+
+
+class _Impatient:
+    """A replica manager that waits for nobody."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._replicas, name)
+
+    def when_committed(
+        self, topic_partition: Any, end_offset: int, deadline_ms: Any, callback: Any
+    ) -> None:
+        callback(ErrorCode.NONE)
+
+
+def _sequences_forgotten_at_failover() -> list[Patch]:
+    original = PartitionLog.start_leader_epoch
+
+    def start_leader_epoch(self: PartitionLog, epoch: int) -> None:
+        self.producer_state.clear()
+        original(self, epoch)
+
+    return [(PartitionLog, "start_leader_epoch", start_leader_epoch)]
+
+
+MUTATIONS: dict[str, Callable[[], list[Patch]]] = {
+    "vote-without-persisting": _vote_without_persisting,
+    "vote-twice-in-an-epoch": _vote_twice_in_an_epoch,
+    "vote-for-a-shorter-log": _vote_for_a_shorter_log,
+    "high-watermark-of-a-stale-isr": _high_watermark_of_a_stale_isr,
+    "high-watermark-without-the-maximal-isr": _high_watermark_without_the_maximal_isr,
+    "high-watermark-of-the-leader-alone": _high_watermark_of_the_leader_alone,
+    "truncation-by-high-watermark": _truncation_by_high_watermark,
+    "no-check-of-the-last-epoch": _no_check_of_the_last_epoch,
+    "acknowledgement-before-the-isr": _acknowledgement_before_the_isr,
+    "no-fencing-of-old-leader-epochs": _no_fencing_of_old_leader_epochs,
+    "isr-shrinks-by-itself": _isr_shrinks_by_itself,
+    "election-outside-the-isr": _election_outside_the_isr,
+    "follower-appends-anywhere": _follower_appends_anywhere,
+    "quorum-commits-older-epochs": _quorum_commits_older_epochs,
+    "quorum-leader-counts-what-is-not-synced": _quorum_leader_counts_what_is_not_synced,
+    "snapshot-of-a-wrong-epoch": _snapshot_of_a_wrong_epoch,
+    "commit-of-a-group-before-replication": _commit_of_a_group_before_replication,
+    "sequences-forgotten-at-failover": _sequences_forgotten_at_failover,
+}
+
+
+@contextmanager
+def mutated(name: str | None) -> Iterator[None]:
+    """Run with one mutation switched in; None: with the code as it is."""
+    with ExitStack() as stack:
+        for owner, attribute, replacement in MUTATIONS[name]() if name is not None else ():
+            stack.enter_context(mock.patch.object(owner, attribute, replacement))
+        yield
