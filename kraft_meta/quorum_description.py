@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from kraftrio.kraft_meta.control import METADATA_TOPIC
 from kraftrio.kraft_meta.image import Endpoint
-from kraftrio.kraft_meta.quorum_state import Leader, ReplicaProgress
+from kraftrio.kraft_meta.quorum_state import OBSERVER_SESSION_TIMEOUT_MS, Leader, ReplicaProgress
 from kraftrio.kraft_meta.raft import RaftCore
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.quorum import (
@@ -70,6 +70,8 @@ def _metadata_partition(
             leader_epoch=0 if core is None else core.epoch,
             high_watermark=-1,
         )
+
+    role.forget_observers_before(now_ms - OBSERVER_SESSION_TIMEOUT_MS)
 
     def wall(time_ms: float) -> int:
         return -1 if time_ms < 0 else int(wall_ms - (now_ms - time_ms))

@@ -110,7 +110,8 @@ class RaftCore(Elections, Replication):
         return base_offset
 
     def resign(self, now_ms: float) -> None:
-        """Stop leading on purpose (shutdown); tells the others who should try first."""
+        """Stop leading for good (shutdown); tells the others who should try first."""
+        self._is_retiring = True
         role = self.quorum.role
         if isinstance(role, Leader):
             self._resign(role, now_ms)

@@ -90,6 +90,9 @@ class RaftBase(ABC):
         self._suspicions = 0
         self._suspected_until_ms = -math.inf
         self._avoided_voter = NO_NODE
+        self._is_retiring = False
+        # The epoch whose leader is known to have resigned: who still names it is late.
+        self._ended_epoch = -1
         loaded = stored if stored is not None else ElectionState()
         # A log that is ahead of the stored epoch (the state file was lost) must not vote again in
         # an epoch that it has records of.
@@ -254,42 +257,58 @@ class RaftBase(ABC):
         """Answer a fetch with an error."""
 
     @abstractmethod
+    def _on_epoch_ended(self, role: Follower, now_ms: float) -> None:
+        """Act on the leader's word that it does not lead any more."""
+
+    @abstractmethod
     def _on_own_log_durable(self) -> None:
         """Act as the leader on more of the log being durable."""
 
-    def _leave_role(self) -> None:
-        """Drop what belongs to the role being left."""
+    def _leave_role(self) -> list[Fetch]:
+        """Drop what belongs to the role being left; return the fetches that must be refused."""
         # Sealed first: what was proposed in the old epoch is in the log's order already.
         self._seal_proposals()
         parked, self._parked = self._parked, {}
         self._fetch_sent = None
-        for entry in parked.values():
-            self._refuse_fetch(entry.fetch, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return [entry.fetch for entry in parked.values()]
+
+    def _refuse_fetches(self, fetches: list[Fetch]) -> None:
+        """Refuse what was parked, once the new role is known."""
+        for fetch in fetches:
+            self._refuse_fetch(fetch, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _become_unattached(self, epoch: int, now_ms: float) -> None:
-        self._leave_role()
+        parked = self._leave_role()
         self.quorum.become_unattached(epoch, self._election_deadline(now_ms))
         self._next_fetch_ms = now_ms
+        self._refuse_fetches(parked)
 
     def _become_prospective(self, now_ms: float) -> None:
-        self._leave_role()
+        if self._is_retiring:
+            self._become_unattached(self.epoch, now_ms)
+            return
+        parked = self._leave_role()
         self.quorum.become_prospective(self._election_deadline(now_ms))
+        self._refuse_fetches(parked)
         self._ask_for_votes(pre_vote=True)
         self._count_votes(now_ms)
 
     def _become_candidate(self, now_ms: float) -> None:
-        self._leave_role()
+        parked = self._leave_role()
         self.quorum.become_candidate(self._election_deadline(now_ms))
+        self._refuse_fetches(parked)
         self._ask_for_votes(pre_vote=False)
         self._count_votes(now_ms)
 
     def _become_follower(self, epoch: int, leader_id: int, now_ms: float) -> None:
-        self._leave_role()
+        parked = self._leave_role()
         self.quorum.become_follower(epoch, leader_id, now_ms + self.config.fetch_timeout_ms)
+        self._refuse_fetches(parked)
         self._send_fetch(leader_id, now_ms)
 
     def _become_leader(self, role: Candidate, now_ms: float) -> None:
-        self._leave_role()
+        parked = self._leave_role()
+        assert not parked, "only leaders park fetches"
         quorum = self.quorum
         granting = [voter for voter in quorum.voters if role.votes.get(voter)]
         start = self.epochs.log_end_offset
@@ -309,10 +328,11 @@ class RaftBase(ABC):
 
     def _resign(self, role: Leader, now_ms: float) -> None:
         successors = sorted(role.progress, key=lambda v: (-role.progress[v].log_end_offset, v))
-        self._leave_role()
+        parked = self._leave_role()
         self.quorum.become_resigned(
             Resigned(self._election_deadline(now_ms), tuple(successors), set(successors), now_ms)
         )
+        self._refuse_fetches(parked)
         self.tick(now_ms)
 
     def _adopt(self, epoch: int, leader_id: int, now_ms: float) -> bool:
@@ -324,6 +344,7 @@ class RaftBase(ABC):
                 self._become_unattached(epoch, now_ms)
         elif (
             epoch == self.epoch
+            and epoch != self._ended_epoch
             and leader_id not in (NO_NODE, self.node_id)
             and isinstance(self.quorum.role, Unattached | Prospective | Candidate)
         ):

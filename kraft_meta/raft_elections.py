@@ -155,9 +155,7 @@ class Elections(RaftBase):
         ):
             successors, me = message.preferred_successors, self.node_id
             position = successors.index(me) if me in successors else len(successors)
-            role.has_fetched = False
-            step_ms = self.config.election_backoff_max_ms / 10
-            role.fetch_deadline_ms = now_ms + position * step_ms * (1 + self._rng.random())
+            self._end_epoch(role, position, now_ms)
         self._messages.append(
             EndQuorumEpochResponse(
                 self.node_id, message.source, self.epoch, self.leader_id, error, message.request_id
@@ -211,6 +209,25 @@ class Elections(RaftBase):
 
     # ---- a leader that is gone
 
+    def _end_epoch(self, role: Follower, position: int, now_ms: float) -> None:
+        """Take the word of the leader that it has resigned; the first in line tries at once."""
+        self._ended_epoch = self.epoch
+        if not self.quorum.is_voter:
+            self._become_unattached(self.epoch, now_ms)
+            return
+        role.has_fetched = False
+        step_ms = self.config.election_backoff_max_ms / 10
+        deadline_ms = now_ms + position * step_ms * (1 + self._rng.random())
+        role.fetch_deadline_ms = min(role.fetch_deadline_ms, deadline_ms)
+
+    def _on_epoch_ended(self, role: Follower, now_ms: float) -> None:
+        rank = self._rank_behind(role.leader_id) if self.quorum.is_voter else 0
+        self._end_epoch(role, rank, now_ms)
+
+    def _rank_behind(self, leader_id: int) -> int:
+        """Return this voter's place in the order in which voters try when nobody has named one."""
+        return [v for v in self.quorum.voters if v != leader_id].index(self.node_id)
+
     def _suspect_leader(self, role: Follower, now_ms: float) -> None:
         """Take the news that nobody listens where the leader was (rule 3)."""
         if role.is_suspected:
@@ -219,7 +236,7 @@ class Elections(RaftBase):
         if now_ms - self._suspected_until_ms > 2 * fetch_timeout_ms:
             self._suspicions = 0
         step_ms = self.config.election_backoff_max_ms / 20
-        rank = [v for v in self.quorum.voters if v != role.leader_id].index(self.node_id)
+        rank = self._rank_behind(role.leader_id)
         deadline_ms = now_ms + rank * step_ms * (1 + self._rng.random())
         if self._suspicions:
             pause_ms = min(step_ms * 2**self._suspicions, fetch_timeout_ms)

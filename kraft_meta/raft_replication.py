@@ -202,6 +202,8 @@ class Replication(RaftBase):
         self._fetch_sent = None
         if response.error is not ErrorCode.NONE:
             self._next_fetch_ms = now_ms + self.config.retry_backoff_ms
+            if response.leader_id == NO_NODE:
+                self._on_epoch_ended(role, now_ms)
             return
         role.fetch_deadline_ms = now_ms + self.config.fetch_timeout_ms
         role.has_fetched = True

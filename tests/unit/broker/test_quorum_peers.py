@@ -1,0 +1,242 @@
+"""Whole quorum nodes over a network: elections, failover, hand-over, snapshots, observers."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from kraftrio.kraft_meta.raft_ready import RaftConfig
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartitionData,
+    DescribeQuorumRequestTopicData,
+)
+from tests.sim.world import START_WALL_MS
+from tests.unit.broker.quorum_nodes import Quorum, address
+
+
+def describe() -> DescribeQuorumRequest:
+    return DescribeQuorumRequest(
+        topics=[
+            DescribeQuorumRequestTopicData(
+                topic_name="__cluster_metadata", partitions=[DescribeQuorumRequestPartitionData()]
+            )
+        ]
+    )
+
+
+def test_three_nodes_elect_a_leader_soon_and_agree() -> None:
+    """A cold start needs no election timeout: pre-votes are asked at once."""
+    quorum = Quorum([1, 2, 3], observers=[9])
+
+    async def main() -> None:
+        await quorum.start_all()
+        leader = await quorum.wait_for_leader(0.9)
+        await quorum.create_topic("a")
+        assert await quorum.wait_for_topics({"a"}) < 0.1
+        for node in quorum.nodes.values():
+            assert node.service.leader_id == leader.node_id
+            assert node.leaders[-1] == (leader.node_id, leader.service.leader_epoch)
+
+    quorum.run(main)
+
+
+def test_a_committed_record_reaches_everybody_at_once() -> None:
+    """Parked fetches are answered by news; nobody waits for the end of a long poll."""
+    quorum = Quorum([1, 2, 3], observers=[8, 9])
+
+    async def main() -> None:
+        await quorum.start_all()
+        await quorum.create_topic("first")
+        await quorum.wait_for_topics({"first"})
+        names = {"first"}
+        for number in range(20):
+            await trio.sleep(quorum.rng.random())
+            name = f"t{number}"
+            await quorum.create_topic(name)
+            names.add(name)
+            assert await quorum.wait_for_topics(names) < 0.03
+
+    quorum.run(main)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_dead_leader_is_replaced_at_once(seed: int) -> None:
+    """Its address refuses connections: no fetch timeout passes."""
+    quorum = Quorum([1, 2, 3], observers=[9], seed=seed)
+
+    async def main() -> None:
+        await quorum.start_all()
+        first = await quorum.wait_for_leader()
+        await quorum.create_topic("a")
+        await quorum.wait_for_topics({"a"})
+        epoch = first.service.leader_epoch
+        quorum.kill(first.node_id)
+        took = await quorum.until(lambda: quorum.leader is not None)
+        assert took < 0.5
+        second = await quorum.wait_for_leader()
+        assert second.service.leader_epoch > epoch
+        await quorum.create_topic("b")
+        await quorum.wait_for_topics({"a", "b"})
+        await quorum.start(first.node_id)
+        await quorum.wait_for_topics({"a", "b"})
+        assert first.service.leader_id == second.node_id
+        assert quorum.nodes[9].service.leader_id == second.node_id
+
+    quorum.run(main)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_leader_that_stops_hands_over(seed: int) -> None:
+    """The successor leads before the old leader is gone; nothing is lost meanwhile."""
+    quorum = Quorum([1, 2, 3], observers=[9], seed=seed)
+
+    async def main() -> None:
+        await quorum.start_all()
+        first = await quorum.wait_for_leader()
+        await quorum.create_topic("a")
+        start = trio.current_time()
+        await quorum.stop(first.node_id)
+        assert trio.current_time() - start < 0.5
+        await quorum.wait_for_leader(0.5)
+        await quorum.create_topic("b")
+        await quorum.wait_for_topics({"a", "b"})
+
+    quorum.run(main)
+
+
+def test_the_last_node_of_a_quorum_stops_without_waiting() -> None:
+    """There is nobody to hand over to: the others refuse connections."""
+    quorum = Quorum([1, 2, 3])
+
+    async def main() -> None:
+        await quorum.start_all()
+        leader = await quorum.wait_for_leader()
+        for node_id in quorum.voters:
+            if node_id != leader.node_id:
+                quorum.kill(node_id)
+        start = trio.current_time()
+        assert not await leader.service.hand_over(5000)
+        assert trio.current_time() - start < 0.5
+
+    quorum.run(main)
+
+
+def test_a_whole_cluster_restarts_quickly() -> None:
+    """The former leader tells the others at once that it does not lead any more."""
+    quorum = Quorum([1, 2, 3], observers=[9])
+
+    async def main() -> None:
+        await quorum.start_all()
+        await quorum.create_topic("a")
+        await quorum.wait_for_topics({"a"})
+        for node_id in quorum.nodes:
+            quorum.kill(node_id)
+        await quorum.start_all()
+        await quorum.wait_for_leader(1.0)
+        assert await quorum.wait_for_topics({"a"}) < 2.5
+
+    quorum.run(main)
+
+
+@pytest.mark.parametrize("behind", ["voter", "observer"])
+def test_who_is_too_far_behind_gets_a_snapshot(behind: str) -> None:
+    """In many pieces, over a connection that is cut on the way; then the log goes on."""
+    quorum = Quorum(
+        [1, 2, 3],
+        observers=[9],
+        raft=RaftConfig(snapshot_chunk_bytes=500),
+        metadata_log_max_record_bytes_between_snapshots=4000,
+    )
+
+    async def main() -> None:
+        await quorum.start_all()
+        leader = await quorum.wait_for_leader()
+        await quorum.create_topic("first")
+        late = 9 if behind == "observer" else next(n for n in (1, 2, 3) if n != leader.node_id)
+        quorum.kill(late)
+        names = {"first"}
+        for number in range(60):
+            await quorum.create_topic(f"t{number}")
+            names.add(f"t{number}")
+        await quorum.until(lambda: leader.log.log_start_offset > 0)
+        host = quorum.internet.host(address(late))
+
+        def cut() -> None:
+            for sock in quorum.internet.live_sockets(host):
+                quorum.internet.cut(sock)
+
+        for delay in (0.01, 0.02, 0.04):
+            quorum.world.after(delay, cut)
+        await quorum.start(late)
+        await quorum.wait_for_topics(names)
+        node = quorum.nodes[late]
+        assert node.log.log_start_offset > 0
+        await quorum.create_topic("last")
+        await quorum.wait_for_topics({*names, "last"})
+        quorum.kill(late)
+        await quorum.start(late)
+        await quorum.wait_for_topics({*names, "last"})
+
+    quorum.run(main)
+
+
+def test_every_node_makes_its_own_snapshots() -> None:
+    """Voters and observers: each log is cleaned below its snapshot, and restarts from there."""
+    quorum = Quorum([1, 2, 3], observers=[9], metadata_log_max_record_bytes_between_snapshots=4000)
+
+    async def main() -> None:
+        await quorum.start_all()
+        names = set()
+        for number in range(60):
+            await quorum.create_topic(f"t{number}")
+            names.add(f"t{number}")
+        await quorum.wait_for_topics(names)
+        await trio.sleep(1)
+        for node in quorum.nodes.values():
+            assert node.log.log_start_offset > 0
+            assert node.log.size_bytes < 12_000
+        for node_id in quorum.nodes:
+            quorum.kill(node_id)
+        await quorum.start_all()
+        await quorum.wait_for_topics(names)
+
+    quorum.run(main)
+
+
+def test_the_leader_describes_the_quorum() -> None:
+    """Voters and observers with their log ends and times; others name the leader."""
+    quorum = Quorum([1, 2, 3], observers=[9])
+
+    async def main() -> None:
+        await quorum.start_all()
+        leader = await quorum.wait_for_leader()
+        await quorum.create_topic("a")
+        await trio.sleep(3)
+        answer = await quorum.call(leader.node_id, describe(), 2)
+        (partition,) = answer.topics[0].partitions
+        assert partition.leader_id == leader.node_id
+        assert [v.replica_id for v in partition.current_voters] == [1, 2, 3]
+        assert [o.replica_id for o in partition.observers] == [9]
+        now_ms = START_WALL_MS + trio.current_time() * 1000
+        for replica in (*partition.current_voters, *partition.observers):
+            assert replica.log_end_offset == partition.high_watermark
+            assert now_ms - 1000 < replica.last_fetch_timestamp <= now_ms
+            assert now_ms - 1000 < replica.last_caught_up_timestamp <= now_ms
+        assert [(n.node_id, n.listeners[0].host) for n in answer.nodes] == [
+            (1, "node1"),
+            (2, "node2"),
+            (3, "node3"),
+        ]
+        quorum.kill(9)
+        await trio.sleep(301)
+        answer = await quorum.call(leader.node_id, describe(), 2)
+        assert answer.topics[0].partitions[0].observers == []
+        follower = next(n for n in (1, 2, 3) if n != leader.node_id)
+        answer = await quorum.call(follower, describe(), 2)
+        (partition,) = answer.topics[0].partitions
+        assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert partition.leader_id == leader.node_id
+
+    quorum.run(main)
