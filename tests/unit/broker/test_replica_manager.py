@@ -3,91 +3,21 @@
 from __future__ import annotations
 
 import errno
-import itertools
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 
 import pytest
 import trio
 import trio.testing
 
-from kraftrio.broker.clock import Clock
-from kraftrio.broker.log.log_config import LogConfig
-from kraftrio.broker.log.log_manager import LogManager
-from kraftrio.broker.metadata_cache import MetadataCache
-from kraftrio.broker.replica_manager import ReplicaManager
-from kraftrio.broker.timers import Timers
-from kraftrio.kraft_meta.image import MetadataDelta
-from kraftrio.kraft_meta.records import (
-    MetadataRecord,
-    PartitionRecord,
-    RemoveTopicRecord,
-    TopicRecord,
-)
+from kraftrio.kraft_meta.records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
 from tests.support.logs import batch
-from tests.support.memory_files import MemoryFileSystem
-
-TOPIC_ID, OTHER_ID = b"1" * 16, b"2" * 16
-TP = TopicPartition("t", 0)
-
-
-class SteppingClock(Clock):
-    """A clock that goes on by 5 ms with each look at it."""
-
-    __slots__ = ("looks",)
-
-    def __init__(self) -> None:
-        self.looks = itertools.count()
-
-    def monotonic_ms(self) -> float:
-        return super().monotonic_ms() + 5 * next(self.looks)
-
-
-class Broker:
-    """A replica manager over files in memory; a new one on the same files is a restart."""
-
-    def __init__(self, fs: MemoryFileSystem | None = None, *, paths: Sequence[str] = ("/a",)):
-        self.fs = fs if fs is not None else MemoryFileSystem()
-        ids = itertools.count(1)
-        self.logs = LogManager(self.fs, paths, new_id=lambda: next(ids).to_bytes(16, "big"))
-        self.logs.load_all(self.logs.start("AAAAAAAAAAAAAAAAAAAAAQ", 1), 0)
-        self.metadata = MetadataCache()
-        self.timers = Timers()
-        self.replicas = ReplicaManager(
-            1, self.logs, self.metadata, self.timers, SteppingClock(), lambda _: LogConfig()
-        )
-        self._offset = 0
-
-    def publish(self, *records: MetadataRecord) -> None:
-        delta = MetadataDelta(self.metadata.image)
-        for record in records:
-            delta.replay(record)
-        self._offset += 1
-        self.metadata.image = delta.apply(self._offset, 1)
-        self.replicas.apply_delta(delta, self.metadata.image)
-
-    def made(self) -> int:
-        return sum(1 for _ in self.logs.logs())
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.timers.run)
-            yield
-            nursery.cancel_scope.cancel()
-
-
-def topic(count: int = 1, topic_id: bytes = TOPIC_ID) -> list[MetadataRecord]:
-    """The records of a topic t led by broker 1."""
-    partitions = [PartitionRecord(topic_id, index, (1,), (1,), 1) for index in range(count)]
-    return [TopicRecord("t", topic_id), *partitions]
+from tests.unit.broker.replica_context import OTHER_ID, TOPIC_ID, TP, Broker, SteppingClock, topic
 
 
 async def test_logs_of_new_partitions_are_made_in_slices(autojump_clock: object) -> None:
     """Others get their turn in between, and in the end all are there."""
-    broker = Broker()
+    broker = Broker(clock=SteppingClock())
     async with broker.running():
         broker.publish(*topic(20))
         assert broker.made() == 0
