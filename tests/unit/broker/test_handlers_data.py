@@ -1,0 +1,451 @@
+"""Fetch, ListOffsets, DeleteRecords and Produce of a partition with followers."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import trio
+
+from kraftrio.broker.fetch_session import FetchSessions
+from kraftrio.broker.handlers_fetch import FetchHandlers
+from kraftrio.broker.handlers_offsets import EARLIEST, LATEST, OffsetHandlers
+from kraftrio.broker.handlers_produce import ProduceHandlers
+from kraftrio.broker.log.log_config import LogConfig
+from kraftrio.broker.producer_ids import ProducerIdManager
+from kraftrio.kraft_meta.deferred import Deferred
+from kraftrio.kraft_meta.records import PartitionChangeRecord, PartitionRecord, TopicRecord
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.data import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    PartitionData,
+    PartitionProduceData,
+    ProduceRequest,
+    ReplicaState,
+    TopicProduceData,
+)
+from kraftrio.wire.primitives import TopicPartition
+from tests.support.logs import batch, records_of
+from tests.unit.broker.cluster_context import context
+from tests.unit.broker.replica_context import OTHER_ID, TOPIC_ID, TP, Broker
+
+SIZE = len(batch(b"x"))
+
+
+class Handlers:
+    """The data handlers of broker 1."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.quota = Quota()
+        self.fetches = FetchHandlers(
+            broker.replicas,
+            broker.metadata,
+            FetchSessions(10, random.Random(1)),
+            broker.timers,
+            broker.clock,
+            55_000_000,
+            self.quota,
+        )
+        self.offsets = OffsetHandlers(broker.replicas)
+        self.produces = ProduceHandlers(
+            broker.replicas,
+            broker.metadata,
+            ProducerIdManager(1, lambda: 10, lambda request: Deferred()),
+            broker.clock,
+        )
+
+    def fetch(
+        self,
+        offset: int,
+        replica_id: int = -1,
+        *,
+        broker_epoch: int | None = None,
+        leader_epoch: int = -1,
+        last_fetched_epoch: int = -1,
+        log_start_offset: int = 0,
+        max_wait_ms: int = 500,
+        session: tuple[int, int] = (0, -1),
+        topic_ids: tuple[bytes, ...] = (TOPIC_ID,),
+    ) -> FetchResponse | Deferred[FetchResponse]:
+        """Fetch partition 0 of topics, as a consumer or as a follower."""
+        epoch = 10 * replica_id if broker_epoch is None else broker_epoch
+        request = FetchRequest(
+            replica_state=ReplicaState(
+                replica_id=replica_id, replica_epoch=epoch if replica_id >= 0 else -1
+            ),
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            session_id=session[0],
+            session_epoch=session[1],
+            topics=[
+                FetchTopic(
+                    topic_id=topic_id,
+                    partitions=[
+                        FetchPartition(
+                            partition=0,
+                            current_leader_epoch=leader_epoch,
+                            fetch_offset=offset,
+                            last_fetched_epoch=last_fetched_epoch,
+                            log_start_offset=log_start_offset,
+                            partition_max_bytes=1_000_000,
+                        )
+                    ],
+                )
+                for topic_id in topic_ids
+            ],
+        )
+        return self.fetches.fetch(request, context(17))
+
+    def produce(
+        self, *topics: str, acks: int = -1, timeout_ms: int = 1000
+    ) -> Deferred[list[tuple[ErrorCode, int]]]:
+        """Produce one record to partition 0 of each topic; the errors and offsets."""
+        request = ProduceRequest(
+            acks=acks,
+            timeout_ms=timeout_ms,
+            topic_data=[
+                TopicProduceData(
+                    name=name,
+                    partition_data=[PartitionProduceData(index=0, records=memoryview(batch(b"x")))],
+                )
+                for name in topics
+            ],
+        )
+        answers: Deferred[list[tuple[ErrorCode, int]]] = Deferred()
+        response = self.produces.produce(request, context(12))
+        assert response is not None
+        if not isinstance(response, Deferred):
+            response, done = Deferred(), response
+            response.complete(done)
+        response.then(
+            lambda value: answers.complete(
+                [
+                    (ErrorCode(part.error_code), part.base_offset)
+                    for topic in value.responses
+                    for part in topic.partition_responses
+                ]
+            )
+        )
+        return answers
+
+    def list_offsets(
+        self, timestamp: int, *, version: int = 9, leader_epoch: int = -1, replica_id: int = -1
+    ) -> ListOffsetsPartitionResponse:
+        """Look for an offset of t-0."""
+        request = ListOffsetsRequest(
+            replica_id=replica_id,
+            topics=[
+                ListOffsetsTopic(
+                    name="t",
+                    partitions=[
+                        ListOffsetsPartition(
+                            partition_index=0,
+                            current_leader_epoch=leader_epoch,
+                            timestamp=timestamp,
+                        )
+                    ],
+                )
+            ],
+        )
+        return self.offsets.list_offsets(request, context(version)).topics[0].partitions[0]
+
+
+class Quota:
+    """A throttle of every partition, used up or not."""
+
+    def __init__(self) -> None:
+        self.throttles = False
+        self.used_up = False
+        self.recorded = 0
+
+    def is_throttled(self, topic_partition: TopicPartition) -> bool:
+        return self.throttles
+
+    def exceeded(self) -> bool:
+        return self.used_up
+
+    def record(self, size_bytes: int) -> None:
+        self.recorded += size_bytes
+
+
+def part(response: FetchResponse | Deferred[FetchResponse], index: int = 0) -> PartitionData:
+    """The answer about one topic's partition; it must be there."""
+    if isinstance(response, Deferred):
+        assert response.done, "still parked"
+        response = response.value
+    assert response.error_code == ErrorCode.NONE
+    return response.responses[index].partitions[0]
+
+
+async def test_consumers_see_what_is_committed_and_followers_all() -> None:
+    broker = Broker()
+    async with broker.running():
+        broker.lead()
+        handlers = Handlers(broker)
+        broker.append(3)
+        broker.fetched(2, 3)
+        broker.fetched(3, 1)
+        seen = part(handlers.fetch(0))
+        assert len(records_of(seen.records or b"")) == 1 and seen.high_watermark == 1
+        seen = part(handlers.fetch(1, 3))
+        assert len(records_of(seen.records or b"")) == 2
+
+
+async def test_a_followers_answer_has_the_high_watermark_that_its_fetch_made() -> None:
+    broker = Broker()
+    async with broker.running():
+        broker.lead(isr=(1, 2))
+        handlers = Handlers(broker)
+        broker.append(1)
+        parked = handlers.produce("t")
+        assert part(handlers.fetch(1, 2)).high_watermark == 1
+        assert not parked.done
+        follower = handlers.fetch(2, 2)
+        assert parked.done and parked.value == [(ErrorCode.NONE, 1)]
+        assert isinstance(follower, Deferred) and not follower.done
+
+
+async def test_parked_followers_wake_by_one_request_once(autojump_clock: object) -> None:
+    """A request with several partitions is answered to them as a whole."""
+    broker = Broker()
+    async with broker.running():
+        broker.lead()
+        broker.publish(
+            TopicRecord("u", OTHER_ID), PartitionRecord(OTHER_ID, 0, (1, 2, 3), (1, 2, 3), 1)
+        )
+        broker.replicas.leader(TopicPartition("u", 0))
+        handlers = Handlers(broker)
+        parked = [
+            handlers.fetch(0, follower, topic_ids=(TOPIC_ID, OTHER_ID)) for follower in (2, 3)
+        ]
+        handlers.produce("t", "u")
+        for response in parked:
+            assert [len(part(response, index).records or b"") for index in (0, 1)] == [SIZE, SIZE]
+
+
+async def test_parked_followers_do_not_wake_by_commits(autojump_clock: object) -> None:
+    """The high watermark goes along with the next records, or when the time is up."""
+    broker = Broker()
+    async with broker.running():
+        broker.lead()
+        handlers = Handlers(broker)
+        broker.append(1)
+        first = handlers.fetch(1, 2)
+        handlers.fetch(1, 3)
+        assert broker.replicas.high_watermark(TP) == 1
+        assert isinstance(first, Deferred) and not first.done
+        await trio.sleep(0.6)
+        assert part(first).high_watermark == 1
+
+
+async def test_failed_fetches_tell_no_progress() -> None:
+    broker = Broker()
+    async with broker.running():
+        partition = broker.lead()
+        handlers = Handlers(broker)
+        broker.append(3)
+        assert part(handlers.fetch(4, 2)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        diverging = part(handlers.fetch(3, 2, last_fetched_epoch=7))
+        assert diverging.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        fenced = part(handlers.fetch(3, 2, leader_epoch=3))
+        assert fenced.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+        progress = partition.state.progress(2)
+        assert progress is not None and progress.log_end_offset == -1
+        broker.publish(PartitionChangeRecord(TOPIC_ID, 0, leader=1))
+        broker.append(1)
+        diverging = part(handlers.fetch(4, 2, last_fetched_epoch=0))
+        assert diverging.diverging_epoch is not None
+        assert (diverging.diverging_epoch.epoch, diverging.diverging_epoch.end_offset) == (0, 3)
+        assert progress.log_end_offset == -1
+        part(handlers.fetch(3, 2, last_fetched_epoch=0))
+        assert progress.log_end_offset == 3
+
+
+@pytest.mark.parametrize(
+    ("replica_id", "broker_epoch", "leader_epoch", "expected"),
+    [
+        (2, 20, 0, ErrorCode.NONE),
+        (2, -1, 0, ErrorCode.NONE),
+        (2, 19, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER),  # a former life of broker 2
+        (4, 40, 0, ErrorCode.UNKNOWN_LEADER_EPOCH),  # a reassignment that we have not heard of?
+        (4, 40, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+async def test_who_may_fetch_as_a_follower(
+    replica_id: int, broker_epoch: int, leader_epoch: int, expected: ErrorCode
+) -> None:
+    broker = Broker()
+    async with broker.running():
+        broker.lead()
+        handlers = Handlers(broker)
+        broker.append(1)
+        answer = part(
+            handlers.fetch(
+                0, replica_id, broker_epoch=broker_epoch, leader_epoch=leader_epoch, max_wait_ms=0
+            )
+        )
+        assert answer.error_code == expected
+
+
+async def test_nobody_fetches_from_a_follower() -> None:
+    broker = Broker()
+    async with broker.running():
+        broker.follow_broker_2()
+        handlers = Handlers(broker)
+        for replica_id in (-1, 3):
+            answer = part(handlers.fetch(0, replica_id))
+            assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert answer.current_leader is not None and answer.current_leader.leader_id == 2
+
+
+async def test_a_session_of_a_follower_goes_on_with_what_it_has(autojump_clock: object) -> None:
+    """Only changed partitions are named, and progress is noted all the same."""
+    broker = Broker()
+    async with broker.running():
+        broker.lead()
+        handlers = Handlers(broker)
+        broker.append(1)
+        first = handlers.fetch(0, 2, session=(0, 0))
+        assert isinstance(first, FetchResponse) and first.session_id
+        progress = broker.replicas.leader(TP).state.progress(2)
+        assert progress is not None and progress.log_end_offset == 0
+        second = handlers.fetch(1, 2, session=(first.session_id, 1))
+        assert progress.log_end_offset == 1
+        assert isinstance(second, Deferred)
+        broker.append(1)
+        assert len(part(second).records or b"") == SIZE
+        third = handlers.fetch(0, 2, session=(first.session_id, 2), topic_ids=(), max_wait_ms=0)
+        assert len(part(third).records or b"") == SIZE, "nothing new was acknowledged"
+
+
+async def test_throttled_followers_wait_outside_of_the_isr_only(autojump_clock: object) -> None:
+    broker = Broker()
+    async with broker.running():
+        broker.lead(isr=(1, 2))
+        handlers = Handlers(broker)
+        handlers.quota.throttles = handlers.quota.used_up = True
+        broker.append(2)
+        assert len(part(handlers.fetch(0, 2)).records or b"") == 2 * SIZE
+        held = handlers.fetch(0, 3)
+        assert isinstance(held, Deferred)
+        broker.append(1)
+        assert not held.done
+        await trio.sleep(0.6)
+        assert part(held).records == b"" and part(held).high_watermark == 0
+        assert handlers.quota.recorded == 2 * SIZE
+        handlers.quota.used_up = False
+        assert len(part(handlers.fetch(0, 3)).records or b"") == 3 * SIZE
+        assert handlers.quota.recorded == 5 * SIZE
+        handlers.quota.throttles, handlers.quota.used_up = False, True
+        assert len(part(handlers.fetch(0, 3)).records or b"") == 3 * SIZE
+        assert handlers.quota.recorded == 5 * SIZE
+
+
+async def test_latest_offsets_after_an_election() -> None:
+    """KIP-207: nobody sees the end of the log go back while the new leader finds out."""
+    broker = Broker()
+    async with broker.running():
+        partition = broker.follow_broker_2()
+        broker.replicas.append_as_follower(
+            TP, batch(b"a", b"b"), 0, leader_high_watermark=1, leader_log_start_offset=0
+        )
+        broker.publish(PartitionChangeRecord(TOPIC_ID, 0, leader=1, isr=(1, 3)))
+        handlers = Handlers(broker)
+        future = 2**60
+        for timestamp in (LATEST, future):
+            assert handlers.list_offsets(timestamp).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+            old = handlers.list_offsets(timestamp, version=4)
+            assert old.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+        assert handlers.list_offsets(EARLIEST).offset == 0
+        assert handlers.list_offsets(0).offset == 0
+        assert handlers.list_offsets(LATEST, replica_id=3).offset == 2
+        broker.fetched(3, 2)
+        assert partition.state.high_watermark == 2
+        latest = handlers.list_offsets(LATEST)
+        assert (latest.error_code, latest.offset, latest.leader_epoch) == (ErrorCode.NONE, 2, 1)
+        assert handlers.list_offsets(future).offset == -1
+
+
+@pytest.mark.parametrize(
+    ("leader_epoch", "expected"),
+    [
+        (0, ErrorCode.FENCED_LEADER_EPOCH),
+        (1, ErrorCode.NONE),
+        (2, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+async def test_offsets_are_found_in_the_leader_epoch_asked(
+    leader_epoch: int, expected: ErrorCode
+) -> None:
+    broker = Broker()
+    async with broker.running():
+        broker.lead(isr=(1,))
+        broker.publish(PartitionChangeRecord(TOPIC_ID, 0, leader=1))
+        answer = Handlers(broker).list_offsets(EARLIEST, leader_epoch=leader_epoch)
+        assert answer.error_code == expected
+
+
+async def test_delete_records_answers_with_the_low_watermark(autojump_clock: object) -> None:
+    broker = Broker()
+    async with broker.running():
+        broker.lead()
+        handlers = Handlers(broker)
+        end = broker.append(5)
+        broker.fetched(2, end)
+        broker.fetched(3, end)
+
+        def delete(offset: int, timeout_ms: int) -> Deferred[tuple[ErrorCode, int]]:
+            request = DeleteRecordsRequest(
+                topics=[
+                    DeleteRecordsTopic(
+                        name="t",
+                        partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)],
+                    )
+                ],
+                timeout_ms=timeout_ms,
+            )
+            response = handlers.offsets.delete_records(request, context(2))
+            answer: Deferred[tuple[ErrorCode, int]] = Deferred()
+            assert isinstance(response, Deferred), "followers have to delete, too"
+            response.then(
+                lambda value: answer.complete(
+                    (
+                        ErrorCode(value.topics[0].partitions[0].error_code),
+                        value.topics[0].partitions[0].low_watermark,
+                    )
+                )
+            )
+            return answer
+
+        first = delete(3, 1000)
+        handlers.fetch(end, 2, log_start_offset=4)
+        assert not first.done
+        handlers.fetch(end, 3, log_start_offset=3)
+        assert first.done and first.value == (ErrorCode.NONE, 3)
+        second = delete(-1, 100)
+        await trio.sleep(1)
+        assert second.value == (ErrorCode.REQUEST_TIMED_OUT, -1)
+
+
+async def test_produce_with_too_few_replicas(autojump_clock: object) -> None:
+    broker = Broker(config=LogConfig(min_insync_replicas=2))
+    async with broker.running():
+        broker.lead(isr=(1, 2))
+        handlers = Handlers(broker)
+        late = handlers.produce("t", timeout_ms=100)
+        await trio.sleep(1)
+        assert late.value == [(ErrorCode.REQUEST_TIMED_OUT, -1)]
+        broker.publish(PartitionChangeRecord(TOPIC_ID, 0, isr=(1,)))
+        assert handlers.produce("t").value == [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)]
+        assert handlers.produce("t", acks=1).value == [(ErrorCode.NONE, 1)]
