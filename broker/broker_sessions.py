@@ -80,6 +80,7 @@ class BrokerSessions:
         self._node_id = node_id
         self._listener_name = listener_name
         self._sessions: dict[int, _Session] = {}
+        self._trials: set[tuple[int, int]] = set()
         self._known_reign = _NO_REIGN
         self._nursery: trio.Nursery | None = None
         quorum.on_leader_change(self._on_leader_change)
@@ -147,11 +148,22 @@ class BrokerSessions:
     # -- the trial ------------------------------------------------------------------------------
 
     async def _try_broker(self, broker_id: int, broker_epoch: int, reign: int) -> None:
-        """Fence a broker that nobody hears of and whose listener refuses."""
+        """Fence a broker that nobody hears of and whose listener refuses; one trial at a time."""
+        trial = (broker_id, broker_epoch)
+        if trial in self._trials:
+            return
+        self._trials.add(trial)
+        try:
+            if await self._is_refused(broker_id, broker_epoch, reign):
+                self._quorum.fence_broker(broker_id, broker_epoch)
+        finally:
+            self._trials.discard(trial)
+
+    async def _is_refused(self, broker_id: int, broker_epoch: int, reign: int) -> bool:
         for pause_s in _TRIAL_PAUSES_S:
             endpoint = self._endpoint_to_try(broker_id, broker_epoch, reign)
             if endpoint is None:
-                return
+                return False
             try:
                 async with open_connection(
                     self._network,
@@ -165,16 +177,17 @@ class BrokerSessions:
                         await connection.wait_closed()
             except ConnectionLost as lost:
                 if not lost.refused:
-                    return
-                if self._endpoint_to_try(broker_id, broker_epoch, reign) is not None:
-                    _log.warning(
-                        "broker is gone, fencing it broker=%d epoch=%d reason=%s",
-                        broker_id,
-                        broker_epoch,
-                        lost.reason,
-                    )
-                    self._quorum.fence_broker(broker_id, broker_epoch)
-                return
+                    return False
+                if self._endpoint_to_try(broker_id, broker_epoch, reign) is None:
+                    return False  # heard of meanwhile
+                _log.warning(
+                    "broker is gone, fencing it broker=%d epoch=%d reason=%s",
+                    broker_id,
+                    broker_epoch,
+                    lost.reason,
+                )
+                return True
+        return False
 
     def _endpoint_to_try(self, broker_id: int, broker_epoch: int, reign: int) -> Endpoint | None:
         """Where to try a broker; None when there is no need any more."""

@@ -1,0 +1,106 @@
+"""Which requests may be sent twice, and which answers say that somebody else decides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kraftrio.broker.controller_requests import (
+    client_timeout_ms,
+    is_not_controller,
+    is_own,
+    may_send_again,
+)
+from kraftrio.kraft_meta.error_responses import error_response
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages import admin, configs, quorum
+
+CREATE = admin.CreateTopicsRequest(topics=[admin.CreatableTopic(name="t")])
+DELETE = admin.DeleteTopicsRequest(topics=[admin.DeleteTopicState(name="t")])
+GROW = admin.CreatePartitionsRequest(topics=[admin.CreatePartitionsTopic(name="t", count=2)])
+ELECT = admin.ElectLeadersRequest(
+    topic_partitions=[admin.TopicPartitions(topic="t", partitions=[0])]
+)
+ALTER = configs.AlterConfigsRequest(
+    resources=[configs.AlterConfigsResource(resource_type=2, resource_name="t")]
+)
+CHANGE = configs.IncrementalAlterConfigsRequest(
+    resources=[configs.IncrementalAlterConfigsResource(resource_type=2, resource_name="t")]
+)
+REQUESTS: list[Any] = [
+    CREATE,
+    DELETE,
+    GROW,
+    ELECT,
+    ALTER,
+    CHANGE,
+    quorum.UpdateFeaturesRequest(),
+    quorum.UnregisterBrokerRequest(),
+    quorum.BrokerRegistrationRequest(),
+    quorum.BrokerHeartbeatRequest(),
+    quorum.AllocateProducerIdsRequest(),
+    quorum.AlterPartitionRequest(),
+]
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: type(request).__name__)
+def test_the_refusal_of_a_node_that_does_not_decide_is_known(request_: Any) -> None:
+    """Wherever the API carries the error of a whole request."""
+    assert is_not_controller(error_response(request_, ErrorCode.NOT_CONTROLLER))
+    assert not is_not_controller(error_response(request_, ErrorCode.NONE))
+    assert not is_not_controller(error_response(request_, ErrorCode.REQUEST_TIMED_OUT))
+
+
+def test_an_election_of_version_0_tells_its_refusal_by_its_partitions() -> None:
+    response = error_response(ELECT, ErrorCode.NOT_CONTROLLER)
+    response.error_code = ErrorCode.NONE
+    assert is_not_controller(response)
+
+
+def test_an_answer_about_nothing_is_no_refusal() -> None:
+    assert not is_not_controller(admin.CreateTopicsResponse())
+
+
+def _reassignment(replicas: list[int] | None) -> admin.AlterPartitionReassignmentsRequest:
+    partition = admin.ReassignablePartition(partition_index=0, replicas=replicas)
+    topic = admin.ReassignableTopic(name="t", partitions=[partition])
+    return admin.AlterPartitionReassignmentsRequest(topics=[topic])
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        (CREATE, False),
+        (admin.CreateTopicsRequest(topics=CREATE.topics, validate_only=True), True),
+        (DELETE, False),
+        (GROW, False),
+        (quorum.UnregisterBrokerRequest(), False),
+        (_reassignment([1, 2]), True),
+        (_reassignment(None), False),
+        (ALTER, True),
+        (CHANGE, True),
+        (ELECT, True),
+        (quorum.AlterPartitionRequest(), True),
+        (quorum.BrokerRegistrationRequest(), True),
+    ],
+)
+def test_what_would_deny_its_own_first_answer_is_not_sent_again(
+    request_: Any, expected: bool
+) -> None:
+    assert may_send_again(request_) is expected
+
+
+def test_what_brokers_ask_on_their_own_account_is_told_from_what_clients_ask() -> None:
+    assert [type(request) for request in REQUESTS if is_own(request)] == [
+        quorum.BrokerRegistrationRequest,
+        quorum.BrokerHeartbeatRequest,
+        quorum.AllocateProducerIdsRequest,
+        quorum.AlterPartitionRequest,
+    ]
+
+
+def test_a_client_that_names_no_time_waits_for_as_long_as_the_broker_does() -> None:
+    assert client_timeout_ms(admin.CreateTopicsRequest(timeout_ms=5)) == 5
+    assert client_timeout_ms(admin.CreateTopicsRequest(timeout_ms=0)) is None
+    assert client_timeout_ms(quorum.UnregisterBrokerRequest()) is None
