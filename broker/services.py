@@ -14,6 +14,7 @@ from typing import Any
 
 from kraftrio.broker.auto_topics import AutoTopicCreator
 from kraftrio.broker.clock import Clock
+from kraftrio.broker.config import BrokerConfig
 from kraftrio.broker.controller_channel import ControllerChannel
 from kraftrio.broker.controller_client import ControllerClient
 from kraftrio.broker.coordinator.runtime import GroupCoordinator
@@ -92,6 +93,16 @@ class QuorumDescriptions:
         return self._controller.submit(request, api_version=_DESCRIBE_QUORUM_VERSION)
 
 
+def _quota(direction: Direction, config: BrokerConfig, clock: Clock) -> ReplicationQuota:
+    return ReplicationQuota(
+        direction,
+        config.node_id,
+        clock.monotonic_ms,
+        window_count=config.replication_quota_window_num,
+        window_size_seconds=config.replication_quota_window_size_seconds,
+    )
+
+
 class BrokerServices:
     """The parts of one broker, built and connected; attributes are what `node` runs."""
 
@@ -117,16 +128,8 @@ class BrokerServices:
             lambda: [one.directory_id for one in log_manager.dirs if not one.is_online],
         )
         controller.on_connected(self.channel.heartbeat_soon)
-        leader_quota, follower_quota = (
-            ReplicationQuota(
-                direction,
-                config.node_id,
-                clock.monotonic_ms,
-                window_count=config.replication_quota_window_num,
-                window_size_seconds=config.replication_quota_window_size_seconds,
-            )
-            for direction in (Direction.LEADER, Direction.FOLLOWER)
-        )
+        leader_quota = _quota(Direction.LEADER, config, clock)
+        follower_quota = _quota(Direction.FOLLOWER, config, clock)
         self.replica_manager = ReplicaManager(
             config.node_id,
             log_manager,
