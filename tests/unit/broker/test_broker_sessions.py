@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import trio
-import trio.lowlevel
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kraftrio.broker.broker_sessions import BrokerSessions
 from kraftrio.broker.context import ClientInfo

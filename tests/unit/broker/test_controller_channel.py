@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import trio
-import trio.lowlevel
 from immutables import Map
 from trio.testing import MockClock
 
