@@ -199,6 +199,8 @@ class Replication(RaftBase):
             != (response.fetch_offset, response.last_fetched_epoch)
         ):
             return
+        # It may answer an earlier fetch that was the same: then the present one need not leave.
+        self._messages = [message for message in self._messages if message is not sent]
         self._fetch_sent = None
         if response.error is not ErrorCode.NONE:
             self._next_fetch_ms = now_ms + self.config.retry_backoff_ms

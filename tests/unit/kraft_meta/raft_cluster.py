@@ -1,7 +1,10 @@
 """Several consensus cores wired by plain calls, with a seeded network, crashes and invariants.
 
-After every event: one leader per epoch, committed prefixes equal, high watermarks never go back,
-and what a leader committed is never lost. Disks keep what was made durable, and lose the rest.
+After every event: one leader per epoch, one vote per epoch and voter, committed prefixes equal,
+high watermarks never go back, what a leader committed is never lost, and no message claims more
+than is durable. Disks keep what was made durable, and lose the rest. Messages are lost, doubled,
+overtake each other, and meet links that are cut in one direction or both; a node that is down
+refuses, and a link that flaps refuses now and then though its node lives.
 """
 
 from __future__ import annotations
@@ -10,12 +13,14 @@ import heapq
 import itertools
 import random
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from kraftrio.kraft_meta.epoch_starts import EpochStarts
 from kraftrio.kraft_meta.ports import ElectionState, LogBatch, SnapshotId
 from kraftrio.kraft_meta.raft import RaftCore
-from kraftrio.kraft_meta.raft_messages import Message
+from kraftrio.kraft_meta.raft_messages import Fetch, Message, Request, Vote
 from kraftrio.kraft_meta.raft_ready import RaftConfig
 
 CONFIG = RaftConfig()
@@ -113,12 +118,16 @@ class Cluster:
         self.drop_rate = 0.0
         self.duplicate_rate = 0.0
         self.crash_rate = 0.0
+        self.flap_rate = 0.0
         self.cut: set[int] = set()
+        self.cut_links: set[tuple[int, int]] = set()  # from, to
+        self.flapping: set[tuple[int, int]] = set()
+        self.sent: Counter[type] = Counter()
         self.committed: list[LogBatch] = []
         self.committed_in: list[int] = []  # the epoch in which each was first seen committed
         self.leaders: dict[int, int] = {}
         self.trace: list[str] = []
-        self._queue: list[tuple[float, int, Message]] = []
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         for node in self.nodes.values():
             node.start(self.now_ms)
@@ -140,8 +149,8 @@ class Cluster:
             if min(next_tick[0], next_message) > end_ms:
                 break
             if next_message <= next_tick[0]:
-                self.now_ms, _order, message = heapq.heappop(self._queue)
-                self._deliver(message)
+                self.now_ms, _order, event = heapq.heappop(self._queue)
+                event()
             else:
                 self.now_ms = max(self.now_ms, next_tick[0])
                 node = self.nodes[next_tick[1]]
@@ -186,11 +195,30 @@ class Cluster:
     def crash(self, node_id: int) -> None:
         self.nodes[node_id].core = None
         self.nodes[node_id].applied = []
+        for node in self.nodes.values():
+            fetch = None if node.core is None else node.core._fetch_sent
+            if fetch is not None and fetch.destination == node_id:
+                self._later(1 + self.rng.random(), partial(self._break, fetch))
+
+    def _break(self, fetch: Fetch) -> None:
+        """Let a node know that the connection broke on which it waits for an answer."""
+        core = self.nodes[fetch.source].core
+        link = fetch.source, fetch.destination
+        if core is not None and core._fetch_sent is fetch and not self._is_cut(*link):
+            self._refuse(fetch, refused=False)
 
     def restart(self, node_id: int) -> None:
         node = self.nodes[node_id]
         node.start(self.now_ms)
         self._settle(node)
+
+    def heal(self) -> None:
+        """End every fault; all nodes run again."""
+        self.drop_rate = self.duplicate_rate = self.crash_rate = self.flap_rate = 0
+        self.cut, self.cut_links, self.flapping = set(), set(), set()
+        for node in self.nodes.values():
+            if node.core is None:
+                self.restart(node.node_id)
 
     def values(self, node_id: int) -> list[bytes]:
         """Return the records (not control records) that a node applied."""
@@ -203,12 +231,27 @@ class Cluster:
 
     # ---- the machinery
 
+    def _is_cut(self, source: int, destination: int) -> bool:
+        return bool({source, destination} & self.cut) or (source, destination) in self.cut_links
+
     def _deliver(self, message: Message) -> None:
+        link = message.source, message.destination
+        if self._is_cut(*link):
+            return
         node = self.nodes[message.destination]
-        if node.core is None or {message.source, message.destination} & self.cut:
+        flaps = link in self.flapping or self.rng.random() < self.flap_rate
+        if node.core is None or (flaps and isinstance(message, Request)):
+            self._refuse(message, refused=node.core is None or self.rng.random() < 0.7)
             return
         node.core.step(message, self.now_ms)
         self._settle(node)
+
+    def _refuse(self, message: Message, *, refused: bool) -> None:
+        """Let the sender know that nobody listens there, or that the connection broke."""
+        sender = self.nodes[message.source]
+        if isinstance(message, Request) and sender.core is not None:
+            sender.core.peer_unreachable(message.destination, self.now_ms, refused=refused)
+            self._settle(sender)
 
     def _settle(self, node: Node) -> None:
         """Work on a node's Readys as the shell does; maybe crash in the middle of one."""
@@ -220,7 +263,7 @@ class Cluster:
                 self.crash(node.node_id)
                 return
             if ready.election_state is not None:
-                assert node.state is None or ready.election_state.epoch >= node.state.epoch
+                _check_election_state(node.state, ready.election_state)
                 node.state = ready.election_state
             if ready.truncate_to is not None:
                 node.log.truncate_to(ready.truncate_to)
@@ -234,29 +277,48 @@ class Cluster:
                 self.crash(node.node_id)
                 return
             for message in ready.messages:
+                self._check_message(node, message)
                 self._send(message)
             if ready.install_snapshot is not None:
-                self._install(node, core, *ready.install_snapshot)
+                fetch = partial(self._install, node, core, *ready.install_snapshot)
+                self._later(self.rng.random() * 500, fetch)
             core.advance()
             if ready.high_watermark is not None:
                 self._apply(node, ready.high_watermark)
             self._check(node, core)
 
     def _install(self, node: Node, core: RaftCore, source: int, snapshot_id: SnapshotId) -> None:
+        """End the fetch of a snapshot, if the node still lives and its source still has it."""
+        if node.core is not core:
+            return
         origin = self.nodes[source].log
-        if origin.snapshot_id == snapshot_id and source not in self.cut and core.may_install(snapshot_id):
+        is_there = origin.snapshot_id == snapshot_id and not self._is_cut(source, node.node_id)
+        if not (is_there and core.may_install(snapshot_id)):
+            core.on_snapshot_failed(self.now_ms)
+        else:
             node.log.snapshot_id = snapshot_id
             node.log.snapshot = list(origin.snapshot)
             node.log.batches = []
             node.applied = []
             core.on_snapshot_installed(snapshot_id, self.now_ms)
+        self._settle(node)
 
     def _send(self, message: Message) -> None:
+        self.sent[type(message)] += 1
         copies = 2 if self.rng.random() < self.duplicate_rate else 1
         for _ in range(copies):
             if self.rng.random() >= self.drop_rate:
-                at_ms = self.now_ms + 1 + self.rng.random() * 20
-                heapq.heappush(self._queue, (at_ms, next(self._order), message))
+                self._later(1 + self.rng.random() * 20, partial(self._deliver, message))
+
+    def _later(self, delay_ms: float, event: Callable[[], None]) -> None:
+        heapq.heappush(self._queue, (self.now_ms + delay_ms, next(self._order), event))
+
+    def _check_message(self, node: Node, message: Message) -> None:
+        if isinstance(message, Fetch):
+            assert message.fetch_offset <= node.log.end_offset, "a fetch tells what is durable"
+        elif isinstance(message, Vote) and not message.pre_vote:
+            assert node.state is not None
+            assert node.state.voted_id == node.node_id or node.state.epoch > message.epoch
 
     def _apply(self, node: Node, high_watermark: int) -> None:
         assert high_watermark >= node.high_watermark, "a high watermark never goes back"
@@ -279,3 +341,13 @@ class Cluster:
             earlier, held = self.committed[:count], node.log.everything()[:count]
             assert held == earlier, "a leader lacks what was committed"
         self.trace.append(f"{self.now_ms:.3f} {node.node_id} {core.state.value} {core.epoch}")
+
+
+def _check_election_state(before: ElectionState | None, after: ElectionState) -> None:
+    """A voter votes once per epoch and knows one leader of it."""
+    if before is None:
+        return
+    assert after.epoch >= before.epoch
+    if after.epoch == before.epoch:
+        assert before.voted_id in (-1, after.voted_id), "a vote is given once"
+        assert -1 in (before.leader_id, after.leader_id) or before.leader_id == after.leader_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftrio.kraft_meta.ports import ElectionState, LogBatch, OffsetAndEpoch
+from kraftrio.kraft_meta.ports import ElectionState, LogBatch, OffsetAndEpoch, SnapshotId
 from kraftrio.kraft_meta.quorum_state import Leader, State
 from kraftrio.kraft_meta.raft import RaftCore
 from kraftrio.kraft_meta.raft_messages import (
@@ -348,49 +348,218 @@ def test_repeated_fetch_responses_are_ignored() -> None:
     assert (core.log_end_offset, ready.high_watermark) == (1, 1)
 
 
+# ---- a leader that is gone, links that flap
+
+
+def test_a_leader_that_refuses_connections_is_replaced_at_once() -> None:
+    """No fetch timeout passes: a refused fetch starts a pre-vote."""
+    for seed in range(20):
+        cluster = Cluster([1, 2, 3], observers=[9], seed=seed)
+        leader = cluster.wait_for_leader()
+        cluster.run(1000)
+        cluster.crash(leader.node_id)
+        cluster.run(1000)
+        successor = cluster.leader
+        assert successor is not None, seed
+        assert core_of(cluster.nodes[9]).leader_id == successor.node_id
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_flapping_link_causes_no_storm(seed: int) -> None:
+    """The leader stays, since another voter hears it; attempts come less and less often."""
+    cluster = Cluster([1, 2, 3], seed=seed)
+    leader = cluster.wait_for_leader()
+    cluster.run(1000)
+    epoch = core_of(leader).epoch
+    other = next(n for n in (1, 2, 3) if n != leader.node_id)
+    cluster.flapping = {(other, leader.node_id)}
+    cluster.sent.clear()
+    cluster.run(60_000)
+    assert core_of(leader).is_leader
+    assert core_of(leader).epoch == epoch
+    # Two votes an attempt; each pause doubles up to the fetch timeout.
+    assert cluster.sent[Vote] < 2 * (8 + 60_000 / CONFIG.fetch_timeout_ms)
+    cluster.flapping = set()
+    cluster.propose(b"a")
+    cluster.run(3000)
+    assert cluster.values(other) == [b"a"]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_link_that_comes_and_goes_deposes_nobody(seed: int) -> None:
+    """Now the link works, now it refuses; pre-votes leave a live leader in its place."""
+    cluster = Cluster([1, 2, 3], seed=seed)
+    leader = cluster.wait_for_leader()
+    cluster.run(1000)
+    epoch = core_of(leader).epoch
+    other = next(n for n in (1, 2, 3) if n != leader.node_id)
+    cluster.sent.clear()
+    for _ in range(200):
+        cluster.flapping = {(other, leader.node_id)} if cluster.rng.random() < 0.5 else set()
+        cluster.run(cluster.rng.random() * 300)
+    assert core_of(leader).is_leader
+    assert core_of(leader).epoch == epoch
+    assert cluster.sent[Vote] < 100
+
+
+def test_nobody_follows_a_leader_back_that_has_resigned() -> None:
+    """Votes that still name it do not count: it said itself that it does not lead any more."""
+    _cluster, core = follower()
+    core.step(BeginQuorumEpoch(2, 1, 3), 0)
+    core.step(EndQuorumEpoch(2, 1, 3, (1, 3)), 1)
+    core.tick(1)
+    assert core.state is State.PROSPECTIVE
+    core.step(VoteResponse(3, 1, 3, 2, False, True), 2)
+    assert core.state is State.PROSPECTIVE
+    core.step(VoteResponse(2, 1, 3, -1, True, True), 3)
+    assert core.state is State.CANDIDATE
+
+
+def test_a_leader_that_restarted_says_that_it_does_not_lead() -> None:
+    """It tells the others, and again until they confirm; they elect without a timeout."""
+    for seed in range(10):
+        cluster = Cluster([1, 2, 3], seed=seed)
+        leader = cluster.wait_for_leader()
+        cluster.run(1000)
+        epoch = core_of(leader).epoch
+        cluster.crash(leader.node_id)
+        cluster.restart(leader.node_id)
+        cluster.run(600)
+        assert cluster.leader is not None, seed
+        assert core_of(cluster.leader).epoch > epoch
+
+
+def test_a_cold_start_needs_no_election_timeout() -> None:
+    """Pre-votes disturb nobody, so a voter that knows no leader asks soon."""
+    for seed in range(20):
+        cluster = Cluster([1, 2, 3], seed=seed)
+        cluster.run(CONFIG.election_timeout_ms * 0.9)
+        assert cluster.leader is not None, seed
+
+
+def test_no_election_is_waited_for_that_cannot_be_won() -> None:
+    """Who cannot reach a majority tries again after a pause that grows to the greatest backoff."""
+    cluster = Cluster([1, 2, 3])
+    cluster.crash(2)
+    cluster.crash(3)
+    cluster.run(20_000)
+    attempts = cluster.sent[Vote] / 2
+    assert 20 < attempts < 80
+    cluster.restart(2)
+    cluster.run(2 * CONFIG.election_backoff_max_ms)
+    assert cluster.leader is not None
+
+
+def test_parked_fetches_hear_of_the_end_of_leadership() -> None:
+    """They are refused by what the node is now, which names itself no more."""
+    cluster = Cluster([1, 2, 3])
+    leader = cluster.wait_for_leader()
+    core = core_of(leader)
+    cluster.run(100)
+    other = next(n for n in (1, 2, 3) if n != leader.node_id)
+    end = core.epochs.end
+    core.step(Fetch(other, leader.node_id, core.epoch, *end, 10**6, 500), cluster.now_ms)
+    core.resign(cluster.now_ms)
+    answers = [m for m in core.ready(0).messages if isinstance(m, FetchResponse) and m.error]
+    assert answers
+    assert {(m.error, m.leader_id) for m in answers} == {(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)}
+
+
+def test_a_second_fetch_of_a_replica_answers_the_first() -> None:
+    """The replica came back by another connection: it does not wait for the first any more."""
+    cluster = Cluster([1, 2, 3])
+    leader = cluster.wait_for_leader()
+    core = core_of(leader)
+    cluster.run(100)
+    end = core.epochs.end
+
+    def fetch(request_id: int) -> Fetch:
+        return Fetch(9, leader.node_id, core.epoch, *end, 10**6, 500, request_id=request_id)
+
+    core.step(fetch(7), cluster.now_ms)
+    core.step(fetch(8), cluster.now_ms)
+    answers = [m for m in core.ready(0).messages if m.destination == 9]
+    assert [m.request_id for m in answers] == [7]
+
+
+def test_a_snapshot_never_replaces_what_was_appended_since() -> None:
+    """It came late: the log has gone on, and what it told the leader may be committed."""
+    _cluster, core = follower()
+    snapshot_id = SnapshotId(5, 2)
+
+    def settle() -> None:
+        core.ready(0)
+        core.advance()
+
+    core.step(BeginQuorumEpoch(2, 1, 3), 0)
+    settle()
+    core.step(FetchResponse(2, 1, 3, 2, 0, 0, snapshot_id=snapshot_id), 1)
+    settle()
+    assert core.may_install(snapshot_id)
+    assert not core.may_install(SnapshotId(4, 2))
+    core.step(BeginQuorumEpoch(3, 1, 4), 2)
+    settle()
+    batches = tuple(LogBatch(offset, 1, 0, (b"x",)) for offset in range(7))
+    core.step(FetchResponse(3, 1, 4, 3, 0, 0, batches=batches), 3)
+    settle()
+    assert core.log_end_offset == 7
+    assert not core.may_install(snapshot_id)
+
+
+def test_pieces_of_a_snapshot_keep_a_follower_patient() -> None:
+    """Each is a sign of life of the leader; the follower neither asks again nor elects."""
+    _cluster, core = follower()
+    core.step(BeginQuorumEpoch(2, 1, 3), 0)
+    core.ready(0)
+    core.advance()
+    core.step(FetchResponse(2, 1, 3, 2, 0, 0, snapshot_id=SnapshotId(5, 2)), 1)
+    for now_ms in range(1000, 20_000, 1000):
+        core.tick(now_ms)
+        assert core.on_snapshot_progress(2, now_ms)
+    assert not core.on_snapshot_progress(3, 20_000)
+    assert core.state is State.FOLLOWER
+    assert not [m for m in core.ready(0).messages if isinstance(m, Vote)]
+    core.advance()
+    core.tick(19_000 + CONFIG.fetch_timeout_ms)
+    assert core.state is State.PROSPECTIVE
+
+
+def test_who_fetches_a_snapshot_counts_for_the_check_of_the_quorum() -> None:
+    """A leader whose followers all load snapshots is no isolated leader."""
+    cluster = Cluster([1, 2, 3])
+    leader = cluster.wait_for_leader()
+    core = core_of(leader)
+    other = next(n for n in (1, 2, 3) if n != leader.node_id)
+    cluster.cut = {1, 2, 3}
+    for _ in range(20):
+        cluster.run(500)
+        assert core.on_snapshot_fetch(other, core.epoch, cluster.now_ms) is ErrorCode.NONE
+    assert core.is_leader
+    stale = core.on_snapshot_fetch(other, core.epoch - 1, cluster.now_ms)
+    assert stale is ErrorCode.FENCED_LEADER_EPOCH
+    cluster.run(CONFIG.check_quorum_timeout_ms)
+    assert not core.is_leader
+    refused = core.on_snapshot_fetch(other, core.epoch, cluster.now_ms)
+    assert refused is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
 # ---- random histories
 
 
+@pytest.mark.parametrize("voters", [(1, 2, 3), (1, 2, 3, 4, 5)], ids=len)
 @pytest.mark.parametrize("seed", range(25))
-def test_random_histories_are_safe_and_go_on(seed: int) -> None:
+def test_random_histories_are_safe_and_go_on(seed: int, voters: tuple[int, ...]) -> None:
     """Loss, duplication, partitions, crashes at every step of a Ready: safe; then progress."""
-    cluster = Cluster([1, 2, 3], observers=[9], seed=seed)
+    cluster = Cluster(voters, observers=[8, 9], seed=seed)
     rng = cluster.rng
     cluster.drop_rate = rng.random() * 0.3
     cluster.duplicate_rate = rng.random() * 0.2
     cluster.crash_rate = rng.random() * 0.02
-    proposed = 0
+    cluster.flap_rate = rng.choice([0, rng.random() * 0.2])
+    history = History(cluster)
     for _round in range(60):
-        cluster.run(rng.random() * 800)
-        for node in cluster.nodes.values():
-            if node.core is None and rng.random() < 0.6:
-                cluster.restart(node.node_id)
-        if rng.random() < 0.15:
-            cluster.cut = {rng.choice([1, 2, 3])} if rng.random() < 0.7 else set()
-        if rng.random() < 0.05:
-            cluster.crash(rng.choice([1, 2, 3, 9]))
-        leader = cluster.leader
-        if leader is None or leader.core is None:
-            continue
-        for _ in range(rng.randrange(4)):
-            if leader.core is not None and leader.core.is_leader:
-                proposed += 1
-                cluster.propose(b"%d" % proposed)
-        core = leader.core
-        if rng.random() < 0.1 and core is not None and core.high_watermark:
-            start = leader.log.start_offset
-            ends = [
-                b.end_offset
-                for b in leader.log.batches
-                if start < b.end_offset <= core.high_watermark
-            ]
-            if ends:
-                core.on_snapshot_written(leader.log.take_snapshot(rng.choice(ends)))
-    cluster.drop_rate = cluster.duplicate_rate = cluster.crash_rate = 0
-    cluster.cut = set()
-    for node in cluster.nodes.values():
-        if node.core is None:
-            cluster.restart(node.node_id)
+        history.go_on()
+    cluster.heal()
     cluster.run(10_000)
     cluster.wait_for_leader()
     cluster.propose(b"end")
@@ -398,7 +567,58 @@ def test_random_histories_are_safe_and_go_on(seed: int) -> None:
     values = cluster.values(1)
     assert values[-1] == b"end"
     assert len(set(values)) == len(values)
-    assert [cluster.values(n) for n in (2, 3, 9)] == [values] * 3
+    for node_id in cluster.nodes:
+        assert cluster.values(node_id) == values
+
+
+class History:
+    """One random thing after the other."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.proposed = 0
+
+    def go_on(self) -> None:
+        cluster, rng = self.cluster, self.cluster.rng
+        voters = cluster.voters
+        cluster.run(rng.random() * 800)
+        for node in cluster.nodes.values():
+            if node.core is None and rng.random() < 0.6:
+                cluster.restart(node.node_id)
+        if rng.random() < 0.15:
+            cluster.cut = {rng.choice(voters)} if rng.random() < 0.6 else set()
+        if rng.random() < 0.15:
+            links = [(a, b) for a in cluster.nodes for b in cluster.nodes if a != b]
+            cluster.cut_links = set(rng.sample(links, rng.randrange(4)))
+        if rng.random() < 0.1:
+            cluster.flapping = {(rng.choice(voters), rng.choice(voters))}
+        if rng.random() < 0.05:
+            cluster.crash(rng.choice([*cluster.nodes]))
+        leader = cluster.leader
+        if leader is None or leader.core is None:
+            return
+        for _ in range(rng.randrange(4)):
+            if leader.core is not None and leader.core.is_leader:
+                self.proposed += 1
+                cluster.propose(b"%d" % self.proposed)
+        if leader.core is None:
+            return
+        if rng.random() < 0.1:
+            self.take_snapshot(leader, leader.core)
+        if rng.random() < 0.05:
+            leader.core.resign(cluster.now_ms)
+            cluster._settle(leader)
+            cluster.run(rng.random() * 300)
+            cluster.crash(leader.node_id)
+
+    def take_snapshot(self, node: Node, core: RaftCore) -> None:
+        ends = [
+            b.end_offset
+            for b in node.log.batches
+            if node.log.start_offset < b.end_offset <= (core.high_watermark or 0)
+        ]
+        if ends:
+            core.on_snapshot_written(node.log.take_snapshot(self.cluster.rng.choice(ends)))
 
 
 def test_a_history_is_its_seed() -> None:
