@@ -35,6 +35,7 @@ from kraftrio.broker.controller_requests import (
     is_not_controller,
     is_own,
     may_send_again,
+    refusal,
 )
 from kraftrio.broker.timers import Timer, Timers
 from kraftrio.clients.connection import (
@@ -46,7 +47,6 @@ from kraftrio.clients.connection import (
 )
 from kraftrio.clients.transport import Network
 from kraftrio.kraft_meta.deferred import Deferred
-from kraftrio.kraft_meta.error_responses import error_response
 from kraftrio.wire.errors import ErrorCode
 
 _log = logging.getLogger("kraftrio.controller_client")
@@ -185,7 +185,7 @@ class ControllerClient:
                 return decision
         own = is_own(request)
         if decision is None and not own and self._unanswered_count() >= self._config.max_waiting:
-            return Deferred.completed(error_response(request, ErrorCode.NOT_CONTROLLER))
+            return Deferred.completed(refusal(request, ErrorCode.NOT_CONTROLLER))
         pending = _Pending(next(self._numbers), request, api_version, Deferred(), own)
         if timeout_ms is None:
             default_ms = self._config.own_timeout_ms if own else self._config.request_timeout_ms
@@ -291,14 +291,12 @@ class ControllerClient:
             self._changed.set()
         else:
             message = _ANSWER_LOST
-            self._finish(
-                pending, error_response(pending.request, ErrorCode.REQUEST_TIMED_OUT, message)
-            )
+            self._finish(pending, refusal(pending.request, ErrorCode.REQUEST_TIMED_OUT, message))
 
     def _on_deadline(self, pending: _Pending) -> None:
         self._waiting.pop(pending, None)
         line, pending.line = pending.line, None
-        self._finish(pending, error_response(pending.request, ErrorCode.REQUEST_TIMED_OUT))
+        self._finish(pending, refusal(pending.request, ErrorCode.REQUEST_TIMED_OUT))
         if line is None:
             return
         line.unanswered.pop(pending, None)

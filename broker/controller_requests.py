@@ -1,8 +1,9 @@
 """What a broker must know of the requests that it sends to the active controller.
 
-Owns: the answers to four questions; pure. May a request be sent again when nobody knows whether
+Owns: the answers to some questions; pure. May a request be sent again when nobody knows whether
 its first sending had an effect? Is a response the word of a controller that is not the active one?
-How long does its sender wait? Is it the broker's own or forwarded for a client?
+How long does its sender wait? Is it the broker's own or forwarded for a client? What is it told
+when the controller tells nothing?
 
 Sending again, per API. A response can be lost after its request has been decided and committed.
 - Sent again: what asks for a state and not for a change, so that the second time finds it done:
@@ -25,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from kraftrio.kraft_meta.error_responses import error_response
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages import admin, configs, quorum
 
@@ -70,6 +72,13 @@ def may_send_again(request: Any) -> bool:
             for partition in topic.partitions
         )
     return bool(getattr(request, "validate_only", False))
+
+
+def refusal(request: Any, code: ErrorCode, message: str | None = None) -> Any:
+    """Return the response that says nothing but this error."""
+    if isinstance(request, quorum.DescribeQuorumRequest):  # answered by the quorum itself
+        return quorum.DescribeQuorumResponse(error_code=code, error_message=message)
+    return error_response(request, code, message)
 
 
 def client_timeout_ms(request: Any) -> int | None:

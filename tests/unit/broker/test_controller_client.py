@@ -19,6 +19,7 @@ from kraftrio.wire.messages.admin import CreatableTopic, CreateTopicsRequest, Cr
 from kraftrio.wire.messages.quorum import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
+    DescribeQuorumRequest,
 )
 from tests.unit.broker.controller_fakes import (
     ControllerNode,
@@ -182,6 +183,13 @@ async def test_heartbeats_have_a_time_of_their_own(
     await trio.sleep(4.4)
     assert not answer.done
     assert (await within(0.2, answer)).error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_the_quorum_is_described_by_a_controller_or_not_at_all(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    answer = cluster.client.submit(DescribeQuorumRequest(), api_version=2)
+    assert (await within(30.1, answer)).error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
 async def test_a_decision_of_this_node_that_never_comes_is_over_in_time(
