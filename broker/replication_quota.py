@@ -13,8 +13,8 @@ Rules
 3. Only replicas that lag are held back, so that a throttle cannot push a replica out of the ISR:
    the callers see to that. What all throttled replicas move is counted.
 
-Called by: the fetch handlers (leader), `follower_fetch` (follower); the metadata publisher, which
-gives `ReplicationQuotas` each image.
+Called by: the fetch handlers (leader), `follower_fetch` (follower); the metadata publisher tells of
+configs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Final
 
-from kraftrio.kraft_meta.image import BROKER, TOPIC, MetadataDelta, MetadataImage
 from kraftrio.wire.primitives import TopicPartition
 
 NO_LIMIT: Final = 2**63 - 1
@@ -151,37 +150,3 @@ def _partitions_on(broker_id: int, replicas: Iterable[str]) -> Iterable[int]:
         partition, _, broker = replica.partition(":")
         if broker.isdigit() and int(broker) == broker_id:
             yield int(partition)
-
-
-class ReplicationQuotas:
-    """Both directions of one broker, kept to what the metadata says.
-
-    Args:
-        dynamic_value: the broker's value in force of a config that exists only dynamically.
-    """
-
-    def __init__(
-        self,
-        leader: ReplicationQuota,
-        follower: ReplicationQuota,
-        dynamic_value: Callable[[str], object],
-    ) -> None:
-        self.leader = leader
-        self.follower = follower
-        self._dynamic_value = dynamic_value
-
-    def apply_delta(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Take what a new image changes, once the broker's dynamic configs are in force."""
-        quotas = (self.leader, self.follower)
-        for resource in delta.changed_configs:
-            if resource.type == TOPIC:
-                for quota in quotas:
-                    quota.set_topic(resource.name, image.config(TOPIC, resource.name))
-        for topic in delta.deleted_topics.values():
-            for quota in quotas:
-                quota.set_topic(topic.name, image.config(TOPIC, topic.name))
-        if any(resource.type == BROKER for resource in delta.changed_configs):
-            for quota in quotas:
-                rate = self._dynamic_value(quota.direction.rate_config)
-                assert isinstance(rate, int), "the config's type"
-                quota.set_rate(rate)

@@ -4,20 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftrio.broker.replication_quota import (
-    NO_LIMIT,
-    Direction,
-    ReplicationQuota,
-    ReplicationQuotas,
-    SlidingRate,
-)
-from kraftrio.kraft_meta.image import BROKER, TOPIC, MetadataDelta, MetadataImage
-from kraftrio.kraft_meta.records import (
-    ConfigRecord,
-    MetadataRecord,
-    RemoveTopicRecord,
-    TopicRecord,
-)
+from kraftrio.broker.replication_quota import NO_LIMIT, Direction, ReplicationQuota, SlidingRate
 from kraftrio.wire.primitives import TopicPartition
 
 
@@ -120,33 +107,3 @@ def test_steady_traffic_at_the_rate_does_not_exceed_it() -> None:
             moved += 500
         context.now_ms += 20
     assert moved == pytest.approx(20 * 10_000, rel=0.06)
-
-
-def test_metadata_sets_and_clears_both_directions() -> None:
-    """Topic configs name replicas, broker configs the rates, a deleted topic names none."""
-    rates = {"leader.replication.throttled.rate": NO_LIMIT}
-    leader = ReplicationQuota(Direction.LEADER, 2, lambda: 0.0)
-    follower = ReplicationQuota(Direction.FOLLOWER, 2, lambda: 0.0)
-    quotas = ReplicationQuotas(leader, follower, lambda name: rates.get(name, 7))
-    image = MetadataImage()
-
-    def publish(*records: MetadataRecord) -> None:
-        nonlocal image
-        delta = MetadataDelta(image)
-        for record in records:
-            delta.replay(record)
-        image = delta.apply(image.offset + 1, 1)
-        quotas.apply_delta(delta, image)
-
-    topic_partition = TopicPartition("t", 3)
-    publish(
-        TopicRecord("t", b"1" * 16),
-        ConfigRecord(TOPIC, "t", "leader.replication.throttled.replicas", "3:2"),
-        ConfigRecord(TOPIC, "t", "follower.replication.throttled.replicas", "3:1"),
-    )
-    assert (leader.is_throttled(topic_partition), follower.is_throttled(topic_partition)) == (1, 0)
-    assert follower.bytes_per_second == NO_LIMIT
-    publish(ConfigRecord(BROKER, "2", "follower.replication.throttled.rate", "7"))
-    assert (leader.bytes_per_second, follower.bytes_per_second) == (NO_LIMIT, 7)
-    publish(RemoveTopicRecord(b"1" * 16))
-    assert not leader.is_throttled(topic_partition)
