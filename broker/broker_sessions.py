@@ -3,8 +3,9 @@
 Owns: which connection each broker heartbeats on. A process that dies takes its sockets along: its
 connection ends and nobody listens at its address any more. Rules:
 1. When the connection of a broker's last heartbeat ends, and at the start of a reign for each
-   broker that is not heard of at once, the broker's listener is tried. Refused: the broker is
-   fenced at once. The dead controller may have been a broker, too: it had no connection here.
+   broker that is not heard of soon, the broker's listener is tried. Refused: the broker is fenced
+   at once. The former controller is tried without delay: it may have died, and may have been a
+   broker, too, which had no connection here.
 2. Accepted: tried again for a moment, since a process that dies closes its sockets one by one. A
    heartbeat meanwhile ends the trial.
 3. Neither refused nor accepted (a link that is cut), or accepted for good (a process that is
@@ -33,6 +34,7 @@ _log = logging.getLogger("kraftrio.broker_sessions")
 _TRIAL_PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 _CONNECT_TIMEOUT_S = 1.0
 _NO_REIGN = -1
+_NOBODY = -1
 _FIRST_HEARTBEAT_S = 0.1  # brokers heartbeat to a new controller at once
 
 
@@ -82,6 +84,7 @@ class BrokerSessions:
         self._sessions: dict[int, _Session] = {}
         self._trials: set[tuple[int, int]] = set()
         self._known_reign = _NO_REIGN
+        self._former_leader = _NOBODY
         self._nursery: trio.Nursery | None = None
         quorum.on_leader_change(self._on_leader_change)
 
@@ -111,6 +114,9 @@ class BrokerSessions:
             )
 
     def _on_leader_change(self, *_told: object) -> None:
+        leader_id = self._quorum.leader_id
+        if leader_id not in (_NOBODY, self._node_id):
+            self._former_leader = leader_id
         reign = self._reign()
         if self._nursery is not None and reign not in (_NO_REIGN, self._known_reign):
             self._known_reign = reign
@@ -137,8 +143,11 @@ class BrokerSessions:
             if self._reign() != reign:
                 return
             await trio.sleep(_TRIAL_PAUSES_S[0])
-        await trio.sleep(_FIRST_HEARTBEAT_S)
         async with trio.open_nursery() as nursery:
+            former = self._quorum.image.broker(self._former_leader)
+            if former is not None:
+                nursery.start_soon(self._try_broker, former.broker_id, former.broker_epoch, reign)
+            await trio.sleep(_FIRST_HEARTBEAT_S)
             for broker in self._quorum.image.alive_brokers():
                 if broker.broker_id != self._node_id:
                     nursery.start_soon(

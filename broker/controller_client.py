@@ -7,12 +7,13 @@ quorum, and the requests that wait for an answer or for a leader. Rules:
    soon as it is lost; a new leader is followed at once. Without a leader requests wait for one.
 3. A request that the active controller did not take (NOT_CONTROLLER, no connection, a full one) is
    sent again, after at most 50 ms; one whose answer was lost is sent again only where that does no
-   harm (`controller_requests`), else it is answered REQUEST_TIMED_OUT: it may have happened.
+   harm (`controller_requests`), else it is answered REQUEST_TIMED_OUT: it may have happened. The
+   answer of this node's controller is lost when it stops leading after it has decided.
 4. Every request has a deadline: its own timeout_ms, or the time configured for its kind. When it is
    over the answer is REQUEST_TIMED_OUT, as a Kafka broker gives it for a forwarded request.
 5. Forwarded requests that wait are bounded in number; above that the answer is NOT_CONTROLLER,
    which clients send again later.
-6. After a change of leaders the old connection stays a moment for requests that must not be sent
+6. After a change of leaders the old connection stays a moment for requests that should not be sent
    twice: a leader that resigned has often answered them. The others go to the new leader at once.
 7. A request that is over time on a connection that told nothing meanwhile closes the connection.
 
@@ -31,11 +32,14 @@ from typing import Any, Protocol
 import trio
 
 from kraftrio.broker.controller_requests import (
+    ANSWER_LOST,
+    Resending,
     client_timeout_ms,
     is_not_controller,
     is_own,
-    may_send_again,
     refusal,
+    resending,
+    tell_doubt,
 )
 from kraftrio.broker.timers import Timer, Timers
 from kraftrio.clients.connection import (
@@ -55,7 +59,6 @@ _NO_LEADER = -1
 _FIRST_BACKOFF_MS = 20
 _MAX_BACKOFF_MS = 50
 _MAX_DIAL_BACKOFF_MS = 100
-_ANSWER_LOST = "The controller's answer was lost, the request may have been carried out."
 
 
 class Quorum(Protocol):
@@ -105,6 +108,7 @@ class _Pending:
     timer: Timer | None = None
     line: _Line | None = None
     sent_at: float = 0.0
+    in_doubt: bool = False
 
     @property
     def urgency(self) -> tuple[bool, int]:
@@ -237,7 +241,7 @@ class ControllerClient:
 
     def _on_late_decision(self, pending: _Pending, response: Any) -> None:
         """A controller that stops leading after it decided does not know what becomes of it."""
-        if is_not_controller(response) and not may_send_again(pending.request):
+        if is_not_controller(response):
             self._on_lost(pending)
         else:
             self._on_answer(pending, response)
@@ -280,18 +284,22 @@ class ControllerClient:
             self._send_later(pending)
             return
         self._backoff_ms = _FIRST_BACKOFF_MS
+        if pending.in_doubt:
+            tell_doubt(response)
         self._finish(pending, response)
 
     def _on_lost(self, pending: _Pending) -> None:
         """The answer will not come, and nobody knows whether the request had an effect."""
         if pending.answer.done:
             return
-        if may_send_again(pending.request):
-            self._waiting[pending] = None
-            self._changed.set()
-        else:
-            message = _ANSWER_LOST
-            self._finish(pending, refusal(pending.request, ErrorCode.REQUEST_TIMED_OUT, message))
+        how = resending(pending.request)
+        if how is Resending.NEVER:
+            code = ErrorCode.REQUEST_TIMED_OUT
+            self._finish(pending, refusal(pending.request, code, ANSWER_LOST))
+            return
+        pending.in_doubt = how is Resending.IN_DOUBT
+        self._waiting[pending] = None
+        self._changed.set()
 
     def _on_deadline(self, pending: _Pending) -> None:
         self._waiting.pop(pending, None)
@@ -361,7 +369,7 @@ class ControllerClient:
         """Rule 6."""
         line.is_retired = True
         for pending in list(line.unanswered):
-            if may_send_again(pending.request):
+            if resending(pending.request) is Resending.FREELY:
                 del line.unanswered[pending]
                 pending.line = None
                 self._waiting[pending] = None

@@ -6,16 +6,19 @@ How long does its sender wait? Is it the broker's own or forwarded for a client?
 when the controller tells nothing?
 
 Sending again, per API. A response can be lost after its request has been decided and committed.
-- Sent again: what asks for a state and not for a change, so that the second time finds it done:
+- Freely: what asks for a state and not for a change, so that the second time finds it done:
   AlterConfigs, IncrementalAlterConfigs (lists have no repetitions), UpdateFeatures, ElectLeaders
   (the second answer may be ELECTION_NOT_NEEDED), AlterPartitionReassignments that cancel nothing,
   and everything that only reads or validates. Registration (by its incarnation id), heartbeats and
   AlterPartition (by the partition epoch: INVALID_UPDATE_VERSION tells the leader to wait for the
   metadata) are made for it; of AllocateProducerIds a block is lost at worst.
-- Not sent again: CreateTopics, DeleteTopics, CreatePartitions, UnregisterBroker, cancellations of
-  reassignments, and every API that is not named here. The second answer would deny what the first
-  one did (TOPIC_ALREADY_EXISTS for the topic just made); the client is told REQUEST_TIMED_OUT,
-  which says that it may have happened. Apache Kafka sends all of them again.
+- In doubt: CreateTopics and CreatePartitions. The second time does no harm, but its answer may deny
+  what the first time did (TOPIC_ALREADY_EXISTS for the topic just made). Who is denied then is told
+  REQUEST_TIMED_OUT instead, which says that it may have happened.
+- Never: DeleteTopics (of that name there may be a new topic), UnregisterBroker (the broker may have
+  come back), cancellations of reassignments, and every API that is not named here. The client is
+  told REQUEST_TIMED_OUT and decides. Apache Kafka sends all of them again, and passes the second
+  answer on.
 
 Called by: controller_client.py. Kafka's counterparts: ForwardingManager (KIP-590),
 NodeToControllerChannelManager.
@@ -23,12 +26,24 @@ NodeToControllerChannelManager.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
 from typing import Any, Final
 
 from kraftrio.kraft_meta.error_responses import error_response
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages import admin, configs, quorum
+
+ANSWER_LOST: Final = "The controller's answer was lost; the request may have been carried out."
+
+
+class Resending(Enum):
+    """Whether a request is sent again after its answer was lost; see the module."""
+
+    FREELY = "freely"
+    IN_DOUBT = "in doubt"
+    NEVER = "never"
+
 
 # Sent by the broker on its own account, one of a kind at a time; never refused for their number.
 _OWN: Final = frozenset(
@@ -60,18 +75,34 @@ def is_own(request: Any) -> bool:
     return type(request) in _OWN
 
 
-def may_send_again(request: Any) -> bool:
+def resending(request: Any) -> Resending:
     """Tell whether a request may be sent again when the answer to its first sending was lost."""
     kind = type(request)
-    if kind in _OWN or kind in _ASKS_FOR_A_STATE:
-        return True
+    if kind in _OWN or kind in _ASKS_FOR_A_STATE or getattr(request, "validate_only", False):
+        return Resending.FREELY
     if kind is admin.AlterPartitionReassignmentsRequest:
-        return all(
-            partition.replicas is not None
-            for topic in request.topics
-            for partition in topic.partitions
+        cancels = any(
+            partition.replicas is None for topic in request.topics for partition in topic.partitions
         )
-    return bool(getattr(request, "validate_only", False))
+        return Resending.NEVER if cancels else Resending.FREELY
+    if kind in (admin.CreateTopicsRequest, admin.CreatePartitionsRequest):
+        return Resending.IN_DOUBT
+    return Resending.NEVER
+
+
+def tell_doubt(response: Any) -> None:
+    """Put REQUEST_TIMED_OUT where a second answer denies what the first time may have done."""
+    if isinstance(response, admin.CreateTopicsResponse):
+        _replace(response.topics, ErrorCode.TOPIC_ALREADY_EXISTS)
+    elif isinstance(response, admin.CreatePartitionsResponse):
+        _replace(response.results, ErrorCode.INVALID_PARTITIONS)
+
+
+def _replace(results: Iterable[Any], denial: ErrorCode) -> None:
+    for result in results:
+        if result.error_code == denial:
+            result.error_code = ErrorCode.REQUEST_TIMED_OUT
+            result.error_message = ANSWER_LOST
 
 
 def refusal(request: Any, code: ErrorCode, message: str | None = None) -> Any:

@@ -221,6 +221,17 @@ async def test_a_new_controller_fences_brokers_that_died_with_the_former_one(
     assert context.fenced() == [(BROKER, 70)]
 
 
+async def test_the_former_controller_is_tried_without_delay(
+    context: Context, autojump_clock: MockClock
+) -> None:
+    context.quorum.elect(BROKER)
+    context.broker.stop()
+    context.quorum.elect(-1)
+    context.quorum.elect(THIS_NODE)
+    await trio.sleep(0.001)
+    assert context.fenced() == [(BROKER, 70)]
+
+
 async def test_a_new_controller_waits_until_it_may_decide(
     context: Context, autojump_clock: MockClock
 ) -> None:

@@ -14,8 +14,16 @@ from kraftrio.broker.controller_client import ControllerClient, ControllerClient
 from kraftrio.broker.timers import Timers
 from kraftrio.clients.transport import SystemNetwork
 from kraftrio.kraft_meta.deferred import Deferred
+from kraftrio.kraft_meta.error_responses import error_response
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages.admin import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from kraftrio.wire.messages.admin import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 from kraftrio.wire.messages.quorum import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -37,6 +45,15 @@ def create_topic(timeout_ms: int = 10_000, name: str = "t") -> CreateTopicsReque
     return CreateTopicsRequest(topics=[CreatableTopic(name=name)], timeout_ms=timeout_ms)
 
 
+def delete_topic() -> DeleteTopicsRequest:
+    return DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=10_000)
+
+
+def deletion_error(response: DeleteTopicsResponse) -> ErrorCode:
+    (topic,) = response.responses
+    return ErrorCode(topic.error_code)
+
+
 def topic_error(response: CreateTopicsResponse) -> ErrorCode:
     (topic,) = response.topics
     return ErrorCode(topic.error_code)
@@ -53,6 +70,9 @@ class Cluster:
 
     def create_topic(self, timeout_ms: int = 10_000) -> Deferred[CreateTopicsResponse]:
         return self.client.submit(create_topic(timeout_ms), api_version=7)
+
+    def delete_topic(self) -> Deferred[DeleteTopicsResponse]:
+        return self.client.submit(delete_topic(), api_version=6)
 
     def heartbeat(self) -> Deferred[BrokerHeartbeatResponse]:
         return self.client.submit(BrokerHeartbeatRequest(broker_id=THIS_NODE), api_version=1)
@@ -206,9 +226,9 @@ async def test_a_silent_controller_is_connected_to_anew(
 ) -> None:
     cluster.second.answer = silence
     cluster.quorum.elect(2)
-    first, other = cluster.heartbeat(), cluster.create_topic(timeout_ms=20_000)
+    first, other = cluster.heartbeat(), cluster.delete_topic()
     assert (await within(5, first)).error_code == ErrorCode.REQUEST_TIMED_OUT
-    assert topic_error(await within(0.1, other)) is ErrorCode.REQUEST_TIMED_OUT  # lost with it
+    assert deletion_error(await within(0.1, other)) is ErrorCode.REQUEST_TIMED_OUT  # lost with it
     cluster.second.answer = accept
     assert (await within(1, cluster.heartbeat())).error_code == ErrorCode.NONE
     assert len(cluster.second.clients) == 2
@@ -266,11 +286,11 @@ async def test_after_a_loss_only_harmless_requests_are_sent_again(
 ) -> None:
     cluster.second.answer = silence
     cluster.quorum.elect(2)
-    heartbeat, creation = cluster.heartbeat(), cluster.create_topic()
+    heartbeat, deletion = cluster.heartbeat(), cluster.delete_topic()
     await cluster.second.wait_requests(2)
     cluster.second.stop()
-    assert topic_error(await within(0.1, creation)) is ErrorCode.REQUEST_TIMED_OUT
-    assert creation.value.topics[0].error_message
+    assert deletion_error(await within(0.1, deletion)) is ErrorCode.REQUEST_TIMED_OUT
+    assert deletion.value.responses[0].error_message
     await trio.sleep(1)
     assert not heartbeat.done
     cluster.quorum.elect(3)
@@ -278,18 +298,38 @@ async def test_after_a_loss_only_harmless_requests_are_sent_again(
     assert [type(request) for request in cluster.third.requests] == [BrokerHeartbeatRequest]
 
 
-async def test_a_creation_that_changes_nothing_is_sent_again(
-    cluster: Cluster, autojump_clock: MockClock
+@pytest.mark.parametrize(
+    ("second_answer", "told"),
+    [
+        (ErrorCode.NONE, ErrorCode.NONE),
+        (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT),
+        (ErrorCode.INVALID_PARTITIONS, ErrorCode.INVALID_PARTITIONS),
+    ],
+)
+async def test_a_creation_whose_answer_was_lost_is_not_denied(
+    cluster: Cluster, autojump_clock: MockClock, second_answer: ErrorCode, told: ErrorCode
 ) -> None:
     cluster.second.answer = silence
+    cluster.third.answer = lambda request: error_response(request, second_answer)
     cluster.quorum.elect(2)
-    request = create_topic()
-    request.validate_only = True
-    answer = cluster.client.submit(request, api_version=7)
+    creation = cluster.create_topic()
     await cluster.second.wait_requests(1)
     cluster.second.stop()
     cluster.quorum.elect(3)
-    assert topic_error(await within(0.1, answer)) is ErrorCode.NONE
+    assert topic_error(await within(0.1, creation)) is told
+    assert len(cluster.third.requests) == 1
+
+
+async def test_a_creation_that_nobody_took_is_denied_as_ever(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    cluster.second.answer = not_controller
+    cluster.third.answer = lambda request: error_response(request, ErrorCode.TOPIC_ALREADY_EXISTS)
+    cluster.quorum.elect(2)
+    creation = cluster.create_topic()
+    await cluster.second.wait_requests(2)
+    cluster.quorum.elect(3)
+    assert topic_error(await within(0.1, creation)) is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
 async def test_a_leader_that_resigned_may_still_answer(
@@ -302,14 +342,14 @@ async def test_a_leader_that_resigned_may_still_answer(
 
     cluster.second.answer = park
     cluster.quorum.elect(2)
-    heartbeat, creation = cluster.heartbeat(), cluster.create_topic()
+    heartbeat, deletion = cluster.heartbeat(), cluster.delete_topic()
     await cluster.second.wait_requests(2)
     cluster.quorum.elect(3)
     await within(0.1, heartbeat)  # the new leader has it
-    assert not creation.done
+    assert not deletion.done
     parked[BrokerHeartbeatRequest].complete(accept(BrokerHeartbeatRequest()))
-    parked[CreateTopicsRequest].complete(accept(create_topic()))
-    assert topic_error(await within(0.1, creation)) is ErrorCode.NONE
+    parked[DeleteTopicsRequest].complete(accept(delete_topic()))
+    assert deletion_error(await within(0.1, deletion)) is ErrorCode.NONE
     await trio.sleep(0.1)
     assert cluster.second.clients[0].is_closed
     assert len(cluster.third.requests) == 1
@@ -320,10 +360,10 @@ async def test_a_former_leader_is_not_waited_for_long(
 ) -> None:
     cluster.second.answer = silence
     cluster.quorum.elect(2)
-    creation = cluster.create_topic()
+    deletion = cluster.delete_topic()
     await cluster.second.wait_requests(1)
     cluster.quorum.elect(3)
-    assert topic_error(await within(0.6, creation)) is ErrorCode.REQUEST_TIMED_OUT
+    assert deletion_error(await within(0.6, deletion)) is ErrorCode.REQUEST_TIMED_OUT
     assert not cluster.third.requests
 
 
@@ -333,16 +373,16 @@ async def test_a_former_leader_that_gave_the_request_up_sends_it_to_the_next(
     parked: Deferred[Any] = Deferred()
     cluster.second.answer = lambda _request: parked
     cluster.quorum.elect(2)
-    creation = cluster.create_topic()
+    deletion = cluster.delete_topic()
     await cluster.second.wait_requests(1)
     cluster.quorum.elect(3)
     await trio.sleep(0.1)
-    parked.complete(not_controller(create_topic()))
-    assert topic_error(await within(0.1, creation)) is ErrorCode.NONE
-    assert cluster.third.requests == [create_topic()]
+    parked.complete(not_controller(delete_topic()))
+    assert deletion_error(await within(0.1, deletion)) is ErrorCode.NONE
+    assert cluster.third.requests == [delete_topic()]
 
 
-@pytest.mark.parametrize("make", [Cluster.create_topic, Cluster.heartbeat])
+@pytest.mark.parametrize("make", [Cluster.delete_topic, Cluster.heartbeat])
 async def test_what_this_node_decided_but_did_not_commit_is_not_done_twice(
     cluster: Cluster, autojump_clock: MockClock, make: Callable[[Cluster], Deferred[Any]]
 ) -> None:
@@ -358,7 +398,7 @@ async def test_what_this_node_decided_but_did_not_commit_is_not_done_twice(
         assert response.error_code == ErrorCode.NONE
         assert len(cluster.third.requests) == 1
     else:
-        assert topic_error(response) is ErrorCode.REQUEST_TIMED_OUT
+        assert deletion_error(response) is ErrorCode.REQUEST_TIMED_OUT
         assert not cluster.third.requests
 
 

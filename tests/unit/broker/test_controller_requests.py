@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from kraftrio.broker.controller_requests import (
+    ANSWER_LOST,
+    Resending,
     client_timeout_ms,
     is_not_controller,
     is_own,
-    may_send_again,
+    resending,
+    tell_doubt,
 )
 from kraftrio.kraft_meta.error_responses import error_response
 from kraftrio.wire.errors import ErrorCode
@@ -71,24 +74,38 @@ def _reassignment(replicas: list[int] | None) -> admin.AlterPartitionReassignmen
 @pytest.mark.parametrize(
     ("request_", "expected"),
     [
-        (CREATE, False),
-        (admin.CreateTopicsRequest(topics=CREATE.topics, validate_only=True), True),
-        (DELETE, False),
-        (GROW, False),
-        (quorum.UnregisterBrokerRequest(), False),
-        (_reassignment([1, 2]), True),
-        (_reassignment(None), False),
-        (ALTER, True),
-        (CHANGE, True),
-        (ELECT, True),
-        (quorum.AlterPartitionRequest(), True),
-        (quorum.BrokerRegistrationRequest(), True),
+        (CREATE, Resending.IN_DOUBT),
+        (admin.CreateTopicsRequest(topics=CREATE.topics, validate_only=True), Resending.FREELY),
+        (DELETE, Resending.NEVER),
+        (GROW, Resending.IN_DOUBT),
+        (quorum.UnregisterBrokerRequest(), Resending.NEVER),
+        (_reassignment([1, 2]), Resending.FREELY),
+        (_reassignment(None), Resending.NEVER),
+        (ALTER, Resending.FREELY),
+        (CHANGE, Resending.FREELY),
+        (ELECT, Resending.FREELY),
+        (quorum.AlterPartitionRequest(), Resending.FREELY),
+        (quorum.BrokerRegistrationRequest(), Resending.FREELY),
     ],
 )
-def test_what_would_deny_its_own_first_answer_is_not_sent_again(
-    request_: Any, expected: bool
+def test_what_may_be_sent_again_is_told(request_: Any, expected: Resending) -> None:
+    assert resending(request_) is expected
+
+
+@pytest.mark.parametrize(
+    ("request_", "denial"),
+    [(CREATE, ErrorCode.TOPIC_ALREADY_EXISTS), (GROW, ErrorCode.INVALID_PARTITIONS)],
+    ids=["CreateTopics", "CreatePartitions"],
+)
+def test_a_second_answer_does_not_deny_what_the_first_time_may_have_done(
+    request_: Any, denial: ErrorCode
 ) -> None:
-    assert may_send_again(request_) is expected
+    denied, refused = error_response(request_, denial), error_response(request_, ErrorCode.NONE)
+    for response in (denied, refused):
+        tell_doubt(response)
+    timed_out = error_response(request_, ErrorCode.REQUEST_TIMED_OUT, ANSWER_LOST)
+    assert denied == timed_out
+    assert refused == error_response(request_, ErrorCode.NONE)
 
 
 def test_what_brokers_ask_on_their_own_account_is_told_from_what_clients_ask() -> None:
