@@ -13,24 +13,34 @@ Rules
 3. Partitions that were given records move to the back, so that a full one cannot starve the others.
 4. One session uses topic ids (Fetch 13 and later) or names, never both:
    FETCH_SESSION_TOPIC_ID_ERROR.
-5. A full cache evicts the session that was idle longest, once idle for `eviction_ms`; else it
-   grants none.
+5. A full cache evicts the session that was idle longest, once idle for `eviction_ms`; for a
+   follower a consumer's at once; else it grants none.
+6. A follower's session has a partition read only when it is due: named by the request, or changed
+   since it was last answered as being at the log's end. A broker follows thousands of partitions,
+   few of which change from one fetch to the next. Whoever reads tells `FetchPlan.is_up_to_date`,
+   and `FetchSession.make_due` when there is news; now and then some are read for no reason.
 
 Called by `handlers_fetch`.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kraftrio.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kraftrio.broker.waiters import FollowerWatch
 
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 _MAX_EPOCH = 2**31 - 1
+_REFRESH_INTERVAL_MS = 1000
+_REFRESH_COUNT = 20
 
 
 class FetchKey(NamedTuple):
@@ -68,18 +78,63 @@ class FetchPart:
 class FetchSession:
     """One client's remembered partitions, in the order in which they are served."""
 
-    __slots__ = ("epoch", "last_used_ms", "partitions", "session_id", "uses_topic_ids")
+    __slots__ = (
+        "_refreshed_ms",
+        "due",
+        "epoch",
+        "is_follower",
+        "last_used_ms",
+        "partitions",
+        "session_id",
+        "uses_topic_ids",
+        "watch",
+    )
 
-    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: float) -> None:
+    def __init__(
+        self,
+        session_id: int,
+        partitions: dict[FetchKey, FetchPart],
+        now_ms: float,
+        *,
+        uses_topic_ids: bool,
+        is_follower: bool,
+    ) -> None:
         self.session_id = session_id
         self.uses_topic_ids = uses_topic_ids
+        self.is_follower = is_follower
         self.epoch = 1
         self.last_used_ms = now_ms
-        self.partitions: dict[FetchKey, FetchPart] = {}
+        self.partitions = partitions
+        # what the next fetch reads (rule 6): for a consumer everything
+        self.due = dict(partitions) if is_follower else partitions
+        self._refreshed_ms = now_ms
+        self.watch: FollowerWatch | None = None  # whom the replicas tell of news
 
     def advance(self) -> None:
         """Expect the next epoch; it wraps to 1, since 0 asks for a new session."""
         self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
+
+    def make_due(self, key: FetchKey) -> bool:
+        """A partition has news; False when it was due already, or is fetched no more."""
+        part = self.partitions.get(key)
+        if part is None or key in self.due:
+            return False
+        self.due[key] = part
+        return True
+
+    def make_all_due(self) -> None:
+        """Read everything with the next fetch."""
+        self.due.update(self.partitions)
+
+    def refresh(self, now_ms: float) -> None:
+        """Now and then make some partitions due, another few each time."""
+        if self.due is self.partitions or now_ms - self._refreshed_ms < _REFRESH_INTERVAL_MS:
+            return
+        self._refreshed_ms = now_ms
+        for key in list(itertools.islice(self.partitions, _REFRESH_COUNT)):
+            part = self.partitions.pop(key)
+            self.partitions[key] = part
+            self.due[key] = part
 
 
 @dataclass(slots=True)
@@ -100,9 +155,21 @@ class FetchPlan:
     parts: dict[FetchKey, FetchPart] | None = None
 
     def partitions(self) -> Iterator[tuple[FetchKey, FetchPart]]:
-        """The partitions to read, in order."""
+        """The partitions to read, in order; more may become due meanwhile."""
         if self.parts is not None:
-            yield from self.parts.items()
+            yield from list(self.parts.items())
+
+    @property
+    def is_partial(self) -> bool:
+        """Are there partitions that are not read, for they have no news (rule 6)?"""
+        session = self.session
+        return session is not None and len(session.due) < len(session.partitions)
+
+    def is_up_to_date(self, keys: list[FetchKey]) -> None:
+        """A follower was told all there is of these partitions."""
+        if self.session is not None and self.session.is_follower:
+            for key in keys:
+                self.session.due.pop(key, None)
 
     def is_news(
         self,
@@ -133,7 +200,7 @@ class FetchPlan:
     def move_to_back(self, keys: list[FetchKey]) -> None:
         """Serve these partitions last from now on (rule 3)."""
         if self.session is not None:
-            partitions = self.session.partitions
+            partitions = self.session.due
             for key in keys:
                 part = partitions.pop(key, None)
                 if part is not None:
@@ -167,6 +234,7 @@ class FetchSessions:
         *,
         uses_topic_ids: bool,
         now_ms: float,
+        is_follower: bool = False,
     ) -> FetchPlan:
         """Decide what a Fetch request reads and how it is answered (rules 1, 2 and 4)."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -174,11 +242,17 @@ class FetchSessions:
                 self._sessions.pop(session_id, None)
             if epoch == FINAL_EPOCH or not parts:
                 return FetchPlan(ErrorCode.NONE, parts=parts)
-            session = self._create(uses_topic_ids, now_ms)
-            if session is None:
+            if not self._has_room(is_follower, now_ms):
                 return FetchPlan(ErrorCode.NONE, parts=parts)
-            session.partitions = parts
-            return FetchPlan(ErrorCode.NONE, session.session_id, False, session, parts)
+            session = FetchSession(
+                self._new_id(),
+                parts,
+                now_ms,
+                uses_topic_ids=uses_topic_ids,
+                is_follower=is_follower,
+            )
+            self._sessions[session.session_id] = session
+            return FetchPlan(ErrorCode.NONE, session.session_id, False, session, session.due)
         existing = self._sessions.get(session_id)
         if existing is None:
             return FetchPlan(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -192,7 +266,8 @@ class FetchSessions:
             del self._sessions[session_id]
             return FetchPlan(ErrorCode.NONE, parts={})
         existing.advance()
-        return FetchPlan(ErrorCode.NONE, session_id, True, existing, existing.partitions)
+        existing.refresh(now_ms)
+        return FetchPlan(ErrorCode.NONE, session_id, True, existing, existing.due)
 
     def _update(
         self, session: FetchSession, parts: dict[FetchKey, FetchPart], forgotten: list[FetchKey]
@@ -203,23 +278,33 @@ class FetchSessions:
                 session.partitions[key] = part
             else:
                 known.update(part)
+                part = known
+            session.due[key] = part
         for key in forgotten:
             session.partitions.pop(key, None)
+            session.due.pop(key, None)
 
     def _touch(self, session: FetchSession, now_ms: float) -> None:
         session.last_used_ms = now_ms
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
 
-    def _create(self, uses_topic_ids: bool, now_ms: float) -> FetchSession | None:
-        if len(self._sessions) >= self._max_sessions:
-            oldest = next(iter(self._sessions.values()), None)
-            if oldest is None or now_ms - oldest.last_used_ms < self._eviction_ms:
-                return None
-            del self._sessions[oldest.session_id]
+    def _has_room(self, is_follower: bool, now_ms: float) -> bool:
+        """Is there room for one more session, if need be in the place of another (rule 5)?"""
+        if len(self._sessions) < self._max_sessions:
+            return True
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        if now_ms - oldest.last_used_ms < self._eviction_ms:
+            consumers = (s for s in self._sessions.values() if not s.is_follower)
+            oldest = next(consumers, None) if is_follower else None
+            if oldest is None:
+                return False
+        del self._sessions[oldest.session_id]
+        return True
+
+    def _new_id(self) -> int:
         while True:
             session_id = self._rng.randint(1, 2**31 - 1)
             if session_id not in self._sessions:
-                break
-        session = FetchSession(session_id, uses_topic_ids, now_ms)
-        self._sessions[session_id] = session
-        return session
+                return session_id

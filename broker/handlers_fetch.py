@@ -12,6 +12,8 @@ Behaviour (Apache Kafka's)
 - A follower sees up to the log end, and is woken by appends alone.  Its fetch tells its progress,
   before anything is read, so that the answer has the high watermark which that progress made; a
   fetch that diverges, or is out of range, tells nothing.
+- A follower's session reads what is due alone (rule 6 of `fetch_session`): the replicas tell its
+  `FollowerWatch` of news.
 - Followers outside of the ISR get nothing of a throttled partition while the quota is used up.
 
 Version notes: 5 log start offsets, 7 sessions (KIP-227), 9 leader epochs (KIP-320), 12 divergence
@@ -22,6 +24,7 @@ by last fetched epoch (KIP-595), 13 topic ids (KIP-516), 15 the follower's broke
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from kraftrio.broker.clock import Clock
@@ -33,7 +36,7 @@ from kraftrio.broker.partition import Partition
 from kraftrio.broker.replica_manager import ReplicaManager
 from kraftrio.broker.replica_ports import ReplicationQuota
 from kraftrio.broker.timers import Timers
-from kraftrio.broker.waiters import FetchWaiter
+from kraftrio.broker.waiters import FetchWaiter, FollowerWatch
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.wire.api import ApiKey
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -59,8 +62,25 @@ class _Reading(NamedTuple):
 
     data: list[tuple[FetchKey, FetchPart, PartitionData]]
     partitions: list[Partition]
+    up_to_date: list[FetchKey]
     records_bytes: int
     must_answer: bool
+
+
+@dataclass(slots=True)
+class _Asking:
+    """One fetch while it is worked on.
+
+    Attributes:
+        refused: what must not be read by this follower.
+        watch: of a follower's session.
+    """
+
+    request: FetchRequest
+    plan: FetchPlan
+    replica_id: int
+    refused: dict[FetchKey, KafkaError] = field(default_factory=dict)
+    watch: FollowerWatch | None = None
 
 
 class FetchHandlers:
@@ -98,21 +118,23 @@ class FetchHandlers:
         """Read, and answer now or when there is enough."""
         by_id = context.api_version >= _TOPIC_ID_VERSION
         parts, forgotten = _asked(request, by_id)
+        replica_id = _replica_id(request)
+        now_ms = self._clock.monotonic_ms()
         plan = self._sessions.plan(
             request.session_id,
             request.session_epoch,
             parts,
             forgotten,
             uses_topic_ids=by_id,
-            now_ms=self._clock.monotonic_ms(),
+            now_ms=now_ms,
+            is_follower=replica_id >= 0,
         )
         if plan.error is not ErrorCode.NONE:
             return FetchResponse(error_code=plan.error)
-        replica_id = _replica_id(request)
-        refused: dict[FetchKey, KafkaError] = {}
+        asking = _Asking(request, plan, replica_id)
         if replica_id >= 0:
-            self._note_progress(replica_id, request.replica_state.replica_epoch, plan, refused)
-        reading = self._read(request, replica_id, plan, refused)
+            self._note_progress(asking, now_ms)
+        reading = self._read(asking)
         if (
             reading.must_answer
             or request.max_wait_ms <= 0
@@ -122,26 +144,29 @@ class FetchHandlers:
         deferred: Deferred[FetchResponse] = Deferred()
         waiter = FetchWaiter(
             request.min_bytes - reading.records_bytes,
-            lambda: deferred.complete(
-                self._respond(plan, self._read(request, replica_id, plan, refused), context)
-            ),
+            lambda: deferred.complete(self._respond(plan, self._read(asking), context)),
             is_follower=replica_id != _CONSUMER_REPLICA_ID,
         )
-        waiter.park(reading.partitions, self._timers, request.max_wait_ms)
+        if asking.watch is not None:
+            asking.watch.waiter = waiter  # it is told of every partition of the session
+            waiter.park([], self._timers, request.max_wait_ms)
+        else:
+            waiter.park(reading.partitions, self._timers, request.max_wait_ms)
         return deferred
 
     # -- followers ------------------------------------------------------------------------------
 
-    def _note_progress(
-        self,
-        replica_id: int,
-        broker_epoch: int,
-        plan: FetchPlan,
-        refused: dict[FetchKey, KafkaError],
-    ) -> None:
+    def _note_progress(self, asking: _Asking, now_ms: float) -> None:
         """Tell the replicas what this follower has; whatever is wrong is told by reading."""
-        now_ms = self._clock.monotonic_ms()
-        for key, part in plan.partitions():
+        replica_id, session = asking.replica_id, asking.plan.session
+        broker_epoch = asking.request.replica_state.replica_epoch
+        if session is not None:
+            watch = session.watch
+            if watch is None:
+                watch = session.watch = FollowerWatch(session, replica_id, broker_epoch)
+            watch.on_fetch(broker_epoch, now_ms)
+            asking.watch = watch
+        for key, part in asking.plan.partitions():
             try:
                 partition = self._partition(key, part)
                 diverges = part.last_fetched_epoch >= 0 and _divergence(partition, part)
@@ -159,7 +184,7 @@ class FetchHandlers:
                     partition, replica_id, broker_epoch, offset, part.log_start_offset, now_ms
                 )
             except KafkaError as error:
-                refused[key] = error
+                asking.refused[key] = error
 
     def _is_held_back(self, partition: Partition, replica_id: int) -> bool:
         """Must a follower wait for bandwidth that others need more?"""
@@ -173,18 +198,15 @@ class FetchHandlers:
 
     # -- reading --------------------------------------------------------------------------------
 
-    def _read(
-        self,
-        request: FetchRequest,
-        replica_id: int,
-        plan: FetchPlan,
-        refused: dict[FetchKey, KafkaError],
-    ) -> _Reading:
-        budget = min(request.max_bytes, self._fetch_max_bytes)
+    def _read(self, asking: _Asking) -> _Reading:
+        plan, replica_id = asking.plan, asking.replica_id
+        budget = min(asking.request.max_bytes, self._fetch_max_bytes)
         data: list[tuple[FetchKey, FetchPart, PartitionData]] = []
         partitions: list[Partition] = []
+        up_to_date: list[FetchKey] = []
         total = 0
-        must_answer = held_back = False
+        must_answer = False
+        can_wait = plan.is_partial
         for key, part in plan.partitions():
             answer = PartitionData(
                 partition_index=key.partition,
@@ -195,17 +217,17 @@ class FetchHandlers:
             )
             data.append((key, part, answer))
             try:
-                if key in refused:
-                    raise refused[key]
+                if key in asking.refused:
+                    raise asking.refused[key]
                 partition = self._partition(key, part)
+                can_wait = True
                 if replica_id >= 0 and self._is_held_back(partition, replica_id):
                     _tell_offsets(partition, answer)
                     answer.aborted_transactions = None
-                    held_back = True
                     continue
                 partitions.append(partition)
                 records_bytes = self._read_partition(
-                    request, replica_id, partition, part, answer, budget - total, total == 0
+                    asking, partition, part, answer, budget - total, total == 0
                 )
             except KafkaError as error:
                 answer.error_code = error.code
@@ -218,8 +240,15 @@ class FetchHandlers:
             total += records_bytes
             if answer.diverging_epoch is not None:
                 must_answer = True
+            elif asking.watch is not None:
+                partition.watches[replica_id] = (asking.watch, key)
+                if (
+                    part.fetch_offset == partition.log.log_end_offset
+                    and replica_id in partition.state.isr
+                ):
+                    up_to_date.append(key)
         # without any partition there is nothing to wait for
-        return _Reading(data, partitions, total, must_answer or not (partitions or held_back))
+        return _Reading(data, partitions, up_to_date, total, must_answer or not can_wait)
 
     def _partition(self, key: FetchKey, part: FetchPart) -> Partition:
         """The replica that a key means, by the topic's identity when it was first named."""
@@ -237,8 +266,7 @@ class FetchHandlers:
 
     def _read_partition(
         self,
-        request: FetchRequest,
-        replica_id: int,
+        asking: _Asking,
         partition: Partition,
         part: FetchPart,
         answer: PartitionData,
@@ -246,8 +274,8 @@ class FetchHandlers:
         is_first_data: bool,
     ) -> int:
         """Fill in one partition's answer; return the bytes of its records."""
-        log = partition.log
-        read_committed = request.isolation_level == _READ_COMMITTED
+        log, replica_id = partition.log, asking.replica_id
+        read_committed = asking.request.isolation_level == _READ_COMMITTED
         if replica_id >= 0:
             code = partition.state.check_follower(replica_id, part.current_leader_epoch)
             if code is not ErrorCode.NONE:
@@ -326,6 +354,8 @@ class FetchHandlers:
                 )
                 topics[key[:2]] = topic
             topic.partitions.append(answer)
+        if reading.up_to_date:
+            plan.is_up_to_date(reading.up_to_date)
         if served:
             plan.move_to_back(served)
         return FetchResponse(

@@ -104,6 +104,7 @@ class IsrKeeper:
             error, result.leader_epoch, result.partition_epoch, tuple(result.isr or ())
         )
         now_ms = self._clock.monotonic_ms()
+        partition.tell_followers(0)  # perhaps they are not in the ISR any more
         self.carry_out(partition, partition.state.on_isr_answer(proposal, answer, now_ms))
 
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections import deque
 
+from kraftrio.broker.fetch_session import FetchKey
 from kraftrio.broker.log.partition_log import PartitionLog
 from kraftrio.broker.partition_state import Brokers, PartitionState
-from kraftrio.broker.waiters import FetchWaiter, OffsetWaiter, answer
+from kraftrio.broker.waiters import FetchWaiter, FollowerWatch, OffsetWaiter, answer
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import TopicPartition
 
@@ -34,6 +35,7 @@ class Partition:
         "state",
         "topic_id",
         "topic_partition",
+        "watches",
     )
 
     def __init__(
@@ -59,6 +61,7 @@ class Partition:
         self.low_watermark_waiters: list[OffsetWaiter] = []
         self.fetch_waiters: dict[FetchWaiter, None] = {}
         self.follower_waiters: dict[FetchWaiter, None] = {}
+        self.watches: dict[int, tuple[FollowerWatch, FetchKey]] = {}  # by the follower's id
         self._uncommitted: deque[tuple[int, int]] = deque()  # (end offset, bytes) of appends
 
     def __repr__(self) -> str:
@@ -91,6 +94,8 @@ class Partition:
         if self.fetch_waiters:
             for waiter in list(self.fetch_waiters):
                 waiter.count(committed_bytes)
+        if self.watches:
+            self.tell_followers(0)
 
     def _take_committed(self, high_watermark: int) -> int:
         uncommitted, total = self._uncommitted, 0
@@ -98,10 +103,17 @@ class Partition:
             total += uncommitted.popleft()[1]
         return total
 
-    def wake_followers(self, appended_bytes: int) -> None:
-        """The leader's log grew."""
-        for waiter in list(self.follower_waiters):
-            waiter.count(appended_bytes)
+    def tell_followers(self, appended_bytes: int) -> None:
+        """There is news for followers: so much more in the log, or (0) what can wait a little."""
+        if appended_bytes:
+            for waiter in list(self.follower_waiters):
+                waiter.count(appended_bytes)
+        for replica_id, (watch, key) in list(self.watches.items()):
+            watch.on_change(key, self.state.progress(replica_id), appended_bytes)
+
+    def wake_followers(self) -> None:
+        """Let followers that wait look again."""
+        self.tell_followers(_ENOUGH_BYTES)
 
     def check_low_watermark(self) -> None:
         """Answer the deletions that every live replica has carried out."""
@@ -133,9 +145,15 @@ class Partition:
         self.wake_fetches()
 
     def wake_fetches(self) -> None:
-        """Let every parked fetch look again: the leader epoch is another."""
-        for waiter in (*self.fetch_waiters, *self.follower_waiters):
+        """Let every parked fetch look again: who leads, or since when, is another."""
+        for waiter in list(self.fetch_waiters):
             waiter.finish()
+        self.wake_followers()
+
+    def forget_watches(self) -> None:
+        """Tell no more news to those who were taken off the replicas."""
+        for replica_id in set(self.watches).difference(self.state.replicas):
+            del self.watches[replica_id]
 
     def abandon(self, code: ErrorCode) -> None:
         """This replica no longer leads: nobody's wait can succeed here."""

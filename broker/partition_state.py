@@ -166,6 +166,11 @@ class Progress:
         self.fetch_leader_end_offset = leader_end_offset
         self.fetch_ms = now_ms
 
+    def on_quiet_fetch(self, now_ms: float) -> None:
+        """Note fetches, the last one at this time, that found the follower at an end unchanged."""
+        self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
+        self.fetch_ms = max(self.fetch_ms, now_ms)
+
     def start_epoch(self, leader_end_offset: int, now_ms: float, *, in_isr: bool) -> None:
         """A new leader epoch: whoever is in the ISR has time to fetch before it is put out."""
         started_ms = now_ms if in_isr else float("-inf")

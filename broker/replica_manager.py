@@ -210,7 +210,7 @@ class ReplicaManager:
         partition.note_uncommitted(end_offset, len(records))
         if state.on_append(end_offset, self._clock.monotonic_ms()):
             partition.publish_high_watermark()
-        if partition.follower_waiters:
+        if partition.watches or partition.follower_waiters:
             self._grown.append((partition, len(records)))
             if wake_followers:
                 self.wake_followers()
@@ -221,7 +221,7 @@ class ReplicaManager:
         if self._grown:
             grown, self._grown = self._grown, []
             for partition, size_bytes in grown:
-                partition.wake_followers(size_bytes)
+                partition.tell_followers(size_bytes)
 
     def is_committed(self, topic_partition: TopicPartition, end_offset: int) -> bool:
         """Has the high watermark reached `end_offset` here, with enough replicas in sync?"""
@@ -340,8 +340,7 @@ class ReplicaManager:
             partition.log.delete_records_before(target)
         except OSError as error:
             raise self._storage_error("delete records", partition, error) from error
-        for waiter in list(partition.follower_waiters):
-            waiter.finish()  # followers learn the new start by the answer
+        partition.wake_followers()  # they learn the new start by the answer
         return target
 
     def when_deleted(
@@ -546,7 +545,9 @@ class ReplicaManager:
     def _apply_image(self, partition: Partition, image: PartitionImage) -> None:
         state, log = partition.state, partition.log
         was_leader = state.is_leader
-        if not was_leader:
+        if was_leader:
+            partition.tell_followers(0)  # perhaps they are not in the ISR any more
+        else:
             partition.take_high_watermark()
         now_ms = self._clock.monotonic_ms()
         if state.apply(image, log.log_end_offset, now_ms):
@@ -554,6 +555,7 @@ class ReplicaManager:
                 self._lead(partition)
             else:
                 self._follow(partition)
+        partition.forget_watches()
         if was_leader and not state.is_leader:
             partition.abandon(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if state.advance_high_watermark(now_ms):

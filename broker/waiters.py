@@ -1,4 +1,5 @@
-"""Requests parked on partitions: acknowledgements, long polls, deletions of records.
+"""Requests parked on partitions: acknowledgements, long polls, deletions of records; and the
+followers whose sessions watch partitions.
 
 A waiter is called back once: when what it waits for has come, when its partition is served here no
 more, or when its time is up.
@@ -15,7 +16,9 @@ from kraftrio.broker.timers import Timer, Timers
 from kraftrio.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from kraftrio.broker.fetch_session import FetchKey, FetchSession
     from kraftrio.broker.partition import Partition
+    from kraftrio.broker.partition_state import Progress
 
 CommitCallback: TypeAlias = Callable[[ErrorCode], None]
 
@@ -91,3 +94,34 @@ class FetchWaiter:
         if self._timer is not None:
             self._timer.cancel()
         self.wake()
+
+
+class FollowerWatch:
+    """A follower's fetch session, told what changes in the partitions that it follows.
+
+    A partition that is not due in the session was fetched from its end by each fetch since, though
+    the fetch did not name it.
+    """
+
+    __slots__ = ("broker_epoch", "fetched_ms", "replica_id", "session", "waiter")
+
+    def __init__(self, session: FetchSession, replica_id: int, broker_epoch: int) -> None:
+        self.session = session
+        self.replica_id = replica_id
+        self.broker_epoch = broker_epoch
+        self.fetched_ms = 0.0
+        self.waiter: FetchWaiter | None = None
+
+    def on_fetch(self, broker_epoch: int, now_ms: float) -> None:
+        """The follower fetches; if it has been registered anew, all its partitions hear so."""
+        self.fetched_ms = now_ms
+        if broker_epoch != self.broker_epoch:
+            self.broker_epoch = broker_epoch
+            self.session.make_all_due()
+
+    def on_change(self, key: FetchKey, progress: Progress | None, size_bytes: int) -> None:
+        """A partition has news, and `size_bytes` more to read."""
+        if self.session.make_due(key) and progress is not None:
+            progress.on_quiet_fetch(self.fetched_ms)
+        if size_bytes and self.waiter is not None:
+            self.waiter.count(size_bytes)

@@ -176,3 +176,73 @@ def test_partitions_that_were_given_records_are_served_last() -> None:
     assert asked(plan) == [1, 2, 0]
     plan.move_to_back([key(1)])
     assert asked(context.fetch(session_id, 3)) == [2, 0, 1]
+
+
+def open_as_follower(sessions: Sessions, *indexes: int) -> int:
+    plan = sessions.sessions.plan(
+        0, 0, parts(*indexes), [], uses_topic_ids=False, now_ms=sessions.now_ms, is_follower=True
+    )
+    assert asked(plan) == list(indexes)
+    return plan.session_id
+
+
+def test_a_follower_reads_what_is_due() -> None:
+    """Named, or told to have news; and never what it no longer follows."""
+    sessions = Sessions()
+    session_id = open_as_follower(sessions, 0, 1, 2)
+    first = sessions.fetch(session_id, 1)
+    assert asked(first) == [0, 1, 2] and not first.is_partial
+    first.is_up_to_date([key(0), key(1)])
+    second = sessions.fetch(session_id, 2)
+    assert asked(second) == [2] and second.is_partial
+    assert second.session is not None
+    assert second.session.make_due(key(1)) and not second.session.make_due(key(1))
+    assert asked(second) == [2, 1]
+    third = sessions.fetch(session_id, 3, parts(0, offset=9), forget=[key(1), key(2)])
+    assert [(each.partition, part.fetch_offset) for each, part in third.partitions()] == [(0, 9)]
+    assert not second.session.make_due(key(1))
+
+
+def test_a_follower_reads_the_rest_from_time_to_time() -> None:
+    """Whatever nobody told of is found some seconds later."""
+    sessions = Sessions()
+    session_id = open_as_follower(sessions, *range(50))
+    seen: list[int] = []
+    for epoch in range(1, 9):
+        plan = sessions.fetch(session_id, epoch)
+        if epoch > 1:
+            seen += asked(plan)
+        plan.is_up_to_date([key(index) for index in asked(plan)])
+        sessions.now_ms += 600
+    assert set(seen) == set(range(50)) and len(seen) == 60
+
+
+def test_everything_is_due_to_a_follower_that_was_registered_anew() -> None:
+    sessions = Sessions()
+    session_id = open_as_follower(sessions, 0, 1)
+    plan = sessions.fetch(session_id, 1)
+    plan.is_up_to_date([key(0), key(1)])
+    assert plan.session is not None
+    plan.session.make_all_due()
+    assert asked(plan) == [0, 1]
+
+
+def test_everything_is_due_to_a_consumer() -> None:
+    sessions = Sessions()
+    session_id = sessions.open(0, 1)
+    plan = sessions.fetch(session_id, 1)
+    plan.is_up_to_date([key(0), key(1)])
+    assert asked(sessions.fetch(session_id, 2)) == [0, 1]
+
+
+def test_followers_take_the_place_of_consumers() -> None:
+    sessions = Sessions(max_sessions=2)
+    consumer = sessions.open(0)
+    follower = open_as_follower(sessions, 0)
+    assert open_as_follower(sessions, 1)
+    assert sessions.fetch(consumer, 1).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions.fetch(follower, 1).error is ErrorCode.NONE
+    third = sessions.sessions.plan(
+        0, 0, parts(2), [], uses_topic_ids=False, now_ms=0, is_follower=True
+    )
+    assert third.session_id == 0

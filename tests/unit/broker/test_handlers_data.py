@@ -14,7 +14,12 @@ from kraftrio.broker.handlers_produce import ProduceHandlers
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.producer_ids import ProducerIdManager
 from kraftrio.kraft_meta.deferred import Deferred
-from kraftrio.kraft_meta.records import PartitionChangeRecord, PartitionRecord, TopicRecord
+from kraftrio.kraft_meta.records import (
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    TopicRecord,
+)
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import (
     DeleteRecordsPartition,
@@ -37,7 +42,7 @@ from kraftrio.wire.messages.data import (
 from kraftrio.wire.primitives import TopicPartition
 from tests.support.logs import batch, records_of
 from tests.unit.broker.cluster_context import context
-from tests.unit.broker.replica_context import OTHER_ID, TOPIC_ID, TP, Broker
+from tests.unit.broker.replica_context import LAG_MS, OTHER_ID, TOPIC_ID, TP, Broker
 
 SIZE = len(batch(b"x"))
 
@@ -188,6 +193,14 @@ def part(response: FetchResponse | Deferred[FetchResponse], index: int = 0) -> P
     return response.responses[index].partitions[0]
 
 
+def part_response(response: FetchResponse | Deferred[FetchResponse]) -> FetchResponse:
+    """An answer that must be there."""
+    if isinstance(response, Deferred):
+        assert response.done, "still parked"
+        return response.value
+    return response
+
+
 async def test_consumers_see_what_is_committed_and_followers_all() -> None:
     broker = Broker()
     async with broker.running():
@@ -327,6 +340,118 @@ async def test_a_session_of_a_follower_goes_on_with_what_it_has(autojump_clock: 
         assert len(part(second).records or b"") == SIZE
         third = handlers.fetch(0, 2, session=(first.session_id, 2), topic_ids=(), max_wait_ms=0)
         assert len(part(third).records or b"") == SIZE, "nothing new was acknowledged"
+
+
+class Follower:
+    """Broker 2 with a session over t-0, fetching again and again from where it is."""
+
+    def __init__(self, handlers: Handlers) -> None:
+        self.handlers = handlers
+        self.offset = 0
+        first = handlers.fetch(0, 2, session=(0, 0), max_wait_ms=0)
+        assert isinstance(first, FetchResponse)
+        self.session_id, self.epoch = first.session_id, 0
+        self.take(first)
+
+    def take(self, response: FetchResponse) -> int:
+        """Count what an answer brings; return how many partitions it tells of."""
+        for topic in response.responses:
+            self.offset += len(records_of(topic.partitions[0].records or b""))
+        return len(response.responses)
+
+    def fetch(self, *, named: bool, **how: int) -> FetchResponse | Deferred[FetchResponse]:
+        self.epoch += 1
+        return self.handlers.fetch(
+            self.offset,
+            2,
+            session=(self.session_id, self.epoch),
+            topic_ids=(TOPIC_ID,) if named else (),
+            **how,  # type: ignore[arg-type]
+        )
+
+    async def idle(self, seconds: int) -> None:
+        """Fetch with nothing to name, two times a second."""
+        for _ in range(2 * seconds):
+            response = self.fetch(named=False)
+            assert isinstance(response, Deferred)
+            self.take(await response.wait())
+
+
+async def test_a_quiet_partition_wakes_a_follower_at_once(autojump_clock: object) -> None:
+    broker = Broker()
+    async with broker.running():
+        broker.lead()
+        broker.append(1)
+        follower = Follower(Handlers(broker))
+        assert follower.offset == 1
+        follower.take(part_response(follower.fetch(named=True, max_wait_ms=0)))
+        await follower.idle(3)
+        for offset in range(1, 4):
+            parked = follower.fetch(named=offset > 1)
+            assert isinstance(parked, Deferred) and not parked.done
+            broker.append(1)
+            assert follower.take(part_response(parked)) == 1
+            assert follower.offset == offset + 1
+
+
+async def test_a_follower_of_a_quiet_partition_is_not_late(autojump_clock: object) -> None:
+    """It fetched all the time, though its fetches did not name the partition."""
+    broker = Broker()
+    async with broker.running():
+        partition = broker.lead(isr=(1, 2))
+        follower = Follower(Handlers(broker))
+        await follower.idle(3 * LAG_MS // 1000)
+        broker.append(1)
+        state = partition.state
+        assert state.check_isr(broker.clock.monotonic_ms()) is None
+        follower.take(part_response(follower.fetch(named=False)))
+        follower.take(part_response(follower.fetch(named=True, max_wait_ms=0)))
+        assert state.high_watermark == 1
+        await trio.sleep(3 * LAG_MS / 1000)
+        assert not broker.proposed
+        broker.append(1)
+        assert state.check_isr(broker.clock.monotonic_ms()) is not None
+
+
+async def test_a_quiet_follower_joins_the_isr_when_it_may(autojump_clock: object) -> None:
+    """Who is fenced, or put out, while its partitions are quiet comes back by its next fetch."""
+    broker = Broker()
+    async with broker.running():
+        broker.lead(isr=(1, 2))
+        follower = Follower(Handlers(broker))
+        await follower.idle(1)
+        broker.publish(
+            BrokerRegistrationChangeRecord(2, 20, fenced=True),
+            PartitionChangeRecord(TOPIC_ID, 0, isr=(1,)),
+        )
+        await follower.idle(1)
+        assert not broker.proposed
+        broker.publish(BrokerRegistrationChangeRecord(2, 20, fenced=False))
+        await follower.idle(1)
+        assert [member.broker_id for member in broker.proposed[0].isr] == [1, 2]
+
+
+async def test_a_quiet_follower_hears_of_commits_and_of_other_leaders(
+    autojump_clock: object,
+) -> None:
+    broker = Broker()
+    async with broker.running():
+        broker.lead()
+        handlers = Handlers(broker)
+        broker.append(1)
+        follower = Follower(handlers)
+        follower.take(part_response(follower.fetch(named=True, max_wait_ms=0)))
+        quiet = follower.fetch(named=False, max_wait_ms=0)
+        assert isinstance(quiet, FetchResponse) and not quiet.responses
+        handlers.fetch(1, 3)
+        told = follower.fetch(named=False, max_wait_ms=0)
+        assert part(told).high_watermark == 1
+        quiet = follower.fetch(named=False, max_wait_ms=0)
+        assert isinstance(quiet, FetchResponse) and not quiet.responses
+        parked = follower.fetch(named=False)
+        assert isinstance(parked, Deferred)
+        broker.publish(PartitionChangeRecord(TOPIC_ID, 0, leader=3))
+        assert part(parked).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_throttled_followers_wait_outside_of_the_isr_only(autojump_clock: object) -> None:
