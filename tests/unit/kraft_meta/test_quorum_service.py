@@ -16,8 +16,19 @@ import trio.testing
 from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
 from kraftrio.kraft_meta.control import ControllerConfig
 from kraftrio.kraft_meta.image import MetadataDelta, MetadataImage
+from kraftrio.kraft_meta.log_batches import snapshot_batches
+from kraftrio.kraft_meta.ports import ElectionState, LogBatch, OffsetAndEpoch, SnapshotId
 from kraftrio.kraft_meta.quorum_service import ClusterIdError, QuorumConfig, QuorumService
-from kraftrio.kraft_meta.raft_messages import BeginQuorumEpoch, Message
+from kraftrio.kraft_meta.raft_messages import (
+    BeginQuorumEpoch,
+    Fetch,
+    FetchResponse,
+    Message,
+    Vote,
+    VoteResponse,
+)
+from kraftrio.kraft_meta.records import encode_record
+from kraftrio.wire.control_records import ControlRecordType, control_key
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import CreateTopicsRequest, DeleteTopicsRequest, DeleteTopicState
 from kraftrio.wire.messages.quorum import (
@@ -60,7 +71,8 @@ class Node:
         self.deltas: list[MetadataDelta] = []
         self.hold: trio.Event | None = None
         self.flushes = 0
-        self.sent: list[Message] = []
+        self.sent: list[Any] = []
+        self.wanted: list[tuple[int, SnapshotId]] = []
         voters = options.pop("voters", (1,))
         configs = FakeConfigs()
         self.log = MetadataLog(fs, DIRECTORY)
@@ -81,8 +93,8 @@ class Node:
     def send(self, message: Message) -> None:
         self.sent.append(message)
 
-    def fetch_snapshot(self, source: int, snapshot_id: Any) -> None:
-        raise AssertionError("nobody offers snapshots here")
+    def fetch_snapshot(self, source: int, snapshot_id: SnapshotId) -> None:
+        self.wanted.append((source, snapshot_id))
 
     def _on_delta(self, delta: MetadataDelta, image: MetadataImage) -> None:
         assert image is self.service.image
@@ -477,6 +489,141 @@ def test_nodes_that_do_not_lead_refuse_requests() -> None:
             assert {message.destination for message in node.sent} == {2, 3}
             node.service.step(BeginQuorumEpoch(2, 1, 7))
             assert (node.service.leader_id, node.service.leader_epoch) == (2, 7)
+
+    virtually(main)
+
+
+def test_a_vote_is_durable_before_it_is_told() -> None:
+    """The answer to another node's request leaves after what it promises is on disk."""
+
+    async def main() -> None:
+        node = Node(new_disk(), voters=(1, 2, 3))
+        async with node.running():
+            node.hold = trio.Event()
+            answer = node.service.ask(Vote(2, 1, 7, OffsetAndEpoch(0, 0), False))
+            await trio.testing.wait_all_tasks_blocked()
+            assert not answer.done
+            stored = QuorumStateFile(node.fs.after_crash(), DIRECTORY).read()
+            assert stored == ElectionState()
+            node.hold.set()
+            response = await answer.wait()
+            assert isinstance(response, VoteResponse)
+            assert response.vote_granted
+            stored = QuorumStateFile(node.fs.after_crash(), DIRECTORY).read()
+            assert stored == ElectionState(7, -1, 2)
+
+    virtually(main)
+
+
+def test_observers_do_not_sync_what_they_append() -> None:
+    """Nobody counts on their copy; voters sync before they ask for more."""
+
+    async def main() -> None:
+        for voters, is_synced in ((2, 3, 4), False), ((1, 2, 3), True):
+            node = Node(new_disk(), voters=voters)
+            async with node.running():
+                service = node.service
+                service.step(BeginQuorumEpoch(2, 1, 7))
+                await trio.sleep(0.1)
+                (asked,) = (m for m in node.sent if isinstance(m, Fetch) and m.epoch == 7)
+                batch = LogBatch(0, 7, 5, (b"x",), (control_key(ControlRecordType.LEADER_CHANGE),))
+                answer = FetchResponse(
+                    2, 1, 7, 2, asked.fetch_offset, asked.last_fetched_epoch, batches=(batch,)
+                )
+                service.step(answer)
+                await trio.sleep(0.1)
+                assert node.sent[-1].fetch_offset == 1
+                survivor = MetadataLog(node.fs.after_crash(), DIRECTORY)
+                assert (survivor.log_end_offset == 1) is is_synced
+
+    virtually(main)
+
+
+def test_leaders_are_told_at_once_and_at_every_change() -> None:
+    """Also what is known when the callback comes."""
+
+    async def main() -> None:
+        node = Node(new_disk(), voters=(1, 2, 3))
+        told: list[tuple[int, int]] = []
+        node.service.on_leader_change(lambda *leader: told.append(leader))
+        async with node.running():
+            node.service.step(BeginQuorumEpoch(2, 1, 7))
+            node.service.step(BeginQuorumEpoch(2, 1, 7))
+            node.service.step(BeginQuorumEpoch(3, 1, 8))
+            late: list[tuple[int, int]] = []
+            node.service.on_leader_change(lambda *leader: late.append(leader))
+        assert told == [(-1, -1), (-1, 0), (2, 7), (3, 8)]
+        assert late == [(3, 8)]
+
+    virtually(main)
+
+
+def test_a_broker_that_is_known_to_be_gone_is_fenced_at_once() -> None:
+    """But not in the place of its next incarnation."""
+
+    async def main() -> None:
+        async with Node(new_disk()).running() as node:
+            epoch = await node.join()
+            node.service.fence_broker(1, epoch - 1)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not node.service.image.brokers[1].fenced
+            node.service.fence_broker(1, epoch)
+            await trio.testing.wait_all_tasks_blocked()
+            assert node.service.image.brokers[1].fenced
+
+    virtually(main)
+
+
+def test_a_quorum_of_one_has_nobody_to_hand_over_to() -> None:
+    """It goes on to lead until it ends."""
+
+    async def main() -> None:
+        async with Node(new_disk()).running() as node:
+            assert not await node.service.hand_over(1000)
+            assert node.service.is_active_controller
+
+    virtually(main)
+
+
+@pytest.mark.parametrize("damage", [False, True])
+def test_a_received_snapshot_is_checked(damage: bool) -> None:
+    """A whole one takes the log's place, durably; of a damaged one nothing stays."""
+
+    async def main() -> None:
+        async with Node(new_disk()).running() as origin:
+            await origin.join()
+            await origin.create("a")
+            image = origin.service.image
+        values = [encode_record(record) for record in image.to_records()]
+        snapshot_id = SnapshotId(image.offset + 1, image.epoch)
+        data = bytearray(b"".join(snapshot_batches(snapshot_id, values, 5)))
+        if damage:
+            data[len(data) // 2] ^= 1
+        node = Node(new_disk(), voters=(1, 2, 3))
+        async with node.running():
+            service = node.service
+            service.step(BeginQuorumEpoch(2, 1, 7))
+            await trio.sleep(0.1)
+            (asked,) = (m for m in node.sent if isinstance(m, Fetch) and m.epoch == 7)
+            offer = FetchResponse(
+                2, 1, 7, 2, asked.fetch_offset, asked.last_fetched_epoch, snapshot_id=snapshot_id
+            )
+            service.step(offer)
+            await trio.sleep(0.1)
+            assert node.wanted == [(2, snapshot_id)]
+            service.snapshot_received(snapshot_id, data)
+            await trio.sleep(0.1)
+            survivor = MetadataLog(node.fs.after_crash(), DIRECTORY)
+            if damage:
+                assert service.image.topic("a") is None
+                assert survivor.latest_snapshot_id() is None
+                fetch = node.sent[-1]
+                assert isinstance(fetch, Fetch) and fetch.fetch_offset == 0
+                assert fetch is not asked
+            else:
+                assert plain(service.image) == plain(image)
+                assert survivor.latest_snapshot_id() == snapshot_id
+                assert survivor.log_end_offset == snapshot_id.end_offset
 
     virtually(main)
 
