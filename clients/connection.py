@@ -31,9 +31,15 @@ import trio
 
 from kraftrio.clients.send_queue import SendQueue
 from kraftrio.clients.transport import Network
-from kraftrio.wire.api import APIS, Api, request_header_version, response_header_version
+from kraftrio.wire.api import (
+    APIS,
+    Api,
+    ApiKey,
+    request_header_version,
+    response_header_version,
+)
 from kraftrio.wire.codec import decode, encode_parts, spec_of
-from kraftrio.wire.errors import LocalProtocolError, RemoteProtocolError
+from kraftrio.wire.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 from kraftrio.wire.framing import ClientConnection
 
 DEFAULT_MAX_RESPONSE_BYTES: Final = 128 << 20
@@ -86,6 +92,11 @@ class Reply:
         """True when `value` has something to tell."""
         return self._done
 
+    @property
+    def failed(self) -> bool:
+        """True when the response will not come."""
+        return self._lost is not None
+
     def value(self) -> Any:
         """Return the response; asking before it is there is our bug.
 
@@ -120,7 +131,10 @@ class Reply:
         return self.value()
 
     def _decode(self, frame: memoryview, position: int) -> Any:
-        response, _ = decode(self._api.response, self._api_version, frame, position)
+        version = self._api_version
+        if self._api.key == ApiKey.API_VERSIONS and _refuses_version(frame, position):
+            version = 0  # KIP-511: so that who asked in too new a version can read it
+        response, _ = decode(self._api.response, version, frame, position)
         return response
 
     def _finish(self, response: Any, lost: ConnectionLost | None) -> None:
@@ -433,6 +447,12 @@ def _is_refusal(error: OSError) -> bool:
     return bool(told) and all(
         isinstance(cause, ConnectionRefusedError | ConnectionResetError) for cause in told
     )
+
+
+def _refuses_version(frame: memoryview, position: int) -> bool:
+    """Whether a response begins with the error code UNSUPPORTED_VERSION."""
+    code = int.from_bytes(frame[position : position + 2], "big", signed=True)
+    return code == ErrorCode.UNSUPPORTED_VERSION
 
 
 def _api_of(request: Any) -> Api:

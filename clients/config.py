@@ -1,0 +1,286 @@
+"""The settings of the clients: the Java clients' names in snake_case, with their defaults.
+
+Owns `ClientConfig`, which all clients share, `ProducerConfig` and `AdminConfig`; each has a
+TypedDict beside it, so that `Producer("localhost:9092", linger_ms=10)` is checked by type checkers.
+A wrong value is a `ConfigError` with one sentence that names the setting.
+
+Called by: the clients when they are made. Kafka documentation, "Producer Configs", "Admin Configs".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypedDict, TypeVar
+
+from kraftrio.clients.errors import ConfigError
+from kraftrio.wire.compression import GZIP_LEVELS, LZ4_LEVELS, ZSTD_LEVELS, Compression
+
+Acks = Literal["all", -1, 0, 1, "0", "1", "-1"]
+CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+
+_MAX_INT32 = 0x7FFF_FFFF
+_MAX_PORT = 65535
+
+C = TypeVar("C", bound="ClientConfig")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """What every client can be told."""
+
+    bootstrap_servers: str | Sequence[str]
+    client_id: str = ""
+    metadata_max_age_ms: int = 300_000
+    metadata_recovery_strategy: Literal["rebootstrap", "none"] = "rebootstrap"
+    metadata_recovery_rebootstrap_trigger_ms: int = 300_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    request_timeout_ms: int = 30_000
+    default_api_timeout_ms: int = 60_000
+    connections_max_idle_ms: int = 540_000
+    socket_connection_setup_timeout_ms: int = 10_000
+    socket_connection_setup_timeout_max_ms: int = 30_000
+    allow_auto_create_topics: bool = True
+
+    def check(self) -> None:
+        """Check all values.
+
+        Raises:
+            ConfigError: one is wrong.
+        """
+        parse_bootstrap_servers(self.bootstrap_servers)
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name.endswith("_ms"):
+                _require_int(field.name, value, minimum=0)
+            elif field.type == "bool" and not isinstance(value, bool):
+                raise ConfigError(f"{field.name} must be True or False, not {value!r}")
+        if not isinstance(self.client_id, str):
+            raise ConfigError(f"client_id must be a string, not {self.client_id!r}")
+        require_choice(
+            "metadata_recovery_strategy", self.metadata_recovery_strategy, ("rebootstrap", "none")
+        )
+
+
+class ClientSettings(TypedDict, total=False):
+    """The keyword arguments that every client takes; see `ClientConfig`."""
+
+    client_id: str
+    metadata_max_age_ms: int
+    metadata_recovery_strategy: Literal["rebootstrap", "none"]
+    metadata_recovery_rebootstrap_trigger_ms: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    request_timeout_ms: int
+    default_api_timeout_ms: int
+    connections_max_idle_ms: int
+    socket_connection_setup_timeout_ms: int
+    socket_connection_setup_timeout_max_ms: int
+    allow_auto_create_topics: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig(ClientConfig):
+    """What a producer can be told."""
+
+    acks: Acks = "all"
+    enable_idempotence: bool | None = None  # None: where acks, retries and in-flight allow it
+    batch_size: int = 16_384
+    linger_ms: int = 5
+    buffer_memory: int = 33_554_432
+    max_block_ms: int = 60_000
+    max_request_size: int = 1_048_576
+    compression_type: CompressionType = "none"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+    delivery_timeout_ms: int = 120_000
+    retries: int = _MAX_INT32
+    max_in_flight_requests_per_connection: int = 5
+    metadata_max_idle_ms: int = 300_000
+    partitioner: Callable[[str, bytes | None, bytes | None, int], int] | None = None
+    partitioner_ignore_keys: bool = False
+    partitioner_adaptive_partitioning_enable: bool = True
+    partitioner_availability_timeout_ms: int = 0
+
+    @property
+    def required_acks(self) -> int:
+        """`acks` as the protocol writes it: -1 is all."""
+        return -1 if self.acks == "all" else int(self.acks)
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether records carry producer ids and sequences."""
+        if self.enable_idempotence is not None:
+            return self.enable_idempotence
+        return (
+            self.required_acks == -1
+            and self.retries > 0
+            and self.max_in_flight_requests_per_connection <= 5
+        )
+
+    @property
+    def compression(self) -> Compression:
+        """`compression_type` as the protocol writes it."""
+        return Compression[self.compression_type.upper()]
+
+    @property
+    def compression_level(self) -> int | None:
+        """The level for `compression`; None where it has none."""
+        return {
+            "gzip": self.compression_gzip_level,
+            "lz4": self.compression_lz4_level,
+            "zstd": self.compression_zstd_level,
+        }.get(self.compression_type)
+
+    def check(self) -> None:
+        """Check all values.
+
+        Raises:
+            ConfigError: one is wrong.
+        """
+        super(ProducerConfig, self).check()  # slots make the class anew
+        require_choice("acks", self.acks, ("all", -1, 0, 1, "0", "1", "-1"))
+        require_choice(
+            "compression_type", self.compression_type, ("none", "gzip", "snappy", "lz4", "zstd")
+        )
+        for name in ("batch_size", "buffer_memory", "max_request_size", "retries"):
+            _require_int(name, getattr(self, name), minimum=0)
+        _require_int(
+            "max_in_flight_requests_per_connection",
+            self.max_in_flight_requests_per_connection,
+            minimum=1,
+        )
+        if self.compression_gzip_level != -1:
+            _require_level("compression_gzip_level", self.compression_gzip_level, GZIP_LEVELS)
+        _require_level("compression_lz4_level", self.compression_lz4_level, LZ4_LEVELS)
+        _require_level("compression_zstd_level", self.compression_zstd_level, ZSTD_LEVELS)
+        if self.enable_idempotence:
+            if self.required_acks != -1:
+                raise ConfigError('acks must be "all" for an idempotent producer')
+            if self.retries == 0:
+                raise ConfigError("retries must not be 0 for an idempotent producer")
+            if self.max_in_flight_requests_per_connection > 5:
+                raise ConfigError(
+                    "max_in_flight_requests_per_connection must be at most 5 for an idempotent"
+                    " producer"
+                )
+        if self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms:
+            raise ConfigError("delivery_timeout_ms must be at least linger_ms + request_timeout_ms")
+
+
+class ProducerSettings(ClientSettings, total=False):
+    """The keyword arguments of `Producer`; see `ProducerConfig`."""
+
+    acks: Acks
+    enable_idempotence: bool | None
+    batch_size: int
+    linger_ms: int
+    buffer_memory: int
+    max_block_ms: int
+    max_request_size: int
+    compression_type: CompressionType
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_zstd_level: int
+    delivery_timeout_ms: int
+    retries: int
+    max_in_flight_requests_per_connection: int
+    metadata_max_idle_ms: int
+    partitioner: Callable[[str, bytes | None, bytes | None, int], int] | None
+    partitioner_ignore_keys: bool
+    partitioner_adaptive_partitioning_enable: bool
+    partitioner_availability_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminConfig(ClientConfig):
+    """What an admin client can be told."""
+
+    connections_max_idle_ms: int = 300_000
+    retries: int = _MAX_INT32
+    allow_auto_create_topics: bool = False
+
+    def check(self) -> None:
+        """Check all values.
+
+        Raises:
+            ConfigError: one is wrong.
+        """
+        super(AdminConfig, self).check()  # slots make the class anew
+        _require_int("retries", self.retries, minimum=0)
+
+
+class AdminSettings(ClientSettings, total=False):
+    """The keyword arguments of `Admin`; see `AdminConfig`."""
+
+    retries: int
+
+
+def make_config(cls: type[C], bootstrap_servers: str | Sequence[str], settings: Any) -> C:
+    """Make a configuration from keyword arguments and check it.
+
+    Raises:
+        ConfigError: a name is unknown or a value is wrong.
+    """
+    known = {field.name for field in fields(cls)}
+    for name in settings:
+        if name not in known:
+            raise ConfigError(f"unknown setting {name}")
+    config = cls(bootstrap_servers=bootstrap_servers, **settings)
+    config.check()
+    return config
+
+
+def parse_bootstrap_servers(servers: str | Iterable[str]) -> list[tuple[str, int]]:
+    """Split "host:port,[::1]:port" (or several such) into addresses.
+
+    Raises:
+        ConfigError: there is none, or one is not HOST:PORT.
+    """
+    texts = servers.split(",") if isinstance(servers, str) else list(servers)
+    addresses = []
+    for text in texts:
+        if not isinstance(text, str):
+            raise ConfigError(f"bootstrap_servers must be HOST:PORT, not {text!r}")
+        if not (text := text.strip()):
+            continue
+        _, _, rest = text.rpartition("://")
+        host, _, port = rest.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) <= _MAX_PORT:
+            raise ConfigError(f"bootstrap_servers must be HOST:PORT, not {text!r}")
+        addresses.append((host, int(port)))
+    if not addresses:
+        raise ConfigError("bootstrap_servers names no broker")
+    return addresses
+
+
+def _require_int(name: str, value: object, *, minimum: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ConfigError(f"{name} must be a whole number, not {value!r}")
+    if value < minimum:
+        raise ConfigError(f"{name} must be at least {minimum}, not {value}")
+
+
+def _require_level(name: str, value: object, levels: range) -> None:
+    if not isinstance(value, int) or value not in levels:
+        raise ConfigError(
+            f"{name} must be between {levels.start} and {levels.stop - 1}, not {value!r}"
+        )
+
+
+def require_choice(name: str, value: object, choices: Sequence[object]) -> None:
+    """Check that a setting has one of some values.
+
+    Raises:
+        ConfigError: it has another.
+    """
+    if isinstance(value, bool) or value not in choices:
+        shown = ", ".join(str(choice) for choice in choices)
+        raise ConfigError(f"{name} must be one of {shown}, not {value!r}")

@@ -1,0 +1,307 @@
+"""The errors of the clients: one class per cause, each with Kafka's error code.
+
+Public as `kraftrio.errors`. Rules:
+1. All are `KafkaClientError`, a `KafkaError`: `.code` is Kafka's code, `.message` says in words
+   what happened, `.retriable` whether the same call may succeed later. Retriable ones are also
+   `RetriableError`, so that `except RetriableError` is enough.
+2. Errors of brokers come through `error_for`; a code without a class of its own is a plain
+   `KafkaClientError` or `RetriableError`.
+3. What only a client can notice (a full buffer, a closed producer, a wrong setting) has a class
+   here too, with the code that fits best.
+
+Names are those of the Java client's exceptions with "Error" instead of "Exception".
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
+
+__all__ = [
+    "BrokerUnavailableError",
+    "BufferExhaustedError",
+    "ClosedError",
+    "ConfigError",
+    "CoordinatorNotAvailableError",
+    "CorruptRecordError",
+    "ErrorCode",
+    "FencedInstanceIdError",
+    "GroupIdNotFoundError",
+    "GroupNotEmptyError",
+    "IllegalGenerationError",
+    "InvalidConfigurationError",
+    "InvalidGroupIdError",
+    "InvalidPartitionsError",
+    "InvalidProducerEpochError",
+    "InvalidRecordError",
+    "InvalidReplicaAssignmentError",
+    "InvalidReplicationFactorError",
+    "InvalidRequestError",
+    "InvalidTimestampError",
+    "InvalidTopicError",
+    "KafkaClientError",
+    "KafkaError",
+    "KafkaStorageError",
+    "LeaderNotAvailableError",
+    "NetworkError",
+    "NotControllerError",
+    "NotCoordinatorError",
+    "NotEnoughReplicasAfterAppendError",
+    "NotEnoughReplicasError",
+    "NotLeaderOrFollowerError",
+    "OffsetOutOfRangeError",
+    "OutOfOrderSequenceError",
+    "PolicyViolationError",
+    "ProducerFencedError",
+    "RebalanceInProgressError",
+    "RecordBatchTooLargeError",
+    "RecordTooLargeError",
+    "RetriableError",
+    "TimedOutError",
+    "TopicExistsError",
+    "UnknownMemberIdError",
+    "UnknownProducerIdError",
+    "UnknownTopicIdError",
+    "UnknownTopicOrPartitionError",
+    "UnsupportedVersionError",
+    "error_class",
+    "error_for",
+]
+
+
+class KafkaClientError(KafkaError):
+    """A failure of a client's call.
+
+    Args:
+        message: what happened; without one, what the code means.
+        code: instead of the class's own.
+    """
+
+    default_code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
+
+    def __init__(self, message: str | None = None, *, code: ErrorCode | None = None) -> None:
+        super().__init__(self.default_code if code is None else code, message)
+
+    def __str__(self) -> str:
+        return self.message or self.code.text
+
+    @property
+    def retriable(self) -> bool:
+        """Whether the same call may succeed later."""
+        return isinstance(self, RetriableError)
+
+
+class RetriableError(KafkaClientError):
+    """A failure that may go away by itself."""
+
+
+class ConfigError(KafkaClientError, ValueError):
+    """A setting of the client is wrong."""
+
+    default_code = ErrorCode.INVALID_CONFIG
+
+
+class ClosedError(KafkaClientError):
+    """The client is closed, or was not entered yet."""
+
+    default_code = ErrorCode.INVALID_REQUEST
+
+
+class NetworkError(RetriableError):
+    """The connection could not be opened, or ended before the answer came."""
+
+    default_code = ErrorCode.NETWORK_EXCEPTION
+
+
+class BrokerUnavailableError(RetriableError):
+    """No broker is known by this id."""
+
+    default_code = ErrorCode.BROKER_NOT_AVAILABLE
+
+
+class TimedOutError(RetriableError):
+    """It did not happen in the time given for it."""
+
+    default_code = ErrorCode.REQUEST_TIMED_OUT
+
+
+class BufferExhaustedError(TimedOutError):
+    """The producer's buffer had no room within max_block_ms."""
+
+
+class UnsupportedVersionError(KafkaClientError):
+    """The broker is too old or too new for what was asked."""
+
+    default_code = ErrorCode.UNSUPPORTED_VERSION
+
+
+# What brokers answer
+
+
+class OffsetOutOfRangeError(KafkaClientError):
+    default_code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+class UnknownTopicOrPartitionError(RetriableError):
+    default_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class UnknownTopicIdError(RetriableError):
+    default_code = ErrorCode.UNKNOWN_TOPIC_ID
+
+
+class LeaderNotAvailableError(RetriableError):
+    default_code = ErrorCode.LEADER_NOT_AVAILABLE
+
+
+class NotLeaderOrFollowerError(RetriableError):
+    default_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class RecordTooLargeError(KafkaClientError):
+    default_code = ErrorCode.MESSAGE_TOO_LARGE
+
+
+class RecordBatchTooLargeError(KafkaClientError):
+    default_code = ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+class InvalidRecordError(KafkaClientError):
+    default_code = ErrorCode.INVALID_RECORD
+
+
+class InvalidTimestampError(KafkaClientError):
+    default_code = ErrorCode.INVALID_TIMESTAMP
+
+
+class NotEnoughReplicasError(RetriableError):
+    default_code = ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+class NotEnoughReplicasAfterAppendError(RetriableError):
+    default_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
+class KafkaStorageError(RetriableError):
+    default_code = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class OutOfOrderSequenceError(KafkaClientError):
+    default_code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+class UnknownProducerIdError(OutOfOrderSequenceError):
+    default_code = ErrorCode.UNKNOWN_PRODUCER_ID
+
+
+class InvalidProducerEpochError(KafkaClientError):
+    default_code = ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+class ProducerFencedError(KafkaClientError):
+    default_code = ErrorCode.PRODUCER_FENCED
+
+
+class CoordinatorNotAvailableError(RetriableError):
+    default_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+class NotCoordinatorError(RetriableError):
+    default_code = ErrorCode.NOT_COORDINATOR
+
+
+class NotControllerError(RetriableError):
+    default_code = ErrorCode.NOT_CONTROLLER
+
+
+class InvalidGroupIdError(KafkaClientError):
+    default_code = ErrorCode.INVALID_GROUP_ID
+
+
+class GroupIdNotFoundError(KafkaClientError):
+    default_code = ErrorCode.GROUP_ID_NOT_FOUND
+
+
+class GroupNotEmptyError(KafkaClientError):
+    default_code = ErrorCode.NON_EMPTY_GROUP
+
+
+class IllegalGenerationError(KafkaClientError):
+    default_code = ErrorCode.ILLEGAL_GENERATION
+
+
+class UnknownMemberIdError(KafkaClientError):
+    default_code = ErrorCode.UNKNOWN_MEMBER_ID
+
+
+class RebalanceInProgressError(KafkaClientError):
+    default_code = ErrorCode.REBALANCE_IN_PROGRESS
+
+
+class FencedInstanceIdError(KafkaClientError):
+    default_code = ErrorCode.FENCED_INSTANCE_ID
+
+
+class InvalidTopicError(KafkaClientError):
+    default_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+class TopicExistsError(KafkaClientError):
+    default_code = ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+class InvalidPartitionsError(KafkaClientError):
+    default_code = ErrorCode.INVALID_PARTITIONS
+
+
+class InvalidReplicationFactorError(KafkaClientError):
+    default_code = ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+class InvalidReplicaAssignmentError(KafkaClientError):
+    default_code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+class InvalidConfigurationError(KafkaClientError):
+    default_code = ErrorCode.INVALID_CONFIG
+
+
+class InvalidRequestError(KafkaClientError):
+    default_code = ErrorCode.INVALID_REQUEST
+
+
+class PolicyViolationError(KafkaClientError):
+    default_code = ErrorCode.POLICY_VIOLATION
+
+
+_ONLY_OURS = (ConfigError, ClosedError, BufferExhaustedError)
+
+
+def _classes(base: type[KafkaClientError]) -> list[type[KafkaClientError]]:
+    return [found for cls in base.__subclasses__() for found in (cls, *_classes(cls))]
+
+
+_BY_CODE: dict[ErrorCode, type[KafkaClientError]] = {
+    cls.default_code: cls
+    for cls in _classes(KafkaClientError)
+    if cls is not RetriableError and cls not in _ONLY_OURS
+}
+
+
+def error_class(code: ErrorCode) -> type[KafkaClientError]:
+    """Return the class that stands for a broker's error code."""
+    found = _BY_CODE.get(code)
+    if found is None:
+        return RetriableError if code.retriable else KafkaClientError
+    return found
+
+
+def error_for(code: int, message: str | None = None) -> KafkaClientError:
+    """Make the exception for a broker's error code; a code unknown to us counts as -1."""
+    try:
+        known = ErrorCode(code)
+    except ValueError:
+        known = ErrorCode.UNKNOWN_SERVER_ERROR
+        message = message or f"the broker answered with the unknown error code {code}"
+    return error_class(known)(message, code=known)

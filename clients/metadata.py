@@ -1,0 +1,171 @@
+"""What a client knows about its cluster: an immutable snapshot, and how news change it.
+
+Owns `ClusterMetadata`. Rules:
+1. A snapshot never changes; `updated` and `with_leader` return another. Readers may keep one.
+2. A partition's leader epoch never goes back while its topic has the same id: older news about a
+   partition is ignored, the rest of the same response counts (as Kafka's Metadata does).
+3. A topic that was asked for and cannot be described has no partitions and an error code.
+
+Pure. Called by: `cluster`; read by every client. KIP-320, KIP-516, KIP-951; protocol guide,
+"Metadata".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.cluster import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kraftrio.wire.primitives import ZERO_UUID
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAddress:
+    """Where clients reach a broker."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """One partition; `leader_id` is -1 when it has no leader."""
+
+    partition: int
+    leader_id: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    """One topic, its partitions in order; with an error there are none."""
+
+    name: str
+    topic_id: bytes = ZERO_UUID
+    is_internal: bool = False
+    error_code: ErrorCode = ErrorCode.NONE
+    partitions: Mapping[int, PartitionMetadata] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMetadata:
+    """The cluster as of one moment; `version` grows with each change."""
+
+    version: int = 0
+    cluster_id: str | None = None
+    controller_id: int = -1
+    brokers: Mapping[int, BrokerAddress] = field(default_factory=dict)
+    topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
+
+    def leader(self, topic: str, partition: int) -> tuple[int, int] | None:
+        """Return (node_id, leader_epoch) of the partition's leader; None when there is none."""
+        found = self.partition(topic, partition)
+        if found is None or found.leader_id < 0:
+            return None
+        return found.leader_id, found.leader_epoch
+
+    def partition(self, topic: str, partition: int) -> PartitionMetadata | None:
+        """Return what is known about a partition."""
+        described = self.topics.get(topic)
+        return None if described is None else described.partitions.get(partition)
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """Return the name of the topic with this id."""
+        for topic in self.topics.values():
+            if topic.topic_id == topic_id:
+                return topic.name
+        return None
+
+    def updated(
+        self, response: MetadataResponse, keep: Collection[str] | None = None
+    ) -> ClusterMetadata:
+        """Return the snapshot after a Metadata response.
+
+        Args:
+            keep: topics to keep although the response does not tell of them; None: all.
+        """
+        topics = {
+            name: topic for name, topic in self.topics.items() if keep is None or name in keep
+        }
+        for told in response.topics:
+            if told.name is not None:
+                topics[told.name] = _topic(told.name, told, self.topics.get(told.name))
+        return ClusterMetadata(
+            version=self.version + 1,
+            cluster_id=response.cluster_id,
+            controller_id=response.controller_id,
+            brokers={
+                broker.node_id: BrokerAddress(broker.node_id, broker.host, broker.port, broker.rack)
+                for broker in response.brokers
+            },
+            topics=topics,
+        )
+
+    def with_leader(
+        self,
+        topic: str,
+        partition: int,
+        leader_id: int,
+        leader_epoch: int,
+        endpoints: Collection[BrokerAddress] = (),
+    ) -> ClusterMetadata | None:
+        """Return the snapshot after a broker told of a newer leader (KIP-951); None: not news."""
+        known = self.partition(topic, partition)
+        if known is None or leader_id < 0 or leader_epoch <= known.leader_epoch:
+            return None
+        brokers = {**self.brokers, **{address.node_id: address for address in endpoints}}
+        if leader_id not in brokers:
+            return None
+        described = self.topics[topic]
+        partitions = {
+            **described.partitions,
+            partition: replace(known, leader_id=leader_id, leader_epoch=leader_epoch),
+        }
+        return replace(
+            self,
+            version=self.version + 1,
+            brokers=brokers,
+            topics={**self.topics, topic: replace(described, partitions=partitions)},
+        )
+
+
+def _topic(name: str, told: MetadataResponseTopic, known: TopicMetadata | None) -> TopicMetadata:
+    same = known is not None and known.topic_id == told.topic_id
+    partitions = {}
+    if told.error_code == ErrorCode.NONE:
+        for item in sorted(told.partitions, key=lambda item: item.partition_index):
+            before = known.partitions.get(item.partition_index) if known and same else None
+            partitions[item.partition_index] = _partition(item, before)
+    return TopicMetadata(name, told.topic_id, told.is_internal, _code(told.error_code), partitions)
+
+
+def _partition(
+    told: MetadataResponsePartition, known: PartitionMetadata | None
+) -> PartitionMetadata:
+    if known is not None and told.leader_epoch < known.leader_epoch:
+        return known
+    return PartitionMetadata(
+        told.partition_index,
+        told.leader_id,
+        told.leader_epoch,
+        tuple(told.replica_nodes),
+        tuple(told.isr_nodes),
+        tuple(told.offline_replicas),
+    )
+
+
+def _code(code: int) -> ErrorCode:
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,0 +1,328 @@
+"""The way to one broker: connects on demand, agrees on versions, backs off, closes when idle.
+
+Owns the connection to one address. Rules:
+1. There is at most one connection and one attempt at a time. After a failure the next attempt
+   waits reconnect_backoff_ms, twice as long each time up to reconnect_backoff_max_ms, with 20%
+   jitter; the time to set a connection up grows likewise up to its own maximum.
+2. A connection is ready once versions are agreed on (ApiVersions); nobody else sees it before.
+3. A broker that asks to be left alone for a while (throttle_time_ms, KIP-219) is not ready for
+   that time.
+4. `on_change` is called, synchronously, when the node becomes ready and when it is lost.
+
+Called by: `cluster`, in whose nursery the connection's tasks run.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+from kraftrio import __version__
+from kraftrio.clients.config import ClientConfig
+from kraftrio.clients.connection import (
+    Connection,
+    ConnectionLost,
+    Reply,
+    RequestTimedOut,
+    open_connection,
+)
+from kraftrio.clients.errors import (
+    KafkaClientError,
+    NetworkError,
+    TimedOutError,
+    UnsupportedVersionError,
+    error_for,
+)
+from kraftrio.clients.transport import Network
+from kraftrio.clients.versions import NodeVersions, our_range
+from kraftrio.wire.api import APIS, ApiKey
+from kraftrio.wire.codec import spec_of
+from kraftrio.wire.errors import ErrorCode, LocalProtocolError
+from kraftrio.wire.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
+
+SOFTWARE_NAME = "kraftrio-python"
+
+_JITTER = 0.2
+
+
+class Node:
+    """One broker's address and the connection to it, when there is one.
+
+    Args:
+        on_change: called when it becomes ready or is lost.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        host: str,
+        port: int,
+        config: ClientConfig,
+        network: Network,
+        nursery: trio.Nursery,
+        rng: random.Random,
+        on_change: Callable[[Node], None],
+    ) -> None:
+        self.node_id = node_id
+        self.host = host
+        self.port = port
+        self.failure: KafkaClientError | None = None  # why the last attempt failed
+        self._config = config
+        self._network = network
+        self._nursery = nursery
+        self._rng = rng
+        self._on_change = on_change
+        self._connection: Connection | None = None
+        self._versions = NodeVersions()
+        self._attempt: trio.Event | None = None
+        self._failures = 0
+        self._next_attempt_at = -math.inf
+        self._muted_until = -math.inf
+        self._used_at = -math.inf
+
+    def __repr__(self) -> str:
+        return f"<Node {self.node_id} at {self.host}:{self.port}>"
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether requests can be sent now, or as soon as the broker's throttle is over."""
+        return self._connection is not None and not self._connection.is_closed
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether requests should be sent now."""
+        return self.is_connected and self._muted_until <= trio.current_time()
+
+    @property
+    def is_connecting(self) -> bool:
+        return self._attempt is not None
+
+    @property
+    def ready_at(self) -> float:
+        """When it makes sense to use it, or to connect: Trio's time."""
+        return self._muted_until if self.is_connected else self._next_attempt_at
+
+    @property
+    def requests_in_flight(self) -> int:
+        return 0 if self._connection is None else self._connection.requests_in_flight
+
+    @property
+    def unsent_bytes(self) -> int:
+        """How much the broker has not taken yet."""
+        return 0 if self._connection is None else self._connection.unsent_bytes
+
+    @property
+    def versions(self) -> NodeVersions:
+        """What the broker serves; nothing before it was connected for the first time."""
+        return self._versions
+
+    # -- requests -------------------------------------------------------------------------------
+
+    def send(
+        self,
+        request: Any,
+        timeout_s: float,
+        *,
+        min_version: int = 0,
+        max_version: int | None = None,
+    ) -> Reply:
+        """Send a request in the newest version both sides know; the node is connected.
+
+        The reply's `value` raises what `connection` raises; `client_error` translates it.
+
+        Raises:
+            NetworkError: the connection is gone.
+            UnsupportedVersionError: no common version, or the request needs a newer one.
+        """
+        connection, version = self._route(request, min_version, max_version)
+        try:
+            reply = connection.send(request, version, timeout_s)
+        except ConnectionLost as error:
+            raise self.client_error(error) from None
+        except LocalProtocolError as error:
+            raise UnsupportedVersionError(str(error)) from error
+        reply.then(self._note_throttle)
+        return reply
+
+    def send_oneway(self, request: Any, *, max_version: int | None = None) -> None:
+        """Send a request that is not answered: a Produce with acks=0.
+
+        Raises:
+            NetworkError, UnsupportedVersionError: as `send`.
+        """
+        connection, version = self._route(request, 0, max_version)
+        try:
+            connection.send_oneway(request, version)
+        except ConnectionLost as error:
+            raise self.client_error(error) from None
+        except LocalProtocolError as error:
+            raise UnsupportedVersionError(str(error)) from error
+
+    async def request(
+        self,
+        request: Any,
+        timeout_s: float,
+        *,
+        min_version: int = 0,
+        max_version: int | None = None,
+    ) -> Any:
+        """Connect if need be, send and wait for the response.
+
+        Raises:
+            NetworkError, TimedOutError: it did not come.
+            UnsupportedVersionError: as `send`.
+        """
+        deadline = trio.current_time() + timeout_s
+        with trio.move_on_at(deadline) as scope:
+            await self.connect()
+            if self._muted_until > trio.current_time():
+                await trio.sleep_until(self._muted_until)
+        if scope.cancelled_caught:
+            raise TimedOutError(f"cannot connect to {self.host}:{self.port} in time")
+        left_s = max(deadline - trio.current_time(), 0.001)
+        reply = self.send(request, left_s, min_version=min_version, max_version=max_version)
+        try:
+            return await reply.wait()
+        except ConnectionLost as error:
+            raise self.client_error(error) from None
+
+    def client_error(self, error: ConnectionLost) -> KafkaClientError:
+        """Return the clients' error for a connection's."""
+        if isinstance(error, RequestTimedOut):
+            return TimedOutError(f"{self.host}:{self.port} did not answer in time")
+        return NetworkError(f"{self.host}:{self.port}: {error.reason}")
+
+    def _route(
+        self, request: Any, min_version: int, max_version: int | None
+    ) -> tuple[Connection, int]:
+        connection = self._connection
+        if connection is None or connection.is_closed:
+            raise NetworkError(f"{self.host}:{self.port}: not connected")
+        key = spec_of(type(request)).api_key
+        assert key is not None, f"{type(request).__name__} is no request"
+        self._used_at = trio.current_time()
+        return connection, self._versions.choose(
+            key, min_version=min_version, max_version=max_version
+        )
+
+    def _note_throttle(self, reply: Reply) -> None:
+        if not reply.failed:
+            throttle_time_ms = getattr(reply.value(), "throttle_time_ms", 0)
+            if throttle_time_ms > 0:
+                self._muted_until = trio.current_time() + throttle_time_ms / 1000
+
+    # -- connecting -----------------------------------------------------------------------------
+
+    def start_connecting(self) -> bool:
+        """Begin to connect unless it is connected, at it, or backing off; True: it is at it."""
+        if self.is_connected:
+            return False
+        if self._attempt is None:
+            if trio.current_time() < self._next_attempt_at:
+                return False
+            self._attempt = trio.Event()
+            self._nursery.start_soon(self._run, self._attempt)
+        return True
+
+    async def connect(self) -> None:
+        """Wait until it is connected; makes at most one attempt, after the backoff.
+
+        Raises:
+            NetworkError: the attempt failed.
+            UnsupportedVersionError: the broker answered, but cannot be talked to.
+        """
+        while not self.is_connected:
+            if not self.start_connecting():
+                await trio.sleep_until(self._next_attempt_at)
+                continue
+            attempt = self._attempt
+            assert attempt is not None
+            await attempt.wait()
+            if not self.is_connected:
+                failure = self.failure
+                assert failure is not None
+                raise type(failure)(failure.message, code=failure.code)
+
+    def close(self) -> None:
+        """Close the connection, if there is one; it may be opened again."""
+        if self._connection is not None:
+            self._connection.close()
+
+    async def _run(self, attempt: trio.Event) -> None:
+        """Connect, agree on versions, and stay while the connection lives and is used."""
+        try:
+            async with open_connection(
+                self._network,
+                self.host,
+                self.port,
+                client_id=self._config.client_id,
+                connect_timeout_s=self._setup_timeout_s(),
+            ) as connection:
+                self._versions = await self._agree(connection)
+                self._connection = connection
+                self._used_at = trio.current_time()
+                self._failures = 0
+                self.failure = None
+                self._end_attempt(attempt)
+                await self._wait_end(connection)
+                self.failure = NetworkError(f"{self.host}:{self.port}: the connection was lost")
+        except ConnectionLost as error:
+            self.failure = NetworkError(error.reason)
+        except KafkaClientError as error:
+            self.failure = error
+        self._connection = None
+        self._back_off()
+        self._end_attempt(attempt)
+
+    def _end_attempt(self, attempt: trio.Event) -> None:
+        if self._attempt is attempt:
+            self._attempt = None
+        attempt.set()
+        self._on_change(self)
+
+    async def _wait_end(self, connection: Connection) -> None:
+        """Wait until the connection ends, or has not been used for connections_max_idle_ms."""
+        idle_s = self._config.connections_max_idle_ms / 1000
+        while not connection.is_closed:
+            with trio.move_on_at(self._used_at + idle_s):
+                await connection.wait_closed()
+                return
+            if connection.requests_in_flight:
+                self._used_at = trio.current_time()
+            elif self._used_at + idle_s <= trio.current_time():
+                return
+
+    def _back_off(self) -> None:
+        base_ms = self._config.reconnect_backoff_ms * 2.0 ** min(self._failures, 30)
+        backoff_ms = min(base_ms, float(self._config.reconnect_backoff_max_ms))
+        backoff_ms *= self._rng.uniform(1 - _JITTER, 1 + _JITTER)
+        self._next_attempt_at = trio.current_time() + backoff_ms / 1000
+        self._failures += 1
+
+    def _setup_timeout_s(self) -> float:
+        config = self._config
+        timeout_ms = config.socket_connection_setup_timeout_ms * 2.0 ** min(self._failures, 30)
+        return min(timeout_ms, float(config.socket_connection_setup_timeout_max_ms)) / 1000
+
+    async def _agree(self, connection: Connection) -> NodeVersions:
+        timeout_s = self._config.request_timeout_ms / 1000
+        _, version = our_range(APIS[ApiKey.API_VERSIONS])
+        request = ApiVersionsRequest(
+            client_software_name=SOFTWARE_NAME, client_software_version=__version__
+        )
+        response: ApiVersionsResponse = await connection.call(request, version, timeout_s)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            theirs = NodeVersions.of(response).ranges.get(ApiKey.API_VERSIONS, (0, 0))
+            version = max(min(version, theirs[1]), 0)
+            response = await connection.call(request, version, timeout_s)
+        if response.error_code != ErrorCode.NONE:
+            raise error_for(
+                response.error_code,
+                f"{self.host}:{self.port} does not tell which versions it serves:"
+                f" {error_for(response.error_code)}",
+            )
+        return NodeVersions.of(response)
