@@ -16,9 +16,10 @@ Rules
    `backoff_ms`.
 3. OFFSET_OUT_OF_RANGE: ask the leader for its first and last offset. Its log ends before ours: cut
    to its end. It starts behind our end: drop everything and start there. Else fetch again.
-4. One request is under way; a second one only to tell of partitions that the first does not know,
-   so that a new leader need not wait until a long poll is over. What an answer says of a
-   partition counts if it was asked from where the log ends now.
+4. One request is under way; with `tells_news_at_once` a second one, to tell of partitions that the
+   first does not know, so that they need not wait until a long poll is over. (It is worth it with
+   leaders that answer a parked request when the next one comes.) What an answer says of a partition
+   counts if it was asked from where the log ends now.
 5. A throttled partition that lags is left out while the quota is exceeded.
 
 Called by `replica_fetcher`, which owns one of these for each leader and calls it without an await
@@ -182,7 +183,10 @@ class FollowerFetch:
         if not len(session) or now_ms < self._paused_until_ms:
             return None
         if self._in_flight_count and not (
-            self._in_flight_count == 1 and session.has_changes and session.may_pipeline
+            self._settings.tells_news_at_once
+            and self._in_flight_count == 1
+            and session.has_changes
+            and session.may_pipeline
         ):
             return None
         step = session.next_step()

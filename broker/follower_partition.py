@@ -84,6 +84,7 @@ class FetchSettings(NamedTuple):
     max_bytes: int
     partition_max_bytes: int
     backoff_ms: int
+    tells_news_at_once: bool = False
 
 
 class FollowedPartition:

@@ -110,7 +110,11 @@ class _Target(NamedTuple):
 
 
 class ReplicaFetchers:
-    """All that this broker follows, by leader."""
+    """All that this broker follows, by leader.
+
+    Args:
+        tells_news_at_once: see `follower_fetch`; all brokers must answer accordingly.
+    """
 
     def __init__(
         self,
@@ -123,7 +127,10 @@ class ReplicaFetchers:
         clock: Clock,
         rng: random.Random,
         quota: FollowerQuota | None = None,
+        *,
+        tells_news_at_once: bool = False,
     ) -> None:
+        self.tells_news_at_once = tells_news_at_once
         self.network = network
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch
@@ -219,6 +226,7 @@ class _LeaderFetcher:
                 max_bytes=config.replica_fetch_response_max_bytes,
                 partition_max_bytes=config.replica_fetch_max_bytes,
                 backoff_ms=config.replica_fetch_backoff_ms,
+                tells_news_at_once=owner.tells_news_at_once,
             ),
             quota,
         )

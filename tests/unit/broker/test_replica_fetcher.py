@@ -265,7 +265,7 @@ async def test_metadata_may_reach_the_follower_first() -> None:
 
 
 async def test_a_new_partition_of_a_leader_that_is_polled_is_fetched() -> None:
-    """A second request tells the leader of it while the first one is parked."""
+    """With the next request, once the parked one is answered."""
     async with cluster() as nodes:
         nodes.publish(led_by(1, 0))
         nodes.one.replicas.leader(TP)
