@@ -122,16 +122,25 @@ class QuorumNode:
         self.leaders = []
         self.service.on_leader_change(lambda *leader: self.leaders.append(leader))
         self.peers.attach(self.service)
-        dispatcher = Dispatcher(QuorumHandlers(self.service, CLUSTER_ID).table())
         with trio.CancelScope() as self.scope:
-            async with trio.open_nursery() as nursery:
-                await nursery.start(self.peers.run)
-                if node_id in quorum.voters:
-                    sock = self.network.bind(address(node_id), PORT)
-                    listener = Listener("CONTROLLER", sock, dispatcher, LIMITS, self.network)
-                    nursery.start_soon(listener.run)
-                await nursery.start(self.service.run)
-                task_status.started()
+            try:
+                await self._run_parts(task_status)
+            except* OSError:
+                # A failed disk ends the node, as in a process.
+                self.scope = None
+                self.quorum.internet.kill_process(self.network.host)
+                self.network.is_dead = True
+
+    async def _run_parts(self, task_status: trio.TaskStatus[None]) -> None:
+        dispatcher = Dispatcher(QuorumHandlers(self.service, CLUSTER_ID).table())
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.peers.run)
+            if self.node_id in self.quorum.voters:
+                sock = self.network.bind(address(self.node_id), PORT)
+                listener = Listener("CONTROLLER", sock, dispatcher, LIMITS, self.network)
+                nursery.start_soon(listener.run)
+            await nursery.start(self.service.run)
+            task_status.started()
 
     async def _run_in_thread(self, work: Callable[[], None]) -> None:
         await trio.sleep(self.rng.random() * 0.003)

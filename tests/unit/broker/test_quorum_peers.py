@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import pytest
 import trio
 
@@ -238,5 +241,108 @@ def test_the_leader_describes_the_quorum() -> None:
         (partition,) = answer.topics[0].partitions
         assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert partition.leader_id == leader.node_id
+
+    quorum.run(main)
+
+
+def test_a_node_whose_log_disk_fails_ends() -> None:
+    """The others go on without it."""
+    quorum = Quorum([1, 2, 3])
+
+    async def main() -> None:
+        await quorum.start_all()
+        leader = await quorum.wait_for_leader()
+        await quorum.create_topic("a")
+        broken = next(n for n in (1, 2, 3) if n != leader.node_id)
+        quorum.nodes[broken].fs.fail("sync", ".log")
+        await quorum.create_topic("b")
+        await quorum.until(lambda: not quorum.nodes[broken].is_running)
+        quorum.nodes[broken].fs.heal()
+        await quorum.create_topic("c")
+        await quorum.start(broken)
+        await quorum.wait_for_topics({"a", "b", "c"})
+
+    quorum.run(main)
+
+
+class Lives:
+    """Random faults of nodes and links, and topics made meanwhile."""
+
+    def __init__(self, quorum: Quorum) -> None:
+        self.quorum = quorum
+        self.answered: set[str] = set()
+        self.asked: set[str] = set()
+        self.controllers: dict[int, int] = {}
+        quorum.world.checks.append(self.check)
+
+    def check(self) -> None:
+        """One active controller per epoch; nobody applies what others do not."""
+        for node in self.quorum.running():
+            service = getattr(node, "service", None)
+            if service is not None and service.is_active_controller:
+                epoch = service.leader_epoch
+                leader = self.controllers.setdefault(epoch, node.node_id)
+                assert leader == node.node_id, f"two controllers in epoch {epoch}"
+
+    def note(self, name: str, response: Any) -> None:
+        if response.topics[0].error_code == ErrorCode.NONE:
+            self.answered.add(name)
+
+    async def go_on(self) -> None:
+        """Let one random thing happen."""
+        quorum, rng = self.quorum, self.quorum.rng
+        await trio.sleep(rng.random() * 0.7)
+        node_id = rng.choice([*quorum.nodes])
+        other_id = rng.choice([*quorum.nodes])
+        host = quorum.internet.host(address(node_id))
+        match rng.randrange(8):
+            case 0 | 1 if quorum.nodes[node_id].is_running:
+                quorum.kill(node_id)
+            case 2 if quorum.nodes[node_id].is_running:
+                await quorum.stop(node_id)
+            case 3:
+                quorum.internet.hang(address(node_id), address(other_id))
+            case 4 | 5:
+                quorum.internet.mend_all()
+            case 6:
+                for sock in quorum.internet.live_sockets(host):
+                    if rng.random() < 0.5:
+                        quorum.internet.cut(sock)
+        for node in quorum.nodes.values():
+            if not node.is_running and rng.random() < 0.5:
+                await quorum.start(node.node_id)
+        if (leader := quorum.leader) is not None:
+            for _ in range(rng.randrange(4)):
+                name = f"t{len(self.asked)}"
+                self.asked.add(name)
+                quorum.try_to_create(leader, name).then(partial(self.note, name))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_lives_lose_nothing_that_was_answered(seed: int) -> None:
+    """Killed, stopped and restarted nodes; links that hang one way; then everybody agrees."""
+    quorum = Quorum(
+        [1, 2, 3],
+        observers=[8, 9],
+        seed=seed,
+        raft=RaftConfig(snapshot_chunk_bytes=700),
+        metadata_log_max_record_bytes_between_snapshots=3000,
+        metadata_log_max_snapshot_interval_ms=5000,
+    )
+
+    async def main() -> None:
+        lives = Lives(quorum)
+        await quorum.start_all()
+        await quorum.create_topic("first")
+        for _round in range(80):
+            await lives.go_on()
+        quorum.internet.mend_all()
+        await quorum.start_all()
+        await quorum.create_topic("last")
+        await quorum.until(lambda: all("last" in node.topics for node in quorum.running()))
+        names = quorum.nodes[1].topics
+        assert lives.answered <= names
+        assert len(lives.answered) > 10
+        await quorum.wait_for_topics(names)
 
     quorum.run(main)
