@@ -642,6 +642,7 @@ class QuorumService:
         """Let the log start at a snapshot that was written or received; between two Readys."""
         written, self._written_snapshot = self._written_snapshot, None
         if written is not None and written == self._log.latest_snapshot_id():
+            await self._run_in_thread(self._log.flush)  # so that cleaning need not wait for it
             self._log.clean_before(written)
             core.on_snapshot_written(written)
         received = self._received_snapshot

@@ -170,7 +170,19 @@ class RaftBase(ABC):
             or self._truncate_to is not None
             or self._install_snapshot is not None
             or self.high_watermark != self._applied_told
-            or self.quorum.election_state != self._stored
+            or self._must_store(self.quorum.election_state)
+        )
+
+    def _must_store(self, state: ElectionState) -> bool:
+        """Tell whether an election state says more than the stored one.
+
+        That the leader is unknown again need not be remembered: pre-votes do not wait for a disk.
+        """
+        stored = self._stored
+        return (
+            stored is None
+            or (state.epoch, state.voted_id) != (stored.epoch, stored.voted_id)
+            or state.leader_id not in (NO_NODE, stored.leader_id)
         )
 
     def ready(self, wall_ms: int) -> Ready:
@@ -179,7 +191,7 @@ class RaftBase(ABC):
         self._seal_proposals()
         state = self.quorum.election_state
         ready = Ready(
-            election_state=None if state == self._stored else state,
+            election_state=state if self._must_store(state) else None,
             install_snapshot=self._install_snapshot,
             truncate_to=self._truncate_to,
             batches=tuple(
@@ -191,7 +203,8 @@ class RaftBase(ABC):
                 None if self.high_watermark == self._applied_told else self.high_watermark
             ),
         )
-        self._stored = state
+        if ready.election_state is not None:
+            self._stored = state
         self._applied_told = self.high_watermark
         self._truncate_to = None
         self._install_snapshot = None

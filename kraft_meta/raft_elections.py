@@ -135,7 +135,8 @@ class Elections(RaftBase):
             self._count_votes(now_ms)
 
     def _on_begin_quorum_epoch(self, message: BeginQuorumEpoch, now_ms: float) -> None:
-        self._adopt(message.epoch, message.source, now_ms)
+        if message.source in self.quorum.voters:
+            self._adopt(message.epoch, message.source, now_ms)
         error = ErrorCode.NONE if message.epoch == self.epoch else ErrorCode.FENCED_LEADER_EPOCH
         self._messages.append(
             BeginQuorumEpochResponse(
@@ -144,7 +145,7 @@ class Elections(RaftBase):
         )
 
     def _on_end_quorum_epoch(self, message: EndQuorumEpoch, now_ms: float) -> None:
-        if message.epoch > self.epoch:
+        if message.epoch > self.epoch and message.source in self.quorum.voters:
             self._become_unattached(message.epoch, now_ms)
         error = ErrorCode.NONE if message.epoch == self.epoch else ErrorCode.FENCED_LEADER_EPOCH
         role = self.quorum.role

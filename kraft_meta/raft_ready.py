@@ -30,9 +30,14 @@ class RaftConfig:
     retry_backoff_ms: int = 20
     request_timeout_ms: int = 2000
     fetch_max_wait_ms: int = 500
-    fetch_max_bytes: int = 8 * 1024 * 1024
+    fetch_max_bytes: int = 1024 * 1024
     snapshot_chunk_bytes: int = 1024 * 1024
     batch_max_records: int = 20_000
+
+    @property
+    def longest_wait_ms(self) -> int:
+        """How long a fetch may wait: well within the time in which it must be answered."""
+        return min(self.fetch_max_wait_ms, self.request_timeout_ms // 2, self.fetch_timeout_ms // 2)
 
     @property
     def check_quorum_timeout_ms(self) -> float:

@@ -177,7 +177,7 @@ class Replication(RaftBase):
             fetch_offset=end.offset,
             last_fetched_epoch=end.epoch,
             high_watermark=-1 if self.high_watermark is None else self.high_watermark,
-            max_wait_ms=self.config.fetch_max_wait_ms,
+            max_wait_ms=self.config.longest_wait_ms,
             max_bytes=self.config.fetch_max_bytes,
         )
         self._fetch_sent = fetch
