@@ -7,14 +7,15 @@ quorum, and the requests that wait for an answer or for a leader. Rules:
    soon as it is lost; a new leader is followed at once. Without a leader requests wait for one.
 3. A request that the active controller did not take (NOT_CONTROLLER, no connection, a full one) is
    sent again, after at most 50 ms; one whose answer was lost is sent again only where that does no
-   harm (`controller_requests`), else it is answered REQUEST_TIMED_OUT: it may have happened. The
-   answer of this node's controller is lost when it stops leading after it has decided.
+   harm (`controller_requests`), else it is answered REQUEST_TIMED_OUT: it may have happened. Lost
+   is also the answer of a controller that stops leading after it has decided.
 4. Every request has a deadline: its own timeout_ms, or the time configured for its kind. When it is
    over the answer is REQUEST_TIMED_OUT, as a Kafka broker gives it for a forwarded request.
 5. Forwarded requests that wait are bounded in number; above that the answer is NOT_CONTROLLER,
    which clients send again later.
-6. After a change of leaders the old connection stays a moment for requests that should not be sent
-   twice: a leader that resigned has often answered them. The others go to the new leader at once.
+6. After a change of leaders the old connection, unless it was silent for long, stays a moment for
+   requests that should not be sent twice: a leader that resigned has often answered them. The
+   others go to the new leader at once.
 7. A request that is over time on a connection that told nothing meanwhile closes the connection.
 
 Called by: `services` (builds it, runs it), `controller_channel`, `isr_proposals`, the handlers that
@@ -108,6 +109,7 @@ class _Pending:
     timer: Timer | None = None
     line: _Line | None = None
     sent_at: float = 0.0
+    sent_to_active: bool = False
     in_doubt: bool = False
 
     @property
@@ -117,7 +119,11 @@ class _Pending:
 
 
 class _Line:
-    """The connection to one leader, dialled until another node leads."""
+    """The connection to one leader, dialled until another node leads.
+
+    Attributes:
+        decides: by its last answer that node is the active controller.
+    """
 
     def __init__(self, leader_id: int, host: str, port: int) -> None:
         self.leader_id = leader_id
@@ -127,6 +133,7 @@ class _Line:
         self.connection: Connection | None = None
         self.unanswered: dict[_Pending, Reply] = {}
         self.last_answer_at = -1.0
+        self.decides = False
         self.is_retired = False
 
     @property
@@ -258,6 +265,7 @@ class ControllerClient:
             return
         pending.line = line
         pending.sent_at = trio.current_time()
+        pending.sent_to_active = line.decides
         line.unanswered[pending] = reply
         reply.then(lambda reply: self._on_reply(pending, line, reply))
 
@@ -274,7 +282,11 @@ class ControllerClient:
             self._on_lost(pending)
         else:
             line.last_answer_at = trio.current_time()
-            self._on_answer(pending, response)
+            line.decides = not is_not_controller(response)
+            if pending.sent_to_active and not line.decides:
+                self._on_lost(pending)  # it may have decided before it stopped leading
+            else:
+                self._on_answer(pending, response)
         line.end_if_idle()
 
     def _on_answer(self, pending: _Pending, response: Any) -> None:
@@ -374,7 +386,9 @@ class ControllerClient:
                 pending.line = None
                 self._waiting[pending] = None
         if line.unanswered:
-            self._timers.schedule(self._config.linger_ms, line.scope.cancel)
+            oldest = min(pending.sent_at for pending in line.unanswered)
+            silent_ms = (trio.current_time() - max(oldest, line.last_answer_at)) * 1000
+            self._timers.schedule(self._config.linger_ms - silent_ms, line.scope.cancel)
         line.end_if_idle()
 
     async def _run_line(self, line: _Line) -> None:
@@ -402,6 +416,7 @@ class ControllerClient:
             if line.is_retired:
                 return
             line.connection = connection
+            line.decides = False
             _log.debug("connected to the controller node=%d", line.leader_id)
             try:
                 self._flush()

@@ -320,6 +320,21 @@ async def test_a_creation_whose_answer_was_lost_is_not_denied(
     assert len(cluster.third.requests) == 1
 
 
+async def test_a_creation_that_a_controller_gave_up_is_not_denied(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    """It decided, stopped leading, and led again: what it had written was committed after all."""
+    cluster.quorum.elect(2)
+    await within(1, cluster.heartbeat())
+    parked: Deferred[Any] = Deferred()
+    cluster.second.answer = lambda _request: parked
+    creation = cluster.create_topic()
+    await cluster.second.wait_requests(2)
+    cluster.second.answer = lambda request: error_response(request, ErrorCode.TOPIC_ALREADY_EXISTS)
+    parked.complete(not_controller(create_topic()))
+    assert topic_error(await within(0.1, creation)) is ErrorCode.REQUEST_TIMED_OUT
+
+
 async def test_a_creation_that_nobody_took_is_denied_as_ever(
     cluster: Cluster, autojump_clock: MockClock
 ) -> None:
@@ -365,6 +380,17 @@ async def test_a_former_leader_is_not_waited_for_long(
     cluster.quorum.elect(3)
     assert deletion_error(await within(0.6, deletion)) is ErrorCode.REQUEST_TIMED_OUT
     assert not cluster.third.requests
+
+
+async def test_a_former_leader_that_was_silent_is_not_waited_for(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    cluster.second.answer = silence
+    cluster.quorum.elect(2)
+    deletion = cluster.delete_topic()
+    await trio.sleep(2)
+    cluster.quorum.elect(3)
+    assert deletion_error(await within(0.01, deletion)) is ErrorCode.REQUEST_TIMED_OUT
 
 
 async def test_a_former_leader_that_gave_the_request_up_sends_it_to_the_next(
