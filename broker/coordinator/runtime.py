@@ -168,8 +168,21 @@ class GroupCoordinator:
         if self._is_empty(slot):
             self._activate(slot)
         else:
-            self._to_load.append(slot)
+            self._load_when_committed(slot)
+
+    def _load_when_committed(self, slot: Slot) -> None:
+        """Load a shard once its followers have all of it; nobody else waits for that."""
+
+        def load(_code: ErrorCode) -> None:
+            self._to_load.append(slot)  # which tells what is wrong, if anything is
             self._load_wanted.set()
+
+        try:
+            end_offset = self._replicas.log(slot.topic_partition).log_end_offset
+        except KafkaError as error:
+            load(error.code)
+        else:
+            self._replicas.when_committed(slot.topic_partition, end_offset, None, load)
 
     def resign(self, partition: int, leader_epoch: int | None = None) -> None:
         """This broker no longer leads a partition; with an epoch, only if that is not outdated."""
@@ -260,7 +273,8 @@ class GroupCoordinator:
         committed: Deferred[ErrorCode] = Deferred()
         self._replicas.when_committed(topic_partition, end_offset, None, committed.complete)
         error = await committed.wait()
-        if error is not ErrorCode.NONE:
+        # What is behind the high watermark stays, however few replicas are in sync by now.
+        if error not in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
             raise KafkaError(error)
 
     def _replay_batch(self, slot: Slot, buf: Buffer, header: BatchHeader) -> None:

@@ -134,8 +134,10 @@ def stable_member(broker: BrokerStandIn) -> str:
     return str(member_id)
 
 
-def heartbeat(broker: BrokerStandIn, member_id: str, generation_id: int = 1) -> int:
-    request = HeartbeatRequest(group_id="group", generation_id=generation_id, member_id=member_id)
+def heartbeat(
+    broker: BrokerStandIn, member_id: str, generation_id: int = 1, group_id: str = "group"
+) -> int:
+    request = HeartbeatRequest(group_id=group_id, generation_id=generation_id, member_id=member_id)
     response = broker.call(request, 4)
     assert isinstance(response, HeartbeatResponse)
     return response.error_code
@@ -242,6 +244,47 @@ async def test_loading_waits_for_the_high_watermark(broker: BrokerStandIn) -> No
         broker.replicas.commit(tp)
         await trio.testing.wait_all_tasks_blocked()
         assert fetched(fetch(broker)) == (0, 2)
+        nursery.cancel_scope.cancel()
+
+
+async def test_loading_needs_no_more_replicas_than_hold_the_log(broker: BrokerStandIn) -> None:
+    """What the high watermark has passed is loaded, though too few replicas are in sync by now."""
+    commit(broker, 1)
+    broker.replicas.auto_commit = False
+    commit(broker, 2)
+    tp = partition_of(broker)
+    broker.replicas.logs[tp].waiters.clear()
+    broker.start()
+    broker.coordinator.elect(tp.partition, 1)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(broker.coordinator.run)
+        broker.replicas.auto_commit = True
+        log = broker.replicas.logs[tp]
+        log.high_watermark = log.log_end_offset
+        broker.replicas.lose(tp, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        await trio.testing.wait_all_tasks_blocked()
+        assert fetched(fetch(broker)) == (0, 2)
+        nursery.cancel_scope.cancel()
+
+
+async def test_uncommitted_partition_keeps_no_other_from_loading(broker: BrokerStandIn) -> None:
+    """A partition whose followers are away waits alone."""
+    other = next(
+        f"g{i}" for i in range(99) if partition_of(broker, f"g{i}") != partition_of(broker)
+    )
+    commit(broker, 1, other)
+    commit(broker, 1)
+    broker.replicas.auto_commit = False
+    commit(broker, 2)
+    broker.replicas.logs[partition_of(broker)].waiters.clear()
+    broker.start()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(broker.coordinator.run)
+        broker.coordinator.elect(partition_of(broker).partition, 1)
+        broker.coordinator.elect(partition_of(broker, other).partition, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert fetched(fetch(broker))[0] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert heartbeat(broker, "m", group_id=other) == ErrorCode.UNKNOWN_MEMBER_ID
         nursery.cancel_scope.cancel()
 
 
