@@ -12,15 +12,12 @@ Owns: `SimNode` (one machine and the lives of the process on it) and `Cluster`. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
 
 import trio
 
-from kraftrio.broker import node as node_module
 from kraftrio.broker.clock import Clock
 from kraftrio.broker.config import BrokerConfig
 from kraftrio.broker.environment import Environment
@@ -28,7 +25,6 @@ from kraftrio.broker.log.metadata_log import MetadataLog
 from kraftrio.broker.node import Node
 from kraftrio.broker.node_errors import NodeError
 from kraftrio.broker.replica_manager import ReplicaManager
-from kraftrio.broker.services import BrokerServices
 from kraftrio.kraft_meta.quorum_service import QuorumService
 from tests.sim.disk import SimDisk
 from tests.sim.network import HostNetwork, Internet, LinkQuality
@@ -44,25 +40,6 @@ from tests.sim.world import (
 BROKER_PORT = 9092
 CONTROLLER_PORT = 9093
 _STOP_DEADLINE_S = 60.0
-
-
-@contextmanager
-def observed_services() -> Iterator[None]:
-    """Let every life of a node tell which services it has built."""
-
-    class Observed(BrokerServices):
-        def __init__(self, *arguments: Any, **options: Any) -> None:
-            super().__init__(*arguments, **options)
-            incarnation = current.get()
-            if incarnation is not None:
-                incarnation.services = self
-
-    module: Any = node_module
-    module.BrokerServices = Observed
-    try:
-        yield
-    finally:
-        module.BrokerServices = BrokerServices
 
 
 class SimClock(Clock):
@@ -157,11 +134,10 @@ class SimNode:
 
     @property
     def replica_manager(self) -> ReplicaManager | None:
-        """The replicas of the running node, once it has a broker's parts."""
-        if self.incarnation is None or self.incarnation.services is None:
+        """The replicas of the running node, if it is a broker."""
+        if self.node is None or self.node._broker is None:
             return None
-        services: BrokerServices = self.incarnation.services
-        return services.replica_manager
+        return self.node._broker._services.replica_manager
 
     # -- a life -----------------------------------------------------------------------------------
 

@@ -281,7 +281,7 @@ class Reader:
                 self._history.see(self._client.name, self._tp, record.offset, record.value.decode())
                 self.position += 1
                 count += 1
-        if self.position > self.high_watermark:
+        if count and self.position > self.high_watermark:
             raise SimulationFailure(
                 f"{self._client.name} was given {_name(self._tp)} up to {self.position} with a"
                 f" high watermark of {self.high_watermark}"

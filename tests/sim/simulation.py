@@ -25,7 +25,7 @@ from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.record_batch import iter_headers, iter_records
 from tests.sim.administration import Administrator
 from tests.sim.client import SimClient, client_of
-from tests.sim.cluster import Cluster, observed_services
+from tests.sim.cluster import Cluster
 from tests.sim.group_member import GroupMember
 from tests.sim.history import History
 from tests.sim.invariants import Invariants
@@ -84,8 +84,7 @@ def simulate(
     begin = time.perf_counter()
     simulation = Simulation(world, options)
     try:
-        with observed_services():
-            world.run(simulation.run)
+        world.run(simulation.run)
     except SimulationFailure as failure:
         outcome.failure = str(failure)
         outcome.cause = failure

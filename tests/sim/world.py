@@ -49,7 +49,6 @@ class Incarnation:
         self.is_alive = True
         self.is_paused = False
         self.set_aside: list[trio.lowlevel.Task] = []
-        self.services: Any = None  # of a node that has built them
 
     def __repr__(self) -> str:
         return f"{self.name}#{self.number}"
