@@ -482,12 +482,21 @@ class ReplicaManager:
             partition.abandon(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def offline_partitions(self) -> list[TopicPartition]:
-        """The replicas whose log directory has failed."""
-        return [
+        """The replicas whose log directory has failed, or whose log may be in one that has."""
+        failed = [
             topic_partition
             for topic_partition, partition in self._partitions.items()
             if partition.state.role is Role.OFFLINE
         ]
+        return failed + [key for key, unmade in self._unmade.items() if self._is_lost(key, unmade)]
+
+    def _is_lost(self, topic_partition: TopicPartition, unmade: _Unmade) -> bool:
+        """Is the log that is not found here likely to be in a directory that is offline?"""
+        return (
+            not unmade.is_new
+            and self.log_manager.get_log(topic_partition) is None
+            and not all(log_dir.is_online for log_dir in self.log_manager.dirs)
+        )
 
     def _storage_error(self, doing: str, partition: Partition, error: OSError) -> KafkaError:
         self._report(partition.topic_partition, doing, error)
@@ -599,11 +608,7 @@ class ReplicaManager:
         unmade = self._unmade.get(topic_partition)
         if unmade is None:
             raise self._metadata.check_hosted(*topic_partition)
-        if (
-            not unmade.is_new
-            and self.log_manager.get_log(topic_partition) is None
-            and not all(log_dir.is_online for log_dir in self.log_manager.dirs)
-        ):
+        if self._is_lost(topic_partition, unmade):
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"the log of {topic_partition} may be in a log directory that is offline",

@@ -83,6 +83,7 @@ async def test_no_new_log_where_the_old_one_may_be_on_a_failed_disk() -> None:
     with pytest.raises(KafkaError) as caught:
         second.replicas.append_to_leader(TP, batch(b"x"))
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert second.replicas.offline_partitions() == [TP]
     # A topic that is really new goes to the directory that is left.
     second.publish(TopicRecord("new", OTHER_ID), PartitionRecord(OTHER_ID, 0, (1,), (1,), 1))
     new = TopicPartition("new", 0)
