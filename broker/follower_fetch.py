@@ -18,8 +18,9 @@ Rules
    to its end. It starts behind our end: drop everything and start there. Else fetch again.
 4. One request is under way; with `tells_news_at_once` a second one, to tell of partitions that the
    first does not know, so that they need not wait until a long poll is over. (It is worth it with
-   leaders that answer a parked request when the next one comes.) What an answer says of a partition
-   counts if it was asked from where the log ends now.
+   leaders that answer a parked request when the next one comes.) A request that opens a session
+   does not wait then, since nothing may follow it. What an answer says of a partition counts if it
+   was asked from where the log ends now.
 5. A throttled partition that lags is left out while the quota is exceeded.
 
 Called by `replica_fetcher`, which owns one of these for each leader and calls it without an await
@@ -194,9 +195,10 @@ class FollowerFetch:
         self._in_flight_count += 1
         number = self._request_count
         settings = self._settings
+        waits = not (settings.tells_news_at_once and step.is_full) or session.is_refused
         request = FetchRequest(
             replica_state=ReplicaState(replica_id=settings.broker_id, replica_epoch=broker_epoch),
-            max_wait_ms=settings.max_wait_ms,
+            max_wait_ms=settings.max_wait_ms if waits else 0,
             min_bytes=settings.min_bytes,
             max_bytes=settings.max_bytes,
             session_id=step.session_id,

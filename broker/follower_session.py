@@ -58,6 +58,7 @@ class FollowerSession:
         "_known",
         "_session_id",
         "_wanted",
+        "is_refused",
     )
 
     def __init__(self) -> None:
@@ -65,6 +66,7 @@ class FollowerSession:
         self._epoch = INITIAL_EPOCH
         self._generation = 0
         self._awaits_session = False
+        self.is_refused = False  # the last full request was granted no session
         # Dicts for their order: what was asked first is named first.
         self._wanted: dict[SessionKey, None] = {}
         self._known: dict[SessionKey, None] = {}
@@ -128,7 +130,8 @@ class FollowerSession:
         if step.is_full:
             self._awaits_session = False
             self._session_id = session_id
-            if session_id != NO_SESSION:
+            self.is_refused = session_id == NO_SESSION
+            if not self.is_refused:
                 self._epoch = 1
         elif session_id == NO_SESSION:  # the leader has closed it with this answer
             self._start_anew(keep_id=False)

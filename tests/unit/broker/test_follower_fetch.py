@@ -78,8 +78,20 @@ def test_a_request_carries_the_log_and_the_settings() -> None:
         )
     ]
     assert request.replica_state == ReplicaState(replica_id=9, replica_epoch=BROKER_EPOCH)
-    assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 1, 10 << 20)
+    assert (request.min_bytes, request.max_bytes) == (1, 10 << 20)
     assert (request.session_id, request.session_epoch) == (0, 0)
+
+
+@pytest.mark.parametrize(("grants", "waits"), [(True, [0, 500, 500]), (False, [0, 500, 500])])
+def test_opening_a_session_does_not_wait(grants: bool, waits: list[int]) -> None:
+    """Or nothing could be told meanwhile; but without a session in the end it must not spin."""
+    _, follower, source = started(b"a")
+    source.grants_sessions = grants
+    for wait_ms in waits:
+        sent = follower.ask()
+        assert sent is not None
+        assert sent.request.max_wait_ms == wait_ms
+        follower.take(sent, source.fetch(sent.request))
 
 
 def test_only_what_moved_is_named_again() -> None:
