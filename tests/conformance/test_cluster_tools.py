@@ -7,6 +7,7 @@ import json
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -304,7 +305,7 @@ def test_default_config_of_all_brokers(cluster_tools: KafkaTools, cluster: Clust
         return f"{name}=13000" in done.stdout
 
     for node_id in cluster.nodes:
-        cluster.wait_until(lambda node_id=node_id: in_force(node_id), f"in force at {node_id}")
+        cluster.wait_until(partial(in_force, node_id), f"in force at {node_id}")
     cluster_tools.run("kafka-configs", *everywhere, "--alter", "--delete-config", name)
 
 
