@@ -88,10 +88,16 @@ def check_case(case: Case) -> None:
 
 
 def check_user_data(subscription: Subscription) -> None:
-    """A sticky member that remembers the same writes the same."""
+    """A sticky member that remembers the same writes the same.
+
+    With more topics their order also depends on that in which it was assigned them, and that is
+    not told.
+    """
     data = subscription.user_data
     assert data is not None
     remembered = assignment_partitions(b"\0\3" + data[:-4] + b"\xff\xff\xff\xff")
+    if len({partition.topic for partition in remembered}) > 12:
+        return
     assignor = StickyAssignor()
     assignor.on_assignment(remembered, int.from_bytes(data[-4:], signed=True))
     assert assignor.user_data(subscription.topics) == data
