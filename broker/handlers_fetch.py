@@ -242,7 +242,9 @@ class FetchHandlers:
                 must_answer = True
             elif asking.watch is not None:
                 partition.watches[replica_id] = (asking.watch, key)
-                if (
+                if partition.confirmations and partition.must_show(replica_id):
+                    must_answer = True  # so that it fetches again at once
+                elif (
                     part.fetch_offset == partition.log.log_end_offset
                     and replica_id in partition.state.isr
                 ):

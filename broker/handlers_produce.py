@@ -9,6 +9,9 @@ Behaviour (Apache Kafka's)
   `timeout_ms` for those it has not passed; they stay in the log.  NOT_ENOUGH_REPLICAS refuses a
   batch, NOT_ENOUGH_REPLICAS_AFTER_APPEND leaves it in the log, too.
 - An idempotent batch that is already there is answered with its first offset (KIP-98).
+- A batch whose sequence does not follow is refused for that only when the followers have shown that
+  this broker still leads: a leader deposed without knowing it has not seen what the producer sent
+  since, and the refusal would end a producer that did nothing wrong.
 
 Version notes: Produce 3 brought transactional ids and record batches v2, 7 zstd (KIP-110), 8 record
 errors (KIP-467), 10 the leader beside an error (KIP-951), 13 topic ids (KIP-516).  InitProducerId 3
@@ -55,6 +58,14 @@ _NONE = ErrorCode.NONE
 _TOPIC_ID_VERSION = 13
 _TRANSACTION_ABORTABLE_VERSION = 11
 _ZSTD_VERSION = 7
+_CONFIRM_TIMEOUT_MS = 2000
+
+# What may be said of a batch by those alone who know all that its producer has sent before.
+_BY_PRODUCER_STATE = (
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+)
 _LEADER_HINTS_VERSION = 10
 
 _MAGIC_POS = 16
@@ -96,6 +107,7 @@ class ProduceHandlers:
         if request.transactional_id is None and _has_transactional_batch(request):
             return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         waiting: list[tuple[TopicPartition, int, PartitionProduceResponse]] = []
+        doubted: list[tuple[TopicPartition, PartitionProduceResponse]] = []
         topics: list[TopicProduceResponse] = []
         for topic in request.topic_data:
             name: str | None = topic.name
@@ -109,7 +121,9 @@ class ProduceHandlers:
                 topic_partition = TopicPartition(name, data.index)
                 answer, end_offset = self._append(topic_partition, data, acks, context)
                 answers.append(answer)
-                if acks == -1 and end_offset >= 0:
+                if answer.error_code in _BY_PRODUCER_STATE:
+                    doubted.append((topic_partition, answer))
+                elif acks == -1 and end_offset >= 0:
                     waiting.append((topic_partition, end_offset, answer))
             topics.append(_topic_response(topic, answers))
         self._replicas.wake_followers()
@@ -117,9 +131,9 @@ class ProduceHandlers:
         if acks == 0:
             _close_on_error(topics)
             return None
-        if not waiting:
+        if not waiting and not doubted:
             return self._with_hints(response, context)
-        return self._await_commits(response, waiting, request.timeout_ms, context)
+        return self._await(response, waiting, doubted, request.timeout_ms, context)
 
     def _with_hints(self, response: ProduceResponse, context: RequestContext) -> ProduceResponse:
         """Name the leader of each partition that was asked in the wrong place."""
@@ -178,25 +192,27 @@ class ProduceHandlers:
         )
         return answer, info.last_offset + 1
 
-    def _await_commits(
+    def _await(
         self,
         response: ProduceResponse,
         waiting: list[tuple[TopicPartition, int, PartitionProduceResponse]],
+        doubted: list[tuple[TopicPartition, PartitionProduceResponse]],
         timeout_ms: int,
         context: RequestContext,
     ) -> ProduceResponse | Deferred[ProduceResponse]:
-        """Answer when every batch is committed; at once where that is so already."""
+        """Answer when every batch is committed, or rightly refused; at once if so already."""
         pending = [entry for entry in waiting if not self._replicas.is_committed(*entry[:2])]
-        if not pending:
+        if not pending and not doubted:
             return self._with_hints(response, context)
         deferred: Deferred[ProduceResponse] = Deferred()
-        left = len(pending)
+        left = len(pending) + len(doubted)
 
         def on_commit(answer: PartitionProduceResponse, code: ErrorCode) -> None:
             nonlocal left
             if code is not _NONE:
                 answer.error_code = code
                 answer.base_offset = -1
+                answer.error_message = None
             left -= 1
             if not left:
                 deferred.complete(self._with_hints(response, context))
@@ -208,6 +224,10 @@ class ProduceHandlers:
                 end_offset,
                 deadline_ms,
                 partial(on_commit, answer),
+            )
+        for topic_partition, answer in doubted:
+            self._replicas.when_confirmed(
+                topic_partition, min(timeout_ms, _CONFIRM_TIMEOUT_MS), partial(on_commit, answer)
             )
         return deferred
 

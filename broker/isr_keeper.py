@@ -106,6 +106,7 @@ class IsrKeeper:
         now_ms = self._clock.monotonic_ms()
         partition.tell_followers(0)  # perhaps they are not in the ISR any more
         self.carry_out(partition, partition.state.on_isr_answer(proposal, answer, now_ms))
+        partition.check_confirmations()
 
 
 def _listed(broker_ids: Iterable[int]) -> str:

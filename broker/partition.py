@@ -14,7 +14,15 @@ from collections import deque
 from kraftrio.broker.fetch_session import FetchKey
 from kraftrio.broker.log.partition_log import PartitionLog
 from kraftrio.broker.partition_state import Brokers, PartitionState
-from kraftrio.broker.waiters import FetchWaiter, FollowerWatch, OffsetWaiter, answer
+from kraftrio.broker.timers import Timers
+from kraftrio.broker.waiters import (
+    CommitCallback,
+    Confirmation,
+    FetchWaiter,
+    FollowerWatch,
+    OffsetWaiter,
+    answer,
+)
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import TopicPartition
 
@@ -28,6 +36,7 @@ class Partition:
     __slots__ = (
         "_uncommitted",
         "commit_waiters",
+        "confirmations",
         "fetch_waiters",
         "follower_waiters",
         "log",
@@ -59,6 +68,7 @@ class Partition:
         )
         self.commit_waiters: list[OffsetWaiter] = []
         self.low_watermark_waiters: list[OffsetWaiter] = []
+        self.confirmations: list[Confirmation] = []
         self.fetch_waiters: dict[FetchWaiter, None] = {}
         self.follower_waiters: dict[FetchWaiter, None] = {}
         self.watches: dict[int, tuple[FollowerWatch, FetchKey]] = {}  # by the follower's id
@@ -131,6 +141,55 @@ class Partition:
         """The smallest log start offset of the live replicas."""
         return self.state.low_watermark(self.log.log_start_offset)
 
+    # -- does anybody follow? -------------------------------------------------------------------
+
+    def confirm(self, callback: CommitCallback, timers: Timers, timeout_ms: float) -> None:
+        """Let every member of the ISR show that it follows us now.
+
+        A member that has been made leader follows nobody, so what it acknowledged it did after its
+        last fetch here.  But that fetch must have been sent from now on: the one after an answer of
+        now.
+        """
+        confirmation = Confirmation({}, callback)
+
+        def give_up() -> None:
+            self.confirmations.remove(confirmation)
+            confirmation.callback(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+        confirmation.timer = timers.schedule(timeout_ms, give_up)
+        for replica_id in self.state.maximal_isr - {self.state.broker_id}:
+            watch = self.watches.get(replica_id)
+            waiter = None if watch is None else watch[0].waiter
+            is_parked = waiter is not None and waiter.is_parked
+            confirmation.needs[replica_id] = 1 if is_parked else 2
+        self.confirmations.append(confirmation)
+        self.wake_followers()
+        self.check_confirmations()
+
+    def on_follower_fetch(self, replica_id: int) -> None:
+        """A follower fetches in our leader epoch."""
+        for confirmation in self.confirmations:
+            needs = confirmation.needs
+            if replica_id in needs:
+                needs[replica_id] -= 1
+                if not needs[replica_id]:
+                    del needs[replica_id]
+        self.check_confirmations()
+
+    def must_show(self, replica_id: int) -> bool:
+        """Does anybody wait for a further fetch of this follower?"""
+        return any(replica_id in confirmation.needs for confirmation in self.confirmations)
+
+    def check_confirmations(self) -> None:
+        """Answer those for whom all members of the ISR have shown that they follow."""
+        if not self.confirmations:
+            return
+        isr = self.state.maximal_isr
+        finished = [c for c in self.confirmations if isr.isdisjoint(c.needs)]
+        for confirmation in finished:
+            self.confirmations.remove(confirmation)
+            confirmation.finish(ErrorCode.NONE)
+
     # -- changes of role ------------------------------------------------------------------------
 
     def take_high_watermark(self) -> None:
@@ -159,6 +218,9 @@ class Partition:
         """This replica no longer leads: nobody's wait can succeed here."""
         waiters = self.commit_waiters + self.low_watermark_waiters
         self.commit_waiters, self.low_watermark_waiters = [], []
+        confirmations, self.confirmations = self.confirmations, []
         self._uncommitted.clear()
         answer(waiters, code)
+        for confirmation in confirmations:
+            confirmation.finish(code)
         self.wake_fetches()

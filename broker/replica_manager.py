@@ -9,6 +9,7 @@ Waiting
 - `when_committed` parks a callback until the high watermark reaches an offset (acks=all).
 - `FetchWaiter` parks a long poll until enough can be read: a consumer's until it is committed, a
   follower's until it is appended.
+- `when_confirmed` parks a callback until the followers show that this broker still leads.
 - `when_deleted` parks a callback until every live replica has moved its log start offset.
 
 Followers
@@ -24,20 +25,18 @@ New logs
   request and a timer try again.
 
 Failures
-- A disk error while appending or reading is KAFKA_STORAGE_ERROR to the client and a log line, for
-  each partition one in some seconds; the log itself has cut what was half written.  What was
-  acknowledged stays readable.
-- A disk error that no room would mend takes the log directory offline, and with it the replicas in
-  it alone.
+- A disk error is KAFKA_STORAGE_ERROR to the client and a log line, for each partition one in some
+  seconds; the log itself has cut what was half written.  What was acknowledged stays readable.
+- One that no room would mend takes the log directory offline, and its replicas alone.
 
-Called by the data handlers, the group coordinator's runtime, the fetchers and the metadata
-publisher.
+Called by the data handlers, the group coordinator, the fetchers and the metadata publisher.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from kraftrio.broker.clock import Clock
@@ -307,17 +306,13 @@ class ReplicaManager:
         self, partition: Partition, timestamp: int
     ) -> OffsetAndTimestamp | None:
         """The first record at or after a time (KafkaError when the disk fails)."""
-        try:
+        with self._disk("find a time", partition):
             return partition.log.offset_for_timestamp(timestamp)
-        except OSError as error:
-            raise self._storage_error("find a time", partition, error) from error
 
     def offset_of_max_timestamp(self, partition: Partition) -> OffsetAndTimestamp | None:
         """The record with the greatest timestamp (KafkaError when the disk fails)."""
-        try:
+        with self._disk("find a time", partition):
             return partition.log.offset_of_max_timestamp()
-        except OSError as error:
-            raise self._storage_error("find a time", partition, error) from error
 
     def delete_records(self, partition: Partition, offset: int) -> int:
         """Move our log start offset to `offset` (-1: the high watermark); return where it is to be.
@@ -336,10 +331,8 @@ class ReplicaManager:
             )
         if target < 0 or target > high_watermark:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        try:
+        with self._disk("delete records", partition):
             partition.log.delete_records_before(target)
-        except OSError as error:
-            raise self._storage_error("delete records", partition, error) from error
         partition.wake_followers()  # they learn the new start by the answer
         return target
 
@@ -386,6 +379,26 @@ class ReplicaManager:
             self._isrs.carry_out(partition, effects)
         if partition.low_watermark_waiters:
             partition.check_low_watermark()
+        if partition.confirmations:
+            partition.on_follower_fetch(replica_id)
+
+    def when_confirmed(
+        self, topic_partition: TopicPartition, timeout_ms: float, callback: CommitCallback
+    ) -> None:
+        """Call `callback` once it is sure that no other replica was leader before now, or is not.
+
+        A broker that was cut off, or stood still, may take itself for the leader while another one
+        has gone on; then it is given NOT_LEADER_OR_FOLLOWER, in time.
+        """
+        try:
+            partition = self.leader(topic_partition)
+        except KafkaError as error:
+            callback(error.code)
+            return
+        if partition.state.maximal_isr == {self.broker_id}:
+            callback(ErrorCode.NONE)
+            return
+        partition.confirm(callback, self._timers, timeout_ms)
 
     # -- what is followed here ------------------------------------------------------------------
 
@@ -435,10 +448,8 @@ class ReplicaManager:
     ) -> None:
         """Cut a followed log from `offset` on (raises like `append_as_follower`)."""
         partition = self._followed(topic_partition, leader_epoch, topic_id)
-        try:
+        with self._disk("truncate", partition):
             partition.log.truncate_to(offset)
-        except OSError as error:
-            raise self._storage_error("truncate", partition, error) from error
         partition.take_high_watermark()
 
     def truncate_fully_and_start_at(
@@ -450,10 +461,8 @@ class ReplicaManager:
     ) -> None:
         """Drop everything in a followed log and start at `offset` (raises likewise)."""
         partition = self._followed(topic_partition, leader_epoch, topic_id)
-        try:
+        with self._disk("truncate", partition):
             partition.log.truncate_fully_and_start_at(offset, self._clock.wall_ms())
-        except OSError as error:
-            raise self._storage_error("truncate", partition, error) from error
         partition.take_high_watermark()
 
     def _followed(
@@ -497,6 +506,14 @@ class ReplicaManager:
             and self.log_manager.get_log(topic_partition) is None
             and not all(log_dir.is_online for log_dir in self.log_manager.dirs)
         )
+
+    @contextmanager
+    def _disk(self, doing: str, partition: Partition) -> Iterator[None]:
+        """Whatever the disk refuses in here is KAFKA_STORAGE_ERROR."""
+        try:
+            yield
+        except OSError as error:
+            raise self._storage_error(doing, partition, error) from error
 
     def _storage_error(self, doing: str, partition: Partition, error: OSError) -> KafkaError:
         self._report(partition.topic_partition, doing, error)
@@ -570,6 +587,7 @@ class ReplicaManager:
         if state.advance_high_watermark(now_ms):
             partition.publish_high_watermark()
         partition.check_low_watermark()
+        partition.check_confirmations()
 
     def _lead(self, partition: Partition) -> None:
         """A leader epoch begins in which this broker leads."""

@@ -45,6 +45,28 @@ def answer(waiters: Iterable[OffsetWaiter], code: ErrorCode) -> None:
         waiter.callback(code)
 
 
+class Confirmation:
+    """Waits until the followers show that they still follow this leader.
+
+    Attributes:
+        needs: how many more fetches of each follower that takes.
+        callback: is given NONE, or NOT_LEADER_OR_FOLLOWER when they do not.
+    """
+
+    __slots__ = ("callback", "needs", "timer")
+
+    def __init__(self, needs: dict[int, int], callback: CommitCallback) -> None:
+        self.needs = needs
+        self.callback = callback
+        self.timer: Timer | None = None
+
+    def finish(self, code: ErrorCode) -> None:
+        """Call back; it has been taken off its partition."""
+        if self.timer is not None:
+            self.timer.cancel()
+        self.callback(code)
+
+
 class FetchWaiter:
     """A parked long poll over some partitions.
 
@@ -74,6 +96,10 @@ class FetchWaiter:
             else:
                 partition.fetch_waiters[self] = None
         self._timer = timers.schedule(max_wait_ms, self.finish)
+
+    @property
+    def is_parked(self) -> bool:
+        return not self._is_done
 
     def count(self, size_bytes: int) -> None:
         """So much more can be read."""

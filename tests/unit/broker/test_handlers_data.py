@@ -563,6 +563,107 @@ async def test_delete_records_answers_with_the_low_watermark(autojump_clock: obj
         assert second.value == (ErrorCode.REQUEST_TIMED_OUT, -1)
 
 
+async def refused_by_sequence(broker: Broker, handlers: Handlers) -> Deferred[int]:
+    """A producer's batch that this leader, with what it knows, finds out of order."""
+    broker.replicas.append_to_leader(TP, batch(b"x", producer_id=7, producer_epoch=0, sequence=0))
+    out_of_order = batch(b"x", producer_id=7, producer_epoch=0, sequence=5)
+    request = ProduceRequest(
+        acks=-1,
+        timeout_ms=30_000,
+        topic_data=[
+            TopicProduceData(
+                name="t",
+                partition_data=[PartitionProduceData(index=0, records=memoryview(out_of_order))],
+            )
+        ],
+    )
+    response = handlers.produces.produce(request, context(12))
+    assert isinstance(response, Deferred)
+    code: Deferred[int] = Deferred()
+    response.then(lambda value: code.complete(value.responses[0].partition_responses[0].error_code))
+    return code
+
+
+async def test_sequences_are_refused_by_a_leader_that_is_followed(autojump_clock: object) -> None:
+    """Each member of the ISR fetches once more, as soon as it is answered."""
+    broker = Broker()
+    async with broker.running():
+        broker.lead(isr=(1, 2, 3))
+        handlers = Handlers(broker)
+        follower = Follower(handlers)
+        parked = follower.fetch(named=False)
+        assert isinstance(parked, Deferred) and not parked.done
+        code = await refused_by_sequence(broker, handlers)
+        assert parked.done, "the append has woken it already"
+        follower.take(parked.value)
+        handlers.fetch(1, 3)
+        follower.take(part_response(follower.fetch(named=True)))  # perhaps sent before
+        follower.fetch(named=True)
+        assert not code.done, "broker 3 may have been made leader"
+        handlers.fetch(1, 3)
+        assert code.done and code.value == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+async def test_a_parked_follower_shows_at_once_that_it_follows(autojump_clock: object) -> None:
+    broker = Broker()
+    async with broker.running():
+        broker.lead(isr=(1, 2))
+        handlers = Handlers(broker)
+        handlers.quota.throttles = False
+        follower = Follower(handlers)
+        broker.replicas.append_to_leader(
+            TP, batch(b"x", producer_id=7, producer_epoch=0, sequence=0)
+        )
+        follower.take(part_response(follower.fetch(named=False)))
+        parked = follower.fetch(named=True)
+        assert isinstance(parked, Deferred) and not parked.done
+        codes: list[ErrorCode] = []
+        broker.replicas.when_confirmed(TP, 30_000, codes.append)
+        assert parked.done and not codes
+        follower.take(parked.value)
+        assert isinstance(follower.fetch(named=False), Deferred), "and it may wait again"
+        assert codes == [ErrorCode.NONE]
+
+
+async def test_sequences_are_not_judged_by_a_leader_that_nobody_follows(
+    autojump_clock: object,
+) -> None:
+    """It was cut off, and another one may lead since: the producer has to look."""
+    broker = Broker()
+    async with broker.running():
+        broker.lead()
+        handlers = Handlers(broker)
+        alone = await refused_by_sequence(broker, handlers)
+        await trio.sleep(1)
+        assert not alone.done
+        await trio.sleep(2)
+        assert alone.value == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_sequences_are_not_judged_by_a_deposed_leader(autojump_clock: object) -> None:
+    broker = Broker()
+    async with broker.running():
+        broker.lead()
+        handlers = Handlers(broker)
+        deposed = await refused_by_sequence(broker, handlers)
+        broker.publish(PartitionChangeRecord(TOPIC_ID, 0, leader=2))
+        assert deposed.value == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_sequences_are_judged_by_the_last_in_the_isr(autojump_clock: object) -> None:
+    """No other can lead, and whoever is put out of the ISR is waited for no more."""
+    broker = Broker()
+    async with broker.running():
+        broker.lead(isr=(1, 2))
+        handlers = Handlers(broker)
+        code = await refused_by_sequence(broker, handlers)
+        broker.publish(PartitionChangeRecord(TOPIC_ID, 0, isr=(1,)))
+        assert code.value == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        codes: list[ErrorCode] = []
+        broker.replicas.when_confirmed(TP, 1000, codes.append)
+        assert codes == [ErrorCode.NONE]
+
+
 async def test_produce_with_too_few_replicas(autojump_clock: object) -> None:
     broker = Broker(config=LogConfig(min_insync_replicas=2))
     async with broker.running():
