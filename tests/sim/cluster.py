@@ -113,6 +113,10 @@ class SimNode:
         return self.incarnation is not None and self.incarnation.is_paused
 
     @property
+    def is_stopping(self) -> bool:
+        return self.incarnation is not None and self._stopping.is_set()
+
+    @property
     def is_broker(self) -> bool:
         return "broker" in self.roles
 

@@ -67,6 +67,9 @@ class Nemesis:
             node.resume()
             node.disk.room_bytes = None
             node.speed = self._options.disk
+        for node in cluster.nodes.values():
+            if node.is_stopping:
+                await node.stop()  # it was asked to; wait until it has
         cluster.start()
 
     # -- dice -----------------------------------------------------------------------------------
