@@ -217,7 +217,9 @@ class ApacheBroker(Broker):
         if self.port == 0:
             self.port = free_port_pair()
         overrides = [f"{name}={value}" for name, value in self.config.items()]
-        return apache_kafka().broker_command(self.directory / "apache", self.port, overrides)
+        directory = self.directory / "apache"
+        command: list[str] = apache_kafka().broker_command(directory, self.port, overrides)
+        return command
 
     def wait_ready(self, deadline: float) -> None:
         """Ask for the API versions until there is an answer: the log has no ready line."""
