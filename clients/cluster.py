@@ -68,9 +68,9 @@ class Cluster:
         topic_idle_ms: float,
     ) -> None:
         self.config = config
+        self.nursery = nursery  # of the client's tasks, which end with the cluster
         self.want_all_topics = False
         self._network = network
-        self._nursery = nursery
         self._rng = rng
         self._topic_idle_s = topic_idle_ms / 1000
         self._addresses = parse_bootstrap_servers(config.bootstrap_servers)
@@ -124,7 +124,7 @@ class Cluster:
             port,
             self.config,
             self._network,
-            self._nursery,
+            self.nursery,
             self._rng,
             self._node_changed,
         )

@@ -22,6 +22,10 @@ CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 _MAX_INT32 = 0x7FFF_FFFF
 _MAX_PORT = 65535
 
+DEFAULT_DELIVERY_TIMEOUT_MS = 120_000
+_DEFAULT_LINGER_MS = 5
+_DEFAULT_REQUEST_TIMEOUT_MS = 30_000
+
 C = TypeVar("C", bound="ClientConfig")
 
 
@@ -38,7 +42,7 @@ class ClientConfig:
     reconnect_backoff_max_ms: int = 1_000
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
-    request_timeout_ms: int = 30_000
+    request_timeout_ms: int = _DEFAULT_REQUEST_TIMEOUT_MS
     default_api_timeout_ms: int = 60_000
     connections_max_idle_ms: int = 540_000
     socket_connection_setup_timeout_ms: int = 10_000
@@ -91,7 +95,7 @@ class ProducerConfig(ClientConfig):
     acks: Acks = "all"
     enable_idempotence: bool | None = None  # None: where acks, retries and in-flight allow it
     batch_size: int = 16_384
-    linger_ms: int = 5
+    linger_ms: int = _DEFAULT_LINGER_MS
     buffer_memory: int = 33_554_432
     max_block_ms: int = 60_000
     max_request_size: int = 1_048_576
@@ -99,7 +103,7 @@ class ProducerConfig(ClientConfig):
     compression_gzip_level: int = -1
     compression_lz4_level: int = 9
     compression_zstd_level: int = 3
-    delivery_timeout_ms: int = 120_000
+    delivery_timeout_ms: int = DEFAULT_DELIVERY_TIMEOUT_MS
     retries: int = _MAX_INT32
     max_in_flight_requests_per_connection: int = 5
     metadata_max_idle_ms: int = 300_000
@@ -196,6 +200,18 @@ class ProducerSettings(ClientSettings, total=False):
     partitioner_ignore_keys: bool
     partitioner_adaptive_partitioning_enable: bool
     partitioner_availability_timeout_ms: int
+
+
+def fit_delivery_timeout(settings: ProducerSettings) -> ProducerSettings:
+    """Let the default of delivery_timeout_ms give way to what it must not be less than."""
+    linger_ms = settings.get("linger_ms", _DEFAULT_LINGER_MS)
+    request_timeout_ms = settings.get("request_timeout_ms", _DEFAULT_REQUEST_TIMEOUT_MS)
+    if "delivery_timeout_ms" in settings or not (
+        isinstance(linger_ms, int) and isinstance(request_timeout_ms, int)
+    ):
+        return settings
+    least_ms = max(DEFAULT_DELIVERY_TIMEOUT_MS, linger_ms + request_timeout_ms)
+    return {**settings, "delivery_timeout_ms": least_ms}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

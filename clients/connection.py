@@ -174,6 +174,7 @@ class Connection:
         self._lost: ConnectionLost | None = None
         self._closed = trio.Event()
         self._wake_writer = trio.Event()
+        self._sent_callbacks: list[Callable[[], object]] = []
         self._next_deadline = math.inf  # what the watcher sleeps until
         self._wake_watcher = trio.Event()
 
@@ -232,6 +233,19 @@ class Connection:
         """
         return await self.send(request, api_version, timeout_s).wait()
 
+    def when_sent(self, callback: Callable[[], object]) -> None:
+        """Run `callback` once the peer has taken all that is queued, or the connection has ended.
+
+        It tells who sends without wanting answers when there is room again.
+        """
+        self._sent_callbacks.append(callback)
+        self._wake_writer.set()
+
+    def _tell_sent(self) -> None:
+        callbacks, self._sent_callbacks = self._sent_callbacks, []
+        for callback in callbacks:
+            callback()
+
     def _queue(self, request: Any, api: Api, api_version: int, reply: Reply | None) -> None:
         if self._lost is not None:
             raise ConnectionLost(self._lost.reason)
@@ -275,6 +289,7 @@ class Connection:
         self._closed.set()
         self._wake_writer.set()
         self._wake_watcher.set()
+        self._tell_sent()
         if undecodable is not None:
             undecodable._finish(None, self._lost)
         for reply in self._protocol.waiting():
@@ -336,6 +351,7 @@ class Connection:
             while self._lost is None:
                 try:
                     if self._unsent.push():
+                        self._tell_sent()
                         break
                 except OSError as error:
                     self._lose(f"sending failed: {error}")

@@ -148,8 +148,17 @@ class Node:
         reply.then(self._note_throttle)
         return reply
 
-    def send_oneway(self, request: Any, *, max_version: int | None = None) -> None:
+    def send_oneway(
+        self,
+        request: Any,
+        when_sent: Callable[[], object],
+        *,
+        max_version: int | None = None,
+    ) -> None:
         """Send a request that is not answered: a Produce with acks=0.
+
+        Args:
+            when_sent: called when the broker has taken it, or the connection has ended.
 
         Raises:
             NetworkError, UnsupportedVersionError: as `send`.
@@ -157,6 +166,7 @@ class Node:
         connection, version = self._route(request, 0, max_version)
         try:
             connection.send_oneway(request, version)
+            connection.when_sent(when_sent)
         except ConnectionLost as error:
             raise self.client_error(error) from None
         except LocalProtocolError as error:

@@ -1,4 +1,4 @@
-"""Checks a run of equally laid out records at once, column by column.
+"""Checks or writes a run of equally laid out records at once, column by column.
 
 Producers of fixed-size data fill a batch with records that differ only in offset delta, timestamp
 delta and content.  The same byte of each such record, taken with one strided slice, is a column:
@@ -8,12 +8,17 @@ walking record by record, and decides exactly what ``record_walk.check_records``
 Rules
 - A run never claims a record that the walk would refuse; what is not clearly uniform is left to the
   walk, which also words the refusals.
-- Called by ``record_walk.check_records`` only.
+- ``encode_uniform`` writes such records the other way round: what is the same in all of them is
+  joined between the values, then the deltas are put in as columns.
+- Called by ``record_walk`` only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+from kraftrio.wire.primitives import Buffer, encode_varint
 
 MIN_RUN_RECORDS = 8
 
@@ -105,6 +110,83 @@ def uniform_run(data: bytes, pos: int, first: int, count: int) -> UniformRun | N
     timestamps = timestamps[:run]
     newest = max(timestamps)
     return UniformRun(run, size, newest, timestamps.index(newest), bool(key_length & 1))
+
+
+def encode_uniform(
+    timestamps: Sequence[int],
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    base_timestamp: int,
+) -> list[Buffer] | None:
+    """Return the pieces of the bytes of records without headers; None if they are not uniform.
+
+    They are if values have one size and keys, too (or all are null), and the timestamps are close.
+    """
+    count = len(values)
+    if not MIN_RUN_RECORDS <= count <= _TWO_BYTE_DELTAS:
+        return None
+    key_sizes: set[int] = set()
+    try:
+        value_sizes = set(map(len, values))  # type: ignore[arg-type]  # a null raises TypeError
+        if keys[0] is not None:
+            key_sizes = set(map(len, keys))  # type: ignore[arg-type]
+        elif keys.count(None) != count:
+            return None
+    except TypeError:
+        return None
+    first, last = min(timestamps), max(timestamps)
+    if len(value_sizes) > 1 or len(key_sizes) > 1:
+        return None
+    if first < base_timestamp or last - base_timestamp >= _ONE_BYTE_DELTAS:
+        return None
+    stamps = None
+    if last != base_timestamp:
+        stamps = bytes([timestamp - base_timestamp << 1 for timestamp in timestamps])
+    key_size = key_sizes.pop() if key_sizes else None
+    value_size = value_sizes.pop()
+    pieces: list[Buffer] = []
+    for start, end in ((0, _ONE_BYTE_DELTAS), (_ONE_BYTE_DELTAS, _TWO_BYTE_DELTAS)):
+        if start < count:
+            part = slice(start, min(end, count))
+            run = _encode_run(keys[part], values[part], key_size, value_size, start, stamps)
+            pieces += (run, b"\0")
+    return pieces
+
+
+def _encode_run(
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    key_size: int | None,
+    value_size: int,
+    start: int,
+    stamps: bytes | None,
+) -> memoryview:
+    """Return the bytes of records whose offset deltas have one width, but for the last byte."""
+    delta_bytes = 1 if start < _ONE_BYTE_DELTAS else 2
+    key_length = b"\1" if key_size is None else encode_varint(key_size)
+    value_length = encode_varint(value_size)
+    size = 3 + delta_bytes + len(key_length) + (key_size or 0) + len(value_length) + value_size
+    length = encode_varint(size)
+    stride = len(length) + size
+    # The header count that ends a record comes with the head of the next one.
+    head = b"\0" + length + bytes(2 + delta_bytes) + key_length
+    run: bytearray
+    if key_size is None:
+        run = bytearray(head + value_length).join([b"", *values])  # type: ignore[list-item]
+    else:
+        parts: list[bytes | None] = [head] * (4 * len(values))
+        parts[1::4] = keys
+        parts[2::4] = [value_length] * len(values)
+        parts[3::4] = values
+        run = bytearray().join(parts)  # type: ignore[arg-type]  # no null is left here
+    stop = start + len(values)
+    stamp_at = 2 + len(length)
+    if stamps is not None:
+        run[stamp_at::stride] = stamps[start:stop]
+    run[stamp_at + 1 :: stride] = _LOW_BYTES[start:stop]
+    if delta_bytes == 2:
+        run[stamp_at + 2 :: stride] = _HIGH_BYTES[start:stop]
+    return memoryview(run)[1:]
 
 
 def _read_length(data: bytes, pos: int) -> tuple[int, int]:

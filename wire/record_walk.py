@@ -14,12 +14,13 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import NamedTuple, NoReturn
 
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
-from kraftrio.wire.primitives import encode_varint, read_uvarint, read_uvarlong
-from kraftrio.wire.record_columns import MIN_RUN_RECORDS, uniform_run
+from kraftrio.wire.primitives import Buffer, encode_varint, read_uvarint, read_uvarlong
+from kraftrio.wire.record_columns import MIN_RUN_RECORDS, encode_uniform, uniform_run
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -284,7 +285,27 @@ def rebase_timestamp(record: RawRecord, timestamp_delta: int) -> bytes:
     return encode_varint(len(body)) + body
 
 
-def encode_records(records: Iterable[Record], base_timestamp: int) -> list[bytes]:
+def encode_columns(
+    timestamps: Sequence[int],
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    headers: Mapping[int, Headers],
+    base_timestamp: int,
+) -> list[Buffer]:
+    """As ``encode_records``, for records given as columns; headers by index."""
+    if not headers:
+        uniform = encode_uniform(timestamps, keys, values, base_timestamp)
+        if uniform is not None:
+            return uniform
+        every: Iterable[Headers] = repeat(())
+    else:
+        every = [headers.get(index, ()) for index in range(len(values))]
+    return list(encode_records(zip(repeat(0), timestamps, keys, values, every), base_timestamp))
+
+
+def encode_records(
+    records: Iterable[tuple[int, int, bytes | None, bytes | None, Headers]], base_timestamp: int
+) -> list[bytes]:
     """Return the pieces of the records' bytes, to be joined; offset deltas are 0, 1, 2..."""
     pieces: list[bytes] = []
     extend = pieces.extend

@@ -1,0 +1,72 @@
+"""Which partition a record goes to, decided as the Java producer decides.
+
+Rules:
+1. A key belongs to a partition: murmur2 of the key, made positive, modulo the number of partitions.
+2. Records without a key stay with one partition until a batch's worth of bytes went there, then
+   another is drawn (KIP-794): among those that have a leader, or any if none has. With adaptive
+   partitioning the chance of a partition falls with the number of batches waiting for it.
+
+`Sticky` is a state machine; chance is injected. Called by: `accumulator`.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate
+from struct import unpack_from
+
+_MASK = 0xFFFF_FFFF
+_M = 0x5BD1_E995
+_SEED = 0x9747_B28C
+_CACHED_KEYS = 4096
+_MAX_CACHED_KEY_BYTES = 64
+
+
+def murmur2(data: bytes) -> int:
+    """Return the 32-bit murmur2 hash with Kafka's seed, unsigned."""
+    size = len(data)
+    value = _SEED ^ size
+    words = size >> 2
+    for word in unpack_from(f"<{words}I", data):
+        word = word * _M & _MASK
+        value = value * _M & _MASK ^ (word ^ word >> 24) * _M & _MASK
+    if tail := size & 3:
+        value = (value ^ int.from_bytes(data[-tail:], "little")) * _M & _MASK
+    value = (value ^ value >> 13) * _M & _MASK
+    return value ^ value >> 15
+
+
+@lru_cache(_CACHED_KEYS)
+def _hash_of_short(key: bytes) -> int:
+    return murmur2(key) & 0x7FFF_FFFF
+
+
+def hash_of_key(key: bytes) -> int:
+    """Return what a key's partition is the remainder of; keys that come often are remembered."""
+    if len(key) <= _MAX_CACHED_KEY_BYTES:
+        return _hash_of_short(key)
+    return murmur2(key) & 0x7FFF_FFFF
+
+
+def partition_for_key(key: bytes, partition_count: int) -> int:
+    """Return the partition of a key."""
+    return hash_of_key(key) % partition_count
+
+
+def draw_partition(
+    partitions: Sequence[int], waiting_batches: Sequence[int] | None, rng: random.Random
+) -> int:
+    """Draw the next partition for records without a key.
+
+    Args:
+        partitions: those to choose from.
+        waiting_batches: how many batches wait for each; None: all have the same chance.
+    """
+    if waiting_batches is None or len(set(waiting_batches)) == 1:
+        return partitions[rng.randrange(len(partitions))]
+    longest = max(waiting_batches) + 1
+    sums = list(accumulate(longest - count for count in waiting_batches))
+    return partitions[bisect_right(sums, rng.randrange(sums[-1]))]

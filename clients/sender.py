@@ -1,0 +1,294 @@
+"""The producer's one task: sends what its core says may go, and tells the core what came of it.
+
+Owns the Produce requests in flight and the way to a producer id. Rules:
+1. A broker has at most max_in_flight_requests_per_connection Produce requests unanswered.
+2. Answers are worked off where they arrive, synchronously; a request of which the answer does not
+   come fails each of its batches with NETWORK_EXCEPTION, and the core decides.
+3. With acks=0 a batch counts as delivered once the broker's socket has taken the request.
+4. The task sleeps until something may have changed: records to send, an answer, a node, metadata,
+   or a time that the core has named.
+
+Called by: `producer`. Protocol guide, "Produce"; KIP-360, KIP-467, KIP-516, KIP-951.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from math import inf
+from typing import Final
+
+import trio
+
+from kraftrio.clients.accumulator import Accumulator
+from kraftrio.clients.cluster import Cluster
+from kraftrio.clients.config import ProducerConfig
+from kraftrio.clients.connection import ConnectionLost, Reply
+from kraftrio.clients.errors import KafkaClientError, RetriableError, error_for
+from kraftrio.clients.metadata import BrokerAddress
+from kraftrio.clients.node import Node
+from kraftrio.clients.producer_batch import Batch
+from kraftrio.clients.sequences import Sequences
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.data import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kraftrio.wire.primitives import ZERO_UUID
+
+# What tells that metadata is old, beside a lost connection.
+_STALE_METADATA: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+_LAST_VERSION_WITH_NAMES: Final = 12
+
+
+class Sender:
+    """Runs `run` in the producer's nursery.
+
+    Args:
+        on_progress: called when memory may have become free or batches have ended.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        core: Accumulator,
+        config: ProducerConfig,
+        nursery: trio.Nursery,
+        on_progress: Callable[[], None],
+    ) -> None:
+        self._cluster = cluster
+        self._core = core
+        self._config = config
+        self._nursery = nursery
+        self._on_progress = on_progress
+        self._acks = config.required_acks
+        self._in_flight: dict[int, int] = {}
+        self._wake = trio.Event()
+        self._sleeps_until = -inf
+        self._asks_producer_id = False
+        self._metadata = cluster.metadata
+        cluster.on_change(self._on_cluster_change)
+
+    # -- waking ---------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Let the task look at everything again."""
+        self._wake.set()
+
+    def wake_by(self, now_ms: float, due_ms: float) -> None:
+        """Let the task look again at a time, if it sleeps longer."""
+        if due_ms < self._sleeps_until or due_ms <= now_ms:
+            self._wake.set()
+
+    def _on_cluster_change(self) -> None:
+        metadata = self._cluster.metadata
+        if metadata is not self._metadata:
+            self._metadata = metadata
+            self._core.update(metadata)
+        self._wake.set()
+
+    # -- the task -------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        while True:
+            self._wake = trio.Event()
+            now_ms = trio.current_time() * 1000
+            due_ms = self._core.poll(now_ms)
+            self._on_progress()
+            if self._core.wants_metadata:
+                self._cluster.request_refresh()
+            sequences = self._core.sequences
+            if sequences is None or not sequences.needs_producer_id:
+                due_ms = min(due_ms, self._send_all(now_ms))
+            elif self._core.incomplete and not self._asks_producer_id:
+                self._asks_producer_id = True
+                self._nursery.start_soon(self._ask_producer_id, sequences)
+            self._sleeps_until = due_ms
+            with trio.move_on_at(due_ms / 1000):
+                await self._wake.wait()
+
+    def _send_all(self, now_ms: float) -> float:
+        """Send to every broker as much as it may get now; return when to look again."""
+        due_ms = inf
+        most = self._config.max_in_flight_requests_per_connection
+        for node_id in self._core.nodes():
+            node = self._cluster.node(node_id)
+            if node is None:
+                self._cluster.request_refresh()
+                continue
+            if not node.is_ready:
+                if not node.is_connected:
+                    node.start_connecting()
+                if not node.is_connecting:
+                    due_ms = min(due_ms, node.ready_at * 1000)
+                continue
+            while self._in_flight.get(node_id, 0) < most:
+                batches = self._core.drain(node_id, now_ms)
+                if not batches:
+                    break
+                self._send(node, batches)
+        return due_ms
+
+    def _send(self, node: Node, batches: list[Batch]) -> None:
+        """Send one request; a failure to do so is told to the core like a refusal."""
+        request, has_ids = self._request(batches)
+        max_version = None if has_ids else _LAST_VERSION_WITH_NAMES
+        self._in_flight[node.node_id] = self._in_flight.get(node.node_id, 0) + 1
+        try:
+            if self._acks == 0:
+                node.send_oneway(
+                    request,
+                    partial(self._on_sent, node.node_id, batches),
+                    max_version=max_version,
+                )
+            else:
+                reply = node.send(
+                    request, self._config.request_timeout_ms / 1000, max_version=max_version
+                )
+                reply.then(partial(self._on_reply, node, batches))
+        except KafkaClientError as error:
+            self._in_flight[node.node_id] -= 1
+            self._fail(batches, error.code, str(error))
+
+    def _request(self, batches: list[Batch]) -> tuple[ProduceRequest, bool]:
+        topics: dict[str, TopicProduceData] = {}
+        has_ids = True
+        for batch in batches:
+            queue = batch.queue
+            topic = topics.get(queue.topic)
+            if topic is None:
+                topic_id = queue.topic_queues.topic_id
+                has_ids = has_ids and topic_id != ZERO_UUID
+                topic = topics[queue.topic] = TopicProduceData(name=queue.topic, topic_id=topic_id)
+            topic.partition_data.append(
+                PartitionProduceData(index=queue.partition, records=memoryview(batch.data))
+            )
+        request = ProduceRequest(
+            acks=self._acks,
+            timeout_ms=self._config.request_timeout_ms,
+            topic_data=list(topics.values()),
+        )
+        return request, has_ids
+
+    # -- answers --------------------------------------------------------------------------------
+
+    def _on_sent(self, node_id: int, batches: list[Batch]) -> None:
+        """A request that is not answered is out."""
+        self._in_flight[node_id] -= 1
+        for batch in batches:
+            self._core.on_delivered(batch, -1, -1)
+        self._on_progress()
+        self._wake.set()
+
+    def _on_reply(self, node: Node, batches: list[Batch], reply: Reply) -> None:
+        self._in_flight[node.node_id] -= 1
+        try:
+            response: ProduceResponse = reply.value()
+        except ConnectionLost as lost:
+            error = node.client_error(lost)
+            self._fail(batches, error.code, str(error))
+        else:
+            self._on_response(batches, response)
+        self._on_progress()
+        self._wake.set()
+
+    def _fail(self, batches: Iterable[Batch], code: ErrorCode, message: str) -> None:
+        now_ms = trio.current_time() * 1000
+        for batch in batches:
+            self._core.on_error(batch, code, message, now_ms)
+        if code in _STALE_METADATA:
+            self._cluster.request_refresh()
+
+    def _on_response(self, batches: list[Batch], response: ProduceResponse) -> None:
+        now_ms = trio.current_time() * 1000
+        answers = {
+            (topic.name or topic.topic_id, answer.index): answer
+            for topic in response.responses
+            for answer in topic.partition_responses
+        }
+        endpoints = [
+            BrokerAddress(endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack)
+            for endpoint in response.node_endpoints
+        ]
+        for batch in batches:
+            queue = batch.queue
+            answer = answers.get((queue.topic, queue.partition)) or answers.get(
+                (queue.topic_queues.topic_id, queue.partition)
+            )
+            if answer is None:
+                self._fail([batch], ErrorCode.NETWORK_EXCEPTION, "the answer leaves it out")
+            elif answer.error_code == ErrorCode.NONE:
+                self._core.on_delivered(batch, answer.base_offset, answer.log_append_time_ms)
+            else:
+                self._on_refusal(batch, answer, endpoints, now_ms)
+
+    def _on_refusal(
+        self,
+        batch: Batch,
+        answer: PartitionProduceResponse,
+        endpoints: list[BrokerAddress],
+        now_ms: float,
+    ) -> None:
+        code = error_for(answer.error_code).code
+        message = answer.error_message
+        reasons = [
+            f"record {item.batch_index}: {item.batch_index_error_message}"
+            for item in answer.record_errors
+            if item.batch_index_error_message
+        ]
+        if reasons:
+            message = "; ".join([message or code.text, *reasons])
+        leader = answer.current_leader
+        told = leader is not None and self._cluster.leader_hint(
+            batch.queue.topic,
+            batch.queue.partition,
+            leader.leader_id,
+            leader.leader_epoch,
+            endpoints,
+        )
+        self._core.on_error(batch, code, message, now_ms, log_start_offset=answer.log_start_offset)
+        if code in _STALE_METADATA and not told:
+            self._cluster.request_refresh()
+
+    # -- the producer id ------------------------------------------------------------------------
+
+    async def _ask_producer_id(self, sequences: Sequences) -> None:
+        """Get an id, however long it takes; an error that will not go away ends all batches."""
+        config = self._config
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFF_FFFF)
+        backoff_ms = float(config.retry_backoff_ms)
+        while True:
+            try:
+                response: InitProducerIdResponse = await self._cluster.request_any(request)
+                if response.error_code != ErrorCode.NONE:
+                    raise error_for(response.error_code)
+            except RetriableError:
+                await trio.sleep(backoff_ms / 1000)
+                backoff_ms = min(backoff_ms * 2, float(config.retry_backoff_max_ms))
+            except KafkaClientError as error:
+                self._core.abort(error)
+                break
+            else:
+                sequences.set_producer_id(response.producer_id, response.producer_epoch)
+                break
+        self._asks_producer_id = False
+        self._on_progress()
+        self._wake.set()

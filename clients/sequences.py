@@ -1,0 +1,209 @@
+"""What makes a producer idempotent: its id and epoch, and the sequence of each partition's records.
+
+Owns `Sequences`. Rules, as in Kafka's TransactionManager (KIP-98, KIP-360):
+1. A batch gets its sequence when it is first sent and keeps it, however often it is sent; a broker
+   accepts only the next sequence, so order is kept and nothing is written twice.
+2. A retried batch is sent alone: only the first unanswered batch of a partition may go, until all
+   that were sent before are answered.
+3. A batch given up after it was sent leaves its partition unresolved: nothing new is sent there
+   until the batches sent after it tell whether it was written.
+4. A gap that cannot be closed (a batch refused for good, or the broker lost the producer's state)
+   raises the epoch by one; the unanswered batches of that partition start again at 0, other
+   partitions do once all their unanswered batches are answered. Without an epoch left a new id is
+   asked for.
+
+Sans-IO. Called by: `accumulator`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from kraftrio.clients.producer_batch import Batch
+from kraftrio.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kraftrio.clients.accumulator import PartitionQueue
+
+NO_PRODUCER_ID: Final = -1
+_MAX_EPOCH: Final = 0x7FFF
+_MAX_SEQUENCE: Final = 0x7FFF_FFFF
+
+
+class PartitionSequence:
+    """The order of one partition's records."""
+
+    __slots__ = (
+        "is_unresolved",
+        "last_acked_offset",
+        "last_acked_sequence",
+        "next_sequence",
+        "producer_epoch",
+        "producer_id",
+        "unanswered",
+    )
+
+    def __init__(self) -> None:
+        self.producer_id = NO_PRODUCER_ID
+        self.producer_epoch = -1
+        self.next_sequence = 0
+        self.last_acked_sequence = -1
+        self.last_acked_offset = -1
+        self.unanswered: deque[Batch] = deque()  # sent at least once, in the order of sequences
+        self.is_unresolved = False
+
+    def is_next(self, sequence: int) -> bool:
+        """Whether this sequence follows the last one that the broker has."""
+        return sequence == (self.last_acked_sequence + 1) & _MAX_SEQUENCE
+
+
+class Sequences:
+    """The producer's id and what the partitions' sequences need of it."""
+
+    def __init__(self) -> None:
+        self.producer_id = NO_PRODUCER_ID
+        self.producer_epoch = -1
+        self._to_restart: dict[PartitionQueue, None] = {}
+        # Partitions where it is not known what was written, and the sequence after that.
+        self._unresolved: dict[PartitionQueue, int] = {}
+
+    @property
+    def needs_producer_id(self) -> bool:
+        """Whether nothing can be sent before an id is given."""
+        return self.producer_id == NO_PRODUCER_ID
+
+    def set_producer_id(self, producer_id: int, producer_epoch: int) -> None:
+        """Take the id that a broker gave."""
+        assert self.needs_producer_id, "an id is asked for only when there is none"
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self._restart()
+
+    # -- sending --------------------------------------------------------------------------------
+
+    def may_send(self, queue: PartitionQueue, batch: Batch) -> bool:
+        """Whether the queue's first batch may go now."""
+        if self.needs_producer_id:
+            return False
+        sequence = queue.sequence
+        unanswered = sequence.unanswered
+        if batch.has_sequence:
+            return unanswered[0] is batch
+        if unanswered and self._is_stale(sequence):
+            return False
+        return not sequence.is_unresolved
+
+    def on_send(self, queue: PartitionQueue, batch: Batch) -> None:
+        """Give a batch that goes for the first time its sequence."""
+        if batch.has_sequence:
+            return
+        sequence = queue.sequence
+        if self._is_stale(sequence):
+            self._start_at_beginning(sequence)
+        batch.set_producer(self.producer_id, self.producer_epoch, sequence.next_sequence)
+        sequence.next_sequence = (sequence.next_sequence + batch.record_count) & _MAX_SEQUENCE
+        sequence.unanswered.append(batch)
+
+    def _is_stale(self, sequence: PartitionSequence) -> bool:
+        return (
+            sequence.producer_id != self.producer_id
+            or sequence.producer_epoch != self.producer_epoch
+        )
+
+    def _start_at_beginning(self, sequence: PartitionSequence) -> None:
+        """Number the unanswered batches anew from 0, with the current id and epoch."""
+        sequence.producer_id = self.producer_id
+        sequence.producer_epoch = self.producer_epoch
+        next_sequence = 0
+        for batch in sequence.unanswered:
+            batch.set_producer(self.producer_id, self.producer_epoch, next_sequence)
+            batch.sequence_was_reset = True
+            next_sequence = (next_sequence + batch.record_count) & _MAX_SEQUENCE
+        sequence.next_sequence = next_sequence
+        sequence.last_acked_sequence = -1
+
+    # -- answers --------------------------------------------------------------------------------
+
+    def on_delivered(self, queue: PartitionQueue, batch: Batch, base_offset: int) -> None:
+        """The broker has the batch."""
+        sequence = queue.sequence
+        sequence.unanswered.remove(batch)
+        is_current = (batch.producer_id, batch.producer_epoch) == (
+            sequence.producer_id,
+            sequence.producer_epoch,
+        )
+        if is_current and _is_after(batch.last_sequence, sequence.last_acked_sequence):
+            sequence.last_acked_sequence = batch.last_sequence
+        if base_offset >= 0:
+            last_offset = base_offset + batch.record_count - 1
+            sequence.last_acked_offset = max(sequence.last_acked_offset, last_offset)
+
+    def may_retry(
+        self, queue: PartitionQueue, batch: Batch, code: ErrorCode, log_start_offset: int
+    ) -> bool:
+        """Whether a batch that failed shall be sent again, as far as sequences know."""
+        sequence = queue.sequence
+        if code == ErrorCode.UNKNOWN_PRODUCER_ID:
+            if log_start_offset != -1 and not batch.sequence_was_reset:
+                self._to_restart[queue] = None
+            return True
+        if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            is_next = sequence.is_next(batch.base_sequence)
+            if not sequence.is_unresolved and (batch.sequence_was_reset or not is_next):
+                return True  # a batch before it is to be sent again, and will close the gap
+            if not sequence.is_unresolved or self._unresolved[queue] == batch.base_sequence:
+                self._to_restart[queue] = None
+            return True
+        return code.retriable
+
+    def on_failed(self, queue: PartitionQueue, batch: Batch, *, refused: bool) -> None:
+        """A batch is given up after it was sent.
+
+        Args:
+            refused: the broker said that it did not write it; else nobody knows.
+        """
+        queue.sequence.unanswered.remove(batch)
+        if refused:
+            self._to_restart[queue] = None
+        else:
+            queue.sequence.is_unresolved = True
+            self._unresolved[queue] = (batch.last_sequence + 1) & _MAX_SEQUENCE
+
+    def on_split(self, queue: PartitionQueue, batch: Batch, parts: list[Batch]) -> None:
+        """A batch is replaced by parts that were never sent, in its place in the order."""
+        unanswered = queue.sequence.unanswered
+        index = unanswered.index(batch)
+        unanswered.remove(batch)
+        sequence = batch.base_sequence
+        for offset, part in enumerate(parts):
+            part.set_producer(batch.producer_id, batch.producer_epoch, sequence)
+            part.sequence_was_reset = batch.sequence_was_reset
+            sequence = (sequence + part.record_count) & _MAX_SEQUENCE
+            unanswered.insert(index + offset, part)
+
+    def settle(self) -> None:
+        """Resolve what can be, and raise the epoch where there are gaps; before sending."""
+        for queue in [queue for queue in self._unresolved if not queue.sequence.unanswered]:
+            del self._unresolved[queue]
+            queue.sequence.is_unresolved = False
+            if not queue.sequence.is_next(queue.sequence.next_sequence):
+                self._to_restart[queue] = None
+        if self._to_restart and not self.needs_producer_id:
+            if self.producer_epoch == _MAX_EPOCH:
+                self.producer_id, self.producer_epoch = NO_PRODUCER_ID, -1
+            else:
+                self.producer_epoch += 1
+                self._restart()
+
+    def _restart(self) -> None:
+        for queue in self._to_restart:
+            self._start_at_beginning(queue.sequence)
+            queue.sequence.is_unresolved = False
+            self._unresolved.pop(queue, None)
+        self._to_restart.clear()
+
+
+def _is_after(sequence: int, other: int) -> bool:
+    """Whether a sequence is later than another; they go round after 2^31-1."""
+    return other < 0 or 0 < (sequence - other) & _MAX_SEQUENCE < 1 << 30
