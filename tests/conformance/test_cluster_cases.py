@@ -685,11 +685,12 @@ def test_static_member_outlives_its_coordinator(
     """What a static member rejoined with is known to the next coordinator."""
     group = unique_group()
     old = cluster.coordinator(group)
-    first = alone(connect(old), group, instance="one")
-    again = Member(connect(old), group, instance="one")
+    protocols = ("range", subscription("topic")), ("roundrobin", subscription("topic"))
+    first = alone(connect(old), group, instance="one", protocols=protocols)
+    again = Member(connect(old), group, instance="one", protocols=protocols)
     again.client.client_id = "renamed"
     if rejoin == "other protocol":
-        again.protocols = (("roundrobin", subscription("topic")),)
+        again.protocols = protocols[::-1]
     again.join()
     again.sync({again.member_id: b"all of it"})
     assert again.member_id != first.member_id
