@@ -17,11 +17,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
+from kraftrio.wire.primitives import TopicPartition
 
 __all__ = [
     "BrokerUnavailableError",
     "BufferExhaustedError",
     "ClosedError",
+    "CommitFailedError",
     "ConfigError",
     "CoordinatorNotAvailableError",
     "CorruptRecordError",
@@ -44,7 +46,9 @@ __all__ = [
     "KafkaError",
     "KafkaStorageError",
     "LeaderNotAvailableError",
+    "LogTruncationError",
     "NetworkError",
+    "NoOffsetForPartitionError",
     "NotControllerError",
     "NotCoordinatorError",
     "NotEnoughReplicasAfterAppendError",
@@ -136,11 +140,45 @@ class UnsupportedVersionError(KafkaClientError):
     default_code = ErrorCode.UNSUPPORTED_VERSION
 
 
+class CommitFailedError(KafkaClientError):
+    """The member's partitions are no longer its own, so its offsets were not committed."""
+
+    default_code = ErrorCode.ILLEGAL_GENERATION
+
+
 # What brokers answer
 
 
 class OffsetOutOfRangeError(KafkaClientError):
     default_code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+class NoOffsetForPartitionError(OffsetOutOfRangeError):
+    """No offset was committed, and auto_offset_reset is "none"."""
+
+
+class LogTruncationError(OffsetOutOfRangeError):
+    """Records that were consumed are no longer in the log, and auto_offset_reset is "none".
+
+    Args:
+        topic_partition: where.
+        offset: the position.
+        divergent_offset: where the logs part; None when the leader does not know.
+    """
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        code: ErrorCode | None = None,
+        topic_partition: TopicPartition | None = None,
+        offset: int | None = None,
+        divergent_offset: int | None = None,
+    ) -> None:
+        super().__init__(message, code=code)
+        self.topic_partition = topic_partition
+        self.offset = offset
+        self.divergent_offset = divergent_offset
 
 
 class UnknownTopicOrPartitionError(RetriableError):
@@ -275,7 +313,14 @@ class PolicyViolationError(KafkaClientError):
     default_code = ErrorCode.POLICY_VIOLATION
 
 
-_ONLY_OURS = (ConfigError, ClosedError, BufferExhaustedError)
+_ONLY_OURS = (
+    ConfigError,
+    ClosedError,
+    BufferExhaustedError,
+    CommitFailedError,
+    NoOffsetForPartitionError,
+    LogTruncationError,
+)
 
 
 def _classes(base: type[KafkaClientError]) -> list[type[KafkaClientError]]:
