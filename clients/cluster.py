@@ -189,6 +189,27 @@ class Cluster:
             request, timeout_s, min_version=min_version, max_version=max_version
         )
 
+    async def version(
+        self, node_id: int, api_key: int, timeout_s: float, *, max_version: int | None = None
+    ) -> int:
+        """Return the version that requests of an API to a broker will have; connects if need be.
+
+        It matters where a request looks different from one version to the next.
+
+        Raises:
+            BrokerUnavailableError, NetworkError, TimedOutError, UnsupportedVersionError: as
+                `request`.
+        """
+        node = self.node(node_id)
+        if node is None:
+            self.request_refresh()
+            raise BrokerUnavailableError(f"no broker with the id {node_id} is known")
+        with trio.move_on_after(timeout_s) as scope:
+            await node.connect()
+        if scope.cancelled_caught:
+            raise TimedOutError(f"cannot connect to {node.host}:{node.port} in time")
+        return node.versions.choose(api_key, max_version=max_version)
+
     async def request_any(
         self,
         request: Any,
