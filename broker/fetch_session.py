@@ -260,6 +260,9 @@ class FetchSessions:
             return FetchPlan(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if existing.uses_topic_ids != uses_topic_ids:
             return FetchPlan(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        if existing.watch is not None and existing.watch.waiter is not None:
+            # A follower that asks again has news for us: its parked fetch is answered first.
+            existing.watch.waiter.finish()
         self._update(existing, parts, forgotten)
         self._touch(existing, now_ms)
         if not existing.partitions:

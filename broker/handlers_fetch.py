@@ -142,11 +142,18 @@ class FetchHandlers:
         ):
             return self._respond(plan, reading, context)
         deferred: Deferred[FetchResponse] = Deferred()
+        on_close = context.client.on_close
+
+        def answer() -> None:
+            on_close.remove(waiter.drop)
+            deferred.complete(self._respond(plan, self._read(asking), context))
+
         waiter = FetchWaiter(
             request.min_bytes - reading.records_bytes,
-            lambda: deferred.complete(self._respond(plan, self._read(asking), context)),
+            answer,
             is_follower=replica_id != _CONSUMER_REPLICA_ID,
         )
+        on_close.append(waiter.drop)
         if asking.watch is not None:
             asking.watch.waiter = waiter  # it is told of every partition of the session
             waiter.park([], self._timers, request.max_wait_ms)
@@ -232,8 +239,8 @@ class FetchHandlers:
             except KafkaError as error:
                 answer.error_code = error.code
                 # A topic that is not there is no news: told at once, over and over, it would make
-                # its reader spin.
-                if error.code not in _UNKNOWN:
+                # its reader spin. A follower rests by itself, and looks for newer metadata.
+                if error.code not in _UNKNOWN or replica_id != _CONSUMER_REPLICA_ID:
                     must_answer = True
                     answer.aborted_transactions = None
                 continue

@@ -449,7 +449,7 @@ class ReplicaManager:
         """Cut a followed log from `offset` on (raises like `append_as_follower`)."""
         partition = self._followed(topic_partition, leader_epoch, topic_id)
         with self._disk("truncate", partition):
-            partition.log.truncate_to(offset)
+            self.log_manager.truncate(partition.log, offset)
         partition.take_high_watermark()
 
     def truncate_fully_and_start_at(

@@ -152,6 +152,7 @@ class BrokerServices:
             clock,
             rng,
             follower_quota,
+            tells_news_at_once=True,
         )
         self.replica_manager.fetchers = self.fetchers
         self.coordinator = GroupCoordinator(

@@ -109,8 +109,12 @@ class FetchWaiter:
 
     def finish(self) -> None:
         """Stop waiting and wake the request, once."""
-        if self._is_done:
-            return
+        if not self._is_done:
+            self.drop()
+            self.wake()
+
+    def drop(self) -> None:
+        """Stop waiting and wake nobody: who asked is gone."""
         self._is_done = True
         for partition in self._partitions:
             if self._is_follower:
@@ -119,7 +123,6 @@ class FetchWaiter:
                 partition.fetch_waiters.pop(self, None)
         if self._timer is not None:
             self._timer.cancel()
-        self.wake()
 
 
 class FollowerWatch:

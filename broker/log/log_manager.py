@@ -392,6 +392,13 @@ class LogManager:
                 counts[id(log_dir)] += 1
         return min(online, key=lambda candidate: counts[id(candidate)])
 
+    def truncate(self, log: PartitionLog, offset: int) -> None:
+        """Cut a log from `offset` on; what is written there later is looked at by a recovery."""
+        recovery_point = log.recovery_point
+        log.truncate_to(offset)
+        if log.recovery_point < recovery_point:
+            self.write_checkpoints()
+
     def delete_log(self, topic_partition: TopicPartition, now_ms: int) -> None:
         """Take the log out of service and rename its directory; the files go later."""
         name = delete_directory_name(topic_partition, self._new_id())

@@ -7,6 +7,7 @@ import random
 import pytest
 import trio
 
+from kraftrio.broker.context import RequestContext
 from kraftrio.broker.fetch_session import FetchSessions
 from kraftrio.broker.handlers_fetch import FetchHandlers
 from kraftrio.broker.handlers_offsets import EARLIEST, LATEST, OffsetHandlers
@@ -82,6 +83,7 @@ class Handlers:
         max_wait_ms: int = 500,
         session: tuple[int, int] = (0, -1),
         topic_ids: tuple[bytes, ...] = (TOPIC_ID,),
+        asked: RequestContext | None = None,
     ) -> FetchResponse | Deferred[FetchResponse]:
         """Fetch partition 0 of topics, as a consumer or as a follower."""
         epoch = 10 * replica_id if broker_epoch is None else broker_epoch
@@ -110,7 +112,7 @@ class Handlers:
                 for topic_id in topic_ids
             ],
         )
-        return self.fetches.fetch(request, context(17))
+        return self.fetches.fetch(request, asked or context(17))
 
     def produce(
         self, *topics: str, acks: int = -1, timeout_ms: int = 1000
@@ -392,6 +394,48 @@ async def test_a_quiet_partition_wakes_a_follower_at_once(autojump_clock: object
             broker.append(1)
             assert follower.take(part_response(parked)) == 1
             assert follower.offset == offset + 1
+
+
+async def test_a_follower_that_asks_again_is_answered_first(autojump_clock: object) -> None:
+    """It has news to tell, and its connection is served in order."""
+    broker = Broker()
+    async with broker.running():
+        broker.lead()
+        follower = Follower(Handlers(broker))
+        follower.take(part_response(follower.fetch(named=True, max_wait_ms=0)))
+        parked = follower.fetch(named=True)
+        assert isinstance(parked, Deferred) and not parked.done
+        again = follower.fetch(named=True)
+        assert parked.done
+        assert isinstance(again, Deferred) and not again.done
+
+
+async def test_a_follower_hears_at_once_that_a_topic_is_unknown(autojump_clock: object) -> None:
+    """A consumer waits out its long poll, so that it does not spin."""
+    broker = Broker()
+    async with broker.running():
+        broker.lead()
+        handlers = Handlers(broker)
+        answer = handlers.fetch(0, 2, topic_ids=(TOPIC_ID, OTHER_ID))
+        assert isinstance(answer, FetchResponse)
+        codes = [topic.partitions[0].error_code for topic in answer.responses]
+        assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID]
+        assert isinstance(handlers.fetch(0, topic_ids=(TOPIC_ID, OTHER_ID)), Deferred)
+
+
+async def test_the_long_poll_of_a_client_that_is_gone_is_dropped(autojump_clock: object) -> None:
+    broker = Broker()
+    async with broker.running():
+        partition = broker.lead()
+        handlers = Handlers(broker)
+        asked = context(17)
+        waits = handlers.fetch(0, max_wait_ms=2**31 - 1, asked=asked)
+        assert isinstance(waits, Deferred)
+        assert len(partition.fetch_waiters) == 1
+        asked.client.closed()
+        assert not partition.fetch_waiters
+        broker.append(1)
+        assert not waits.done
 
 
 async def test_a_follower_of_a_quiet_partition_is_not_late(autojump_clock: object) -> None:

@@ -171,6 +171,21 @@ def test_checkpoints_are_enough_after_a_kill() -> None:
     assert log.log_end_offset == 3
 
 
+def test_a_cut_below_the_recovery_point_is_saved_at_once() -> None:
+    """What is written in its place is not durable, and a recovery must look at it."""
+    node = Node()
+    log = node.create()
+    node.append(log, b"a")
+    node.append(log, b"b", b"c")
+    log.flush()
+    node.manager.write_checkpoints()
+    node.manager.truncate(log, 1)
+    node.append(log, b"d", b"e")
+    log = node.kill().get_log(TP)
+    assert log is not None
+    assert (log.recovery_point, log.log_end_offset) == (1, 3)
+
+
 def test_unchanged_checkpoints_are_not_written() -> None:
     node = Node()
     node.append(node.create(), b"a")
