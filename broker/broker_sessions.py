@@ -129,13 +129,13 @@ class BrokerSessions:
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        try:
-            async with trio.open_nursery() as nursery:
-                self._nursery = nursery
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
                 self._on_leader_change()
                 await trio.sleep_forever()
-        finally:
-            self._nursery = None
+            finally:
+                self._nursery = None  # from here on it takes nobody, while others still end
 
     async def _begin_reign(self, reign: int) -> None:
         """Try every broker that does not heartbeat soon after this node has begun to lead."""
