@@ -51,7 +51,6 @@ class _Batch:
     first: int
     count: int
     data: bytes
-    was_head: bool = False
 
 
 class PartitionProducer:
@@ -132,7 +131,6 @@ class PartitionProducer:
                 return
             else:
                 batch = self._new_batch()
-            batch.was_head = batch is self._unanswered[0]
             data = PartitionProduceData(index=self._tp.partition, records=memoryview(batch.data))
             request = ProduceRequest(
                 acks=options.acks,
@@ -171,18 +169,22 @@ class PartitionProducer:
         code = ErrorCode(answer.error_code)
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             offset = answer.base_offset if code is ErrorCode.NONE else None
-            self._history.acknowledge(self._sender, batch.first, batch.count, offset)
-            self._unanswered.remove(batch)
+            if batch in self._unanswered:
+                self._on_acknowledged(batch, offset)
             return
-        if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            if batch.was_head:
-                raise SimulationFailure(
-                    f"{self._sender.name}/{batch.first} is out of order for the broker: it has"
-                    " forgotten what was acknowledged before"
-                )
-        elif not code.retriable:
+        # A leader of the past may answer OUT_OF_ORDER_SEQUENCE_NUMBER: it lacks what came after it.
+        if code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not code.retriable:
             raise SimulationFailure(f"produce to {_name(self._tp)} was answered {code.name}")
         raise Unavailable(code.name)
+
+    def _on_acknowledged(self, batch: _Batch, offset: int | None) -> None:
+        if self._options.idempotent:
+            # What timed out before a later batch is acknowledged is in the log: sequences tell.
+            while self._unanswered[0] is not batch:
+                earlier = self._unanswered.popleft()
+                self._history.acknowledge(self._sender, earlier.first, earlier.count, None)
+        self._history.acknowledge(self._sender, batch.first, batch.count, offset)
+        self._unanswered.remove(batch)
 
     async def _drain(self, replies: deque[tuple[_Batch, Reply]], address: tuple[str, int]) -> None:
         """Take the answers to what is still under way, so that a resend meets a quiet line."""
