@@ -191,6 +191,8 @@ class FetchState:
         for topic_partition in wanted:
             if topic_partition not in self._partitions:
                 self._partitions[topic_partition] = PartitionState(topic_partition)
+        self.interrupt()
+        self.wants_more()
 
     def in_status(self, status: FetchStatus, now: float) -> list[PartitionState]:
         """Return the partitions in a status that do not back off."""
@@ -360,9 +362,14 @@ class FetchState:
             else:
                 self._taken_version = state.version
                 return batch
-        assert state.position is not None
-        self.seek(state, state.position, validate=False)  # what is fetched again may be better
+        self.fetch_again(state.topic_partition)
         raise FetchFailure(state, offset, cause)
+
+    def fetch_again(self, topic_partition: TopicPartition) -> None:
+        """Drop what was fetched ahead: what is fetched again may be better."""
+        state = self._partitions[topic_partition]
+        assert state.position is not None
+        self.seek(state, state.position, validate=False)
 
     @property
     def taken_version(self) -> int:

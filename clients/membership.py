@@ -31,6 +31,7 @@ KIP-800; what the Java client's ConsumerCoordinator does.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -196,7 +197,7 @@ class Membership:
         self._assigned: Partitions = _NOTHING
         self._retry_at_ms = 0.0
         self._failures = 0
-        self._polled_at_ms = 0.0
+        self._polled_at_ms = -math.inf  # before the first poll nobody joins
         self._heard_at_ms = 0.0
         self._next_heartbeat_ms = 0.0
 
@@ -319,9 +320,7 @@ class Membership:
         ):
             return None
         member = MemberIdentity(member_id=self.member_id, reason=reason[:_MAX_REASON_CHARACTERS])
-        return LeaveGroupRequest(
-            group_id=self.config.group_id, member_id=self.member_id, members=[member]
-        )
+        return LeaveGroupRequest(group_id=self.config.group_id, members=[member])
 
     # -- steps done -----------------------------------------------------------------------------
 
@@ -463,6 +462,11 @@ class Membership:
         if self.state is MemberState.SYNCING:
             self._move(MemberState.JOINING)  # a coordinator that is new may know nothing of it
         self._back_off(now_ms)
+
+    def failed(self, error: KafkaClientError) -> None:
+        """The coordinator cannot be asked, and never will."""
+        if self.state is not MemberState.FAILED:
+            self._fail(error.code, str(error))
 
     def _refused(self, what: str, code: int, now_ms: float) -> None:
         """Back off where the coordinator has to settle first; everything else is final."""
