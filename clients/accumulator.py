@@ -113,6 +113,7 @@ class Accumulator:
         self.incomplete: dict[Batch, None] = {}  # by age, but for parts of batches
         self.wants_metadata = False  # a leader is not known, or not the right one
         self.wants_sender = False  # something may be sent since it was looked at last
+        self.closed_bytes = 0  # of all batches that were filled
         self._config = config
         self._rng = rng
         self._ignores_keys = config.partitioner_ignore_keys
@@ -234,6 +235,7 @@ class Accumulator:
         queue.open = None
         batch.is_closed = True
         batch.record_count = len(batch.values)
+        self.closed_bytes += batch.size_bytes
         if queue is queue.topic_queues.sticky:
             queue.topic_queues.sticky_bytes += batch.size_bytes
         self._make_sendable(queue)
@@ -246,12 +248,15 @@ class Accumulator:
 
     def _draw(self, topic: TopicQueues) -> PartitionQueue:
         """Choose the partition for the next records without a key."""
+        topic.sticky_bytes = 0
+        if len(topic.queues) == 1:
+            topic.sticky = topic.queues[0]
+            return topic.sticky
         led = [queue for queue in topic.queues if queue.leader_id != NO_LEADER] or topic.queues
         waiting = None
         if self._config.partitioner_adaptive_partitioning_enable:
             waiting = [len(queue.batches) for queue in led]
         topic.sticky = led[draw_partition(range(len(led)), waiting, self._rng)]
-        topic.sticky_bytes = 0
         return topic.sticky
 
     # -- memory ---------------------------------------------------------------------------------
@@ -324,7 +329,6 @@ class Accumulator:
         Returns:
             when to poll again at the latest.
         """
-        self.wants_sender = False
         lingering = self._lingering
         while lingering and (lingering[0][0] <= now_ms or lingering[0][2].is_closed):
             batch = heappop(lingering)[2]
@@ -335,8 +339,6 @@ class Accumulator:
             batch = heappop(backing_off)[2]
             if not batch.is_done:
                 self._make_sendable(batch.queue)
-        if self.sequences is not None:
-            self.sequences.settle()
         next_ms = self._expire(now_ms)
         if lingering:
             next_ms = min(next_ms, lingering[0][0])

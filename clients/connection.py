@@ -198,11 +198,20 @@ class Connection:
 
     # -- requests -------------------------------------------------------------------------------
 
-    def send(self, request: Any, api_version: int, timeout_s: float = math.inf) -> Reply:
+    def send(
+        self,
+        request: Any,
+        api_version: int,
+        timeout_s: float = math.inf,
+        *,
+        at_once: bool = False,
+    ) -> Reply:
         """Queue a request.
 
         Args:
             timeout_s: without an answer by then the connection closes.
+            at_once: give it to the socket now, as far as that takes it; worth while for large
+                requests, of which the writer task would not send several with one call.
 
         Raises:
             ConnectionLost: the connection is closed.
@@ -211,18 +220,18 @@ class Connection:
         """
         deadline = trio.current_time() + timeout_s
         reply = Reply(_api_of(request), api_version, deadline)
-        self._queue(request, reply._api, api_version, reply)
+        self._queue(request, reply._api, api_version, reply, at_once)
         if deadline < self._next_deadline:
             self._wake_watcher.set()
         return reply
 
-    def send_oneway(self, request: Any, api_version: int) -> None:
+    def send_oneway(self, request: Any, api_version: int, *, at_once: bool = False) -> None:
         """Queue a request that is not answered: a Produce with acks=0.
 
         Raises:
             ConnectionLost, ConnectionBusy, LocalProtocolError: as `send`.
         """
-        self._queue(request, _api_of(request), api_version, None)
+        self._queue(request, _api_of(request), api_version, None, at_once)
 
     async def call(self, request: Any, api_version: int, timeout_s: float) -> Any:
         """Send a request and wait for its response.
@@ -239,14 +248,17 @@ class Connection:
         It tells who sends without wanting answers when there is room again.
         """
         self._sent_callbacks.append(callback)
-        self._wake_writer.set()
+        if not self._unsent.size_bytes:
+            self._wake_writer.set()
 
     def _tell_sent(self) -> None:
         callbacks, self._sent_callbacks = self._sent_callbacks, []
         for callback in callbacks:
             callback()
 
-    def _queue(self, request: Any, api: Api, api_version: int, reply: Reply | None) -> None:
+    def _queue(
+        self, request: Any, api: Api, api_version: int, reply: Reply | None, at_once: bool
+    ) -> None:
         if self._lost is not None:
             raise ConnectionLost(self._lost.reason)
         if self._unsent.size_bytes > self._max_unsent_bytes:
@@ -263,7 +275,19 @@ class Connection:
             flexible = response_header_version(api.key, api_version) >= 1
             self._protocol.expect_response(correlation_id, reply, flexible=flexible)
         self._unsent.append(parts)
-        self._wake_writer.set()
+        if not (at_once and self._push()):
+            self._wake_writer.set()
+
+    def _push(self) -> bool:
+        """Give the socket what it takes; True when nothing is left, or the connection is lost."""
+        try:
+            if not self._unsent.push():
+                return False
+        except OSError as error:
+            self._lose(f"sending failed: {error}")
+            return True
+        self._tell_sent()
+        return True
 
     # -- the end --------------------------------------------------------------------------------
 
@@ -348,15 +372,10 @@ class Connection:
         while self._lost is None:
             await self._wake_writer.wait()
             self._wake_writer = trio.Event()
-            while self._lost is None:
-                try:
-                    if self._unsent.push():
-                        self._tell_sent()
-                        break
-                except OSError as error:
-                    self._lose(f"sending failed: {error}")
-                    return
+            while not self._push():
                 await self._wait(self._network.wait_writable)
+                if self._lost is not None:
+                    return
 
     async def _wait(self, wait: Callable[[Any], Any]) -> None:
         try:

@@ -129,8 +129,12 @@ class Node:
         *,
         min_version: int = 0,
         max_version: int | None = None,
+        at_once: bool = False,
     ) -> Reply:
         """Send a request in the newest version both sides know; the node is connected.
+
+        Args:
+            at_once: see `Connection.send`.
 
         The reply's `value` raises what `connection` raises; `client_error` translates it.
 
@@ -140,7 +144,7 @@ class Node:
         """
         connection, version = self._route(request, min_version, max_version)
         try:
-            reply = connection.send(request, version, timeout_s)
+            reply = connection.send(request, version, timeout_s, at_once=at_once)
         except ConnectionLost as error:
             raise self.client_error(error) from None
         except LocalProtocolError as error:
@@ -165,7 +169,7 @@ class Node:
         """
         connection, version = self._route(request, 0, max_version)
         try:
-            connection.send_oneway(request, version)
+            connection.send_oneway(request, version, at_once=True)
             connection.when_sent(when_sent)
         except ConnectionLost as error:
             raise self.client_error(error) from None

@@ -7,7 +7,7 @@ Owns what programs call; the core is `accumulator`, the task behind it `sender`.
    record, which is then delivered or given up, exactly once told by its `Delivery`.
 3. Leaving `async with` waits until every record is decided. Leaving it cancelled gives up what is
    not written yet: its deliveries raise `ClosedError`.
-4. A program that only sends lets other tasks run each time a batch is full.
+4. A program that only sends lets other tasks run at least each _YIELD_BYTES.
 
 Names and defaults of the settings are those of the Java producer in snake_case. Kafka
 documentation, "Producer API".
@@ -44,6 +44,8 @@ from kraftrio.clients.sender import Sender
 from kraftrio.clients.transport import Network
 
 __all__ = ["Delivery", "Producer", "RecordMetadata"]
+
+_YIELD_BYTES = 64 << 10
 
 HeadersLike = Iterable[tuple[str, bytes | None]]
 
@@ -90,6 +92,7 @@ class Producer:
         self._cluster: Cluster | None = None
         self._sender: Sender | None = None
         self._is_open = False
+        self._yield_at = 0
         self._waiters: deque[_MemoryWaiter] = deque()
 
     async def __aenter__(self) -> Self:
@@ -149,10 +152,12 @@ class Producer:
             ClosedError: the producer is not open.
         """
         if self._core.wants_sender and self._is_open:
-            # Before the record is accepted: who is cancelled here has sent nothing.
             assert self._sender is not None
-            self._sender.wake()
-            await trio.lowlevel.checkpoint()
+            has_more = self._sender.pump()
+            if has_more or self._core.closed_bytes >= self._yield_at:
+                self._yield_at = self._core.closed_bytes + _YIELD_BYTES
+                # Before the record is accepted: who is cancelled here has sent nothing.
+                await trio.lowlevel.checkpoint()
         known = self._topics.get(topic)
         if (
             known is None
@@ -257,7 +262,7 @@ class Producer:
             accepted, size_bytes, key, value, headers, timestamp_ms, now_ms
         )
         cluster.use_topic(known.name)
-        sender.wake_by(now_ms, now_ms + self.config.linger_ms)
+        sender.on_new_batch(now_ms)
         return delivery
 
     # -- memory ---------------------------------------------------------------------------------

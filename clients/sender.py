@@ -1,12 +1,13 @@
-"""The producer's one task: sends what its core says may go, and tells the core what came of it.
+"""The producer's way out: sends what its core says may go, and tells the core what came of it.
 
 Owns the Produce requests in flight and the way to a producer id. Rules:
 1. A broker has at most max_in_flight_requests_per_connection Produce requests unanswered.
 2. Answers are worked off where they arrive, synchronously; a request of which the answer does not
    come fails each of its batches with NETWORK_EXCEPTION, and the core decides.
 3. With acks=0 a batch counts as delivered once the broker's socket has taken the request.
-4. The task sleeps until something may have changed: records to send, an answer, a node, metadata,
-   or a time that the core has named.
+4. `pump` sends, synchronously, from wherever something has changed: a full batch, an answer. The
+   task is for what comes with time and for what must be waited for; it sleeps until a node or
+   metadata changes, or a time that the core has named.
 
 Called by: `producer`. Protocol guide, "Produce"; KIP-360, KIP-467, KIP-516, KIP-951.
 """
@@ -83,6 +84,7 @@ class Sender:
         self._wake = trio.Event()
         self._sleeps_until = -inf
         self._asks_producer_id = False
+        self._is_pumping = False
         self._metadata = cluster.metadata
         cluster.on_change(self._on_cluster_change)
 
@@ -92,9 +94,11 @@ class Sender:
         """Let the task look at everything again."""
         self._wake.set()
 
-    def wake_by(self, now_ms: float, due_ms: float) -> None:
-        """Let the task look again at a time, if it sleeps longer."""
-        if due_ms < self._sleeps_until or due_ms <= now_ms:
+    def on_new_batch(self, now_ms: float) -> None:
+        """A batch was opened: see that the task comes in time for it."""
+        config = self._config
+        due_ms = now_ms + (config.linger_ms or config.delivery_timeout_ms)
+        if due_ms < self._sleeps_until:
             self._wake.set()
 
     def _on_cluster_change(self) -> None:
@@ -110,42 +114,64 @@ class Sender:
         """Send until cancelled."""
         while True:
             self._wake = trio.Event()
-            now_ms = trio.current_time() * 1000
-            due_ms = self._core.poll(now_ms)
+            self._sleeps_until = self._core.poll(trio.current_time() * 1000)
             self._on_progress()
             if self._core.wants_metadata:
                 self._cluster.request_refresh()
             sequences = self._core.sequences
-            if sequences is None or not sequences.needs_producer_id:
-                due_ms = min(due_ms, self._send_all(now_ms))
-            elif self._core.incomplete and not self._asks_producer_id:
+            if (
+                sequences is not None
+                and sequences.needs_producer_id
+                and self._core.incomplete
+                and not self._asks_producer_id
+            ):
                 self._asks_producer_id = True
                 self._nursery.start_soon(self._ask_producer_id, sequences)
-            self._sleeps_until = due_ms
-            with trio.move_on_at(due_ms / 1000):
+            self.pump()
+            with trio.move_on_at(self._sleeps_until / 1000):
                 await self._wake.wait()
 
-    def _send_all(self, now_ms: float) -> float:
-        """Send to every broker as much as it may get now; return when to look again."""
-        due_ms = inf
+    def pump(self) -> bool:
+        """Send to every broker as much as it may get now; True: there is more."""
+        core = self._core
+        if self._is_pumping:
+            self._wake.set()  # sending has failed and told so; later, not from within
+            return True
+        core.wants_sender = False
+        if core.sequences is not None:
+            core.sequences.settle()
+            if core.sequences.needs_producer_id:
+                self._wake.set()
+                return True
+        self._is_pumping = True
+        try:
+            has_more = False
+            for node_id in core.nodes():
+                has_more = self._send_to(node_id) or has_more
+        finally:
+            self._is_pumping = False
+        return has_more
+
+    def _send_to(self, node_id: int) -> bool:
+        node = self._cluster.node(node_id)
+        if node is None:
+            self._cluster.request_refresh()
+            return True
+        if not node.is_connected:
+            node.start_connecting()
+        now_ms = trio.current_time() * 1000
         most = self._config.max_in_flight_requests_per_connection
-        for node_id in self._core.nodes():
-            node = self._cluster.node(node_id)
-            if node is None:
-                self._cluster.request_refresh()
-                continue
-            if not node.is_ready:
-                if not node.is_connected:
-                    node.start_connecting()
-                if not node.is_connecting:
-                    due_ms = min(due_ms, node.ready_at * 1000)
-                continue
-            while self._in_flight.get(node_id, 0) < most:
-                batches = self._core.drain(node_id, now_ms)
-                if not batches:
-                    break
-                self._send(node, batches)
-        return due_ms
+        while node.is_ready:
+            if self._in_flight.get(node_id, 0) >= most:
+                return True  # an answer pumps again
+            batches = self._core.drain(node_id, now_ms)
+            if not batches:
+                return False
+            self._send(node, batches)
+        if not node.is_connecting and node.ready_at * 1000 < self._sleeps_until:
+            self._sleeps_until = node.ready_at * 1000
+            self._wake.set()
+        return True
 
     def _send(self, node: Node, batches: list[Batch]) -> None:
         """Send one request; a failure to do so is told to the core like a refusal."""
@@ -161,7 +187,10 @@ class Sender:
                 )
             else:
                 reply = node.send(
-                    request, self._config.request_timeout_ms / 1000, max_version=max_version
+                    request,
+                    self._config.request_timeout_ms / 1000,
+                    max_version=max_version,
+                    at_once=True,
                 )
                 reply.then(partial(self._on_reply, node, batches))
         except KafkaClientError as error:
@@ -196,7 +225,7 @@ class Sender:
         for batch in batches:
             self._core.on_delivered(batch, -1, -1)
         self._on_progress()
-        self._wake.set()
+        self.pump()
 
     def _on_reply(self, node: Node, batches: list[Batch], reply: Reply) -> None:
         self._in_flight[node.node_id] -= 1
@@ -208,12 +237,13 @@ class Sender:
         else:
             self._on_response(batches, response)
         self._on_progress()
-        self._wake.set()
+        self.pump()
 
     def _fail(self, batches: Iterable[Batch], code: ErrorCode, message: str) -> None:
         now_ms = trio.current_time() * 1000
         for batch in batches:
             self._core.on_error(batch, code, message, now_ms)
+        self._wake.set()  # for the backoff
         if code in _STALE_METADATA:
             self._cluster.request_refresh()
 
