@@ -122,12 +122,20 @@ class ConfluentLoad(threading.Thread):
     """An idempotent producer of confluent-kafka; its values are c.0, c.1, c.2..."""
 
     def __init__(
-        self, address: str, topic: str, partitions: int, throughput: int, **settings: object
+        self,
+        address: str,
+        topic: str,
+        partitions: int,
+        throughput: int,
+        *,
+        padding_bytes: int = 0,
+        **settings: object,
     ) -> None:
         super().__init__(daemon=True)
         self.acknowledged = Acknowledged()
         self.fatal: list[str] = []
         self.sent = 0
+        self._padding = " " + "x" * padding_bytes
         self._topic, self._partitions, self._pause_s = topic, partitions, 1 / throughput
         self._stopping = threading.Event()
         library = python_client("confluent_kafka")
@@ -159,7 +167,7 @@ class ConfluentLoad(threading.Thread):
             with contextlib.suppress(BufferError):
                 self._producer.produce(
                     self._topic,
-                    value=value.encode(),
+                    value=(value + self._padding).encode(),
                     partition=self.sent % self._partitions,
                     on_delivery=self._delivered(value),
                 )
@@ -196,7 +204,7 @@ class ConfluentLoad(threading.Thread):
 
 
 def read_log(cluster: Cluster, topic: str, partition: int) -> dict[int, str]:
-    """Read all that is committed in a partition from its leader, by offset."""
+    """Read all that is committed in a partition from its leader, by offset, without padding."""
     found: dict[int, str] = {}
     with cluster.node(cluster.leader(topic, partition)).client() as client:
         answer = list_offset(client, topic, LATEST, partition)
@@ -208,7 +216,7 @@ def read_log(cluster: Cluster, topic: str, partition: int) -> dict[int, str]:
             records = [one for one in records_in(data.records) if one.offset >= position]
             assert records, f"nothing at {position} of {answer.offset}"
             for record in records:
-                found[record.offset] = (record.value or b"").decode()
+                found[record.offset] = (record.value or b"").decode().rstrip(" x")
             position = records[-1].offset + 1
     return found
 
