@@ -1,6 +1,7 @@
 """The steps of scripts/check, which calls this in the checkout's .venv.
 
-In order: set-up of what the tests use, format, lint, types, tidy, unit, simulation, conformance.
+In order: set-up of what the tests use, format, lint, types, tidy, then the folders of tests: unit,
+simulation, integration, conformance, Spark's data sources, the pipeline.
 All steps run also after a failure, so that one run tells everything. At the end come the time of
 each step, the reasons of skipped tests, and one plain line of counts over all of pytest's runs.
 
@@ -25,6 +26,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFORMANCE = ROOT / "tests" / "conformance"
+QUICK_TESTS = ("unit", "sim")
+LONG_TESTS = ("integration", "conformance", "spark", "pipeline")  # processes of their own
 LINTED = ["wire", "kraft_meta", "broker", "clients", "kraftrio", "scripts", "tests"]
 
 
@@ -109,8 +112,8 @@ def all_steps(fast: bool, options: list[str]) -> list[Outcome]:
         run("types", [*python, "mypy", "-p", "kraftrio"]),
         run_pytest("tidy", ["tests/test_tidy.py"], options),
     ]
-    for name in ("unit", "sim", "integration", "conformance"):
-        if fast and name in {"integration", "conformance"}:
+    for name in (*QUICK_TESTS, *LONG_TESTS):
+        if fast and name in LONG_TESTS:
             continue
         if any((ROOT / "tests" / name).rglob("test_*.py")):
             outcomes.append(run_pytest(name, [f"tests/{name}"], options))
