@@ -232,14 +232,9 @@ def _fetch_options(values: Options) -> FetchOptions:
         }
     )
     config.check()
-    level = settings.get("isolation.level", "read_uncommitted").strip()
-    if level.upper() not in IsolationLevel.__members__:
-        raise ConfigError(
-            f"kafka.isolation.level must be read_uncommitted or read_committed, not {level!r}"
-        )
     return FetchOptions(
         config=config,
-        isolation_level=IsolationLevel[level.upper()],
+        isolation_level=isolation_level(settings),
         include_headers=boolean(values, "includeHeaders", False),
         fail_on_data_loss=boolean(values, "failOnDataLoss", True),
         check_crcs=boolean(settings, "check.crcs", True),
@@ -248,6 +243,20 @@ def _fetch_options(values: Options) -> FetchOptions:
         max_partition_fetch_bytes=_whole(settings, "max.partition.fetch.bytes", 4 << 20, minimum=1),
         poll_timeout_ms=_whole(values, "kafkaConsumer.pollTimeoutMs", 120_000, minimum=1),
     )
+
+
+def isolation_level(values: Options, prefix: str = "") -> IsolationLevel:
+    """Take what of transactions is read.
+
+    Raises:
+        ConfigError: there is no such level.
+    """
+    level = values.get(f"{prefix}isolation.level", "read_uncommitted").strip()
+    if level.upper() not in IsolationLevel.__members__:
+        raise ConfigError(
+            f"kafka.isolation.level must be read_uncommitted or read_committed, not {level!r}"
+        )
+    return IsolationLevel[level.upper()]
 
 
 def topic_choice(values: Options, *, default: TopicChoice | None = None) -> TopicChoice:
@@ -263,7 +272,7 @@ def topic_choice(values: Options, *, default: TopicChoice | None = None) -> Topi
         count = "One" if not given else "Only one"
         raise ConfigError(
             f"{count} of the options {', '.join(_STRATEGIES)} must be given, and"
-            f" {' and '.join(given) or 'none'} is"
+            f" {' and '.join(given) + ' are' if given else 'none is'}"
         )
     name = given[0]
     text = values[name.lower()].strip()

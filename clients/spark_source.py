@@ -36,16 +36,7 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import StructType
 
 from kraftrio.clients.errors import ConfigError, OffsetOutOfRangeError
 from kraftrio.clients.spark_fetch import DATA_LOSS_ADVICE, TimeBounds, read_range
@@ -61,39 +52,13 @@ from kraftrio.clients.spark_ranges import (
     split_ranges,
     to_json,
 )
+from kraftrio.clients.spark_schema import check_schema, table_schema
 from kraftrio.clients.spark_sink import KraftrioStreamWriter, KraftrioWriter, sink_options
 from kraftrio.wire.primitives import TopicPartition
 
 log = logging.getLogger(__name__)
 
 JsonOffsets = dict[str, dict[str, int]]
-
-
-def table_schema(*, include_headers: bool) -> StructType:
-    """Return the columns of Spark's `kafka` format."""
-    fields = [
-        StructField("key", BinaryType()),
-        StructField("value", BinaryType()),
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("offset", LongType()),
-        StructField("timestamp", TimestampType()),
-        StructField("timestampType", IntegerType()),
-    ]
-    if include_headers:
-        header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-        fields.append(StructField("headers", ArrayType(header)))
-    return StructType(fields)
-
-
-def check_schema(schema: StructType, expected: StructType, name: str) -> None:
-    """Refuse columns that a query asks for instead of those there are.
-
-    Raises:
-        ConfigError: they differ.
-    """
-    if schema != expected:
-        raise ConfigError(f"the columns of the format {name} are fixed: do not give a schema")
 
 
 class KraftrioSource(DataSource):
