@@ -42,7 +42,6 @@ from kraftrio.clients.producer_batch import (
     Delivery,
     Headers,
     headers_size,
-    record_size,
 )
 from kraftrio.clients.sequences import PartitionSequence, Sequences
 from kraftrio.wire.compression import Compression
@@ -88,11 +87,12 @@ class PartitionQueue:
 class TopicQueues:
     """The partitions of one topic and what its records without a key go by."""
 
-    __slots__ = ("name", "queues", "ratio", "sticky", "sticky_bytes", "topic_id")
+    __slots__ = ("name", "queues", "ratio", "sticky", "sticky_bytes", "topic_id", "used_ms")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.topic_id = ZERO_UUID
+        self.used_ms = 0.0  # when it was last said that it is in use
         self.queues: list[PartitionQueue] = []
         self.sticky: PartitionQueue | None = None
         self.sticky_bytes = 0  # that went there
@@ -174,31 +174,26 @@ class Accumulator:
         batch.timestamps.append(timestamp_ms)
         return Delivery(batch, index)
 
-    def memory_for(
-        self, queue: PartitionQueue, key: bytes | None, value: bytes | None, headers: Headers
-    ) -> int:
-        """Return how much memory a new batch takes that begins with this record.
+    def memory_for(self, queue: PartitionQueue, record_bytes: int) -> int:
+        """Return how much memory a new batch takes that begins with a record of this size.
 
         Raises:
             RecordTooLargeError: the record is larger than max_request_size or buffer_memory.
         """
         config = self._config
-        size_bytes = BATCH_OVERHEAD + record_size(key, value, headers)
-        if size_bytes > config.max_request_size:
-            raise RecordTooLargeError(
-                f"the record takes {size_bytes} bytes, but max_request_size is"
-                f" {config.max_request_size}"
-            )
-        if size_bytes > config.buffer_memory:
-            raise RecordTooLargeError(
-                f"the record takes {size_bytes} bytes, but buffer_memory is {config.buffer_memory}"
-            )
+        size_bytes = BATCH_OVERHEAD + record_bytes
+        for name in ("max_request_size", "buffer_memory"):
+            if size_bytes > getattr(config, name):
+                raise RecordTooLargeError(
+                    f"the record takes {size_bytes} bytes, but {name} is {getattr(config, name)}"
+                )
         return max(size_bytes, min(self._batch_limit(queue.topic_queues), config.buffer_memory))
 
     def append_to_new(
         self,
         queue: PartitionQueue,
         reserved_bytes: int,
+        record_bytes: int,
         key: bytes | None,
         value: bytes | None,
         headers: Headers,
@@ -208,7 +203,7 @@ class Accumulator:
         """Open a batch with memory that was reserved for it, and put a record into it."""
         assert queue.open is None, "a partition has one open batch at most"
         batch = Batch(queue, (next(self._serials),), now_ms, reserved_bytes, reserved_bytes)
-        batch.size_bytes += record_size(key, value, headers)
+        batch.size_bytes += record_bytes
         if headers:
             batch.headers[0] = headers
         batch.values.append(value)
@@ -330,7 +325,9 @@ class Accumulator:
             when to poll again at the latest.
         """
         lingering = self._lingering
-        while lingering and (lingering[0][0] <= now_ms or lingering[0][2].is_closed):
+        # Batches that were filled before stay in the heap until they are due: else each new batch
+        # would be the only one, and wake the sender.
+        while lingering and lingering[0][0] <= now_ms:
             batch = heappop(lingering)[2]
             if not batch.is_closed:
                 self._close(batch.queue)
@@ -349,6 +346,7 @@ class Accumulator:
 
     def nodes(self) -> list[int]:
         """Return the leaders that something may be sent to."""
+        self.wants_sender = False
         return [node_id for node_id, queues in self._sendable.items() if queues and node_id >= 0]
 
     def drain(self, node_id: int, now_ms: float) -> list[Batch]:
@@ -519,7 +517,6 @@ class Accumulator:
         del self.incomplete[batch]
         self._parts.pop(batch, None)
         self.free_bytes += batch.reserved_bytes
-        self.wants_sender = True
 
     def _fail(self, batch: Batch, error: KafkaClientError, *, refused: bool) -> None:
         if self.sequences is not None and batch.has_sequence:

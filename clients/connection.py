@@ -326,33 +326,35 @@ class Connection:
     async def _read(self) -> None:
         """Receive and deliver responses until the connection ends."""
         while self._lost is None:
-            await trio.lowlevel.checkpoint()
-            if self._lost is None:
-                await self._receive()
+            if self._receive():
+                await trio.lowlevel.checkpoint()
+            elif self._lost is None:
+                await self._wait(self._network.wait_readable)
 
-    async def _receive(self) -> None:
+    def _receive(self) -> bool:
+        """Deliver what is there; False when nothing was, or the connection has ended."""
         buffers = self._protocol.receive_buffers()
         try:
             count = self._sock.recvmsg_into(buffers)[0]
         except BlockingIOError:
-            await self._wait(self._network.wait_readable)
-            return
+            return False
         except OSError as error:
             self._lose(f"receiving failed: {error}")
-            return
+            return False
         if count == 0:
             within = " within a response" if self._protocol.is_within_frame else ""
             self._lose(f"the peer closed the connection{within}")
-            return
+            return False
         try:
             frames = self._protocol.bytes_received(count, buffers)
         except RemoteProtocolError as error:
             self._lose(f"the peer broke the protocol: {error}")
-            return
+            return False
         for frame in frames:
             self._deliver(frame)
             if self._lost is not None:
-                return
+                return False
+        return True
 
     def _deliver(self, frame: memoryview) -> None:
         try:

@@ -81,7 +81,8 @@ class Node:
         self._attempt: trio.Event | None = None
         self._failures = 0
         self._next_attempt_at = -math.inf
-        self._muted_until = -math.inf
+        self._muted_until = 0.0
+        self._chosen: dict[tuple[int, int, int | None], int] = {}
         self._used_at = -math.inf
 
     def __repr__(self) -> str:
@@ -95,7 +96,10 @@ class Node:
     @property
     def is_ready(self) -> bool:
         """Whether requests should be sent now."""
-        return self.is_connected and self._muted_until <= trio.current_time()
+        connection = self._connection
+        if connection is None or connection.is_closed:
+            return False
+        return not self._muted_until or self._muted_until <= trio.current_time()
 
     @property
     def is_connecting(self) -> bool:
@@ -219,9 +223,13 @@ class Node:
         key = spec_of(type(request)).api_key
         assert key is not None, f"{type(request).__name__} is no request"
         self._used_at = trio.current_time()
-        return connection, self._versions.choose(
-            key, min_version=min_version, max_version=max_version
-        )
+        wanted = (key, min_version, max_version)
+        version = self._chosen.get(wanted)
+        if version is None:
+            version = self._chosen[wanted] = self._versions.choose(
+                key, min_version=min_version, max_version=max_version
+            )
+        return connection, version
 
     def _note_throttle(self, reply: Reply) -> None:
         if not reply.failed:
@@ -277,6 +285,7 @@ class Node:
                 connect_timeout_s=self._setup_timeout_s(),
             ) as connection:
                 self._versions = await self._agree(connection)
+                self._chosen.clear()
                 self._connection = connection
                 self._used_at = trio.current_time()
                 self._failures = 0

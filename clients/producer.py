@@ -39,13 +39,22 @@ from kraftrio.clients.errors import (
     TimedOutError,
     UnknownTopicOrPartitionError,
 )
-from kraftrio.clients.producer_batch import Batch, Delivery, Headers, RecordMetadata
+from kraftrio.clients.producer_batch import (
+    RECORD_OVERHEAD_BYTES,
+    SHORT_BYTES,
+    Batch,
+    Delivery,
+    Headers,
+    RecordMetadata,
+    record_size,
+)
 from kraftrio.clients.sender import Sender
 from kraftrio.clients.transport import Network
 
 __all__ = ["Delivery", "Producer", "RecordMetadata"]
 
-_YIELD_BYTES = 64 << 10
+_USE_TOPIC_EVERY_MS = 1_000
+_YIELD_BYTES = 32 << 10
 
 HeadersLike = Iterable[tuple[str, bytes | None]]
 
@@ -92,6 +101,7 @@ class Producer:
         self._cluster: Cluster | None = None
         self._sender: Sender | None = None
         self._is_open = False
+        self._is_plain = False  # open, and without a partitioner of the program's own
         self._yield_at = 0
         self._waiters: deque[_MemoryWaiter] = deque()
 
@@ -109,6 +119,7 @@ class Producer:
         self._sender = Sender(cluster, self._core, self.config, cluster.nursery, self._grant_memory)
         cluster.nursery.start_soon(self._sender.run)
         self._is_open = True
+        self._is_plain = self._partitioner is None
         return self
 
     async def __aexit__(
@@ -117,7 +128,7 @@ class Producer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._is_open = False
+        self._is_open = self._is_plain = False
         try:
             if error is None or isinstance(error, Exception):
                 await self._flush()
@@ -153,28 +164,34 @@ class Producer:
         """
         if self._core.wants_sender and self._is_open:
             assert self._sender is not None
-            has_more = self._sender.pump()
-            if has_more or self._core.closed_bytes >= self._yield_at:
+            self._sender.pump()
+            if self._core.closed_bytes >= self._yield_at:
                 self._yield_at = self._core.closed_bytes + _YIELD_BYTES
                 # Before the record is accepted: who is cancelled here has sent nothing.
                 await trio.lowlevel.checkpoint()
         known = self._topics.get(topic)
         if (
-            known is None
-            or not self._is_open
-            or partition is not None
-            or headers
-            or timestamp_ms is not None
-            or self._partitioner is not None
-            or (type(value) is not bytes and value is not None)
-            or (type(key) is not bytes and key is not None)
+            known is not None
+            and type(value) is bytes
+            and key is None
+            and partition is None
+            and not headers
+            and timestamp_ms is None
+            and self._is_plain
+            and (queue := known.sticky) is not None
+            and (batch := queue.open) is not None
+            and (size_bytes := batch.size_bytes + RECORD_OVERHEAD_BYTES + len(value))
+            <= batch.limit_bytes
+            and len(value) <= SHORT_BYTES
         ):
-            return await self._send_checked(topic, value, key, headers, partition, timestamp_ms)
-        now_ms = int(time.time() * 1000)
-        accepted = self._core.append(known, None, key, value, (), now_ms)
-        if type(accepted) is Delivery:
-            return accepted
-        return await self._send_to_new(known, None, key, value, (), now_ms)
+            # The core's append for the most frequent case: a call costs as much as the rest.
+            batch.size_bytes = size_bytes
+            index = len(batch.values)
+            batch.values.append(value)
+            batch.keys.append(None)
+            batch.timestamps.append(int(time.time() * 1000))
+            return Delivery(batch, index)
+        return await self._send_checked(topic, value, key, headers, partition, timestamp_ms)
 
     async def _send_checked(
         self,
@@ -207,7 +224,9 @@ class Producer:
         accepted = self._core.append(known, partition, key, value, checked, timestamp_ms)
         if isinstance(accepted, Delivery):
             return accepted
-        return await self._send_to_new(known, partition, key, value, checked, timestamp_ms)
+        return await self._send_to_new(
+            accepted, known, partition, key, value, checked, timestamp_ms
+        )
 
     async def _learn_topic(self, topic: str) -> TopicQueues:
         assert self._cluster is not None
@@ -232,6 +251,7 @@ class Producer:
 
     async def _send_to_new(
         self,
+        queue: PartitionQueue,
         known: TopicQueues,
         partition: int | None,
         key: bytes | None,
@@ -243,25 +263,24 @@ class Producer:
         core = self._core
         cluster, sender = self._cluster, self._sender
         assert cluster is not None and sender is not None
-        while True:
+        record_bytes = record_size(key, value, headers)
+        memory_bytes = core.memory_for(queue, record_bytes)
+        if not core.reserve(memory_bytes):
+            await self._wait_memory(memory_bytes)
+            # Somebody else may have opened a batch meanwhile.
             accepted = core.append(known, partition, key, value, headers, timestamp_ms)
             if isinstance(accepted, Delivery):
-                return accepted  # somebody else has opened one meanwhile
-            size_bytes = core.memory_for(accepted, key, value, headers)
-            if core.reserve(size_bytes):
-                break
-            await self._wait_memory(size_bytes)
-            accepted = core.append(known, partition, key, value, headers, timestamp_ms)
-            if isinstance(accepted, PartitionQueue):
-                break
-            core.release(size_bytes)
-            self._grant_memory()
-            return accepted
+                core.release(memory_bytes)
+                self._grant_memory()
+                return accepted
+            queue = accepted
         now_ms = trio.current_time() * 1000
         delivery = core.append_to_new(
-            accepted, size_bytes, key, value, headers, timestamp_ms, now_ms
+            queue, memory_bytes, record_bytes, key, value, headers, timestamp_ms, now_ms
         )
-        cluster.use_topic(known.name)
+        if now_ms - known.used_ms > _USE_TOPIC_EVERY_MS:
+            known.used_ms = now_ms
+            cluster.use_topic(known.name)
         sender.on_new_batch(now_ms)
         return delivery
 

@@ -242,7 +242,7 @@ def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int
     for part in (key, value):
         if part is not None:
             size_bytes += len(part) + (LONG_BYTES if len(part) > SHORT_BYTES else 0)
-    return size_bytes + headers_size(headers)
+    return size_bytes + headers_size(headers) if headers else size_bytes
 
 
 def headers_size(headers: Headers) -> int:
@@ -287,7 +287,9 @@ class Delivery:
         Raises:
             KafkaClientError: it was given up.
         """
-        batch, index = self._batch.locate(self._index)
+        batch, index = self._batch, self._index
+        if batch.parts is not None:
+            batch, index = batch.locate(index)
         assert batch.is_done, "the delivery is not decided yet"
         if batch.error is not None:
             raise type(batch.error)(batch.error.message, code=batch.error.code)

@@ -137,22 +137,27 @@ class Sender:
         if self._is_pumping:
             self._wake.set()  # sending has failed and told so; later, not from within
             return True
-        core.wants_sender = False
-        if core.sequences is not None:
-            core.sequences.settle()
-            if core.sequences.needs_producer_id:
+        nodes = core.nodes()
+        sequences = core.sequences
+        if sequences is not None:
+            if not sequences.is_settled:
+                sequences.settle()
+            if sequences.needs_producer_id:
                 self._wake.set()
                 return True
         self._is_pumping = True
         try:
             has_more = False
-            for node_id in core.nodes():
+            for node_id in nodes:
                 has_more = self._send_to(node_id) or has_more
         finally:
             self._is_pumping = False
         return has_more
 
     def _send_to(self, node_id: int) -> bool:
+        most = self._config.max_in_flight_requests_per_connection
+        if self._in_flight.get(node_id, 0) >= most:
+            return True  # an answer pumps again
         node = self._cluster.node(node_id)
         if node is None:
             self._cluster.request_refresh()
@@ -160,10 +165,9 @@ class Sender:
         if not node.is_connected:
             node.start_connecting()
         now_ms = trio.current_time() * 1000
-        most = self._config.max_in_flight_requests_per_connection
         while node.is_ready:
             if self._in_flight.get(node_id, 0) >= most:
-                return True  # an answer pumps again
+                return True
             batches = self._core.drain(node_id, now_ms)
             if not batches:
                 return False
@@ -248,7 +252,6 @@ class Sender:
             self._cluster.request_refresh()
 
     def _on_response(self, batches: list[Batch], response: ProduceResponse) -> None:
-        now_ms = trio.current_time() * 1000
         answers = {
             (topic.name or topic.topic_id, answer.index): answer
             for topic in response.responses
@@ -268,14 +271,13 @@ class Sender:
             elif answer.error_code == ErrorCode.NONE:
                 self._core.on_delivered(batch, answer.base_offset, answer.log_append_time_ms)
             else:
-                self._on_refusal(batch, answer, endpoints, now_ms)
+                self._on_refusal(batch, answer, endpoints)
 
     def _on_refusal(
         self,
         batch: Batch,
         answer: PartitionProduceResponse,
         endpoints: list[BrokerAddress],
-        now_ms: float,
     ) -> None:
         code = error_for(answer.error_code).code
         message = answer.error_message
@@ -294,7 +296,9 @@ class Sender:
             leader.leader_epoch,
             endpoints,
         )
+        now_ms = trio.current_time() * 1000
         self._core.on_error(batch, code, message, now_ms, log_start_offset=answer.log_start_offset)
+        self._wake.set()  # for the backoff
         if code in _STALE_METADATA and not told:
             self._cluster.request_refresh()
 
