@@ -14,8 +14,10 @@ Pure. Called by: the fetch core; programs get these objects. KIP-98 ("Record Bat
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import NamedTuple
 
 from kraftrio.wire.errors import CorruptRecordError
@@ -30,6 +32,7 @@ from kraftrio.wire.record_batch import (
     iter_records,
     verify_crc,
 )
+from kraftrio.wire.record_rows import batch_rows
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -65,7 +68,15 @@ class ConsumerBatch:
         next_offset: the position behind them.
     """
 
-    __slots__ = ("_buffer", "_header", "_rows", "first_offset", "next_offset", "topic_partition")
+    __slots__ = (
+        "_buffer",
+        "_header",
+        "_records",
+        "_whole",
+        "first_offset",
+        "next_offset",
+        "topic_partition",
+    )
 
     def __init__(
         self,
@@ -74,14 +85,14 @@ class ConsumerBatch:
         header: BatchHeader,
         first_offset: int,
         next_offset: int,
-        rows: list[Record] | None = None,
     ) -> None:
         self.topic_partition = topic_partition
         self.first_offset = first_offset
         self.next_offset = next_offset
         self._buffer = buffer
         self._header = header
-        self._rows = rows
+        self._records: list[ConsumerRecord] | None = None
+        self._whole: ConsumerBatch | None = None  # which this is a part of
 
     def __repr__(self) -> str:
         topic, partition = self.topic_partition
@@ -121,10 +132,9 @@ class ConsumerBatch:
         return self._header.size_bytes
 
     def __len__(self) -> int:
-        header = self._header
-        if self._rows is None and header.record_count == header.last_offset_delta + 1:
+        if self._records is None and self._is_dense:
             return self.next_offset - self.first_offset
-        return len(self.rows())
+        return len(self.records())
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         return iter(self.records())
@@ -135,18 +145,10 @@ class ConsumerBatch:
         Raises:
             KafkaError: the records cannot be read.
         """
-        rows = self._rows
-        if rows is None:
-            header = self._header
-            rows = list(iter_records(self._buffer, header))
-            if self.first_offset > header.base_offset:
-                first_offset = self.first_offset
-                rows = [row for row in rows if row[0] >= first_offset]
-            if self.next_offset <= header.last_offset:
-                next_offset = self.next_offset
-                rows = [row for row in rows if row[0] < next_offset]
-            self._rows = rows
-        return rows
+        return [
+            Record(record.offset, record.timestamp, record.key, record.value, record.headers)
+            for record in self.records()
+        ]
 
     def records(self) -> list[ConsumerRecord]:
         """Return the records.
@@ -154,10 +156,20 @@ class ConsumerBatch:
         Raises:
             KafkaError: the records cannot be read.
         """
-        topic, partition = self.topic_partition
-        where = (topic, partition, self.leader_epoch, self.timestamp_type)
-        new, cls = tuple.__new__, ConsumerRecord
-        return [new(cls, where + row) for row in self.rows()]
+        records = self._records
+        if records is None:
+            if self._whole is not None:
+                records = self._whole.records()
+            else:
+                header = self._header
+                where = (
+                    *self.topic_partition,
+                    header.partition_leader_epoch,
+                    header.timestamp_type,
+                )
+                records = batch_rows(self._buffer, header, ConsumerRecord, where)
+            self._records = records = _between(records, self.first_offset, self.next_offset)
+        return records
 
     def values(self) -> list[bytes | None]:
         """Return the values alone.
@@ -165,39 +177,33 @@ class ConsumerBatch:
         Raises:
             KafkaError: the records cannot be read.
         """
-        return [row[3] for row in self.rows()]
+        return [record.value for record in self.records()]
 
     def starting_at(self, offset: int) -> ConsumerBatch:
         """Return what is left of the batch from an offset on."""
-        rows = self._rows
-        if rows is not None:
-            rows = [row for row in rows if row[0] >= offset]
-        return self._part(max(offset, self.first_offset), self.next_offset, rows)
+        return self._part(max(offset, self.first_offset), self.next_offset)
 
     def split(self, count: int) -> tuple[ConsumerBatch, ConsumerBatch | None]:
         """Return the first `count` records and the rest, if there is one."""
         if len(self) <= count:
             return self, None
-        header = self._header
-        if self._rows is None and header.record_count == header.last_offset_delta + 1:
-            middle = self.first_offset + count
-            return (
-                self._part(self.first_offset, middle, None),
-                self._part(middle, self.next_offset, None),
-            )
-        rows = self.rows()
-        middle = rows[count].offset
-        return (
-            self._part(self.first_offset, middle, rows[:count]),
-            self._part(middle, self.next_offset, rows[count:]),
-        )
+        middle = self.first_offset + count
+        if self._records is not None or not self._is_dense:
+            middle = self.records()[count].offset
+        return self._part(self.first_offset, middle), self._part(middle, self.next_offset)
 
-    def _part(
-        self, first_offset: int, next_offset: int, rows: list[Record] | None
-    ) -> ConsumerBatch:
-        return ConsumerBatch(
-            self.topic_partition, self._buffer, self._header, first_offset, next_offset, rows
+    def _part(self, first_offset: int, next_offset: int) -> ConsumerBatch:
+        part = ConsumerBatch(
+            self.topic_partition, self._buffer, self._header, first_offset, next_offset
         )
+        part._whole = self._whole or self
+        return part
+
+    @property
+    def _is_dense(self) -> bool:
+        """Whether there is a record for each offset, which compaction may change."""
+        header = self._header
+        return header.record_count == header.last_offset_delta + 1
 
     def verify(self) -> None:
         """Compare the checksum.
@@ -238,6 +244,20 @@ class ConsumerRecords:
             if batch.topic_partition == topic_partition
             for record in batch.records()
         ]
+
+
+def _between(
+    records: list[ConsumerRecord], first_offset: int, next_offset: int
+) -> list[ConsumerRecord]:
+    """Return the records from one offset on to before another."""
+    if not records or (records[0].offset >= first_offset and records[-1].offset < next_offset):
+        return records
+    start = bisect_left(records, first_offset, key=_offset)
+    end = bisect_left(records, next_offset, start, key=_offset)
+    return records[start:end]
+
+
+_offset = attrgetter("offset")
 
 
 class SplitRecords(NamedTuple):

@@ -73,6 +73,7 @@ __all__ = [
     "iter_records",
     "parse_header",
     "recompress",
+    "records_data",
     "retain_records",
     "sequence_after",
     "set_log_append_time",
@@ -354,7 +355,7 @@ def _set_timestamp(
 # Reading and checking
 
 
-def _records_data(buf: Buffer, header: BatchHeader, max_decompressed_bytes: int) -> bytes:
+def records_data(buf: Buffer, header: BatchHeader, max_decompressed_bytes: int) -> bytes:
     """Return the batch's records, uncompressed.
 
     The copy is deliberate: indexing ``bytes`` is twice as fast as indexing a memoryview.
@@ -382,7 +383,7 @@ def iter_records(
     Raises:
         KafkaError: the records do not decompress, or, while iterating, a record is malformed.
     """
-    data = _records_data(buf, header, max_decompressed_bytes)
+    data = records_data(buf, header, max_decompressed_bytes)
     append_time = header.max_timestamp if header.attributes & _LOG_APPEND_TIME_BIT else None
     return decode_records(
         data, header.record_count, header.base_offset, header.base_timestamp, append_time
@@ -396,7 +397,7 @@ def check_lengths(
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> None:
     """Check only that the records' sizes fill the batch: a third of ``validate_records``' cost."""
-    walk_lengths(_records_data(buf, header, max_decompressed_bytes), header.record_count)
+    walk_lengths(records_data(buf, header, max_decompressed_bytes), header.record_count)
 
 
 def validate_records(
@@ -420,7 +421,7 @@ def validate_records(
         _invalid(f"invalid record count {count}")
     if header.last_offset_delta != count - 1:
         _invalid(f"{count} records do not fit the last offset delta {header.last_offset_delta}")
-    data = _records_data(buf, header, max_decompressed_bytes)
+    data = records_data(buf, header, max_decompressed_bytes)
     max_delta, index, null_keys = check_records(data, count)
     if header.attributes & _LOG_APPEND_TIME_BIT:
         max_timestamp = header.max_timestamp
@@ -572,7 +573,7 @@ def recompress(
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> bytearray:
     """Return the batch with its records' bytes in another codec and everything else the same."""
-    data = _records_data(buf, header, max_decompressed_bytes)
+    data = records_data(buf, header, max_decompressed_bytes)
     if compression is not Compression.NONE:
         data = compress(compression, data, level)
     attributes = header.attributes & ~_COMPRESSION_MASK | compression
@@ -596,7 +597,7 @@ def retain_records(
     Args:
         delete_horizon: when tombstones or markers in the batch may go; written only once.
     """
-    data = _records_data(buf, header, max_decompressed_bytes)
+    data = records_data(buf, header, max_decompressed_bytes)
     records = list(iter_raw_records(data, header.record_count))
     base_offset = header.base_offset
     kept = [record for record in records if keep(base_offset + record.offset_delta, record)]
