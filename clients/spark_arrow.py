@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
 
 import pyarrow as pa
@@ -110,6 +110,11 @@ class RecordColumns:
     def is_full(self) -> bool:
         """Whether it is time to `take`."""
         return self._row_count >= self._max_rows or self._size_bytes >= self._max_bytes
+
+    def skip_to(self, offset: int) -> None:
+        """Leave out what lies before an offset from now on; nothing waits to be taken."""
+        assert not self._batches, "take first"
+        self._bounds = replace(self._bounds, start=max(self._bounds.start, offset))
 
     def add(self, buf: Buffer, header: BatchHeader) -> None:
         """Add a batch of data; its bytes must not change until `take`.

@@ -72,11 +72,15 @@ DATA_LOSS_ADVICE: Final = (
 
 
 class Fetched(NamedTuple):
-    """An answer of a partition's leader: bytes, the whole batches in them, what was aborted."""
+    """An answer of a partition's leader: bytes, the whole batches in them, what was aborted.
+
+    Its first batch may also hold records that are gone, before `skipped_to`.
+    """
 
     records: Buffer
     headers: list[BatchHeader]
     aborted: Sequence[AbortedTransaction]
+    skipped_to: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,13 @@ def read_range(
         item.topic, item.partition, bounds, include_headers=options.include_headers
     )
     with _Prefetch(item, options) as answers:
+        skipped_to = item.start
         for answer in answers:
+            if answer.skipped_to > skipped_to:
+                if (batch := columns.take()) is not None:
+                    yield batch
+                skipped_to = answer.skipped_to
+                columns.skip_to(skipped_to)
             for header in _visible(answer, options):
                 columns.add(answer.records, header)
                 if columns.is_full and (batch := columns.take()) is not None:
@@ -216,7 +226,7 @@ class _Fetcher:
         self._name = partition_text(self._topic_partition)
         self._options = options
         self._send = send
-        self._offset = item.start
+        self._offset = self._skipped_to = item.start
         self._failure: KafkaClientError | None = None
 
     async def run(self) -> None:
@@ -280,7 +290,8 @@ class _Fetcher:
                 f" kafka.max.partition.fetch.bytes ({self._options.max_partition_fetch_bytes})"
             )
         self._offset = headers[-1].next_offset
-        await self._send.send(Fetched(records, headers, data.aborted_transactions or ()))
+        aborted = data.aborted_transactions or ()
+        await self._send.send(Fetched(records, headers, aborted, self._skipped_to))
 
     async def _ask(self) -> PartitionData:
         leader = self._cluster.leader(*self._topic_partition)
@@ -326,4 +337,4 @@ class _Fetcher:
         if self._options.fail_on_data_loss:
             raise OffsetOutOfRangeError(f"{message}. {DATA_LOSS_ADVICE}")
         log.warning("%s: they are left out", message)
-        self._offset = lost_to
+        self._offset = self._skipped_to = lost_to

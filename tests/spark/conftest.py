@@ -1,0 +1,104 @@
+"""Fixtures of the tests of Spark's data sources: one Spark session, one broker, topics filled once.
+
+pyspark and pyarrow are taken from the environment if it has them, else from the cache of other
+people's clients. The session is made when the first test asks for it; tests share it, since a JVM
+takes longer to start than most of them to run.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.broker_process import Broker, start_broker
+from tests.conformance.clients import install
+from tests.conformance.clients.test_spark import java_home
+from tests.spark import support
+
+_numbers = itertools.count(1)
+
+SETTINGS = {
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.python.filterPushdown.enabled": "true",
+}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def packages() -> None:
+    """Make pyspark and pyarrow importable, here and in Spark's workers."""
+    for module, pins in (("pyarrow", "arrow.txt"), ("pyspark", "spark.txt")):
+        if importlib.util.find_spec(module) is None:
+            sys.path.append(str(install.python_packages(pins)))
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The broker that all tests share."""
+    shared = start_broker(tmp_path_factory.mktemp("broker"))
+    yield shared
+    shared.close()
+
+
+@pytest.fixture
+def make_broker(tmp_path: Path) -> Iterator[Callable[[], Broker]]:
+    """Start brokers of the test's own."""
+    started: list[Broker] = []
+
+    def make() -> Broker:
+        started.append(start_broker(tmp_path / f"broker-{len(started)}"))
+        return started[-1]
+
+    yield make
+    for one in started:
+        one.close()
+
+
+@pytest.fixture(scope="session")
+def spark(packages: None) -> Iterator[Any]:
+    """A Spark session on two cores, with our data sources and Spark's own Kafka connector."""
+    settings = SETTINGS | {"spark.jars": install.spark_jars()}
+    folders = [path for path in sys.path if path]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("JAVA_HOME", java_home())
+        patch.setenv("PYTHONPATH", os.pathsep.join(folders))
+        from pyspark.sql import SparkSession
+
+        from kraftrio.clients.spark_log_source import KraftrioLogSource
+        from kraftrio.clients.spark_source import KraftrioSource
+
+        builder = SparkSession.builder.master("local[2]").appName("kraftrio")
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("OFF")
+        session.dataSource.register(KraftrioSource)
+        session.dataSource.register(KraftrioLogSource)
+        yield session
+        session.stop()
+
+
+@pytest.fixture
+def unique_topic() -> Callable[[], str]:
+    """Return fresh names of topics."""
+    return lambda: f"spark-{next(_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def filled_topic(broker: Broker) -> str:
+    """A topic of three partitions with records of every kind, in every codec."""
+    support.fill_with_all_kinds(broker.address, "all-kinds")
+    return "all-kinds"
