@@ -5,12 +5,15 @@ Owns `Sequences`. Rules, as in Kafka's TransactionManager (KIP-98, KIP-360):
    accepts only the next sequence, so order is kept and nothing is written twice.
 2. A retried batch is sent alone: only the first unanswered batch of a partition may go, until all
    that were sent before are answered.
-3. A batch given up after it was sent leaves its partition unresolved: nothing new is sent there
+3. The first batch of a partition in an epoch goes alone: a broker that does not know the producer
+   would take the second one without it.
+4. A batch given up after it was sent leaves its partition unresolved: nothing new is sent there
    until the batches sent after it tell whether it was written.
-4. A gap that cannot be closed (a batch refused for good, or the broker lost the producer's state)
-   raises the epoch by one; the unanswered batches of that partition start again at 0, other
-   partitions do once all their unanswered batches are answered. Without an epoch left a new id is
-   asked for.
+5. A gap that cannot be closed (a batch refused for good, or the broker lost the producer's state)
+   raises the epoch by one; that partition's batches after the gap start again at 0 once those
+   before it are answered, other partitions do once all of theirs are. (Kafka's client numbers those
+   before the gap anew, too, and so may write one twice.) Without an epoch left a new id is asked
+   for.
 
 Sans-IO. Called by: `accumulator`.
 """
@@ -18,6 +21,7 @@ Sans-IO. Called by: `accumulator`.
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from kraftrio.clients.producer_batch import Batch
@@ -64,7 +68,8 @@ class Sequences:
     def __init__(self) -> None:
         self.producer_id = NO_PRODUCER_ID
         self.producer_epoch = -1
-        self._to_restart: dict[PartitionQueue, None] = {}
+        # Partitions with a gap, and the unanswered batches before it.
+        self._to_restart: dict[PartitionQueue, set[Batch]] = {}
         # Partitions where it is not known what was written, and the sequence after that.
         self._unresolved: dict[PartitionQueue, int] = {}
 
@@ -90,9 +95,9 @@ class Sequences:
         unanswered = sequence.unanswered
         if batch.has_sequence:
             return unanswered[0] is batch
-        if unanswered and self._is_stale(sequence):
+        if unanswered and (sequence.last_acked_sequence < 0 or self._is_stale(sequence)):
             return False
-        return not sequence.is_unresolved
+        return not sequence.is_unresolved and queue not in self._to_restart
 
     def on_send(self, queue: PartitionQueue, batch: Batch) -> None:
         """Give a batch that goes for the first time its sequence."""
@@ -146,14 +151,14 @@ class Sequences:
         sequence = queue.sequence
         if code == ErrorCode.UNKNOWN_PRODUCER_ID:
             if log_start_offset != -1 and not batch.sequence_was_reset:
-                self._to_restart[queue] = None
+                self._note_gap(queue, batch)
             return True
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             is_next = sequence.is_next(batch.base_sequence)
             if not sequence.is_unresolved and (batch.sequence_was_reset or not is_next):
                 return True  # a batch before it is to be sent again, and will close the gap
             if not sequence.is_unresolved or self._unresolved[queue] == batch.base_sequence:
-                self._to_restart[queue] = None
+                self._note_gap(queue, batch)
             return True
         return code.retriable
 
@@ -163,10 +168,10 @@ class Sequences:
         Args:
             refused: the broker said that it did not write it; else nobody knows.
         """
-        queue.sequence.unanswered.remove(batch)
         if refused:
-            self._to_restart[queue] = None
-        else:
+            self._note_gap(queue, batch)
+        queue.sequence.unanswered.remove(batch)
+        if not refused:
             queue.sequence.is_unresolved = True
             self._unresolved[queue] = (batch.last_sequence + 1) & _MAX_SEQUENCE
 
@@ -175,6 +180,8 @@ class Sequences:
         unanswered = queue.sequence.unanswered
         index = unanswered.index(batch)
         unanswered.remove(batch)
+        if batch in (before := self._to_restart.get(queue, set())):
+            before.update(parts)
         sequence = batch.base_sequence
         for offset, part in enumerate(parts):
             part.set_producer(batch.producer_id, batch.producer_epoch, sequence)
@@ -182,26 +189,50 @@ class Sequences:
             sequence = (sequence + part.record_count) & _MAX_SEQUENCE
             unanswered.insert(index + offset, part)
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether `settle` has nothing to do."""
+        return not (self._unresolved or self._to_restart)
+
     def settle(self) -> None:
         """Resolve what can be, and raise the epoch where there are gaps; before sending."""
         for queue in [queue for queue in self._unresolved if not queue.sequence.unanswered]:
             del self._unresolved[queue]
             queue.sequence.is_unresolved = False
             if not queue.sequence.is_next(queue.sequence.next_sequence):
-                self._to_restart[queue] = None
-        if self._to_restart and not self.needs_producer_id:
-            if self.producer_epoch == _MAX_EPOCH:
-                self.producer_id, self.producer_epoch = NO_PRODUCER_ID, -1
-            else:
-                self.producer_epoch += 1
-                self._restart()
+                self._to_restart[queue] = set()
+        if self.needs_producer_id or not self._ready_to_restart():
+            return
+        if self.producer_epoch == _MAX_EPOCH:
+            self.producer_id, self.producer_epoch = NO_PRODUCER_ID, -1
+        else:
+            self.producer_epoch += 1
+            self._restart()
+
+    def _note_gap(self, queue: PartitionQueue, batch: Batch) -> None:
+        """The broker takes this batch and those after it no more in this epoch.
+
+        Those before it may have been written, though nobody said so: they keep their sequences.
+        """
+        unanswered = queue.sequence.unanswered
+        before = set(islice(unanswered, unanswered.index(batch)))
+        known = self._to_restart.get(queue)
+        self._to_restart[queue] = before if known is None else before & known
+
+    def _ready_to_restart(self) -> list[PartitionQueue]:
+        """The partitions with a gap before which everything is answered."""
+        return [
+            queue
+            for queue, before in self._to_restart.items()
+            if before.isdisjoint(queue.sequence.unanswered)
+        ]
 
     def _restart(self) -> None:
-        for queue in self._to_restart:
+        for queue in self._ready_to_restart():
             self._start_at_beginning(queue.sequence)
             queue.sequence.is_unresolved = False
             self._unresolved.pop(queue, None)
-        self._to_restart.clear()
+            del self._to_restart[queue]
 
 
 def _is_after(sequence: int, other: int) -> bool:
