@@ -192,7 +192,8 @@ class Membership:
         self._is_lost = False  # the partitions owned belong to others by now
         self._members: dict[str, Subscription] = {}
         self._skip_assignment = False
-        self._shared_counts: dict[str, int] = {}
+        self._shared_counts: dict[str, int] = {}  # what the leader shared out by
+        self._seen_counts: dict[str, int] = {}  # as of the latest metadata
         self._assignments: list[SyncGroupRequestAssignment] = []
         self._assigned: Partitions = _NOTHING
         self._retry_at_ms = 0.0
@@ -263,8 +264,11 @@ class Membership:
                 return  # nobody looks at what it would be assigned
             self._request_rejoin("the member is not in the group")
             self._move(MemberState.PREPARING)
-        elif self.state is MemberState.STABLE and self._rejoin_reason is not None:
-            self._move(MemberState.PREPARING)
+        elif self.state is MemberState.STABLE:
+            if self.is_leader and self._seen_counts != self._shared_counts:
+                self._request_rejoin("cached metadata has changed")
+            if self._rejoin_reason is not None:
+                self._move(MemberState.PREPARING)
 
     def _to_give_up(self) -> Partitions:
         if self._is_lost or not self.is_cooperative or self._topics is None:
@@ -387,6 +391,7 @@ class Membership:
             return
         topics = self._members_topics()
         self._shared_counts = {topic: partition_counts.get(topic, 0) for topic in topics}
+        self._seen_counts = dict(self._shared_counts)
         if not self._skip_assignment:
             assert self.protocol_name is not None
             assignor = self._assignors[self.protocol_name]
@@ -615,11 +620,7 @@ class Membership:
 
     def metadata_changed(self, partition_counts: Mapping[str, int]) -> None:
         """The leader makes the group share out anew when partitions came or went."""
-        if not self.is_leader or self.state is not MemberState.STABLE:
-            return
-        counts = {topic: partition_counts.get(topic, 0) for topic in self._shared_counts}
-        if counts != self._shared_counts:
-            self._request_rejoin("cached metadata has changed")
+        self._seen_counts = {topic: partition_counts.get(topic, 0) for topic in self._shared_counts}
 
     def _request_rejoin(self, reason: str) -> None:
         if self._rejoin_reason is None:
