@@ -83,6 +83,7 @@ class RaftBase(ABC):
         self._in_flight_end: int | None = None
         self._parked: dict[tuple[int, int], ParkedFetch] = {}
         self._fetch_sent: Fetch | None = None
+        self._fetch_count = 0
         self._next_fetch_ms = now_ms
         self._failed_fetches = 0
         self._snapshot_offer: SnapshotOffer | None = None

@@ -17,6 +17,8 @@ from typing import TypeAlias
 from kraftrio.kraft_meta.ports import LogBatch, OffsetAndEpoch, SnapshotId
 from kraftrio.wire.errors import ErrorCode
 
+NO_FETCH_ID = 0
+
 
 @dataclass(frozen=True, slots=True)
 class Vote:
@@ -88,6 +90,7 @@ class Fetch:
     """A replica asks for what follows its log; `fetch_offset` is its log end offset.
 
     `high_watermark` is what it knows, so that the leader answers at once when that is news.
+    `fetch_id` is the asker's own, to tell an answer to this fetch from one to an earlier fetch.
     """
 
     source: int
@@ -99,6 +102,7 @@ class Fetch:
     max_wait_ms: int
     max_bytes: int = 0x7FFF_FFFF
     request_id: int = 0
+    fetch_id: int = NO_FETCH_ID
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,12 @@ class FetchResponse:
     snapshot_id: SnapshotId | None = None
     log_start_offset: int = -1
     request_id: int = 0
+    fetch_id: int = NO_FETCH_ID
+
+    @property
+    def has_only_batches(self) -> bool:
+        """True when the log may go on as it is."""
+        return self.diverging is None and self.snapshot_id is None
 
 
 Request: TypeAlias = Vote | BeginQuorumEpoch | EndQuorumEpoch | Fetch

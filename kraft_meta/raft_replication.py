@@ -16,7 +16,7 @@ from __future__ import annotations
 from kraftrio.kraft_meta.ports import NO_NODE, LogBatch, OffsetAndEpoch, SnapshotId
 from kraftrio.kraft_meta.quorum_state import Follower, Leader, Unattached
 from kraftrio.kraft_meta.raft_base import RaftBase
-from kraftrio.kraft_meta.raft_messages import Fetch, FetchResponse
+from kraftrio.kraft_meta.raft_messages import NO_FETCH_ID, Fetch, FetchResponse
 from kraftrio.kraft_meta.raft_ready import ParkedFetch, SnapshotOffer
 from kraftrio.wire.errors import ErrorCode
 
@@ -152,6 +152,7 @@ class Replication(RaftBase):
             snapshot_id=snapshot_id,
             log_start_offset=self.epochs.log_start_offset,
             request_id=fetch.request_id,
+            fetch_id=fetch.fetch_id,
         )
 
     # ---- following
@@ -170,6 +171,7 @@ class Replication(RaftBase):
 
     def _send_fetch(self, destination: int, now_ms: float) -> None:
         end = self.epochs.end
+        self._fetch_count += 1
         fetch = Fetch(
             source=self.node_id,
             destination=destination,
@@ -179,6 +181,7 @@ class Replication(RaftBase):
             high_watermark=-1 if self.high_watermark is None else self.high_watermark,
             max_wait_ms=self.config.longest_wait_ms,
             max_bytes=self.config.fetch_max_bytes,
+            fetch_id=self._fetch_count,
         )
         self._fetch_sent = fetch
         self._next_fetch_ms = now_ms + self.config.request_timeout_ms
@@ -200,8 +203,16 @@ class Replication(RaftBase):
         ):
             return
         # It may answer an earlier fetch that was the same: then the present one need not leave.
+        waiting = len(self._messages)
         self._messages = [message for message in self._messages if message is not sent]
-        self._fetch_sent = None
+        is_under_way = len(self._messages) == waiting and response.fetch_id not in (
+            NO_FETCH_ID,
+            sent.fetch_id,
+        )
+        if is_under_way and (response.error is not ErrorCode.NONE or not response.has_only_batches):
+            return  # the present one is about to be answered likewise
+        if not is_under_way:
+            self._fetch_sent = None
         if response.error is not ErrorCode.NONE:
             self._next_fetch_ms = now_ms + self.config.retry_backoff_ms
             if response.leader_id == NO_NODE:
@@ -223,7 +234,8 @@ class Replication(RaftBase):
             self._truncate_diverging(response.diverging)
         else:
             self._append_fetched(response)
-        self._send_fetch(role.leader_id, now_ms)
+        if not is_under_way:  # else two would be under way for ever, each answered for the other
+            self._send_fetch(role.leader_id, now_ms)
 
     def on_snapshot_progress(self, source: int, now_ms: float) -> bool:
         """Take a piece of the offered snapshot for the leader's sign of life.

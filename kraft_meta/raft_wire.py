@@ -445,6 +445,7 @@ def _decode_fetch_response(question: Fetch, response: data.FetchResponse) -> Fet
         ),
         snapshot_id=None if snapshot is None else SnapshotId(snapshot.end_offset, snapshot.epoch),
         log_start_offset=partition.log_start_offset,
+        fetch_id=question.fetch_id,
     )
 
 

@@ -348,6 +348,30 @@ def test_repeated_fetch_responses_are_ignored() -> None:
     assert (core.log_end_offset, ready.high_watermark) == (1, 1)
 
 
+def test_an_answer_to_an_earlier_fetch_sends_no_second_one() -> None:
+    """With two under way the leader would answer each at once for the other, without end."""
+    _cluster, core = follower()
+    core.step(BeginQuorumEpoch(2, 1, 3), 0)
+
+    def fetches() -> list[Fetch]:
+        sent = [m for m in core.ready(0).messages if isinstance(m, Fetch)]
+        core.advance()
+        return sent
+
+    (first,) = fetches()
+    core.tick(CONFIG.fetch_timeout_ms)  # the leader is silent, but not gone
+    core.step(BeginQuorumEpoch(2, 1, 3), CONFIG.fetch_timeout_ms)
+    (second,) = fetches()
+
+    def answer(fetch: Fetch) -> FetchResponse:
+        return FetchResponse(2, 1, 3, 2, 0, 0, high_watermark=0, fetch_id=fetch.fetch_id)
+
+    core.step(answer(first), CONFIG.fetch_timeout_ms)
+    assert fetches() == []
+    core.step(answer(second), CONFIG.fetch_timeout_ms)
+    assert len(fetches()) == 1
+
+
 # ---- a leader that is gone, links that flap
 
 
