@@ -148,10 +148,13 @@ class ReplicaFetchers:
         """Fetch until cancelled; `follow` may be called before."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            for fetcher in self._leaders.values():
-                nursery.start_soon(fetcher.run)
-            task_status.started()
-            await trio.sleep_forever()
+            try:
+                for fetcher in self._leaders.values():
+                    nursery.start_soon(fetcher.run)
+                task_status.started()
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None  # the metadata may go on to change while this node stops
 
     # -- what is followed -----------------------------------------------------------------------
 
