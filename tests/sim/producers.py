@@ -228,7 +228,7 @@ class Reader:
                 self._client.note(f"read {_name(self._tp)} again: {error}")
                 self._client.forget(self._tp.topic)
                 await self._client.pause()
-            if self._client.rng.random() < 0.01:
+            if self._client.rng.random() < 0.004:
                 self.position = 0
 
     async def read(self, max_wait_ms: int = 500) -> int:
