@@ -10,6 +10,8 @@ What is measured
 - produce, consume: records per second as the tool reports them
 - broker CPU: seconds of processor time of the broker per GB of records
 - latency: end to end through `kafka-e2e-latency`, median and 99th percentile
+
+Clusters of three nodes are measured by --cluster, --failover and --many-topics (bench_cluster.py).
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import apache_kafka
 from rich.console import Console
@@ -82,16 +85,26 @@ class RunningBroker:
     address: str
 
     def cpu_s(self) -> float:
-        """Processor seconds used so far, in user and kernel mode."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+        """Processor seconds used so far."""
+        return cpu_s(self.process.pid)
 
     def memory_mb(self) -> float:
         """Resident set in MB."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        found = re.search(r"VmRSS:\s+(\d+) kB", status)
-        assert found, "the process is gone"
-        return int(found.group(1)) / 1024
+        return memory_mb(self.process.pid)
+
+
+def cpu_s(pid: int) -> float:
+    """Processor seconds that a process has used so far, in user and kernel mode."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def memory_mb(pid: int) -> float:
+    """Resident set of a process in MB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    found = re.search(r"VmRSS:\s+(\d+) kB", status)
+    assert found, "the process is gone"
+    return int(found.group(1)) / 1024
 
 
 def free_ports(count: int) -> int:
@@ -171,13 +184,29 @@ def tool(name: str, *arguments: str) -> str:
     return done.stdout
 
 
+class Measurable(Protocol):
+    """What is measured while the tools run: one broker, or all of a cluster."""
+
+    address: str
+
+    def cpu_s(self) -> float: ...
+
+    def memory_mb(self) -> float: ...
+
+
 def measure_workload(
-    broker: RunningBroker, workload: Workload, number: int, scale: float, metrics: Metrics
+    broker: Measurable,
+    workload: Workload,
+    number: int,
+    scale: float,
+    metrics: Metrics,
+    partitions: int = 1,
 ) -> None:
     """Produce and consume one topic."""
     topic = f"bench-{number}"
     address = ("--bootstrap-server", broker.address)
-    tool("kafka-topics", *address, "--create", "--topic", topic, "--partitions", "1")
+    create = ("--create", "--topic", topic, "--partitions", str(partitions))
+    tool("kafka-topics", *address, *create)
     records = int(workload.records * scale)
     gigabytes = records * workload.record_bytes / 1e9
     properties = [f"bootstrap.servers={broker.address}", *workload.properties]
@@ -252,6 +281,10 @@ def show(results: dict[str, Metrics], rounds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__.split("\n\n")[0])
+    modes = parser.add_mutually_exclusive_group()
+    modes.add_argument("--cluster", action="store_true", help="three nodes, every record on all")
+    modes.add_argument("--failover", action="store_true", help="kill -9 of leader and controller")
+    modes.add_argument("--many-topics", action="store_true", help="1,000 topics x 3 x 3 replicas")
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
     parser.add_argument("--rounds", type=int, default=1, help="rounds of both brokers (default 1)")
     parser.add_argument("--only", choices=("kraftrio", "apache"), help="measure one broker only")
@@ -259,9 +292,18 @@ def main() -> None:
     arguments = parser.parse_args()
     kinds = [arguments.only] if arguments.only else ["kraftrio", "apache"]
     results = {kind: Metrics() for kind in kinds}
+    measure_one = measure
+    if arguments.cluster or arguments.failover or arguments.many_topics:
+        import bench_cluster
+
+        measure_one = bench_cluster.measure_throughput
+        if arguments.failover:
+            measure_one = bench_cluster.measure_failover
+        elif arguments.many_topics:
+            measure_one = bench_cluster.measure_many_topics
     for _ in range(arguments.rounds):
         for kind in kinds:
-            measure(kind, 0.1 if arguments.quick else 1.0, results[kind])
+            measure_one(kind, 0.1 if arguments.quick else 1.0, results[kind])
     show(results, arguments.rounds)
     if arguments.json:
         figures = {kind: metrics.values for kind, metrics in results.items()}

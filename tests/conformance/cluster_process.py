@@ -176,6 +176,8 @@ class Cluster:
 
     Args:
         node_overrides: gives further properties of one node, by its id and all client ports.
+        kind: whose nodes, `kraftrio` or `apache`.
+        defaults: settings for tests; config goes over them.
         config: settings of all nodes, with _ for Kafka's dots.
     """
 
@@ -184,20 +186,24 @@ class Cluster:
         directory: Path,
         count: int = NODES,
         node_overrides: Callable[[int, Mapping[int, int]], Properties] | None = None,
+        *,
+        kind: str = KIND,
+        defaults: Properties = CLUSTER_CONFIG,
         **config: object,
     ) -> None:
         self.directory = directory
-        settings = CLUSTER_CONFIG | {k.replace("_", "."): str(v) for k, v in config.items()}
+        self.kind = kind
+        settings = defaults | {k.replace("_", "."): str(v) for k, v in config.items()}
         ports = dict(enumerate(free_ports(count, HOST, random.SystemRandom()), start=1))
         places = {node_id: (HOST, port) for node_id, port in ports.items()}
-        kind = {"kraftrio": ClusterNode, "apache": ApacheNode}[KIND]
+        node_class = {"kraftrio": ClusterNode, "apache": ApacheNode}[kind]
         self.nodes: dict[int, ClusterNode] = {}
         for node_id, port in ports.items():
             home = directory / f"node-{node_id}"
             properties = node_properties(node_id, places, str(home)) | settings
             if node_overrides is not None:
                 properties |= node_overrides(node_id, ports)
-            self.nodes[node_id] = kind(home, node_id, port, properties)
+            self.nodes[node_id] = node_class(home, node_id, port, properties)
 
     # Addresses
 
@@ -223,7 +229,7 @@ class Cluster:
 
     def start(self) -> Self:
         """Start all nodes and wait until all are in sync."""
-        if KIND == "kraftrio":
+        if self.kind == "kraftrio":
             for node in self.nodes.values():
                 node.write_properties()
             plan_cluster(OsFileSystem(), str(self.directory), random.SystemRandom())
