@@ -1,0 +1,147 @@
+"""What a user is told when something goes wrong: one plain sentence, and a status other than 0.
+
+`PipelineError` carries such a sentence; the command line prints it and nothing else. `explain`
+makes one out of what Spark, the clients or the system raise, by their own words: Spark hands over
+the stack of a JVM as text, of which a user can act on one line at most. The rest stays in Spark's
+log file, which the sentence names.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from kraftrio.clients.errors import KafkaClientError
+
+_NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE)
+
+# What in a failure's text tells its cause, and what the user reads instead. First match wins.
+_CAUSES: Final[tuple[tuple[str, str], ...]] = (
+    (
+        r"Could not parse Master URL|Master must either be|Invalid master",
+        "--master names no cluster that Spark knows (local[*], spark://HOST:PORT, ...)",
+    ),
+    (
+        r"All masters are unresponsive|Application has been killed",
+        "the Spark cluster that --master names does not answer",
+    ),
+    (
+        r"JAVA_GATEWAY_EXITED|JAVA_HOME is not set|Java gateway process exited",
+        "Java did not start: Spark needs Java 17 or 21 on PATH or in JAVA_HOME",
+    ),
+    (
+        r"Py4JNetworkError|Answer from Java side is empty|Error while (sending|receiving)"
+        r"|trying to connect to the Java server|JVM",
+        "Spark ended by itself (killed, or out of memory); the same command goes on from here",
+    ),
+    (
+        r"OutOfMemoryError|Java heap space",
+        "Spark is out of memory: give it more with --conf spark.driver.memory=4g, or take smaller"
+        " batches with --max-offsets-per-trigger",
+    ),
+    (
+        r"unresolved dependency|Failed to find data source: kafka|download failed",
+        "Spark's Kafka connector cannot be fetched from Maven; give its jar files with --jars",
+    ),
+    (
+        r"Permission denied|Mkdirs failed|Read-only file system",
+        "a folder cannot be written: see --output and --checkpoint",
+    ),
+    (
+        r"some data may have been lost|out of range with no configured reset|failOnDataLoss",
+        "records that the checkpoint counts on are gone from the topic (deleted, or another topic"
+        " of that name); begin anew with another --checkpoint and --output",
+    ),
+    (
+        r"does not exist but expected|partitions.+gone|are gone\. Some data",
+        "partitions that the checkpoint counts on are gone from the cluster; begin anew with"
+        " another --checkpoint and --output",
+    ),
+    (
+        r"(?s)Incomplete log file|Failed to read log file|malformed log|Unsupported log version"
+        r"|stateful operator|STATE_STORE|Cannot (read|find).{0,80}(metadata|checkpoint)"
+        r"|Error reading (delta|snapshot) file|state schema|StreamMetadata|Multiple streaming"
+        r"|LOG_FILE|CHECKPOINT",
+        "the checkpoint is damaged or belongs to another query; give the right one, or begin anew"
+        " with another --checkpoint and --output",
+    ),
+    (
+        r"UnknownTopicOrPartition|topics? .*(do|does) not exist",
+        "a topic of the pipeline is not there any more",
+    ),
+    (
+        r"Timeout|TimedOut|Connection to node|Failed to get .*offsets|Disconnect|NotLeader"
+        r"|Cannot fetch|Failed to construct kafka",
+        "the brokers do not answer",
+    ),
+)
+
+
+_OF_BROKERS = re.compile(_CAUSES[-1][0])
+
+
+class PipelineError(Exception):
+    """A sentence for the user; whatever else may be told is in the log."""
+
+
+def explain(error: BaseException, log_path: str | None = None) -> str:
+    """Return one plain sentence about a failure.
+
+    Args:
+        log_path: where Spark's own output is, if there is any.
+    """
+    error = unwrapped(error)
+    if isinstance(error, PipelineError):
+        return str(error)
+    text = whole_text(error)
+    if _NO_SPACE.search(text):
+        return "the disk is full: no space left for the output, the checkpoint or Spark's own files"
+    if isinstance(error, KafkaClientError):
+        return first_line(str(error))
+    where = f" (Spark's own words are in {log_path})" if log_path else ""
+    for pattern, sentence in _CAUSES:
+        if re.search(pattern, text):
+            return sentence + where
+    return f"{first_line(_root_message(text)) or type(error).__name__}{where}"
+
+
+def unwrapped(error: BaseException) -> BaseException:
+    """Return what a group of one exception is about."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def is_of_brokers(error: BaseException) -> bool:
+    """Tell whether brokers that are away for a while explain a failure, and nothing else does."""
+    error = unwrapped(error)
+    text = whole_text(error)
+    if isinstance(error, PipelineError) or _NO_SPACE.search(text):
+        return False
+    earlier = any(re.search(pattern, text) for pattern, _ in _CAUSES[:-1])
+    return not earlier and bool(_OF_BROKERS.search(text))
+
+
+def whole_text(error: BaseException) -> str:
+    """Return the texts of an error and of everything that caused it."""
+    texts: list[str] = []
+    current: BaseException | None = error
+    while current is not None and len(texts) < 20:
+        texts.append(f"{type(current).__name__}: {current}")
+        if isinstance(current, BaseExceptionGroup):
+            texts += [whole_text(inner) for inner in current.exceptions]
+        current = current.__cause__ or current.__context__
+    return "\n".join(texts)
+
+
+def first_line(text: str) -> str:
+    """Return the first line that says something, cut to what a terminal shows."""
+    lines = (line.strip() for line in text.splitlines())
+    line = next((line for line in lines if line), "")
+    return line if len(line) <= 300 else line[:297] + "..."
+
+
+def _root_message(text: str) -> str:
+    """Return the last cause that a Java stack tells of, else the text itself."""
+    causes = re.findall(r"(?m)^\s*Caused by: (?:[\w.$]+: )?(.+)$", text)
+    return causes[-1] if causes else re.sub(r"^\w+: ", "", text)

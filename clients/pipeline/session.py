@@ -1,0 +1,106 @@
+"""The Spark session: started quietly, with what the Kafka connector needs, in words for users.
+
+Spark and its JVM write hundreds of lines that nobody asked for. All of it goes to a log file: the
+JVM inherits our stdout and stderr, so both point there while it is started. What we print ourselves
+goes where it always went.
+
+Called by: `query`, `report`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kraftrio.clients.pipeline.failures import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+_DEFAULTS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "WARN",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.multipleWatermarkPolicy": "min",
+    "spark.sql.streaming.numRecentProgressUpdates": "1000",
+    "spark.sql.ui.retainedExecutions": "10",
+}
+_LOCAL_DEFAULTS: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # As many as a machine has cores; a cluster's number is its own business (200 by default).
+    "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """What the command line tells about Spark."""
+
+    master: str = "local[*]"
+    jars: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    needs_kafka: bool = True
+
+
+def start_session(options: SparkOptions, log_path: Path) -> SparkSession:
+    """Start Spark; its own output goes to the end of `log_path`.
+
+    Raises:
+        PipelineError: pyspark is not installed.
+        Exception: whatever Spark says; see `failures.explain`.
+    """
+    if importlib.util.find_spec("pyspark") is None:
+        raise PipelineError("pyspark is not installed: pip install 'kraftrio[spark]'")
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    with output_to(log_path):
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder.master(options.master).appName("kraftrio pipeline")
+        for name, value in settings(options).items():
+            builder = builder.config(name, value)
+        return builder.getOrCreate()
+
+
+def settings(options: SparkOptions) -> dict[str, str]:
+    """Return Spark's settings: ours, and the user's over them."""
+    chosen = dict(_DEFAULTS)
+    if options.master.startswith("local"):
+        chosen |= _LOCAL_DEFAULTS
+    if options.jars:
+        chosen["spark.jars"] = options.jars
+    elif options.needs_kafka:
+        import pyspark
+
+        chosen["spark.jars.packages"] = f"{CONNECTOR}:{pyspark.__version__}"
+    return {**chosen, **options.conf}
+
+
+@contextlib.contextmanager
+def output_to(log_path: Path) -> Iterator[None]:
+    """Point stdout and stderr to a file for the processes that the body starts."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    saved = [os.dup(1), os.dup(2)]
+    try:
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, descriptor in enumerate(saved, start=1):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        os.close(log)
