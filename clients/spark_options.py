@@ -192,6 +192,9 @@ def kafka_settings(values: Options, refused: Mapping[str, str]) -> dict[str, str
     if "bootstrap.servers" not in settings:
         raise ConfigError("Option 'kafka.bootstrap.servers' must be specified")
     parse_bootstrap_servers(settings["bootstrap.servers"])
+    protocol = settings.get("security.protocol", "PLAINTEXT").strip().upper()
+    if protocol != "PLAINTEXT":
+        raise ConfigError(f"kafka.security.protocol {protocol} is not supported, only PLAINTEXT")
     return settings
 
 
