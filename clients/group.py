@@ -84,16 +84,21 @@ class Turnstile:
 
     def __init__(self, notify: Callable[[], None]) -> None:
         self.is_wanted = False
-        self._notify = notify
+        self.notify = notify
         self._opened = trio.Event()
         self._done = trio.Event()
+
+    def announce(self) -> None:
+        """Let nothing be handed over before the turn that is to come."""
+        if not self.is_wanted:
+            self._opened, self._done = trio.Event(), trio.Event()
+            self.is_wanted = True
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """Wait for the application's poll, and keep it there meanwhile."""
-        self._opened, self._done = trio.Event(), trio.Event()
-        self.is_wanted = True
-        self._notify()
+        self.announce()
+        self.notify()
         try:
             await self._opened.wait()
             yield
@@ -174,6 +179,8 @@ class Group:
         is_away = self.membership.state is MemberState.UNJOINED
         self.membership.polled(_now_ms())
         if is_away:
+            if self.membership.owned:
+                self._turnstile.announce()  # what it still holds is lost
             self.wake()
 
     def metadata_changed(self) -> None:
@@ -342,6 +349,8 @@ class Group:
             if self._is_alive():
                 membership.polled(_now_ms())
             request = membership.heartbeat(_now_ms())
+            if membership.state is MemberState.UNJOINED:
+                self._turnstile.notify()
             if request is None:
                 # A deadline that has only just been reached is not past yet.
                 await trio.sleep(0.001)
