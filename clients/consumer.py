@@ -10,7 +10,8 @@ Owns what programs call, and the order in which things happen to a program. Rule
    happen within these calls, and an automatic commit never covers what is still being worked on:
    if the body of `async with` raises, the record in its hands is not committed.
 4. Errors are raised by these calls too; what failed is then tried again by the next one.
-5. Everything that runs beside the program ends with `async with`; the group is left.
+5. Everything that runs beside the program ends with `async with`: what was finished with is
+   committed, and the group is left. A program that is cancelled waits a second for that, no more.
 
 Names and defaults of the settings are those of the Java consumer in snake_case. Kafka
 documentation, "Consumer API".
@@ -32,7 +33,7 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -133,7 +134,7 @@ class Consumer(ConsumerOffsets):
     async def __aenter__(self) -> Self:
         assert not hasattr(self, "_cluster"), "a consumer is entered once"
         cluster = await self._stack.enter_async_context(
-            open_cluster(config=self.config, network=self._network, rng=self._rng)
+            _shielded_cluster(self.config, self._network, self._rng)
         )
         state, config = self._state, self.config
         self._cluster: Cluster = cluster
@@ -592,6 +593,39 @@ class Consumer(ConsumerOffsets):
         return GroupMetadata(
             self._offsets.group_id, group_instance_id=self.config.group_instance_id
         )
+
+
+@asynccontextmanager
+async def _shielded_cluster(
+    config: ConsumerConfig, network: Network, rng: random.Random
+) -> AsyncIterator[Cluster]:
+    """Run a cluster's tasks beside the body, in which a cancellation of the body ends nothing.
+
+    So whoever is cancelled can still say farewell. Leaving the body ends the tasks.
+    """
+    failure: BaseException | None = None
+    async with trio.open_nursery() as nursery:
+        cluster, scope = await nursery.start(_run_cluster, config, network, rng)
+        try:
+            yield cluster
+        except (Exception, trio.Cancelled) as error:
+            failure = error  # raised below: from here the nursery would wrap it in a group
+        finally:
+            scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+async def _run_cluster(
+    config: ConsumerConfig,
+    network: Network,
+    rng: random.Random,
+    task_status: trio.TaskStatus[tuple[Cluster, trio.CancelScope]],
+) -> None:
+    with trio.CancelScope(shield=True) as scope:
+        async with open_cluster(config=config, network=network, rng=rng) as cluster:
+            task_status.started((cluster, scope))
+            await trio.sleep_forever()
 
 
 class _Batches:
