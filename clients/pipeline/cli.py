@@ -77,12 +77,17 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _add_common(command: argparse.ArgumentParser, master_help: str) -> None:
+def _add_common(
+    command: argparse.ArgumentParser,
+    master_help: str,
+    servers: str | None = DEFAULT_SERVERS,
+    servers_help: str = f"the brokers ({DEFAULT_SERVERS})",
+) -> None:
     command.add_argument(
         "--bootstrap-server",
-        default=DEFAULT_SERVERS,
+        default=servers,
         metavar="HOST:PORT[,HOST:PORT]",
-        help=f"the brokers ({DEFAULT_SERVERS})",
+        help=servers_help,
     )
     command.add_argument("--master", default="local[*]", help=master_help)
 
@@ -185,7 +190,12 @@ def _add_report(command: argparse.ArgumentParser) -> None:
         "Make one HTML page of a run's results, with all its plots in it: it can be sent, printed"
         " and read on a phone."
     )
-    _add_common(command, "the Spark cluster (local[*])")
+    _add_common(
+        command,
+        "the Spark cluster (local[*])",
+        None,
+        "the brokers, to be asked for the airlines' names and the lag (not at all)",
+    )
     _add_spark(command)
     command.add_argument(
         "--output", required=True, type=Path, metavar="DIR", help="the output of the run"
@@ -278,7 +288,6 @@ def _report(chosen: argparse.Namespace) -> None:
     _need("pyspark")
     from kraftrio.clients.pipeline.report import ReportOptions, report
 
-    options = ReportOptions(
-        chosen.bootstrap_server, chosen.output, chosen.html, _spark_options(chosen)
-    )
+    spark = SparkOptions(chosen.master, chosen.jars, dict(chosen.conf), needs_kafka=False)
+    options = ReportOptions(chosen.bootstrap_server, chosen.output, chosen.html, spark)
     trio.run(report, options, _say)
