@@ -17,6 +17,7 @@ Needs pyspark and pyarrow (`kraftrio[spark]`), here and on the executors. Called
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Iterable, Iterator
 
@@ -165,7 +166,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: Positions | None = None
         self._is_available_now = False
         self._target: Positions | None = None
-        self._last_batch_at_s = 0.0
+        self._last_batch_at_s = -math.inf
 
     def initialOffset(self) -> JsonOffsets:
         """Return where a new query starts."""

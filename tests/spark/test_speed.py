@@ -1,0 +1,50 @@
+"""How fast our source reads beside Spark's own: a million records of 100 bytes."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import trio
+
+from kraftrio.clients.producer import Producer
+from tests.conformance.broker_process import Broker
+from tests.spark import support
+from tests.spark.support import reader
+
+pytestmark = support.MARKS
+
+COUNT = 1_000_000
+SIZE_BYTES = 100
+ROUNDS = 3
+LEAST_RATIO = 0.7
+
+
+async def fill(address: str, topic: str) -> None:
+    """Send the records, their contents cut out of noise."""
+    noise = random.Random(1).randbytes(1 << 16)
+    contents = [noise[at : at + SIZE_BYTES] for at in range(0, 1 << 15, 7)]
+    async with Producer(address, linger_ms=20) as producer:
+        for number in range(COUNT):
+            await producer.send(topic, contents[number % len(contents)])
+
+
+def test_ratio(spark: Any, broker: Broker, record_property: Any) -> None:
+    """Ours reads at least at seven tenths of the speed of Spark's Kafka format."""
+    support.create_topic(broker.address, "speed", 4)
+    trio.run(fill, broker.address, "speed")
+    best = {"kafka": 0.0, "kraftrio": 0.0}
+    for _ in range(ROUNDS):  # in turn, so that a slow moment hits both
+        for kind in best:
+            frame = reader(spark, kind, broker.address, subscribe="speed")
+            started_at = time.monotonic()
+            [row] = frame.selectExpr("count(1)", "sum(length(value))").collect()
+            rate = COUNT / (time.monotonic() - started_at)
+            assert tuple(row) == (COUNT, COUNT * SIZE_BYTES)
+            best[kind] = max(best[kind], rate)
+    ratio = best["kraftrio"] / best["kafka"]
+    told = ", ".join(f"{kind} {rate:,.0f} records/s" for kind, rate in best.items())
+    record_property("rates", told)
+    print(f"{told}: ratio {ratio:.2f}")
+    assert ratio >= LEAST_RATIO, told
