@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import selectors
 import signal
 import subprocess
 import sys
@@ -30,25 +29,22 @@ class Running:
     def __init__(self, directory: Path, *options: str) -> None:
         command = [sys.executable, "-m", "kraftrio", "cluster", "--data", str(directory), *options]
         self.errors = directory.with_suffix(".log")
-        with self.errors.open("a") as log:
-            self.process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, text=True, process_group=0
-            )
+        self.output = directory.with_suffix(".out")
+        with self.errors.open("a") as log, self.output.open("w") as output:
+            self.process = subprocess.Popen(command, stdout=output, stderr=log, process_group=0)
         self.ports: dict[int, int] = {}
         self.pids: dict[int, int] = {}
         self.folders: dict[int, Path] = {}
 
     def wait_ready(self, count: int) -> None:
         """Read as many ready lines as there are nodes."""
-        assert self.process.stdout is not None
         deadline = time.monotonic() + DEADLINE_S
-        while len(self.pids) < count:
-            with selectors.DefaultSelector() as selector:
-                selector.register(self.process.stdout, selectors.EVENT_READ)
-                ready = selector.select(max(0.0, deadline - time.monotonic()))
-            assert ready, f"not ready in time\n{self.log()}"
-            line = self.process.stdout.readline()
-            found = READY.fullmatch(line.rstrip("\n"))
+        while (text := self.output.read_text()).count("\n") < count:
+            assert time.monotonic() < deadline, f"not ready in time\n{self.log()}"
+            assert self.process.poll() is None, f"ended\n{self.log()}"
+            time.sleep(0.02)
+        for line in text.splitlines():
+            found = READY.fullmatch(line)
             assert found, f"not a ready line: {line!r}\n{self.log()}"
             node_id = int(found[3])
             self.ports[node_id], self.pids[node_id] = int(found[2]), int(found[4])
@@ -69,10 +65,7 @@ class Running:
 
     def end(self) -> int:
         """Wait for the end of the command and return its exit status."""
-        assert self.process.stdout is not None
-        status = self.process.wait(DEADLINE_S)
-        self.process.stdout.close()
-        return status
+        return self.process.wait(DEADLINE_S)
 
 
 @pytest.fixture
