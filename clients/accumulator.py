@@ -114,6 +114,7 @@ class Accumulator:
         self.wants_metadata = False  # a leader is not known, or not the right one
         self.wants_sender = False  # something may be sent since it was looked at last
         self.closed_bytes = 0  # of all batches that were filled
+        self.slow_nodes: set[int] = set()  # that took nothing for partitioner_availability_timeout
         self._config = config
         self._rng = rng
         self._ignores_keys = config.partitioner_ignore_keys
@@ -248,6 +249,8 @@ class Accumulator:
             topic.sticky = topic.queues[0]
             return topic.sticky
         led = [queue for queue in topic.queues if queue.leader_id != NO_LEADER] or topic.queues
+        if self.slow_nodes:
+            led = [queue for queue in led if queue.leader_id not in self.slow_nodes] or led
         waiting = None
         if self._config.partitioner_adaptive_partitioning_enable:
             waiting = [len(queue.batches) for queue in led]
@@ -348,6 +351,10 @@ class Accumulator:
         """Return the leaders that something may be sent to."""
         self.wants_sender = False
         return [node_id for node_id, queues in self._sendable.items() if queues and node_id >= 0]
+
+    def is_waiting(self, node_id: int) -> bool:
+        """Whether there is something for a broker that must not be sent yet."""
+        return bool(self._sendable.get(node_id))
 
     def drain(self, node_id: int, now_ms: float) -> list[Batch]:
         """Take what goes into the next request to a broker: the oldest batch of each partition."""

@@ -282,6 +282,8 @@ class Producer:
             known.used_ms = now_ms
             cluster.use_topic(known.name)
         sender.on_new_batch(now_ms)
+        if core.wants_sender:  # without lingering
+            sender.pump()
         return delivery
 
     # -- memory ---------------------------------------------------------------------------------

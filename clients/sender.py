@@ -85,6 +85,7 @@ class Sender:
         self._sleeps_until = -inf
         self._asks_producer_id = False
         self._is_pumping = False
+        self._blocked: dict[int, float] = {}  # brokers that take nothing, since when
         self._metadata = cluster.metadata
         cluster.on_change(self._on_cluster_change)
 
@@ -156,26 +157,41 @@ class Sender:
 
     def _send_to(self, node_id: int) -> bool:
         most = self._config.max_in_flight_requests_per_connection
+        now_ms = trio.current_time() * 1000
         if self._in_flight.get(node_id, 0) >= most:
+            self._note_blocked(node_id, now_ms)
             return True  # an answer pumps again
         node = self._cluster.node(node_id)
         if node is None:
             self._cluster.request_refresh()
             return True
         if not node.is_connected:
+            self._note_blocked(node_id, now_ms)
             node.start_connecting()
-        now_ms = trio.current_time() * 1000
         while node.is_ready:
             if self._in_flight.get(node_id, 0) >= most:
                 return True
             batches = self._core.drain(node_id, now_ms)
             if not batches:
+                if self._core.is_waiting(node_id):
+                    self._note_blocked(node_id, now_ms)
                 return False
+            if self._blocked:
+                self._blocked.pop(node_id, None)
+                self._core.slow_nodes.discard(node_id)
             self._send(node, batches)
         if not node.is_connecting and node.ready_at * 1000 < self._sleeps_until:
             self._sleeps_until = node.ready_at * 1000
             self._wake.set()
         return True
+
+    def _note_blocked(self, node_id: int, now_ms: float) -> None:
+        """A broker takes nothing, though there is something: records without a key avoid it."""
+        timeout_ms = self._config.partitioner_availability_timeout_ms
+        if timeout_ms and self._config.partitioner_adaptive_partitioning_enable:
+            since_ms = self._blocked.setdefault(node_id, now_ms)
+            if now_ms - since_ms >= timeout_ms:
+                self._core.slow_nodes.add(node_id)
 
     def _send(self, node: Node, batches: list[Batch]) -> None:
         """Send one request; a failure to do so is told to the core like a refusal."""
