@@ -30,6 +30,7 @@ _DEFAULTS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "WARN",
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.streaming.multipleWatermarkPolicy": "min",
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
     "spark.sql.ui.retainedExecutions": "10",
