@@ -84,6 +84,16 @@ class ClusterNode(Broker):
         return self.directory
 
     @property
+    def is_broker(self) -> bool:
+        """Whether the node serves clients."""
+        return "broker" in self.config["process.roles"]
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether the node is a voter of the metadata quorum."""
+        return "controller" in self.config["process.roles"]
+
+    @property
     def is_reachable(self) -> bool:
         """Whether the node can answer, as far as the test has not prevented it."""
         return self.process is not None and self.process.poll() is None and not self.is_paused
@@ -102,7 +112,8 @@ class ClusterNode(Broker):
     def wait_ready(self, deadline: float) -> None:
         """Wait for the line that says so."""
         line = self.read_line(deadline)
-        wanted = rf"kraftrio ready {re.escape(self.address)} node={self.node_id} data="
+        address = self.address if self.is_broker else self.controller_address
+        wanted = rf"kraftrio ready {re.escape(address)} node={self.node_id} data="
         assert re.match(wanted, line), f"not the ready line: {line!r}\n{self.log_tail()}"
 
     def pause(self) -> None:
@@ -154,7 +165,8 @@ class ApacheNode(ClusterNode, ApacheBroker):
 
     def wait_ready(self, deadline: float) -> None:
         """Ask for the API versions until there is an answer: the log has no ready line."""
-        ApacheBroker.wait_ready(self, deadline)
+        if self.is_broker:
+            ApacheBroker.wait_ready(self, deadline)
 
     def log_tail(self) -> str:
         """Return little: it is full of warnings about nodes that are away."""
@@ -210,12 +222,19 @@ class Cluster:
     @property
     def bootstrap(self) -> str:
         """All brokers, as clients take them."""
-        return ",".join(node.address for node in self.nodes.values())
+        return ",".join(node.address for node in self.nodes.values() if node.is_broker)
 
     @property
     def controllers(self) -> str:
         """All controllers, as --bootstrap-controller takes them."""
-        return ",".join(node.controller_address for node in self.nodes.values())
+        return ",".join(
+            node.controller_address for node in self.nodes.values() if node.is_controller
+        )
+
+    @property
+    def brokers(self) -> list[ClusterNode]:
+        """The nodes that serve clients."""
+        return [node for node in self.nodes.values() if node.is_broker]
 
     def node(self, node_id: int) -> ClusterNode:
         """Return a node by its id."""
@@ -229,10 +248,6 @@ class Cluster:
 
     def start(self) -> Self:
         """Start all nodes and wait until all are in sync."""
-        if self.kind == "kraftrio":
-            for node in self.nodes.values():
-                node.write_properties()
-            plan_cluster(OsFileSystem(), str(self.directory), random.SystemRandom())
         try:
             self.start_nodes(*self.nodes)
             self.wait_healthy()
@@ -243,6 +258,10 @@ class Cluster:
 
     def start_nodes(self, *node_ids: int) -> None:
         """Start nodes that do not run, all at once, and wait until each serves clients."""
+        if self.kind == "kraftrio":  # Apache's are formatted one by one
+            for node in self.nodes.values():
+                node.write_properties()
+            plan_cluster(OsFileSystem(), str(self.directory), random.SystemRandom())
         for node_id in node_ids:
             self.nodes[node_id].launch()
         deadline = time.monotonic() + CLUSTER_DEADLINE_S
@@ -313,8 +332,8 @@ class Cluster:
     # Questions
 
     def reachable(self) -> list[ClusterNode]:
-        """Return the nodes that can answer."""
-        return [node for node in self.nodes.values() if node.is_reachable]
+        """Return the brokers that can answer."""
+        return [node for node in self.brokers if node.is_reachable]
 
     @contextlib.contextmanager
     def any_client(self) -> Iterator[RawClient]:
@@ -366,7 +385,7 @@ class Cluster:
             topic_name="__cluster_metadata", partitions=[partition]
         )
         request = DescribeQuorumRequest(topics=[topic])
-        ids = {node.node_id for node in self.reachable()}
+        ids = {node.node_id for node in self.nodes.values() if node.is_reachable}
 
         def active() -> int:
             response = self.ask(request)
@@ -412,15 +431,15 @@ class Cluster:
 
         def all_is_well() -> bool:
             answers = []
-            for node in self.nodes.values():
+            for node in self.brokers:
                 with contextlib.suppress(OSError, ConnectionClosed), node.client() as client:
                     answers.append(client.call(request, timeout_s=5.0))
-            return len(answers) == len(self.nodes) and all(map(self._is_whole, answers))
+            return len(answers) == len(self.brokers) and all(map(self._is_whole, answers))
 
         self.wait_until(all_is_well, "the cluster is healthy")
 
     def _is_whole(self, response: MetadataResponse) -> bool:
-        return len(response.brokers) == len(self.nodes) and all(
+        return len(response.brokers) == len(self.brokers) and all(
             partition.leader_id in self.nodes
             and sorted(partition.isr_nodes) == sorted(partition.replica_nodes)
             for topic in response.topics

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -108,6 +109,15 @@ def test_all_nodes_are_killed(cluster: Cluster, topic: str, load: JavaLoad | Con
     """kill -9 of all nodes, one right after the other, and a start of all."""
     for node in cluster.nodes.values():
         node.kill9()
+    cluster.heal()
+    finish(cluster, topic, load)
+
+
+def test_disk_is_replaced(cluster: Cluster, topic: str, load: JavaLoad | ConfluentLoad) -> None:
+    """A node that comes back with empty disks gets everything from the others, metadata too."""
+    node = cluster.node(cluster.leader(topic))
+    node.terminate()
+    shutil.rmtree(node.data_directory)
     cluster.heal()
     finish(cluster, topic, load)
 
