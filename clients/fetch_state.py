@@ -243,13 +243,13 @@ class FetchState:
         if leader_epoch <= state.current_leader_epoch:
             return
         self.settle()
+        state.current_leader_epoch = leader_epoch
         position = state.position
         if state.status is FetchStatus.FETCHING and position is not None:
             if position.leader_epoch not in (NO_EPOCH, leader_epoch):
                 self.seek(state, position, validate=True)
             elif state.chunks and state.fetch_epoch != leader_epoch:
                 self.seek(state, position, validate=False)  # fetched ahead from another's log
-        state.current_leader_epoch = leader_epoch
 
     def validated(self, state: PartitionState) -> None:
         """The leader's log is the one that was read."""

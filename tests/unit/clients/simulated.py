@@ -12,6 +12,7 @@ from kraftrio.clients.admin import Admin
 from kraftrio.clients.admin_types import NewTopic
 from kraftrio.clients.consumer import Consumer
 from kraftrio.clients.producer import Producer
+from kraftrio.kraft_meta.image import PartitionImage
 from tests.sim.cluster import Cluster, Shape
 from tests.sim.network import HostNetwork
 from tests.sim.world import START_WALL_MS, World
@@ -51,15 +52,22 @@ class Kafka:
         settings = {"enable_idempotence": False, **settings}
         return Producer(self.bootstrap, network=self.network, rng=self.rng(), **settings)
 
-    async def create(self, topic: str, partitions: int = 1, replication: int = 1) -> str:
-        """Make a topic, and wait until it has leaders."""
+    def now_ms(self) -> int:
+        """The brokers' wall clock: producers must not be ahead of it."""
+        return START_WALL_MS + int(self.world.now_s * 1000)
+
+    async def create(
+        self, topic: str, partitions: int = 1, replication: int = 1, **configs: object
+    ) -> str:
+        """Make a topic; configs have _ for Kafka's dots."""
+        settings = {name.replace("_", "."): str(value) for name, value in configs.items()}
         async with Admin(self.bootstrap, network=self.network, rng=self.rng()) as admin:
-            await admin.create_topics([NewTopic(topic, partitions, replication)])
+            await admin.create_topics([NewTopic(topic, partitions, replication, settings)])
         return topic
 
     async def fill(self, topic: str, count: int, partition: int = 0, **settings: Any) -> None:
         """Write records with the values b"0", b"1"..."""
-        now_ms = START_WALL_MS + int(self.world.now_s * 1000)
+        now_ms = self.now_ms()
         async with self.producer(**settings) as producer:
             sent = [
                 await producer.send(topic, b"%d" % number, partition=partition, timestamp_ms=now_ms)
@@ -67,6 +75,31 @@ class Kafka:
             ]
         for delivery in sent:
             await delivery
+
+    # What the cluster says about a topic's partition 0
+
+    def _partition(self, topic: str) -> PartitionImage:
+        images = [node.quorum.image for node in self.cluster.nodes.values() if node.is_ready]
+        newest = max(images, key=lambda image: image.offset)
+        found = newest.partition(topic, 0)
+        assert found is not None
+        return found
+
+    def replicas_of(self, topic: str) -> list[int]:
+        """The ids of the brokers that have it, the leader first."""
+        leader_id = self.leader_of(topic)
+        return sorted(self._partition(topic).replicas, key=lambda node_id: node_id != leader_id)
+
+    def leader_of(self, topic: str) -> int:
+        return self._partition(topic).leader
+
+    def isr_of(self, topic: str) -> list[int]:
+        return sorted(self._partition(topic).isr)
+
+    async def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Wait in simulated time."""
+        while not condition():  # noqa: ASYNC110 (nobody could set an event)
+            await trio.sleep(0.05)
 
 
 def simulate(
