@@ -40,11 +40,12 @@ def records(codec: str) -> list[Sent]:
 
 
 def create_topic(address: str, topic: str, partitions: int = PARTITIONS) -> None:
-    """Create a topic."""
+    """Create a topic, whose records are kept though their timestamps are old."""
+    kept = {"retention.ms": "-1"}
 
     async def create() -> None:
         async with Admin(address) as admin:
-            await admin.create_topics([NewTopic(topic, num_partitions=partitions)])
+            await admin.create_topics([NewTopic(topic, num_partitions=partitions, configs=kept)])
 
     trio.run(create)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.broker_process import KIND, Broker
+from tests.conformance.clients import install
 from tests.spark import support
 from tests.spark.support import CODECS, PER_CODEC, START_MS, failure, reader, rows
 
@@ -206,3 +208,28 @@ def test_transactions(spark: Any, make_broker: Callable[[], Broker]) -> None:
         assert found[level] == rows(reader(spark, "kafka", broker.address, **options))
     assert [row[4] for row in found["read_committed"]] == [0, 1, 2, 7, 9, 14]
     assert len(found["read_uncommitted"]) == 12
+
+
+@pytest.mark.skipif(KIND != "apache", reason="our broker has no transactions yet")
+def test_live_transactions(spark: Any, broker: Broker, unique_topic: Callable[[], str]) -> None:
+    """The same with transactions of a live producer: committed, aborted, open."""
+    confluent = install.python_client("confluent_kafka")
+    topic = unique_topic()
+    support.create_topic(broker.address, topic, 1)
+    settings = {"bootstrap.servers": broker.address, "transactional.id": topic}
+    producer = confluent.Producer(settings)
+    producer.init_transactions(30)
+    for index, end in enumerate(
+        (producer.commit_transaction, producer.abort_transaction, producer.flush)
+    ):
+        producer.begin_transaction()
+        for number in range(50):
+            producer.produce(topic, b"%d of %d" % (number, index))
+        producer.flush(30)  # an abort drops what is not sent yet
+        end(30)
+    for level, counts in (("read_committed", {0: 50}), ("read_uncommitted", {0: 50, 1: 50, 2: 50})):
+        options = {"subscribe": topic, "kafka.isolation.level": level}
+        found = rows(reader(spark, "kraftrio", broker.address, **options))
+        assert found == rows(reader(spark, "kafka", broker.address, **options))
+        assert Counter(int(bytes(row[1]).split()[-1]) for row in found) == counts
+    producer.abort_transaction(30)
