@@ -39,13 +39,13 @@ def records(codec: str) -> list[Sent]:
     return found
 
 
-def create_topic(address: str, topic: str, partitions: int = PARTITIONS) -> None:
+def create_topic(address: str, topic: str, partitions: int = PARTITIONS, replicas: int = 1) -> None:
     """Create a topic, whose records are kept though their timestamps are old."""
     kept = {"retention.ms": "-1"}
 
     async def create() -> None:
         async with Admin(address) as admin:
-            await admin.create_topics([NewTopic(topic, num_partitions=partitions, configs=kept)])
+            await admin.create_topics([NewTopic(topic, partitions, replicas, kept)])
 
     trio.run(create)
 

@@ -9,6 +9,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from kraftrio.clients.errors import (
     UnknownTopicOrPartitionError,
 )
 from tests.conformance.broker_process import Broker
+from tests.conformance.cluster_process import Cluster
 from tests.spark import support
 
 pytestmark = support.MARKS
@@ -97,6 +99,24 @@ def test_broker_killed_while_reading(make_broker: Callable[[], Broker]) -> None:
         found += batch["offset"].to_pylist()
     restart.join()
     assert found == list(range(40_000))
+
+
+def test_leader_killed_while_reading(tmp_path: Path) -> None:
+    """When the leader dies, its successor serves the rest: none is missing, none comes twice."""
+    with Cluster(tmp_path, 3, None) as cluster:
+        support.create_topic(cluster.bootstrap, "t", 1, replicas=3)
+        sent = ((0, None, b"x" * 1000, (), support.START_MS),) * 30_000
+        support.send(cluster.bootstrap, "t", sent)
+        reader, partition = single(
+            cluster.bootstrap, "t", 0, 30_000, **{"kafka.max.partition.fetch.bytes": "1000000"}
+        )
+        batches = reader.read(partition)
+        found = next(batches)["offset"].to_pylist()
+        cluster.node(cluster.leader("t")).kill9()
+        for batch in batches:
+            found += batch["offset"].to_pylist()
+        assert found == list(range(30_000))
+        cluster.heal()
 
 
 def test_nothing_comes(broker: Broker, many: str) -> None:
