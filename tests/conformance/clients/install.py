@@ -201,6 +201,7 @@ def main() -> int:
     steps: dict[str, Callable[[], object]] = {
         "Python clients": lambda: python_packages("python-clients.txt"),
         "pyspark": lambda: python_packages("spark.txt"),
+        "pyarrow": lambda: python_packages("arrow.txt"),
         "Spark's Kafka jars": spark_jars,
         "kafkajs": lambda: node_script("kafkajs_driver.mjs"),
         "franz-go": lambda: go_program("franz"),
