@@ -1,0 +1,128 @@
+"""Our consumer in a test's hands: as a member of the scenarios, and reading a log to its end."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable
+from typing import Any
+
+import trio
+
+from kraftrio import Consumer, TopicPartition
+from kraftrio.clients.consumer import ConsumerRecord, RebalanceListener
+from tests.conformance.clients import scenarios
+from tests.conformance.clients.confluent import ConfluentKafka
+from tests.conformance.clients.members import ThreadMember
+from tests.conformance.clients.records import Received, Record
+
+READ_DEADLINE_S = 60.0
+
+
+def received(record: ConsumerRecord) -> Received:
+    """Return a record as the tests compare it."""
+    content = Record(record.key or b"", record.value, record.headers, record.timestamp)
+    return Received(record.partition, record.offset, content)
+
+
+async def read_to_end(consumer: Consumer, topic: str) -> list[ConsumerRecord]:
+    """Read all partitions of a topic from their beginnings to their ends."""
+    found: list[ConsumerRecord] = []
+    with trio.fail_after(READ_DEADLINE_S):
+        described = await consumer.partitions_for(topic)
+        partitions = [TopicPartition(topic, each.partition) for each in described]
+        consumer.assign(partitions)
+        consumer.seek_to_beginning()
+        ends = await consumer.end_offsets(partitions)
+        while any([await consumer.position(each) < ends[each] for each in partitions]):
+            found += await consumer.poll(timeout_ms=200)
+    return found
+
+
+class TrioConsumer(ConfluentKafka):
+    """confluent-kafka's producer and our consumer, in the roles of the scenarios."""
+
+    def __init__(self, address: str, **settings: Any) -> None:
+        super().__init__(address)
+        self.consumer_settings = settings
+
+    def member(self, topic: str, group: str, name: str) -> TrioMember:  # type: ignore[override]
+        return TrioMember(self.address, topic, group, name, self.consumer_settings)
+
+
+class TrioMember(ThreadMember, RebalanceListener):
+    """A consumer that commits by hand, also what it has read when it must give it up."""
+
+    def __init__(
+        self, address: str, topic: str, group: str, name: str, settings: dict[str, Any]
+    ) -> None:
+        super().__init__(name)
+        self._address = address
+        self._topic = topic
+        self._settings = {
+            "group_id": group,
+            "client_id": name.replace(" ", "-"),
+            "session_timeout_ms": scenarios.SESSION_TIMEOUT_MS,
+            "heartbeat_interval_ms": scenarios.HEARTBEAT_INTERVAL_MS,
+            "enable_auto_commit": False,
+            "auto_offset_reset": "earliest",
+            **settings,
+        }
+        self.consumer: Consumer | None = None
+        self._is_leaving = False
+
+    def _main(self) -> None:
+        try:
+            trio.run(self._live)
+        except BaseException:  # the thread's end: the test must hear of whatever it was
+            self.fail(traceback.format_exc())
+
+    async def _live(self) -> None:
+        async with Consumer(self._address, **self._settings) as consumer:
+            self.consumer = consumer
+            await consumer.subscribe([self._topic], listener=self)
+            left = None
+            while left is None:
+                polled = await consumer.poll(timeout_ms=50)
+                self.add([received(record) for record in polled])
+                left = await self._carry_out_all(consumer)
+        left.set_result(None)
+
+    async def _carry_out_all(self, consumer: Consumer) -> Any:
+        """Carry out what is asked for; return what waits for the member to have left."""
+        while not self._wanted.empty():
+            action, done = self._wanted.get_nowait()
+            if action == self.close:
+                self._is_leaving = True
+                return done
+            try:
+                await consumer.commit()
+                done.set_result(None)
+            except Exception as error:  # goes to the thread that asked
+                done.set_exception(error)
+        return None
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        self.assign(self.assignment | {each.partition for each in partitions})
+
+    async def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        assert self.consumer is not None
+        if not self._is_leaving:
+            await self.consumer.commit()
+        self.assign(self.assignment - {each.partition for each in partitions})
+
+    def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+        self.assign(self.assignment - {each.partition for each in partitions})
+
+    # What `do` is asked to have done; `_carry_out_all` does it.
+
+    def open(self) -> None:
+        raise AssertionError("the member runs by itself")
+
+    def poll(self) -> Iterable[Received]:
+        raise AssertionError("the member runs by itself")
+
+    def commit_positions(self) -> None:
+        raise AssertionError("the member commits by itself")
+
+    def close(self) -> None:
+        raise AssertionError("the member closes by itself")
