@@ -46,6 +46,7 @@ HOST = "127.0.0.1"
 CLUSTER_DEADLINE_S = 60.0
 HEALTHY_DEADLINE_S = 40.0
 APACHE_STOP_S = 15.0
+SETTLE_S = 1.0
 
 # A cluster for tests notices failures in seconds, and elects only when it has to.
 CLUSTER_CONFIG = {
@@ -270,6 +271,7 @@ class Cluster:
 
     def heal(self) -> None:
         """Let every node run again, and check that none ended by itself."""
+        paused = [node for node in self.nodes.values() if node.is_paused]
         for node in self.nodes.values():
             if node.process is not None:
                 code = node.process.poll()
@@ -277,6 +279,9 @@ class Cluster:
                 if node.is_paused:
                     node.resume()
         self.start_nodes(*(i for i, node in self.nodes.items() if node.process is None))
+        if paused:
+            # What was decided without them may be committed, and known to them, only now.
+            time.sleep(SETTLE_S)
         self.wait_healthy()
 
     def kill(self) -> None:

@@ -335,7 +335,7 @@ def test_deposed_leader(cluster: Cluster, connect: Connect, new_topic: NewTopic)
     allowed = PASSING - {ErrorCode.NONE}
     assert set(codes[1:2]) <= allowed, codes
     assert ErrorCode.UNKNOWN_SERVER_ERROR not in codes
-    cluster.wait_healthy()
+    cluster.heal()
     late = connect(old)
     for sequence in (3, 7):
         code = produce(late, topic, batch(sequence)).error_code
@@ -666,9 +666,7 @@ def test_coordinator_without_enough_replicas(
     }
     code = commit_code(client, commit_request(group, topic, 6))
     assert code in allowed, ErrorCode(code)
-    for other in cluster.others(coordinator):
-        cluster.node(other).resume()
-    cluster.wait_healthy()
+    cluster.heal()
     client = connect(cluster.coordinator(group))
     deadline = time.monotonic() + 20
     while (code := commit_code(client, commit_request(group, topic, 7))) != ErrorCode.NONE:
