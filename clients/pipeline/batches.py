@@ -15,10 +15,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from kraftrio.clients.pipeline.results import BatchCounts
 from kraftrio.wire.primitives import TopicPartition
 
 Offsets = dict[TopicPartition, int]
+
+
+@dataclass(slots=True)
+class BatchCounts:
+    """What came out of one batch."""
+
+    results: int = 0
+    dead_letters: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ _CAUSES: Final[tuple[tuple[str, str], ...]] = (
         r"(?s)Incomplete log file|Failed to read log file|malformed log|Unsupported log version"
         r"|stateful operator|STATE_STORE|Cannot (read|find).{0,80}(metadata|checkpoint)"
         r"|Error reading (delta|snapshot) file|state schema|StreamMetadata|Multiple streaming"
-        r"|LOG_FILE|CHECKPOINT",
+        r"|LOG_FILE|CHECKPOINT|Unrecognized token|Unexpected end-of-input|EOFException",
         "the checkpoint is damaged or belongs to another query; give the right one, or begin anew"
         " with another --checkpoint and --output",
     ),

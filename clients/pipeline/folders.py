@@ -49,7 +49,7 @@ class Folders:
 
     def unsure_since_ms(self) -> int | None:
         """Return when the batch began that is noted but not done; None if there is none."""
-        offsets, commits = (self._numbered(name) for name in ("offsets", "commits"))
+        offsets, commits = (_numbered(self.checkpoint / name) for name in ("offsets", "commits"))
         if not offsets or offsets[-1] in commits:
             return None
         text = (self.checkpoint / "offsets" / str(offsets[-1])).read_text(errors="replace")
@@ -60,7 +60,7 @@ class Folders:
 
     def done_offsets(self) -> dict[TopicPartition, int]:
         """Return where the last batch that is done ended in each partition."""
-        commits = self._numbered("commits")
+        commits = _numbered(self.checkpoint / "commits")
         path = self.checkpoint / "offsets" / str(commits[-1] if commits else "")
         if not path.is_file():
             return {}
@@ -71,13 +71,6 @@ class Folders:
                     for partition, offset in partitions.items():
                         found[TopicPartition(topic, int(partition))] = int(offset)
         return found
-
-    def _numbered(self, name: str) -> list[int]:
-        """Return the batches that a log of the checkpoint has, in order."""
-        folder = self.checkpoint / name
-        if not folder.is_dir():
-            return []
-        return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
 
 
 @contextlib.contextmanager
@@ -140,6 +133,35 @@ def _check_marks(output: Path, checkpoint: Path, source: dict[str, Any]) -> None
         raise PipelineError(f"the checkpoint {checkpoint} belongs to another output than {output}")
     if (checkpoint / "offsets").is_dir() and not (checkpoint / "metadata").is_file():
         raise PipelineError(f"the checkpoint {checkpoint} is damaged: its metadata is missing")
+    for name in ("offsets", "commits"):
+        _check_log(checkpoint, name)
+
+
+def _check_log(checkpoint: Path, name: str) -> None:
+    """Refuse a log of batches whose last entry Spark could not read."""
+    numbers = _numbered(checkpoint / name)
+    if not numbers:
+        return
+    path = checkpoint / name / str(numbers[-1])
+    try:
+        version, *lines = path.read_text("utf-8").splitlines()
+        is_good = version.startswith("v") and all(
+            isinstance(json.loads(line), dict) for line in lines if line != "-"
+        )
+    except (OSError, ValueError):
+        is_good = False
+    if not is_good:
+        raise PipelineError(
+            f"the checkpoint {checkpoint} is damaged: {path} cannot be read;"
+            " begin anew with another --checkpoint and --output"
+        )
+
+
+def _numbered(folder: Path) -> list[int]:
+    """Return the batches that a log of a checkpoint has, in order."""
+    if not folder.is_dir():
+        return []
+    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
 
 
 def _read_mark(folder: Path) -> dict[str, Any] | None:

@@ -27,7 +27,8 @@ import trio
 
 from kraftrio.clients.admin import Admin
 from kraftrio.clients.errors import KafkaClientError
-from kraftrio.clients.pipeline import topics
+from kraftrio.clients.pipeline import batches, topics
+from kraftrio.clients.pipeline.batches import Offsets
 from kraftrio.clients.pipeline.failures import PipelineError, explain, is_of_brokers
 from kraftrio.clients.pipeline.folders import Folders, open_folders
 from kraftrio.clients.pipeline.schemas import (
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from kraftrio.clients.pipeline.batches import Offsets
     from kraftrio.clients.pipeline.results import Publisher
 
 _POLL_S: Final = 0.2
@@ -243,7 +243,6 @@ class _Pipeline:
 
     async def _tell(self, query: StreamingQuery, publisher: Publisher) -> None:
         """Show, note and commit the batches that were done since the last time."""
-        from kraftrio.clients.pipeline import batches, results
 
         for progress in await _in_thread(lambda: self._news(query)):
             self.alive_at = time.monotonic()
@@ -251,7 +250,7 @@ class _Pipeline:
             ended = batches.ends_of(progress)
             self.uncommitted |= ended
             latest = await self._latest(ended)
-            counts = publisher.counts.pop(progress["batchId"], None) or results.BatchCounts()
+            counts = publisher.counts.pop(progress["batchId"], None) or batches.BatchCounts()
             batch = batches.read_progress(progress, counts, self.log_starts, latest)
             self.log_starts |= ended
             batches.append(self.folders.progress, batch)
@@ -259,8 +258,6 @@ class _Pipeline:
             await self._commit()
 
     def _news(self, query: StreamingQuery) -> list[Any]:
-        from kraftrio.clients.pipeline import batches
-
         last = query.lastProgress
         if last is None or last["batchId"] <= self.last_batch_id:
             return []

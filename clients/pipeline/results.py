@@ -30,6 +30,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from kraftrio.clients.pipeline.batches import BatchCounts
 from kraftrio.clients.pipeline.failures import PipelineError
 from kraftrio.clients.pipeline.parsing import header_text
 from kraftrio.clients.pipeline.plan import DEAD_LETTER_KIND, GROUP_KIND
@@ -103,14 +104,6 @@ def as_records(results: DataFrame) -> DataFrame:
         F.concat_ws("|", start, "origin", "carrier").alias("key"),
         F.to_json(F.struct(*values), {"ignoreNullFields": "false"}).alias("value"),
     )
-
-
-@dataclass(slots=True)
-class BatchCounts:
-    """What came out of one batch."""
-
-    results: int = 0
-    dead_letters: int = 0
 
 
 @dataclass(slots=True)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+_TAIL_BYTES: Final = 20_000
 _DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -43,6 +44,10 @@ _LOCAL_DEFAULTS: Final = {
 }
 
 
+class SparkStartError(Exception):
+    """Spark did not start; what its log says of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
     """What the command line tells about Spark."""
@@ -58,19 +63,30 @@ def start_session(options: SparkOptions, log_path: Path) -> SparkSession:
 
     Raises:
         PipelineError: pyspark is not installed.
-        Exception: whatever Spark says; see `failures.explain`.
+        SparkStartError: whatever Spark says; see `failures.explain`.
     """
     if importlib.util.find_spec("pyspark") is None:
         raise PipelineError("pyspark is not installed: pip install 'kraftrio[spark]'")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    begun_at = log_path.stat().st_size if log_path.exists() else 0
     with output_to(log_path):
         from pyspark.sql import SparkSession
 
         builder = SparkSession.builder.master(options.master).appName("kraftrio pipeline")
         for name, value in settings(options).items():
             builder = builder.config(name, value)
-        return builder.getOrCreate()
+        try:
+            return builder.getOrCreate()
+        except Exception as error:
+            # A JVM that does not come up tells why in its log alone.
+            raise SparkStartError(_tail(log_path, begun_at)) from error
+
+
+def _tail(log_path: Path, begun_at: int) -> str:
+    with log_path.open("rb") as log:
+        log.seek(begun_at)
+        return log.read()[-_TAIL_BYTES:].decode(errors="replace")
 
 
 def settings(options: SparkOptions) -> dict[str, str]:

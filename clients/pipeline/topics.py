@@ -13,6 +13,7 @@ import trio
 from kraftrio.clients.admin import Admin
 from kraftrio.clients.admin_types import NewTopic, OffsetSpec
 from kraftrio.clients.errors import (
+    NetworkError,
     TimedOutError,
     TopicExistsError,
     UnknownTopicOrPartitionError,
@@ -21,6 +22,7 @@ from kraftrio.clients.metadata import TopicMetadata
 from kraftrio.clients.pipeline.failures import PipelineError
 from kraftrio.wire.primitives import TopicPartition, uuid_to_text
 
+FIRST_TIMEOUT_MS: Final = 10_000
 CALL_TIMEOUT_MS: Final = 30_000
 DEFAULT_PARTITIONS: Final = 3
 _MOST_REPLICAS: Final = 3
@@ -33,8 +35,8 @@ async def brokers_of(admin: Admin, servers: str) -> tuple[str, int]:
         PipelineError: no broker answers.
     """
     try:
-        described = await admin.describe_cluster(timeout_ms=CALL_TIMEOUT_MS)
-    except TimedOutError:
+        described = await admin.describe_cluster(timeout_ms=FIRST_TIMEOUT_MS)
+    except (TimedOutError, NetworkError):
         raise PipelineError(f"no broker answers at {servers}") from None
     return described.cluster_id, len(described.nodes)
 
