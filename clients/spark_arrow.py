@@ -241,9 +241,10 @@ class _Layout:
         self._header_count, self._headers_start = self._varint(self.value_end)
         self._has_headers = pc.not_equal(self._header_count, _ZERO)
         if pc.any(self._has_headers).as_py():
+            is_even = pc.equal(pc.bit_wise_and(self._header_count, _ONE), _ZERO)
             well_formed = pc.if_else(
                 self._has_headers,
-                pc.less(self._headers_start, end),
+                pc.and_(pc.less(self._headers_start, end), is_even),
                 pc.equal(self._headers_start, end),
             )
         else:

@@ -134,7 +134,20 @@ def test_bounds_of_time() -> None:
     assert columns([batch], start=0, end=9, min_timestamp_us=9001) == []
 
 
-@settings(max_examples=200, deadline=None)
+def test_negative_number_of_headers() -> None:
+    """A record that says it has -1 headers is refused, whether headers are asked for or not."""
+    from kraftrio.clients.spark_arrow import RecordColumns, RowBounds
+
+    batch = build_batch([Record(0, 0, None, b"x")])
+    batch[-1] = 1
+    for include_headers in (False, True):
+        found = RecordColumns("t", 0, RowBounds(0, 9), include_headers=include_headers)
+        found.add(batch, parse_header(batch))
+        with pytest.raises(KafkaError):
+            found.take()
+
+
+@settings(max_examples=300, deadline=None)
 @given(records=some_records, choices=st.data())
 def test_same_refusals_as_the_walk(records: list[Record], choices: st.DataObject) -> None:
     """Damaged records are refused where the walk refuses them, and else read as it reads them."""
