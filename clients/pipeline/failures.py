@@ -31,7 +31,7 @@ _CAUSES: Final[tuple[tuple[str, str], ...]] = (
     ),
     (
         r"Py4JNetworkError|Answer from Java side is empty|Error while (sending|receiving)"
-        r"|trying to connect to the Java server|JVM",
+        r"|trying to connect to the Java server",
         "Spark ended by itself (killed, or out of memory); the same command goes on from here",
     ),
     (
@@ -48,7 +48,7 @@ _CAUSES: Final[tuple[tuple[str, str], ...]] = (
         "a folder cannot be written: see --output and --checkpoint",
     ),
     (
-        r"some data may have been lost|out of range with no configured reset|failOnDataLoss",
+        r"[Ss]ome data may have been lost|out of range with no configured reset|failOnDataLoss",
         "records that the checkpoint counts on are gone from the topic (deleted, or another topic"
         " of that name); begin anew with another --checkpoint and --output",
     ),
@@ -61,7 +61,7 @@ _CAUSES: Final[tuple[tuple[str, str], ...]] = (
         r"(?s)Incomplete log file|Failed to read log file|malformed log|Unsupported log version"
         r"|stateful operator|STATE_STORE|Cannot (read|find).{0,80}(metadata|checkpoint)"
         r"|Error reading (delta|snapshot) file|state schema|StreamMetadata|Multiple streaming"
-        r"|LOG_FILE|CHECKPOINT|Unrecognized token|Unexpected end-of-input|EOFException",
+        r"|LOG_FILE|CHECKPOINT|Unrecognized token|Unexpected end-of-input",
         "the checkpoint is damaged or belongs to another query; give the right one, or begin anew"
         " with another --checkpoint and --output",
     ),

@@ -141,6 +141,7 @@ class _Pipeline:
         self.stopped = trio.Event()
         self.query: StreamingQuery | None = None
         self.last_batch_id = -1
+        self.seen_at = ""  # the time of the latest report that was looked at
         # A run that was killed may have left without a word about its last batch.
         self.uncommitted: Offsets = folders.done_offsets()
         self.alive_at = time.monotonic()
@@ -204,6 +205,7 @@ class _Pipeline:
 
     async def _run_query(self, spark: SparkSession) -> None:
         publisher, query = await _in_thread(lambda: self._start(spark))
+        self.seen_at = ""
         try:
             while await _in_thread(lambda: query.isActive):
                 await self._tell(query, publisher)
@@ -243,7 +245,6 @@ class _Pipeline:
 
     async def _tell(self, query: StreamingQuery, publisher: Publisher) -> None:
         """Show, note and commit the batches that were done since the last time."""
-
         for progress in await _in_thread(lambda: self._news(query)):
             self.alive_at = time.monotonic()
             self.last_batch_id = progress["batchId"]
@@ -259,8 +260,9 @@ class _Pipeline:
 
     def _news(self, query: StreamingQuery) -> list[Any]:
         last = query.lastProgress
-        if last is None or last["batchId"] <= self.last_batch_id:
+        if last is None or last["timestamp"] == self.seen_at:
             return []
+        self.seen_at = last["timestamp"]
         reports = query.recentProgress
         return [
             report

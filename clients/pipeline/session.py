@@ -33,7 +33,7 @@ _DEFAULTS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.streaming.multipleWatermarkPolicy": "min",
-    "spark.sql.streaming.numRecentProgressUpdates": "1000",
+    "spark.sql.streaming.numRecentProgressUpdates": "100",
     "spark.sql.ui.retainedExecutions": "10",
 }
 _LOCAL_DEFAULTS: Final = {
