@@ -184,14 +184,16 @@ def test_a_full_buffer_and_a_slow_broker(
 ) -> None:
     """While the broker hangs, memory stays bounded and `send` says so; then all goes on, and what
     was accepted is written once."""
-    broker = make_broker(num_partitions=3)
+    broker = make_broker()
     topic = unique_topic()
 
     async def run() -> dict[bytes, RecordMetadata]:
+        async with Admin(broker.address) as admin:
+            await admin.create_topics([NewTopic(topic, 3)])
         deliveries: dict[bytes, Delivery] = {}
         refused = 0
         async with Producer(
-            broker.address, buffer_memory=200_000, max_block_ms=500, **QUICK
+            broker.address, buffer_memory=200_000, max_block_ms=2000, **QUICK
         ) as producer:
             await (await producer.send(topic, b"first", partition=2))
             assert broker.process is not None
