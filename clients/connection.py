@@ -25,7 +25,7 @@ import errno
 import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import trio
 
@@ -71,6 +71,17 @@ class RequestTimedOut(ConnectionLost):
 
 class ConnectionBusy(ConnectionLost):
     """Too much waits already; this request was not sent, the connection goes on."""
+
+
+class _Kind(NamedTuple):
+    """What a request's class and version say about it."""
+
+    api: Api
+    flexible_request: bool  # its header has tagged fields
+    flexible_response: bool
+
+
+_kinds: dict[tuple[type[Any], int], _Kind] = {}
 
 
 class Reply:
@@ -219,8 +230,9 @@ class Connection:
             LocalProtocolError: the request cannot be encoded in this version.
         """
         deadline = trio.current_time() + timeout_s
-        reply = Reply(_api_of(request), api_version, deadline)
-        self._queue(request, reply._api, api_version, reply, at_once)
+        kind = _kind_of(type(request), api_version)
+        reply = Reply(kind.api, api_version, deadline)
+        self._queue(request, kind, api_version, reply, at_once)
         if deadline < self._next_deadline:
             self._wake_watcher.set()
         return reply
@@ -231,7 +243,8 @@ class Connection:
         Raises:
             ConnectionLost, ConnectionBusy, LocalProtocolError: as `send`.
         """
-        self._queue(request, _api_of(request), api_version, None, at_once)
+        kind = _kind_of(type(request), api_version)
+        self._queue(request, kind, api_version, None, at_once)
 
     async def call(self, request: Any, api_version: int, timeout_s: float) -> Any:
         """Send a request and wait for its response.
@@ -257,7 +270,7 @@ class Connection:
             callback()
 
     def _queue(
-        self, request: Any, api: Api, api_version: int, reply: Reply | None, at_once: bool
+        self, request: Any, kind: _Kind, api_version: int, reply: Reply | None, at_once: bool
     ) -> None:
         if self._lost is not None:
             raise ConnectionLost(self._lost.reason)
@@ -266,14 +279,13 @@ class Connection:
         if self._protocol.requests_in_flight >= self._max_requests_in_flight:
             raise ConnectionBusy(f"{self._max_requests_in_flight} requests wait for answers")
         correlation_id, parts = self._protocol.frame_request(
-            api.key,
+            kind.api.key,
             api_version,
             encode_parts(request, api_version),
-            flexible=request_header_version(api.key, api_version) >= 2,
+            flexible=kind.flexible_request,
         )
         if reply is not None:
-            flexible = response_header_version(api.key, api_version) >= 1
-            self._protocol.expect_response(correlation_id, reply, flexible=flexible)
+            self._protocol.expect_response(correlation_id, reply, flexible=kind.flexible_response)
         self._unsent.append(parts)
         if not (at_once and self._push()):
             self._wake_writer.set()
@@ -492,9 +504,18 @@ def _refuses_version(frame: memoryview, position: int) -> bool:
     return code == ErrorCode.UNSUPPORTED_VERSION
 
 
-def _api_of(request: Any) -> Api:
-    key = spec_of(type(request)).api_key
+def _kind_of(request: type[Any], api_version: int) -> _Kind:
+    known = _kinds.get((request, api_version))
+    if known is not None:
+        return known
+    key = spec_of(request).api_key
     api = None if key is None else APIS.get(key)
-    if api is None or api.request is not type(request):
-        raise LocalProtocolError(f"{type(request).__name__} is not a request")
-    return api
+    if api is None or api.request is not request:
+        raise LocalProtocolError(f"{request.__name__} is not a request")
+    kind = _Kind(
+        api,
+        request_header_version(api.key, api_version) >= 2,
+        response_header_version(api.key, api_version) >= 1,
+    )
+    _kinds[request, api_version] = kind  # as many as there are classes and versions
+    return kind

@@ -155,7 +155,7 @@ async def consume_kraftrio(address: str, topic: str, value: bytes, count: int) -
     from kraftrio import Consumer, TopicPartition
 
     async with Consumer(address, auto_offset_reset="earliest") as consumer:
-        await consumer.assign([TopicPartition(topic, 0)])
+        consumer.assign([TopicPartition(topic, 0)])
         seen = 0
         watch = Watch()
         async for record in consumer:
