@@ -58,8 +58,10 @@ def run(chosen: argparse.Namespace) -> int:
     for seed in seeds_of(chosen):
         if chosen.minutes is not None and time.monotonic() - begin > chosen.minutes * 60:
             break
+        likely = {} if chosen.mutation is None else MUTATIONS[chosen.mutation].likely
+        options = {**likely, **({} if chosen.nodes is None else {"nodes": chosen.nodes})}
         with mutated(chosen.mutation):
-            outcome = simulate(seed, sink=print if chosen.trace else None, nodes=chosen.nodes)
+            outcome = simulate(seed, sink=print if chosen.trace else None, **options)
         tell(outcome, chosen)
         count += 1
         simulated_s += outcome.simulated_s

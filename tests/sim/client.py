@@ -79,6 +79,7 @@ class SimClient:
         self._nursery = nursery
         self._network = network
         self._bootstrap = bootstrap
+        self._newest_epochs: dict[tuple[bytes, int], int] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
 
     def note(self, text: str) -> None:
@@ -210,6 +211,12 @@ class SimClient:
         found = view.partitions.get(partition, _NOBODY)
         if found.leader < 0:
             raise Unavailable(f"{topic}-{partition} has no leader")
+        key = (view.topic_id, partition)
+        newest = self._newest_epochs.get(key, -1)
+        if found.leader_epoch < newest:
+            self.forget(topic)  # who told this is behind (KIP-320)
+            raise Unavailable(f"{topic}-{partition} was told of in an old leader epoch")
+        self._newest_epochs[key] = found.leader_epoch
         return found.leader, found.leader_epoch
 
     def forget(self, topic: str) -> None:

@@ -8,16 +8,17 @@ Called by: the tests of the simulation and scripts/simulate --mutation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
 from kraftrio.broker import handlers_fetch
 from kraftrio.broker.coordinator.runtime import GroupCoordinator
 from kraftrio.broker.follower_fetch import FollowerFetch
-from kraftrio.broker.follower_partition import FollowedPartition, TruncateTo
-from kraftrio.broker.log import partition_log
+from kraftrio.broker.follower_partition import FollowedPartition
+from kraftrio.broker.log.follower_batches import FollowerBatches
 from kraftrio.broker.log.metadata_log import QuorumStateFile
 from kraftrio.broker.log.partition_log import PartitionLog
 from kraftrio.broker.partition_state import PartitionState, Role
@@ -29,6 +30,9 @@ from kraftrio.kraft_meta.quorum_state import Leader, QuorumState
 from kraftrio.kraft_meta.raft_elections import Elections
 from kraftrio.kraft_meta.raft_replication import Replication
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.record_batch import iter_headers
+from tests.sim.network import LinkQuality
+from tests.sim.simulation import Outcome, simulate
 
 Patch = tuple[Any, str, Any]
 
@@ -195,23 +199,28 @@ def _election_outside_the_isr() -> list[Patch]:
 
 
 def _follower_appends_anywhere() -> list[Patch]:
-    """A follower writes what comes at its end, wherever it was asked from."""
-    original = partition_log.check_follower_batches
+    """A follower writes whatever comes, at its end, whichever fetch was answered."""
+    original = FollowerFetch.on_response
 
-    def check(records: Any, topic_partition: Any, **options: Any) -> Any:
-        options["log_is_empty"] = True
-        return original(records, topic_partition, **options)
+    def on_response(self: FollowerFetch, sent: Any, response: Any, now_ms: float) -> Any:
+        for partition in self._partitions.values():
+            partition.first_sent = 0
+            partition.last_sent = sent.number
+            partition.sent_offset = partition.log.log_end_offset
+        return original(self, sent, response, now_ms)
 
-    def on_partition(
-        self: FollowerFetch, partition: Any, data: Any, number: int, now_ms: float
-    ) -> Any:
-        partition.sent_offset = partition.log.log_end_offset
-        return original_on_partition(self, partition, data, number, now_ms)
+    def check(records: Any, topic_partition: Any, **options: Any) -> FollowerBatches:
+        headers = list(iter_headers(records, allow_partial=True))
+        size = sum(header.size_bytes for header in headers)
+        return FollowerBatches(memoryview(records)[:size], headers, [None] * len(headers))
 
-    original_on_partition = FollowerFetch._on_partition
+    def append(self: PartitionLog, records: Any, now_ms: int, *, leader_epoch: Any = None) -> Any:
+        found = check(records, self.topic_partition)
+        return self._append_stamped(*found, now_ms) if found.headers else None
+
     return [
-        (partition_log, "check_follower_batches", check),
-        (FollowerFetch, "_on_partition", on_partition),
+        (FollowerFetch, "on_response", on_response),
+        (PartitionLog, "append_as_follower", append),
     ]
 
 
@@ -282,32 +291,103 @@ def _sequences_forgotten_at_failover() -> list[Patch]:
     return [(PartitionLog, "start_leader_epoch", start_leader_epoch)]
 
 
-MUTATIONS: dict[str, Callable[[], list[Patch]]] = {
-    "vote-without-persisting": _vote_without_persisting,
-    "vote-twice-in-an-epoch": _vote_twice_in_an_epoch,
-    "vote-for-a-shorter-log": _vote_for_a_shorter_log,
-    "high-watermark-of-a-stale-isr": _high_watermark_of_a_stale_isr,
-    "high-watermark-without-the-maximal-isr": _high_watermark_without_the_maximal_isr,
-    "high-watermark-of-the-leader-alone": _high_watermark_of_the_leader_alone,
-    "truncation-by-high-watermark": _truncation_by_high_watermark,
-    "no-check-of-the-last-epoch": _no_check_of_the_last_epoch,
-    "acknowledgement-before-the-isr": _acknowledgement_before_the_isr,
-    "no-fencing-of-old-leader-epochs": _no_fencing_of_old_leader_epochs,
-    "isr-shrinks-by-itself": _isr_shrinks_by_itself,
-    "election-outside-the-isr": _election_outside_the_isr,
-    "follower-appends-anywhere": _follower_appends_anywhere,
-    "quorum-commits-older-epochs": _quorum_commits_older_epochs,
-    "quorum-leader-counts-what-is-not-synced": _quorum_leader_counts_what_is_not_synced,
-    "snapshot-of-a-wrong-epoch": _snapshot_of_a_wrong_epoch,
-    "commit-of-a-group-before-replication": _commit_of_a_group_before_replication,
-    "sequences-forgotten-at-failover": _sequences_forgotten_at_failover,
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """A breach, and the options under which it is met soon (see `options.draw`)."""
+
+    patches: Callable[[], list[Patch]]
+    likely: Mapping[str, Any]
+
+
+_ELECTIONS: Mapping[str, Any] = {
+    "nodes": 3,
+    "separate": True,
+    "faults": ("kill", "isolate", "split", "one_way", "pause"),
+    "victims": "controller",
+    "fault_gap_s": 0.1,
+    "fault_length_s": 0.2,
+    "duration_s": 10.0,
+    "quality": LinkQuality(latency_s=0.005, jitter_s=0.1),
+    "properties": {
+        "controller.quorum.election.timeout.ms": "300",
+        "controller.quorum.fetch.timeout.ms": "600",
+        "controller.quorum.election.backoff.max.ms": "300",
+    },
+    "idempotent_producers": 1,
+    "plain_producers": 0,
+    "weak_producers": 0,
+    "readers": 0,
+    "groups": 0,
+    "admin_gap_s": 0.1,
 }
+_FAILOVERS: Mapping[str, Any] = {
+    "nodes": 3,
+    "faults": ("isolate", "split", "kill", "pause"),
+    "fault_gap_s": 2.0,
+    "fault_length_s": 5.0,
+    "readers": 1,
+    "properties": {
+        "broker.session.timeout.ms": "1500",
+        "broker.heartbeat.interval.ms": "300",
+        "replica.lag.time.max.ms": "1000",
+    },
+}
+
+MUTATIONS: dict[str, Mutation] = {
+    "vote-without-persisting": Mutation(
+        _vote_without_persisting, {**_ELECTIONS, "faults": ("kill",), "fault_length_s": 0.05}
+    ),
+    "vote-twice-in-an-epoch": Mutation(_vote_twice_in_an_epoch, _ELECTIONS),
+    "vote-for-a-shorter-log": Mutation(_vote_for_a_shorter_log, _ELECTIONS),
+    "quorum-commits-older-epochs": Mutation(_quorum_commits_older_epochs, _ELECTIONS),
+    "quorum-leader-counts-what-is-not-synced": Mutation(
+        _quorum_leader_counts_what_is_not_synced, _ELECTIONS
+    ),
+    "snapshot-of-a-wrong-epoch": Mutation(
+        _snapshot_of_a_wrong_epoch,
+        {
+            **_ELECTIONS,
+            "fault_length_s": 2.0,
+            "fault_gap_s": 0.5,
+            "properties": {"metadata.log.max.record.bytes.between.snapshots": "1000"},
+        },
+    ),
+    "high-watermark-of-a-stale-isr": Mutation(_high_watermark_of_a_stale_isr, _FAILOVERS),
+    "high-watermark-without-the-maximal-isr": Mutation(
+        _high_watermark_without_the_maximal_isr, _FAILOVERS
+    ),
+    "high-watermark-of-the-leader-alone": Mutation(_high_watermark_of_the_leader_alone, {}),
+    "truncation-by-high-watermark": Mutation(_truncation_by_high_watermark, _FAILOVERS),
+    "no-check-of-the-last-epoch": Mutation(_no_check_of_the_last_epoch, _FAILOVERS),
+    "acknowledgement-before-the-isr": Mutation(_acknowledgement_before_the_isr, _FAILOVERS),
+    "no-fencing-of-old-leader-epochs": Mutation(_no_fencing_of_old_leader_epochs, _FAILOVERS),
+    "isr-shrinks-by-itself": Mutation(_isr_shrinks_by_itself, _FAILOVERS),
+    "election-outside-the-isr": Mutation(_election_outside_the_isr, _FAILOVERS),
+    "follower-appends-anywhere": Mutation(_follower_appends_anywhere, _FAILOVERS),
+    "commit-of-a-group-before-replication": Mutation(
+        _commit_of_a_group_before_replication, {**_FAILOVERS, "groups": 2, "members": 2}
+    ),
+    "sequences-forgotten-at-failover": Mutation(
+        _sequences_forgotten_at_failover,
+        {**_FAILOVERS, "faults": ("lose_answers", "kill", "stop", "isolate")},
+    ),
+}
+
+
+def first_catch(name: str, seeds: range) -> Outcome | None:
+    """Run seeds with a mutation until one fails."""
+    with mutated(name):
+        for seed in seeds:
+            outcome = simulate(seed, **MUTATIONS[name].likely)
+            if outcome.failure is not None:
+                return outcome
+    return None
 
 
 @contextmanager
 def mutated(name: str | None) -> Iterator[None]:
     """Run with one mutation switched in; None: with the code as it is."""
     with ExitStack() as stack:
-        for owner, attribute, replacement in MUTATIONS[name]() if name is not None else ():
+        for owner, attribute, replacement in MUTATIONS[name].patches() if name is not None else ():
             stack.enter_context(mock.patch.object(owner, attribute, replacement))
         yield

@@ -86,6 +86,8 @@ class Nemesis:
         ]
         if not running:
             return None
+        if self._options.victims and self._rng.random() < 0.9:
+            running = [node for node in running if self._options.victims in node.roles] or running
         if self._rng.random() < 0.3:
             leaders = [node for node in running if node.quorum.is_active_controller]
             if leaders:
@@ -234,9 +236,7 @@ class Nemesis:
         for _ in range(self._rng.choice((1, 3, 10))):
             sock = self._some_socket()
             if sock is not None:
-                self._cluster.internet.cut(
-                    sock, lose_answers_s=self._rng.uniform(0.01, 0.5)
-                )
+                self._cluster.internet.cut(sock, lose_answers_s=self._rng.uniform(0.01, 0.5))
 
     async def _stall(self) -> None:
         sock = self._some_socket()

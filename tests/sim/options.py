@@ -6,9 +6,10 @@ what only happens without the others is met as well.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from random import Random
+from typing import Any
 
 from tests.sim.cluster import DiskSpeed, Shape
 from tests.sim.network import LinkQuality
@@ -41,6 +42,7 @@ class Options:
     min_insync_replicas: int
     partitions: int
     faults: Sequence[str]
+    victims: str  # the role of the nodes that are hit more often than others; "" for none
     fault_gap_s: float
     fault_length_s: float
     duration_s: float
@@ -65,27 +67,51 @@ class Options:
         return lines
 
 
-def draw(rng: Random, nodes: int | None = None, duration_s: float | None = None) -> Options:
-    """Draw the options of one simulation."""
-    node_count = nodes if nodes is not None else rng.choice((1, 3, 3, 3, 3, 3, 4, 5))
+def draw(
+    rng: Random,
+    *,
+    nodes: int | None = None,
+    separate: bool | None = None,
+    properties: Mapping[str, str] | None = None,
+    **chosen: Any,
+) -> Options:
+    """Draw the options of one simulation.
+
+    Args:
+        chosen: options by name that are not drawn.
+    """
+    options = _draw(rng, nodes, separate, properties or {})
+    return replace(options, **chosen)
+
+
+def _draw(
+    rng: Random, nodes: int | None, separate: bool | None, properties: Mapping[str, str]
+) -> Options:
+    node_count = rng.choice((1, 3, 3, 3, 3, 3, 4, 5))
+    if nodes is not None:
+        node_count = nodes
     replication_factor = min(node_count, rng.choice((1, 2, 3, 3, 3, 3)))
     min_insync_replicas = max(1, min(replication_factor - 1, rng.choice((1, 2, 2))))
     number_of_faults = rng.choice((0, 1, 2, 2, 3, 3, 4, 6, len(FAULTS)))
     faults = sorted(rng.sample(FAULTS, number_of_faults))
     slow = rng.random() < 0.15
+    separate_controllers = node_count == 3 and rng.random() < 0.2
+    if separate is not None:
+        separate_controllers = separate
     return Options(
         shape=Shape(
             node_count,
-            separate_controllers=node_count == 3 and rng.random() < 0.2,
-            properties=_draw_properties(rng, replication_factor, min_insync_replicas),
+            separate_controllers,
+            {**_draw_properties(rng, replication_factor, min_insync_replicas), **properties},
         ),
         replication_factor=replication_factor,
         min_insync_replicas=min_insync_replicas,
         partitions=rng.choice((1, 2, 3, 6)),
         faults=faults,
+        victims=rng.choice(("", "", "broker", "controller")),
         fault_gap_s=rng.choice((0.7, 2.0, 5.0)),
-        fault_length_s=rng.choice((0.3, 1.5, 4.0, 10.0)),
-        duration_s=duration_s if duration_s is not None else rng.choice((15.0, 25.0, 40.0)),
+        fault_length_s=rng.choice((0.3, 2.0, 5.0, 10.0)),
+        duration_s=rng.choice((10.0, 20.0, 30.0)),
         idempotent_producers=rng.choice((1, 1, 2, 4)),
         plain_producers=rng.choice((0, 0, 1, 2)),
         weak_producers=rng.choice((0, 0, 1, 2)),
@@ -112,9 +138,9 @@ def _draw_properties(
         "controller.quorum.election.timeout.ms": rng.choice(("300", "1000")),
         "controller.quorum.fetch.timeout.ms": rng.choice(("600", "2000")),
         "controller.quorum.election.backoff.max.ms": rng.choice(("300", "1000")),
-        "broker.heartbeat.interval.ms": rng.choice(("300", "1000", "2000")),
-        "broker.session.timeout.ms": rng.choice(("3000", "6000", "9000")),
-        "replica.lag.time.max.ms": rng.choice(("2000", "5000", "30000")),
+        "broker.heartbeat.interval.ms": rng.choice(("300", "500", "2000")),
+        "broker.session.timeout.ms": rng.choice(("1500", "3000", "9000")),
+        "replica.lag.time.max.ms": rng.choice(("1000", "3000", "30000")),
         "replica.fetch.wait.max.ms": rng.choice(("100", "500")),
         "replica.fetch.backoff.ms": rng.choice(("100", "1000")),
         "log.segment.bytes": rng.choice(("1048576", "1048576", "4194304")),

@@ -241,7 +241,7 @@ class Reader:
         leader, epoch = await self._client.leader(*tp)
         partition = FetchPartition(
             partition=tp.partition,
-            current_leader_epoch=epoch if rng.random() < 0.8 else -1,
+            current_leader_epoch=epoch,
             fetch_offset=self.position,
             partition_max_bytes=rng.choice((200, 4_000, 100_000)),
         )

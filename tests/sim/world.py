@@ -16,11 +16,13 @@ Called by: `cluster` and everything below it. Trio's internals used here are pin
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import heapq
 import itertools
 import logging
 import math
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -180,6 +182,8 @@ class World:
                 self.active.clear()
             except SimulationFailure as failure:
                 self.fail(failure)
+            except Exception as error:
+                self.fail(SimulationFailure(f"a check failed: {describe(error)}"))
         if self._runner().runq:
             return
         events = self._events
@@ -252,7 +256,13 @@ class World:
             self._is_over = True
 
         with seeded_scheduling(self.rng("scheduler")), _captured_log(self):
-            trio.run(body, clock=_Clock(self))
+            try:
+                trio.run(body, clock=_Clock(self))
+            except trio.TrioInternalError as error:
+                self.fail(SimulationFailure(f"Trio gave up: {describe(error.__cause__ or error)}"))
+                with _silence():
+                    del error
+                    gc.collect()  # what was never closed complains
         if self.failure is not None:
             raise self.failure
 
@@ -275,6 +285,18 @@ def seeded_scheduling(rng: Random) -> Iterator[None]:
         yield
     finally:
         module._r, module._ALLOW_DETERMINISTIC_SCHEDULING = before
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    hook, disabled = sys.unraisablehook, logging.root.manager.disable
+    sys.unraisablehook = lambda _unraisable: None
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        sys.unraisablehook = hook
+        logging.disable(disabled)
 
 
 class _TraceHandler(logging.Handler):
