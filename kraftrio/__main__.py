@@ -131,7 +131,8 @@ def _start(arguments: argparse.Namespace) -> int:
         return EXIT_USAGE
     setup_logging(arguments.log_level)
 
-    from kraftrio.broker.node import StartError, run_until_stopped
+    from kraftrio.broker.node import run_until_stopped
+    from kraftrio.broker.node_errors import StartError
 
     try:
         return run_until_stopped(config)

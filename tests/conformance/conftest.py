@@ -12,6 +12,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,9 +101,9 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
     numbers = itertools.count(1)
     with contextlib.ExitStack() as started:
 
-        def make(count: int = 3, **config: object) -> Cluster:
+        def make(count: int = 3, **config: Any) -> Cluster:
             folder = tmp_path / f"cluster-{next(numbers)}"
-            return started.enter_context(Cluster(folder, count, None, **config))
+            return started.enter_context(Cluster(folder, count, **config))
 
         yield make
 
