@@ -47,7 +47,7 @@ _log = logging.getLogger("kraftrio.node")
 BoundListener = tuple[Listener, Any]
 """A listener of the configuration with its bound socket."""
 
-_WITHOUT_CONTROLLER_S = 2.0
+_WITHOUT_CONTROLLER_S = 1.0
 _POLL_S = 0.05
 
 
