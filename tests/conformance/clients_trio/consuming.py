@@ -10,6 +10,7 @@ import trio
 
 from kraftrio import Consumer, TopicPartition
 from kraftrio.clients.consumer import ConsumerRecord, RebalanceListener
+from kraftrio.errors import RebalanceInProgressError
 from tests.conformance.clients import scenarios
 from tests.conformance.clients.confluent import ConfluentKafka
 from tests.conformance.clients.members import ThreadMember
@@ -97,6 +98,9 @@ class TrioMember(ThreadMember, RebalanceListener):
             try:
                 await consumer.commit()
                 done.set_result(None)
+            except RebalanceInProgressError:
+                self._wanted.put((action, done))  # after the next poll
+                break
             except Exception as error:  # goes to the thread that asked
                 done.set_exception(error)
         return None

@@ -86,6 +86,24 @@ class JavaMember(Member):
         self._output.close()
 
 
+class LateConfluentMember(ConfluentMember):
+    """In a cooperative group librdkafka may have joined anew before its application has committed.
+
+    Then that commit is refused, and what it covers is read again by the next owner.
+    """
+
+    is_late = False
+
+    def commit_positions(self) -> None:
+        library = self._client.library
+        try:
+            super().commit_positions()
+        except library.KafkaException as failure:
+            if failure.args[0].code() != library.KafkaError.ILLEGAL_GENERATION:
+                raise
+            self.is_late = True
+
+
 class Group:
     """The group, as its coordinator and its members see it."""
 
@@ -107,7 +125,7 @@ class Group:
             member = JavaMember(address, self.topic, self.group, strategy, name)
         elif name.startswith("confluent"):
             self._client.group_settings["partition.assignment.strategy"] = strategy
-            member = ConfluentMember(self._client, self.topic, self.group, name)
+            member = LateConfluentMember(self._client, self.topic, self.group, name)
         else:
             settings = {"partition_assignment_strategy": strategy}
             member = TrioConsumer(address, **settings).member(self.topic, self.group, name)
@@ -175,7 +193,7 @@ class Group:
             f"all {count} records",
         )
         for name, member in self.members.items():
-            news = member.received[before[name] :]
+            news = [each for each in member.received[before[name] :] if each.record.key in numbers]
             assert {found.partition for found in news} == owners[name], name
             assert len(news) == count // len(self.members), (name, len(news))
 
@@ -183,7 +201,9 @@ class Group:
         """Nothing came twice, to whomever."""
         everybody = [*self.members.values(), *self.gone]
         places = [(each.partition, each.offset) for m in everybody for each in m.received]
-        assert len(places) == len(set(places)) == len(self._sent)
+        assert len(set(places)) == len(self._sent)
+        if not any(isinstance(m, LateConfluentMember) and m.is_late for m in everybody):
+            assert len(places) == len(set(places))
 
 
 def _partitions(text: str) -> frozenset[int]:
