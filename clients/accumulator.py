@@ -183,11 +183,13 @@ class Accumulator:
         """
         config = self._config
         size_bytes = BATCH_OVERHEAD + record_bytes
-        for name in ("max_request_size", "buffer_memory"):
-            if size_bytes > getattr(config, name):
-                raise RecordTooLargeError(
-                    f"the record takes {size_bytes} bytes, but {name} is {getattr(config, name)}"
-                )
+        if size_bytes > config.max_request_size or size_bytes > config.buffer_memory:
+            limit = "max_request_size"
+            if size_bytes <= config.max_request_size:
+                limit = "buffer_memory"
+            raise RecordTooLargeError(
+                f"the record takes {size_bytes} bytes, but {limit} is {getattr(config, limit)}"
+            )
         return max(size_bytes, min(self._batch_limit(queue.topic_queues), config.buffer_memory))
 
     def append_to_new(

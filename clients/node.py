@@ -138,7 +138,7 @@ class Node:
         """Send a request in the newest version both sides know; the node is connected.
 
         Args:
-            at_once: see `Connection.send`.
+            at_once: see `Connection.send`; the caller then tells `throttle` itself.
 
         The reply's `value` raises what `connection` raises; `client_error` translates it.
 
@@ -153,7 +153,8 @@ class Node:
             raise self.client_error(error) from None
         except LocalProtocolError as error:
             raise UnsupportedVersionError(str(error)) from error
-        reply.then(self._note_throttle)
+        if not at_once:
+            reply.then(self._note_throttle)
         return reply
 
     def send_oneway(
@@ -233,9 +234,12 @@ class Node:
 
     def _note_throttle(self, reply: Reply) -> None:
         if not reply.failed:
-            throttle_time_ms = getattr(reply.value(), "throttle_time_ms", 0)
-            if throttle_time_ms > 0:
-                self._muted_until = trio.current_time() + throttle_time_ms / 1000
+            self.throttle(getattr(reply.value(), "throttle_time_ms", 0))
+
+    def throttle(self, throttle_time_ms: int) -> None:
+        """Take note of what a response says: that long the broker wants to be left alone."""
+        if throttle_time_ms > 0:
+            self._muted_until = trio.current_time() + throttle_time_ms / 1000
 
     # -- connecting -----------------------------------------------------------------------------
 

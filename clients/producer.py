@@ -54,7 +54,7 @@ from kraftrio.clients.transport import Network
 __all__ = ["Delivery", "Producer", "RecordMetadata"]
 
 _USE_TOPIC_EVERY_MS = 1_000
-_YIELD_BYTES = 32 << 10
+_YIELD_BYTES = 64 << 10
 
 HeadersLike = Iterable[tuple[str, bytes | None]]
 

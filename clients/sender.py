@@ -255,6 +255,7 @@ class Sender:
             error = node.client_error(lost)
             self._fail(batches, error.code, str(error))
         else:
+            node.throttle(response.throttle_time_ms)
             self._on_response(batches, response)
         self._on_progress()
         self.pump()
