@@ -229,7 +229,6 @@ class SimNode:
         self._world.note(self.name, "crash", "power cut" if power_cut else "kill -9")
         disk, scope = self.disk, self._scope
         if power_cut:
-            self._cluster.weak.add(self.node_id)
             self._cluster.internet.cut_power(self._cluster.internet.host(self.name))
         self._leave()
         if power_cut:

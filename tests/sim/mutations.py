@@ -31,6 +31,7 @@ from kraftrio.kraft_meta.raft_elections import Elections
 from kraftrio.kraft_meta.raft_replication import Replication
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.record_batch import iter_headers
+from tests.sim.cluster import DiskSpeed
 from tests.sim.network import LinkQuality
 from tests.sim.simulation import Outcome, simulate
 
@@ -45,26 +46,18 @@ def _vote_without_persisting() -> list[Patch]:
 
 
 def _vote_twice_in_an_epoch() -> list[Patch]:
+    original = Elections._may_grant
+
     def may_grant(self: Any, vote: Any) -> bool:
-        own, theirs = self.epochs.end, vote.last_offset_and_epoch
-        return (theirs.epoch, theirs.offset) >= (own.epoch, own.offset) and not self.is_leader
+        voted_id, self.quorum.voted_id = self.quorum.voted_id, vote.source
+        granted = original(self, vote)
+        self.quorum.voted_id = voted_id
+        return granted
 
     def grant_vote(self: QuorumState, candidate_id: int) -> None:
         self.voted_id = candidate_id
 
-    original = Elections._on_vote
-
-    def on_vote(self: Any, vote: Any, now_ms: float) -> None:
-        if vote.epoch == self.epoch and not vote.pre_vote and not self.is_leader:
-            self._become_unattached(self.epoch, now_ms)  # from whatever this node was
-        original(self, vote, now_ms)
-
-    return [
-        (Elections, "_may_grant", may_grant),
-        (QuorumState, "grant_vote", grant_vote),
-        (Elections, "_on_vote", on_vote),
-        (QuorumState, "_move", lambda self, role: setattr(self, "role", role)),
-    ]
+    return [(Elections, "_may_grant", may_grant), (QuorumState, "grant_vote", grant_vote)]
 
 
 def _vote_for_a_shorter_log() -> list[Patch]:
@@ -239,9 +232,18 @@ def _quorum_commits_older_epochs() -> list[Patch]:
 
 
 def _quorum_leader_counts_what_is_not_synced() -> list[Patch]:
+    original = Replication._maybe_advance_high_watermark
+
+    def advance(self: Any) -> None:
+        self.stable_end_offset = max(self.stable_end_offset, self._in_flight_end or 0)
+        original(self)
+
+    return [(Replication, "_maybe_advance_high_watermark", advance)]
+
+
+def _quorum_leader_commits_alone() -> list[Patch]:
     def majority_end_offset(self: Leader, own_end_offset: int, majority: int) -> int:
-        ends = [progress.log_end_offset for progress in self.progress.values()]
-        return max(ends, default=own_end_offset)
+        return own_end_offset
 
     return [(Leader, "majority_end_offset", majority_end_offset)]
 
@@ -339,10 +341,28 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "vote-twice-in-an-epoch": Mutation(_vote_twice_in_an_epoch, _ELECTIONS),
     "vote-for-a-shorter-log": Mutation(_vote_for_a_shorter_log, _ELECTIONS),
-    "quorum-commits-older-epochs": Mutation(_quorum_commits_older_epochs, _ELECTIONS),
-    "quorum-leader-counts-what-is-not-synced": Mutation(
-        _quorum_leader_counts_what_is_not_synced, _ELECTIONS
+    "quorum-commits-older-epochs": Mutation(
+        _quorum_commits_older_epochs,
+        {
+            **_ELECTIONS,
+            "faults": ("kill", "isolate"),
+            "fault_length_s": 0.5,
+            "quality": LinkQuality(latency_s=0.001, jitter_s=0.02),
+            "disk": DiskSpeed(0.05, 0.3),
+        },
     ),
+    "quorum-leader-counts-what-is-not-synced": Mutation(
+        _quorum_leader_counts_what_is_not_synced,
+        {
+            **_ELECTIONS,
+            "faults": ("power", "isolate"),
+            "fault_gap_s": 0.15,
+            "fault_length_s": 0.4,
+            "quality": LinkQuality(latency_s=0.001, jitter_s=0.02),
+            "disk": DiskSpeed(0.05, 0.3),
+        },
+    ),
+    "quorum-leader-commits-alone": Mutation(_quorum_leader_commits_alone, _ELECTIONS),
     "snapshot-of-a-wrong-epoch": Mutation(
         _snapshot_of_a_wrong_epoch,
         {

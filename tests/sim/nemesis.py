@@ -4,7 +4,8 @@ Owns: `Nemesis`. Rules:
 1. Only faults that a cluster must survive (see `network` and `disk`).
 2. A power cut takes the unsynced tail of a replica. It is legal only while everybody else who is in
    sync keeps theirs: it comes when nothing else is broken, to a node whose every replica has a
-   live partner in its ISR, and nothing else is broken until that node is in sync again.
+   live partner in its ISR, and nothing else is broken until that node is in sync again. A
+   controller alone may lose power at any time.
 3. After `heal` nothing is broken and every node runs.
 """
 
@@ -47,8 +48,6 @@ class Nemesis:
 
     async def _apply(self, name: str, fault: Callable[[], Awaitable[None]]) -> None:
         if self._cluster.weak:
-            return
-        if name == "power" and self._under_way:
             return
         self._under_way += 1
         self.count += 1
@@ -114,8 +113,15 @@ class Nemesis:
 
     async def _power(self) -> None:
         node = self._some_node()
-        if node is None or not self._may_lose_power(node):
+        if node is None:
             return
+        if not node.is_broker:  # all that it keeps is synced before anybody hears of it
+            node.crash(power_cut=True)
+            await self._restart(node)
+            return
+        if self._under_way > 1 or not self._may_lose_power(node):
+            return
+        self._cluster.weak.add(node.node_id)
         node.crash(power_cut=True)
         await self._restart(node)
         while not self._is_in_sync(node):  # noqa: ASYNC110
