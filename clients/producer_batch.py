@@ -50,6 +50,9 @@ class RecordMetadata(NamedTuple):
     timestamp: int
 
 
+_new_tuple = tuple.__new__
+
+
 class Batch:
     """Records of one partition.
 
@@ -293,12 +296,15 @@ class Delivery:
         assert batch.is_done, "the delivery is not decided yet"
         if batch.error is not None:
             raise type(batch.error)(batch.error.message, code=batch.error.code)
-        append_time_ms = batch.log_append_time_ms
-        return RecordMetadata(
-            batch.queue.topic,
-            batch.queue.partition,
-            batch.base_offset + index if batch.base_offset >= 0 else -1,
-            append_time_ms if append_time_ms >= 0 else batch.timestamps[index],
+        queue, append_time_ms = batch.queue, batch.log_append_time_ms
+        return _new_tuple(  # RecordMetadata(...) would cost twice as much
+            RecordMetadata,
+            (
+                queue.topic,
+                queue.partition,
+                batch.base_offset + index if batch.base_offset >= 0 else -1,
+                append_time_ms if append_time_ms >= 0 else batch.timestamps[index],
+            ),
         )
 
     async def wait(self) -> RecordMetadata:
