@@ -171,27 +171,35 @@ class Producer:
                 await trio.lowlevel.checkpoint()
         known = self._topics.get(topic)
         if (
-            known is not None
-            and type(value) is bytes
-            and key is None
-            and partition is None
-            and not headers
-            and timestamp_ms is None
-            and self._is_plain
+            known is None
+            or type(value) is not bytes
+            or partition is not None
+            or headers
+            or timestamp_ms is not None
+            or not self._is_plain
+            or (key is not None and type(key) is not bytes)
+        ):
+            return await self._send_checked(topic, value, key, headers, partition, timestamp_ms)
+        now_ms = int(time.time() * 1000)
+        if (
+            key is None
             and (queue := known.sticky) is not None
             and (batch := queue.open) is not None
-            and (size_bytes := batch.size_bytes + RECORD_OVERHEAD_BYTES + len(value))
+            and (length := len(value)) <= SHORT_BYTES
+            and (size_bytes := batch.size_bytes + RECORD_OVERHEAD_BYTES + length)
             <= batch.limit_bytes
-            and len(value) <= SHORT_BYTES
         ):
             # The core's append for the most frequent case: a call costs as much as the rest.
             batch.size_bytes = size_bytes
             index = len(batch.values)
             batch.values.append(value)
             batch.keys.append(None)
-            batch.timestamps.append(int(time.time() * 1000))
+            batch.timestamps.append(now_ms)
             return Delivery(batch, index)
-        return await self._send_checked(topic, value, key, headers, partition, timestamp_ms)
+        accepted = self._core.append(known, None, key, value, (), now_ms)
+        if isinstance(accepted, Delivery):
+            return accepted
+        return await self._send_to_new(accepted, known, None, key, value, (), now_ms)
 
     async def _send_checked(
         self,
