@@ -113,9 +113,7 @@ def produce_kafka_python(address: str, topic: str, value: bytes, count: int) -> 
     return result
 
 
-def produce_confluent_kafka(
-    address: str, topic: str, value: bytes, count: int
-) -> dict[str, float]:
+def produce_confluent_kafka(address: str, topic: str, value: bytes, count: int) -> dict[str, float]:
     producer = module("confluent_kafka").Producer(
         {
             "bootstrap.servers": address,
@@ -192,11 +190,9 @@ def consume_kafka_python(address: str, topic: str, value: bytes, count: int) -> 
     library = module("kafka")
     consumer = library.KafkaConsumer(bootstrap_servers=address, auto_offset_reset="earliest")
     consumer.assign([library.TopicPartition(topic, 0)])
-    seen = 0
     watch = Watch()
-    for record in consumer:
+    for seen, record in enumerate(consumer, 1):
         assert record.value is not None
-        seen += 1
         if seen == 1:
             watch = Watch()
         if seen > count:
@@ -206,9 +202,7 @@ def consume_kafka_python(address: str, topic: str, value: bytes, count: int) -> 
     return result
 
 
-def consume_confluent_kafka(
-    address: str, topic: str, value: bytes, count: int
-) -> dict[str, float]:
+def consume_confluent_kafka(address: str, topic: str, value: bytes, count: int) -> dict[str, float]:
     library = module("confluent_kafka")
     consumer = library.Consumer(
         {"bootstrap.servers": address, "group.id": "bench", "enable.auto.commit": False}
