@@ -19,6 +19,7 @@ from kraftrio.broker.coordinator.runtime import GroupCoordinator
 from kraftrio.broker.follower_fetch import FollowerFetch
 from kraftrio.broker.follower_partition import FollowedPartition
 from kraftrio.broker.log.follower_batches import FollowerBatches
+from kraftrio.broker.log.leader_epoch_cache import EpochEntry
 from kraftrio.broker.log.metadata_log import QuorumStateFile
 from kraftrio.broker.log.partition_log import PartitionLog
 from kraftrio.broker.partition_state import PartitionState, Role
@@ -130,6 +131,15 @@ def _truncation_by_high_watermark() -> list[Patch]:
 def _no_check_of_the_last_epoch() -> list[Patch]:
     """The leader does not look at the epoch of a follower's last record."""
     return [(handlers_fetch, "_divergence", lambda partition, part: None)]
+
+
+def _epochs_are_not_kept() -> list[Patch]:
+    """A leader knows no epochs of its log: each ends where the log ends."""
+
+    def end_offset_for_epoch(self: PartitionLog, epoch: int) -> EpochEntry:
+        return EpochEntry(epoch, self.log_end_offset)
+
+    return [(PartitionLog, "end_offset_for_epoch", end_offset_for_epoch)]
 
 
 def _acknowledgement_before_the_isr() -> list[Patch]:
@@ -379,6 +389,7 @@ MUTATIONS: dict[str, Mutation] = {
     "high-watermark-of-the-leader-alone": Mutation(_high_watermark_of_the_leader_alone, {}),
     "truncation-by-high-watermark": Mutation(_truncation_by_high_watermark, _FAILOVERS),
     "no-check-of-the-last-epoch": Mutation(_no_check_of_the_last_epoch, _FAILOVERS),
+    "epochs-are-not-kept": Mutation(_epochs_are_not_kept, _FAILOVERS),
     "acknowledgement-before-the-isr": Mutation(_acknowledgement_before_the_isr, _FAILOVERS),
     "no-fencing-of-old-leader-epochs": Mutation(_no_fencing_of_old_leader_epochs, _FAILOVERS),
     "isr-shrinks-by-itself": Mutation(_isr_shrinks_by_itself, _FAILOVERS),
