@@ -1,0 +1,50 @@
+"""Whole clusters under random faults, one seed each; and the seeds that once found something.
+
+TEST_SIM_SEEDS sets how many seeds are run (40).
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.sim.simulation import simulate
+
+SEEDS = int(os.environ.get("TEST_SIM_SEEDS", "40"))
+_BUNCH = 10
+
+# Seed, and what it found when it was first run. A change of the code makes another history of the
+# same seed, so each of these stands for a unit test that it left behind as well.
+REGRESSIONS = {
+    21: "a group's partition was never loaded when its ISR was small at that moment",
+    67: "a node that stopped failed when metadata named a new leader",
+    150: "a follower of the metadata had two fetches under way, each answered for the other",
+    174: "a node that stopped failed when a broker's connection to it ended",
+    244: "a reader believed in an older leader epoch than it had seen",
+}
+
+
+def _check(seed: int) -> None:
+    outcome = simulate(seed)
+    if outcome.failure is not None:
+        lines = [*outcome.options.describe(), *list(outcome.trace.newest)[-40:]]
+        pytest.fail(
+            "\n".join(lines)
+            + f"\n{outcome.line()}\nreplay: scripts/simulate --seed {seed} --trace",
+            pytrace=False,
+        )
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("first", range(1, SEEDS + 1, _BUNCH))
+def test_random_clusters(first: int) -> None:
+    """Nothing acknowledged is lost, doubled or reordered, and after the faults all goes on."""
+    for seed in range(first, min(first + _BUNCH, SEEDS + 1)):
+        _check(seed)
+
+
+@pytest.mark.parametrize("seed", sorted(REGRESSIONS))
+def test_regressions(seed: int) -> None:
+    """What a seed found once it does not find again."""
+    _check(seed)
