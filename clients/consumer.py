@@ -35,7 +35,7 @@ from collections.abc import (
 )
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Self, TypeVar, Unpack
 
 import trio
 
@@ -72,8 +72,11 @@ logger = logging.getLogger(__name__)
 CLOSE_TIMEOUT_S = 30.0
 _HASTY_CLOSE_TIMEOUT_S = 1.0  # to say farewell when the program is cancelled
 
+_RECORDS_PER_TURN = 500
 _numbers = itertools.count(1)
 _NO_RECORDS: Sequence[ConsumerRecord] = ()
+
+T = TypeVar("T")
 
 Topics = str | re.Pattern[str] | Collection[str]
 
@@ -113,13 +116,14 @@ class Consumer(ConsumerOffsets):
         self._state.settle = self._settle
         # What is being handed over one by one
         self._records: Iterator[ConsumerRecord] = iter(_NO_RECORDS)
-        self._batch: ConsumerBatch | None = None
-        self._batch_version = 0
+        self._run: list[ConsumerBatch] = []  # where they come from
+        self._run_version = 0
         self._handed: ConsumerRecord | None = None  # not yet told to the state
         self._in_hand: dict[TopicPartition, int] = {}  # where what was returned last begins
         self._seen: object = None
         # What the next call has to look after first
         self._attention = True
+        self._credit = 0  # how many records batches may have before other tasks run
         self._failures: list[Exception] = []
         self._commit_is_due = False
         self._turnstile = Turnstile(self._interrupt)
@@ -209,50 +213,69 @@ class Consumer(ConsumerOffsets):
                 if record is not None:
                     self._handed = record
                     return record
-                batch = self._take()
-                if batch is None:
+                run = self._take(lambda: self._state.take_run(_RECORDS_PER_TURN))
+                if not run:
                     await self._wait_arrival()
                     continue
-                self._open_batch(batch)
+                self._open_run(run)
                 for first in self._records:
                     self._handed = first
                     return first
         finally:
             self._is_busy = False
 
-    def _open_batch(self, batch: ConsumerBatch) -> None:
-        """Begin to hand over a batch one by one."""
-        try:
-            self._records = iter(batch.records())
-        except KafkaError as error:
-            self._state.fetch_again(batch.topic_partition)
-            raise _located(error, batch.topic_partition, batch.first_offset) from None
-        self._batch = batch
-        self._batch_version = self._state.taken_version
+    def _open_run(self, run: list[ConsumerBatch]) -> None:
+        """Begin to hand over some batches one by one."""
+        records: list[ConsumerRecord] = []
+        for index, batch in enumerate(run):
+            try:
+                records += batch.records()
+            except KafkaError as error:
+                if index:
+                    self._state.put_back(*run[index:])  # it is told when its turn comes
+                    del run[index:]
+                    break
+                self._state.fetch_again(batch.topic_partition)
+                raise _located(error, batch.topic_partition, batch.first_offset) from None
+        self._records = iter(records)
+        self._run = run
+        self._run_version = self._state.taken_version
 
     def _current_record(self) -> ConsumerRecord | None:
-        """Return the next record of the batch that is handed over one by one, if it still may."""
-        batch = self._batch
-        if batch is None:
-            return None
-        state = self._state.get(batch.topic_partition)
-        if state is not None and state.version == self._batch_version:
-            if not state.is_deliverable:
-                self._put_back(batch, state)
-            else:
-                for record in self._records:
-                    return record
-                self._state.handed_over(batch, batch.next_offset)
-        self._drop_batch()
+        """Return the next record of what is handed over one by one, if it still may be."""
+        state = self._run_state()
+        if state is None:
+            self._drop_run()
+        elif not state.is_deliverable:
+            self._stop_records()
+        else:
+            for record in self._records:
+                return record
+            last = self._run[-1]
+            position = Position(last.next_offset, last.leader_epoch)
+            self._state.handed_over(last.topic_partition, position)
+            self._drop_run()
         return None
 
-    def _put_back(self, batch: ConsumerBatch, state: PartitionState) -> None:
-        position = state.position
-        if position is not None and position.offset < batch.next_offset:
-            self._state.put_back(batch.starting_at(position.offset))
+    def _run_state(self) -> PartitionState | None:
+        """Return the partition of what is handed over one by one, if that is still wanted."""
+        if not self._run:
+            return None
+        state = self._state.get(self._run[0].topic_partition)
+        return state if state is not None and state.version == self._run_version else None
 
-    def _drop_batch(self) -> None:
-        self._batch = None
+    def _stop_records(self) -> None:
+        """Give what is left of records taken one by one back, to be taken in another way."""
+        state = self._run_state()
+        if state is not None and state.position is not None:
+            offset = state.position.offset
+            left = [batch.starting_at(offset) for batch in self._run if batch.next_offset > offset]
+            if left:
+                self._state.put_back(*left)
+        self._drop_run()
+
+    def _drop_run(self) -> None:
+        self._run = []
         self._records = iter(_NO_RECORDS)
 
     def batches(self) -> AsyncIterator[ConsumerBatch]:
@@ -263,10 +286,15 @@ class Consumer(ConsumerOffsets):
         self._begin_call()
         try:
             while True:
-                await self._attend()
+                if self._attention or self._credit <= 0:
+                    await self._attend()
+                else:
+                    await trio.lowlevel.checkpoint_if_cancelled()
+                    self._finish_hand()
                 self._stop_records()
-                batch = self._take()
+                batch = self._take(self._state.take)
                 if batch is not None:
+                    self._credit -= batch.record_count
                     self._hand_over(batch)
                     return batch
                 await self._wait_arrival()
@@ -304,7 +332,7 @@ class Consumer(ConsumerOffsets):
         batches: list[ConsumerBatch] = []
         while limit > 0:
             try:
-                batch = self._take()
+                batch = self._take(self._state.take)
             except KafkaError:
                 if batches:
                     break  # it comes again with the next poll
@@ -321,21 +349,13 @@ class Consumer(ConsumerOffsets):
 
     def _hand_over(self, batch: ConsumerBatch) -> None:
         self._in_hand.setdefault(batch.topic_partition, batch.first_offset)
-        self._state.handed_over(batch, batch.next_offset)
+        position = Position(batch.next_offset, batch.leader_epoch)
+        self._state.handed_over(batch.topic_partition, position)
 
-    def _stop_records(self) -> None:
-        """Give what is left of records taken one by one back, to be taken in another way."""
-        batch = self._batch
-        if batch is not None:
-            state = self._state.get(batch.topic_partition)
-            if state is not None and state.version == self._batch_version:
-                self._put_back(batch, state)
-            self._drop_batch()
-
-    def _take(self) -> ConsumerBatch | None:
-        """Take the next batch; no await may come between this and handing it over."""
+    def _take(self, take: Callable[[], T]) -> T | None:
+        """Take what comes next; no await may come between this and handing it over."""
         try:
-            return self._state.take()
+            return take()
         except FetchFailure as failure:
             cause, state = failure.cause, failure.state
             topic, partition = state.topic_partition
@@ -367,6 +387,7 @@ class Consumer(ConsumerOffsets):
             False when a rebalance was not over before the deadline.
         """
         self._attention = False
+        self._credit = _RECORDS_PER_TURN
         self._finish_hand()
         group = self._group
         if group is not None:
@@ -409,9 +430,10 @@ class Consumer(ConsumerOffsets):
         handed = self._handed
         if handed is not None:
             self._handed = None
-            assert self._batch is not None
-            self._in_hand = {self._batch.topic_partition: handed.offset}
-            self._state.handed_over(self._batch, handed.offset + 1)
+            topic_partition = self._run[0].topic_partition
+            self._in_hand = {topic_partition: handed.offset}
+            position = Position(handed.offset + 1, handed.leader_epoch)
+            self._state.handed_over(topic_partition, position)
 
     def _finish_hand(self) -> None:
         """The program has finished with everything it was given."""

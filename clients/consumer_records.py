@@ -127,6 +127,11 @@ class ConsumerBatch:
         return self._header.compression
 
     @property
+    def record_count(self) -> int:
+        """How many records were written as one batch, also if only a part of them is here."""
+        return self._header.record_count
+
+    @property
     def size_bytes(self) -> int:
         """The size of the batch as it was written, compressed."""
         return self._header.size_bytes

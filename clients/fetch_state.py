@@ -371,25 +371,49 @@ class FetchState:
         assert state.position is not None
         self.seek(state, state.position, validate=False)
 
+    def take_run(self, most_records: int) -> list[ConsumerBatch]:
+        """Return batches of one partition that follow each other, one at least if there is any.
+
+        Args:
+            most_records: enough of them, if it takes several batches.
+
+        Raises:
+            FetchFailure: as `take`.
+        """
+        first = self.take()
+        if first is None:
+            return []
+        run = [first]
+        count = first.record_count
+        waiting = self._ready[0].chunks[0].batches
+        while waiting and (count := count + waiting[0].record_count) <= most_records:
+            try:
+                if self._check_crcs:
+                    waiting[0].verify()
+            except KafkaError:
+                break  # it is told when its turn comes
+            run.append(waiting.popleft())
+        return run
+
     @property
     def taken_version(self) -> int:
         """The version of the partition that the last batch was taken from."""
         return self._taken_version
 
-    def put_back(self, batch: ConsumerBatch) -> None:
+    def put_back(self, *batches: ConsumerBatch) -> None:
         """Take back what was taken of a partition, of this version, and not handed over."""
-        state = self._partitions[batch.topic_partition]
-        state.chunks[0].batches.appendleft(batch)
+        state = self._partitions[batches[0].topic_partition]
+        state.chunks[0].batches.extendleft(reversed(batches))
         if state.is_queued:
             self._ready.remove(state)
         state.is_queued = True
         self._ready.appendleft(state)
 
-    def handed_over(self, batch: ConsumerBatch, next_offset: int) -> None:
-        """Move the position: everything before `next_offset` is the application's now."""
-        state = self._partitions.get(batch.topic_partition)
+    def handed_over(self, topic_partition: TopicPartition, position: Position) -> None:
+        """Move the position: everything before is the application's now."""
+        state = self._partitions.get(topic_partition)
         if state is not None and state.position is not None:
-            state.position = Position(next_offset, batch.leader_epoch)
+            state.position = position
 
 
 class FetchFailure(Exception):

@@ -17,7 +17,7 @@ Called by the clients.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain, repeat
 from struct import Struct
 from typing import Any, TypeVar
@@ -84,6 +84,7 @@ def decode_rows(
         KafkaError: INVALID_RECORD.
     """
     make: Callable[[Iterable[Any]], R] = partial(tuple.__new__, cls)
+    fixed = [repeat(value) for value in prefix]
     rows: list[R] = []
     pos = index = 0
     try:
@@ -91,12 +92,14 @@ def decode_rows(
             run = uniform_run(data, pos, index, count - index)
             if run is None:
                 break
+            run_count = run.record_count
             columns = _columns(data, pos, run, base_timestamp, append_timestamp)
-            offsets = range(base_offset + index, base_offset + index + run.record_count)
-            fixed = [repeat(value) for value in prefix]
-            rows += map(make, zip(*fixed, offsets, *columns, repeat(())))
-            pos += run.record_count * run.size_bytes
-            index += run.record_count
+            offsets = range(base_offset + index, base_offset + index + run_count)
+            rows += map(make, zip(*fixed, offsets, *columns, _NO_HEADERS, strict=False))
+            pos += run_count * run.size_bytes
+            index += run_count
+            if index == count and pos == len(data):
+                return rows
     except (IndexError, RemoteProtocolError):
         pass  # the walk words the refusal
     rest = decode_records(
@@ -137,6 +140,12 @@ def _cut(records: memoryview, size: int, at: int, raw_length: int) -> Iterator[b
     """Return the bytes at one place of each record; null ones for a negative length."""
     if raw_length & 1:
         return repeat(None)
-    length = raw_length >> 1
-    layout = Struct(f"{at}x{length}s{size - at - length}x")
-    return chain.from_iterable(layout.iter_unpack(records))
+    return chain.from_iterable(_layout(size, at, raw_length >> 1).iter_unpack(records))
+
+
+@lru_cache(maxsize=1024)
+def _layout(size: int, at: int, length: int) -> Struct:
+    return Struct(f"{at}x{length}s{size - at - length}x")
+
+
+_NO_HEADERS: Iterator[tuple[()]] = repeat(())

@@ -71,7 +71,9 @@ class Context:
         batch = self.state.take()
         if batch is None:
             return None
-        self.state.handed_over(batch, batch.next_offset)
+        self.state.handed_over(
+            batch.topic_partition, Position(batch.next_offset, batch.leader_epoch)
+        )
         return batch.partition, batch.first_offset, batch.next_offset
 
 
@@ -160,6 +162,26 @@ def test_paused_partitions_keep_what_they_have() -> None:
     assert context.take() == (0, 0, 5)
 
 
+def test_a_run_is_what_follows_each_other() -> None:
+    """Of one partition, up to so many records; a damaged batch ends it and is told later."""
+    context = Context()
+    bad = context.batch(15, 19)
+    bad._header.crc ^= 1
+    good = [context.batch(0, 4), context.batch(5, 9), context.batch(10, 14)]
+    context.state.add(context.of(), Chunk(0, 20, [*good, bad]))
+    context.answer((0, 4), of=T1)
+    runs = [context.state.take_run(10)]
+    context.state.handed_over(T0, Position(10, 3))
+    runs.append(context.state.take_run(100))
+    context.state.handed_over(T0, Position(15, 3))
+    assert [[batch.first_offset for batch in run] for run in runs] == [[0, 5], [10]]
+    with pytest.raises(FetchFailure):
+        context.state.take_run(100)
+    [other] = context.state.take_run(1)
+    assert (other.partition, len(other)) == (1, 5)
+    assert context.state.take_run(1) == []
+
+
 def test_put_back_comes_next() -> None:
     """Before what else there is of the partition and of others."""
     context = Context()
@@ -167,7 +189,7 @@ def test_put_back_comes_next() -> None:
     context.answer((0, 1), of=T1)
     batch = context.state.take()
     assert batch is not None
-    context.state.handed_over(batch, 4)
+    context.state.handed_over(T0, Position(4, 3))
     context.state.put_back(batch.starting_at(4))
     assert context.take() == (0, 4, 10)
     assert context.take() == (0, 10, 13)
@@ -193,7 +215,7 @@ def test_what_was_handed_over_is_settled_before_a_change() -> None:
     context.answer((0, 9))
     batch = context.state.take()
     assert batch is not None
-    context.state.settle = lambda: context.state.handed_over(batch, 4)
+    context.state.settle = lambda: context.state.handed_over(T0, Position(4, 3))
     context.state.leader_seen(context.of(), 9)
     assert context.of().position == Position(4, 3)
     assert context.of().status is FetchStatus.VALIDATING
