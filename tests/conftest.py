@@ -17,6 +17,20 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Register our mark."""
+    config.addinivalue_line("markers", "not_served: about what ours does not offer, as README says")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave tests marked not_served to Apache's broker."""
+    if os.environ.get("TEST_BROKER") == "apache":
+        return
+    others = [item for item in items if item.get_closest_marker("not_served")]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in others]
+
+
 def pytest_sessionstart() -> None:
     """Refuse variables that every broker under test would take for settings."""
     found = sorted(name for name in os.environ if name.startswith("KRAFTRIO_"))

@@ -16,25 +16,11 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.broker_process import SERVES_ALL, Broker, start_broker
+from tests.conformance.broker_process import Broker, start_broker
 from tests.conformance.cluster_process import Cluster
 from tests.conformance.java_tools import Completed, KafkaTools, ToolRunner
 
 _numbers = itertools.count(1)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Register our mark."""
-    config.addinivalue_line("markers", "not_served: about what ours does not offer, as README says")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave tests marked not_served to Apache's broker."""
-    if SERVES_ALL:
-        return
-    others = [item for item in items if item.get_closest_marker("not_served")]
-    config.hook.pytest_deselected(items=others)
-    items[:] = [item for item in items if item not in others]
 
 
 @pytest.fixture(scope="session")
