@@ -73,6 +73,9 @@ CLOSE_TIMEOUT_S = 30.0
 _HASTY_CLOSE_TIMEOUT_S = 1.0  # to say farewell when the program is cancelled
 
 _RECORDS_PER_TURN = 500
+_FATAL_TOPIC_ERRORS = frozenset(
+    {ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+)
 _numbers = itertools.count(1)
 _NO_RECORDS: Sequence[ConsumerRecord] = ()
 
@@ -173,6 +176,8 @@ class Consumer(ConsumerOffsets):
                 self._take_back_in_hand()
             with trio.move_on_after(timeout_s, shield=is_hasty):
                 await self._leave()
+            for failure in self._failures:
+                logger.warning("not told before the consumer was closed: %r", failure)
         finally:
             await self._stack.__aexit__(kind, error, traceback)
 
@@ -398,9 +403,7 @@ class Consumer(ConsumerOffsets):
         if group is not None and group.membership.failure is not None:
             failure = group.membership.failure
             raise type(failure)(failure.message, code=failure.code)
-        if self._failures:
-            self._attention = True
-            raise self._failures.pop(0)
+        self._raise_failure()
         if self._commit_is_due:
             self._commit_is_due = False
             self._commits.submit(self._consumed(self._state.assignment), _log_commit)
@@ -470,6 +473,11 @@ class Consumer(ConsumerOffsets):
             self._failures.append(error)
         self._interrupt()
 
+    def _raise_failure(self) -> None:
+        if self._failures:
+            self._attention = True
+            raise self._failures.pop(0)
+
     def _state_changed(self) -> None:
         self._interrupt()
         self._positions.wake()
@@ -487,11 +495,16 @@ class Consumer(ConsumerOffsets):
 
     def _metadata_changed(self) -> None:
         group = self._group
-        if group is None:
-            return
-        if self._pattern is not None:
-            group.want_topics(self._matching_topics())
-        group.metadata_changed()
+        if group is not None:
+            if self._pattern is not None:
+                group.want_topics(self._matching_topics())
+            group.metadata_changed()
+        for name, topic in self._cluster.metadata.topics.items():
+            code = topic.error_code
+            if code in _FATAL_TOPIC_ERRORS and (
+                name in self._subscription or self._state.reads(name)
+            ):
+                self._fail(error_for(code, f"topic {name!r}: {code.text}"))
 
     # -- what to read ---------------------------------------------------------------------------
 

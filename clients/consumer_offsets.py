@@ -60,6 +60,9 @@ class ConsumerOffsets:
     def _settle(self) -> None:
         """Tell the state what was handed over one by one."""
 
+    def _raise_failure(self) -> None:
+        """Raise what the program must know, if there is such a thing."""
+
     def _assigned(self, topic_partition: TopicPartition) -> PartitionState:
         self._check_open()
         state = self._state.get(TopicPartition(*topic_partition))
@@ -139,6 +142,7 @@ class ConsumerOffsets:
 
         Raises:
             TimedOutError: where to begin was not found out in that time.
+            NoOffsetForPartitionError: nothing is committed, and auto_offset_reset is "none".
             ValueError: the partition is not assigned.
         """
         timeout_s = self._timeout_s(timeout_ms)
@@ -149,6 +153,7 @@ class ConsumerOffsets:
                 if state.position is not None:
                     await trio.lowlevel.checkpoint()
                     return state.position.offset
+                self._raise_failure()
                 await self._positions.wait_change()
         topic, partition = topic_partition
         raise TimedOutError(f"no position of {topic}-{partition} within {timeout_s:g} s")

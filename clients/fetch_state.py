@@ -177,6 +177,10 @@ class FetchState:
         """Return a partition's state; None when it is not assigned."""
         return self._partitions.get(topic_partition)
 
+    def reads(self, topic: str) -> bool:
+        """Whether some partition of a topic is assigned."""
+        return any(assigned == topic for assigned, _ in self._partitions)
+
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that are assigned."""

@@ -19,6 +19,7 @@ from kraftrio.clients.errors import (
     CommitFailedError,
     ConfigError,
     InvalidGroupIdError,
+    InvalidTopicError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     TimedOutError,
@@ -319,12 +320,59 @@ def test_no_reset_is_an_error_each_time() -> None:
             for _ in range(2):
                 with pytest.raises(NoOffsetForPartitionError, match="t-0"):
                     await consumer.poll(timeout_ms=5_000)
+            with pytest.raises(NoOffsetForPartitionError, match="t-0"):
+                await consumer.position(T0)
             consumer.seek(T0, 7)
             for _ in range(2):
                 with pytest.raises(OffsetOutOfRangeError, match="no offset 7"):
                     await consumer.poll(timeout_ms=5_000)
             consumer.seek(T0, 4)
             assert offsets(await consumer.poll(timeout_ms=5_000)) == [4]
+
+    simulate(main)
+
+
+def test_a_topic_that_cannot_be() -> None:
+    """A name that no topic can have is told, again and again."""
+
+    async def main(kafka: Kafka) -> None:
+        async with kafka.consumer(group_id="g", metadata_max_age_ms=1_000) as consumer:
+            await consumer.subscribe(["what is this"])
+            for _ in range(2):
+                with pytest.raises(InvalidTopicError, match="what is this"):
+                    await consumer.poll(timeout_ms=20_000)
+        async with kafka.consumer(metadata_max_age_ms=1_000) as consumer:
+            consumer.assign([TopicPartition("what is this", 0)])
+            with pytest.raises(InvalidTopicError, match="what is this"):
+                await consumer.poll(timeout_ms=20_000)
+
+    simulate(main)
+
+
+def test_what_is_fetched_ahead_is_bounded() -> None:
+    """However long the program looks at what it has; paused partitions count as well."""
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t", 3)
+        for partition in range(3):
+            await kafka.fill("t", 3_000, partition, batch_size=2_000)
+        partitions = [TopicPartition("t", i) for i in range(3)]
+        async with kafka.consumer(max_partition_fetch_bytes=5_000) as consumer:
+            consumer.assign(partitions)
+            await take(consumer, 10)
+            consumer.pause(partitions[1])
+            await trio.sleep(10)
+            assert 0 < consumer._state.buffered_bytes(1) <= 2 * 3 * 5_000
+            consumer.resume(partitions[1])
+            assert len(await take(consumer, 8_990)) == 8_990
+        async with kafka.consumer(
+            max_partition_fetch_bytes=5_000, fetch_max_bytes=6_000
+        ) as consumer:
+            consumer.assign(partitions)
+            await take(consumer, 10)
+            await trio.sleep(10)
+            assert 0 < consumer._state.buffered_bytes(1) <= 2 * 6_000
+            assert len(await take(consumer, 8_990)) == 8_990
 
     simulate(main)
 
@@ -479,8 +527,8 @@ def test_two_members_share_partitions() -> None:
         first_listener, second_listener = Listener(), Listener()
 
         async def read(consumer: Consumer) -> None:
-            async for record in consumer:
-                seen.append((record.partition, record.offset))
+            async for batch in consumer.batches():
+                seen.extend((record.partition, record.offset) for record in batch)
 
         async with kafka.consumer(group_id="g") as first, kafka.consumer(group_id="g") as second:
             await first.subscribe(["t"], listener=first_listener)
@@ -653,26 +701,28 @@ def test_a_static_member_keeps_its_partitions_over_a_restart() -> None:
             async for _ in consumer:
                 pass
 
-        async with kafka.consumer(group_id="g", group_instance_id="one") as first:
-            async with trio.open_nursery() as nursery:
-                await first.subscribe(["t"], listener=listener)
-                nursery.start_soon(read, first)
-                await trio.sleep(1)
-                assignments = []
-                for _ in range(2):
-                    async with kafka.consumer(group_id="g", group_instance_id="two") as second:
-                        await second.subscribe(["t"])
-                        await second.poll(timeout_ms=8_000)
-                        assignments.append(second.assignment)
-                    await trio.sleep(5)
-                assert assignments[0] == assignments[1]
-                assert len(assignments[0]) == 1
-                assert listener.told == [
-                    ("assigned", [0, 1]),
-                    ("revoked", [0, 1]),
-                    ("assigned", [0]),
-                ]
-                nursery.cancel_scope.cancel()
+        async with (
+            kafka.consumer(group_id="g", group_instance_id="one") as first,
+            trio.open_nursery() as nursery,
+        ):
+            await first.subscribe(["t"], listener=listener)
+            nursery.start_soon(read, first)
+            await trio.sleep(1)
+            assignments = []
+            for _ in range(2):
+                async with kafka.consumer(group_id="g", group_instance_id="two") as second:
+                    await second.subscribe(["t"])
+                    await second.poll(timeout_ms=8_000)
+                    assignments.append(second.assignment)
+                await trio.sleep(5)
+            assert assignments[0] == assignments[1]
+            assert len(assignments[0]) == 1
+            assert listener.told == [
+                ("assigned", [0, 1]),
+                ("revoked", [0, 1]),
+                ("assigned", [0]),
+            ]
+            nursery.cancel_scope.cancel()
 
     simulate(main)
 
