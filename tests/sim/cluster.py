@@ -59,10 +59,11 @@ class SimClock(Clock):
 
 @dataclass(frozen=True, slots=True)
 class DiskSpeed:
-    """How long work in threads takes."""
+    """How long work in threads takes, and whether it is done last of all (None: drawn)."""
 
     shortest_s: float = 0.0002
     longest_s: float = 0.003
+    works_last: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,8 +267,11 @@ class SimNode:
 
     async def _run_in_thread(self, work: Callable[[], object]) -> None:
         delay_s = self._rng.uniform(self.speed.shortest_s, self.speed.longest_s)
+        works_last = self.speed.works_last
+        if works_last is None:
+            works_last = self._rng.random() < 0.5
         with trio.CancelScope(shield=True):
-            if self._rng.random() < 0.5:
+            if works_last:
                 await trio.sleep(delay_s)
                 work()
             else:

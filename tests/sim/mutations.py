@@ -20,7 +20,7 @@ from kraftrio.broker.follower_fetch import FollowerFetch
 from kraftrio.broker.follower_partition import FollowedPartition
 from kraftrio.broker.log.follower_batches import FollowerBatches
 from kraftrio.broker.log.leader_epoch_cache import EpochEntry
-from kraftrio.broker.log.metadata_log import QuorumStateFile
+from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
 from kraftrio.broker.log.partition_log import PartitionLog
 from kraftrio.broker.partition_state import PartitionState, Role
 from kraftrio.broker.replica_manager import ReplicaManager
@@ -29,10 +29,8 @@ from kraftrio.kraft_meta.partition_change import PartitionChange
 from kraftrio.kraft_meta.ports import SnapshotId
 from kraftrio.kraft_meta.quorum_state import Leader, QuorumState
 from kraftrio.kraft_meta.raft_elections import Elections
-from kraftrio.kraft_meta.raft_replication import Replication
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.record_batch import iter_headers
-from tests.sim.cluster import DiskSpeed
 from tests.sim.network import LinkQuality
 from tests.sim.simulation import Outcome, simulate
 
@@ -227,28 +225,11 @@ def _follower_appends_anywhere() -> list[Patch]:
     ]
 
 
-def _quorum_commits_older_epochs() -> list[Patch]:
-    """Raft's figure 8: records of earlier epochs count as committed by number alone."""
+def _quorum_counts_what_is_not_synced() -> list[Patch]:
+    def flush(self: MetadataLog) -> None:
+        return None
 
-    def advance(self: Any) -> None:
-        role = self.quorum.role
-        majority_end = role.majority_end_offset(self.stable_end_offset, self.quorum.majority)
-        if majority_end >= 0 and (
-            self.high_watermark is None or majority_end > self.high_watermark
-        ):
-            self.high_watermark = majority_end
-
-    return [(Replication, "_maybe_advance_high_watermark", advance)]
-
-
-def _quorum_leader_counts_what_is_not_synced() -> list[Patch]:
-    original = Replication._maybe_advance_high_watermark
-
-    def advance(self: Any) -> None:
-        self.stable_end_offset = max(self.stable_end_offset, self._in_flight_end or 0)
-        original(self)
-
-    return [(Replication, "_maybe_advance_high_watermark", advance)]
+    return [(MetadataLog, "flush", flush)]
 
 
 def _quorum_leader_commits_alone() -> list[Patch]:
@@ -351,25 +332,12 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "vote-twice-in-an-epoch": Mutation(_vote_twice_in_an_epoch, _ELECTIONS),
     "vote-for-a-shorter-log": Mutation(_vote_for_a_shorter_log, _ELECTIONS),
-    "quorum-commits-older-epochs": Mutation(
-        _quorum_commits_older_epochs,
+    "quorum-counts-what-is-not-synced": Mutation(
+        _quorum_counts_what_is_not_synced,
         {
             **_ELECTIONS,
-            "faults": ("kill", "isolate"),
+            "faults": ("power", "kill"),
             "fault_length_s": 0.5,
-            "quality": LinkQuality(latency_s=0.001, jitter_s=0.02),
-            "disk": DiskSpeed(0.05, 0.3),
-        },
-    ),
-    "quorum-leader-counts-what-is-not-synced": Mutation(
-        _quorum_leader_counts_what_is_not_synced,
-        {
-            **_ELECTIONS,
-            "faults": ("power", "isolate"),
-            "fault_gap_s": 0.15,
-            "fault_length_s": 0.4,
-            "quality": LinkQuality(latency_s=0.001, jitter_s=0.02),
-            "disk": DiskSpeed(0.05, 0.3),
         },
     ),
     "quorum-leader-commits-alone": Mutation(_quorum_leader_commits_alone, _ELECTIONS),

@@ -115,9 +115,12 @@ class Stage:
         """Wait for a condition, to the instant."""
         event = trio.Event()
         self._conditions[event] = condition
-        with trio.move_on_after(deadline_s):
-            await event.wait()
-            return
+        try:
+            with trio.move_on_after(deadline_s):
+                await event.wait()
+                return
+        finally:
+            self._conditions.pop(event, None)
         raise SimulationFailure(f"not within {deadline_s:g} s: {what}")
 
     def image(self, topic_partition: TopicPartition) -> PartitionImage:
