@@ -67,7 +67,16 @@ class FetchPart:
     topic_name: str | None = None  # as it was asked by, or what its id meant when first resolved
 
     def update(self, other: FetchPart) -> None:
-        """Take over what a later fetch asks, keeping what was told."""
+        """Take over what a later fetch asks, keeping what was told.
+
+        A follower in a new leader epoch, or with a log that was cut, has dropped the answers to what
+        it had asked before: it is told again.
+        """
+        if (
+            other.current_leader_epoch != self.current_leader_epoch
+            or other.fetch_offset < self.fetch_offset
+        ):
+            self.high_watermark = self.last_stable_offset = self.told_log_start_offset = -1
         self.fetch_offset = other.fetch_offset
         self.partition_max_bytes = other.partition_max_bytes
         self.current_leader_epoch = other.current_leader_epoch

@@ -108,6 +108,22 @@ def test_an_incremental_fetch_that_changes_only_the_leader_epoch_is_remembered()
     assert [part.current_leader_epoch for _, part in plan.partitions()] == [7]
 
 
+def test_a_follower_in_a_new_epoch_is_told_again() -> None:
+    """It dropped what it was told in the epoch before: the high watermark would stay unknown."""
+    sessions = Sessions()
+    session_id = sessions.open(0)
+    plan = sessions.fetch(session_id, 1)
+    assert [is_news(plan, part) for _, part in plan.partitions()] == [True]
+    plan = sessions.fetch(session_id, 2)
+    assert [is_news(plan, part) for _, part in plan.partitions()] == [False]
+    plan = sessions.fetch(session_id, 3, {key(0): FetchPart(0, 1000, current_leader_epoch=7)})
+    assert [is_news(plan, part) for _, part in plan.partitions()] == [True]
+    plan = sessions.fetch(session_id, 4, {key(0): FetchPart(5, 1000, current_leader_epoch=7)})
+    assert [is_news(plan, part) for _, part in plan.partitions()] == [False], "it went on"
+    plan = sessions.fetch(session_id, 5, {key(0): FetchPart(3, 1000, current_leader_epoch=7)})
+    assert [is_news(plan, part) for _, part in plan.partitions()] == [True], "it was cut"
+
+
 @pytest.mark.parametrize("wrong_epoch", [2, 5, 2**31 - 1])
 def test_wrong_epoch(wrong_epoch: int) -> None:
     context = Sessions()
