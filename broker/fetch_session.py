@@ -69,8 +69,8 @@ class FetchPart:
     def update(self, other: FetchPart) -> None:
         """Take over what a later fetch asks, keeping what was told.
 
-        A follower in a new leader epoch, or with a log that was cut, has dropped the answers to what
-        it had asked before: it is told again.
+        A follower in a new leader epoch, or with a log that was cut, has dropped the answers to
+        what it had asked before: it is told again.
         """
         if (
             other.current_leader_epoch != self.current_leader_epoch
