@@ -30,7 +30,8 @@ _CAUSES: Final[tuple[tuple[str, str], ...]] = (
         "Java did not start: Spark needs Java 17 or 21 on PATH or in JAVA_HOME",
     ),
     (
-        r"Py4JNetworkError|Answer from Java side is empty|Error while (sending|receiving)"
+        r"(?m)An error occurred while calling [\w.]+\w$|Py4JNetworkError"
+        r"|Answer from Java side is empty|Error while (sending|receiving)"
         r"|trying to connect to the Java server",
         "Spark ended by itself (killed, or out of memory); the same command goes on from here",
     ),

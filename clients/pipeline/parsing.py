@@ -6,7 +6,8 @@ field that it is placed by, or tells of a time that cannot be (a time far in the
 the watermark past everything that is still to come). `reason` says which, in words; None is good.
 
 Spark's `from_json` is lenient: it stops reading behind the first object and would take nested
-objects for text. Our rows are flat and hold no braces in texts, so one pattern keeps all that out.
+objects for text. Our rows are flat and hold no braces in texts, so counting braces keeps all that
+out, without the cost of a regular expression.
 
 Called by: `plan`, `report`. Only expressions are built here; nothing runs.
 """
@@ -28,8 +29,7 @@ _TYPES: Final[dict[str, Any]] = {
     "text": T.StringType(),
 }
 _CORRUPT: Final = "_corrupt"
-_ONE_FLAT_OBJECT: Final = r"^\s*\{[^{}]*\}\s*$"
-_TIME: Final = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"
+_TIME: Final = "2013-01-01T10:00:00Z"  # such as this one
 _JSON_OPTIONS: Final = {
     "mode": "PERMISSIVE",
     "columnNameOfCorruptRecord": _CORRUPT,
@@ -62,7 +62,7 @@ def _reason(table: Table, text: Column) -> Column:
     checks = [
         (F.col("value").isNull(), F.lit("no value")),
         (~F.is_valid_utf8(text), F.lit("not UTF-8")),
-        (~text.rlike(_ONE_FLAT_OBJECT), F.lit("not one flat JSON object")),
+        (~_is_one_flat_object(text), F.lit("not one flat JSON object")),
         (row.isNull(), F.lit("not JSON")),
         (row[_CORRUPT].isNotNull(), F.lit("not JSON, or not of the schema's types")),
     ]
@@ -71,13 +71,28 @@ def _reason(table: Table, text: Column) -> Column:
         checks.append((missing, F.lit(f"{name} is missing")))
     if table.is_timed:
         time = F.col("event_time")
-        is_time = row["time_hour"].rlike(_TIME) & time.isNotNull()
-        checks.append((~is_time, F.lit("time_hour is no time such as 2013-01-01T10:00:00Z")))
+        is_time = (
+            (F.length(row["time_hour"]) == len(_TIME))
+            & (F.substring(row["time_hour"], 11, 1) == "T")
+            & row["time_hour"].endswith("Z")
+            & time.isNotNull()
+        )
+        checks.append((~is_time, F.lit(f"time_hour is no time such as {_TIME}")))
         latest = F.current_timestamp() + F.expr(FUTURE_TOLERANCE)
         checks.append((time > latest, F.lit("time_hour lies in the future")))
     nothing = F.lit(None).cast("string")
     return reduce(
         lambda rest, check: F.when(check[0], check[1]).otherwise(rest), reversed(checks), nothing
+    )
+
+
+def _is_one_flat_object(text: Column) -> Column:
+    """Return whether text begins and ends with braces and has no others, as an expression."""
+    bare = F.trim(text)
+    return (
+        bare.startswith("{")
+        & (F.locate("{", bare, 2) == 0)
+        & (F.instr(bare, "}") == F.length(bare))
     )
 
 

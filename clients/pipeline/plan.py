@@ -14,7 +14,8 @@
 3. The two sources have watermarks of their own, and the slower one counts (Spark's policy `min`):
    weather may be far ahead of flights, or the reverse.
 4. Planes are looked up in the compacted topic as it is when a batch begins.
-5. Malformed records take part in the same query, so that a batch is done only when they are out.
+5. Malformed records take part in the same query, so that a batch is done only when they are out;
+   `split` sees to it that the topic is read once all the same.
 
 Each batch has rows of two kinds in one schema (`KIND`): `group` and `dead_letter`.
 """
@@ -63,18 +64,45 @@ class Source:
 
     def options(self, topic: str) -> dict[str, str]:
         """Return the options of Spark's Kafka source that reading any way needs."""
-        options = {"kafka.bootstrap.servers": self.bootstrap_servers, "subscribe": topic}
+        options = {
+            "kafka.bootstrap.servers": self.bootstrap_servers,
+            "subscribe": topic,
+            # Spark asks for the partition's start and end after each poll: seldom is better.
+            "kafka.max.poll.records": "5000",
+        }
         if self.min_partitions is not None:
             options["minPartitions"] = str(self.min_partitions)
         return options
 
 
-def read_stream(spark: SparkSession, source: Source, table: Table) -> DataFrame:
-    """Return a topic as a stream from its beginning, parsed."""
+def read_stream(spark: SparkSession, source: Source, table: Table) -> tuple[DataFrame, DataFrame]:
+    """Return a topic as a stream from its beginning: its good rows, and the dead letters."""
     reader = spark.readStream.format("kafka").options(**source.options(table.name))
     reader = reader.option("startingOffsets", "earliest").option("includeHeaders", "true")
     reader = reader.option("maxOffsetsPerTrigger", str(source.max_offsets_per_trigger))
-    return parse(reader.load(), table)
+    return split(parse(reader.load(), table))
+
+
+def split(parsed: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Return the good rows and the dead letters of a stream that is read and parsed once.
+
+    A plan that uses a stream twice reads it twice, unless the uses have a shuffle in common. So
+    each record goes through one, as the only element of an array: an optimizer that cannot look
+    into it (`spark.sql.optimizer.expression.nestedPruning.enabled` is off) plans both alike.
+    """
+    is_good = F.col("reason").isNull()
+    event = F.struct("event_time", "row.*", F.col("offset").alias("source_offset"))
+    letter = F.struct(
+        "key", "value", dead_letter_headers().alias("headers"), "topic", "partition", "offset"
+    )
+    item = F.struct(F.when(is_good, event).alias("event"), F.when(~is_good, letter).alias("letter"))
+    shuffled = parsed.select(F.array(item).alias("items"), "partition", "offset").repartition(
+        "partition", "offset"
+    )
+    items = shuffled.select(F.explode("items").alias("item"))
+    events = items.where(F.col("item.event").isNotNull()).select("item.event.*")
+    letters = items.where(F.col("item.letter").isNotNull()).select("item.letter.*")
+    return events, letters
 
 
 def read_latest(spark: SparkSession, source: Source, table: Table) -> DataFrame:
@@ -90,8 +118,8 @@ def read_latest(spark: SparkSession, source: Source, table: Table) -> DataFrame:
 
 def build(spark: SparkSession, source: Source, watermark: str) -> DataFrame:
     """Return the stream of batches described above, to be written in update mode."""
-    flights = read_stream(spark, source, FLIGHTS)
-    weather = read_stream(spark, source, WEATHER)
+    flights, bad_flights = read_stream(spark, source, FLIGHTS)
+    weather, bad_weather = read_stream(spark, source, WEATHER)
     planes = read_latest(spark, source, PLANES).select("tailnum", "seats")
     events = _flight_events(flights, planes, watermark).unionByName(
         _weather_events(weather, watermark)
@@ -106,15 +134,14 @@ def build(spark: SparkSession, source: Source, watermark: str) -> DataFrame:
         .select(F.col("window.start").alias("window_start"), "origin", "flights", "weather")
     )
     batch = _as_batch(groups, GROUP_KIND)
-    for parsed in (flights, weather):
-        batch = batch.unionByName(_as_batch(_dead_letters(parsed), DEAD_LETTER_KIND))
+    for letters in (bad_flights, bad_weather):
+        batch = batch.unionByName(_as_batch(letters, DEAD_LETTER_KIND))
     return batch
 
 
-def _flight_events(parsed: DataFrame, planes: DataFrame, watermark: str) -> DataFrame:
-    good = parsed.where(F.col("reason").isNull()).select("event_time", "row.*")
-    good = good.withWatermark("event_time", watermark)
-    known = good.join(F.broadcast(planes), "tailnum", "left")
+def _flight_events(flights: DataFrame, planes: DataFrame, watermark: str) -> DataFrame:
+    timed = flights.withWatermark("event_time", watermark)
+    known = timed.join(F.broadcast(planes), "tailnum", "left")
     flight = F.struct(
         F.col("carrier"),
         F.col("dep_delay"),
@@ -130,25 +157,13 @@ def _flight_events(parsed: DataFrame, planes: DataFrame, watermark: str) -> Data
     )
 
 
-def _weather_events(parsed: DataFrame, watermark: str) -> DataFrame:
-    good = parsed.where(F.col("reason").isNull()).withWatermark("event_time", watermark)
-    return good.select(
+def _weather_events(weather: DataFrame, watermark: str) -> DataFrame:
+    return weather.withWatermark("event_time", watermark).select(
         "event_time",
-        F.col("row.origin").alias("origin"),
+        "origin",
         F.lit(None).cast(_FLIGHT).alias("flight"),
-        F.struct(F.col("row.wind_speed"), F.col("row.visib")).cast(_WEATHER).alias("weather"),
-        F.col("offset").alias("weather_order"),
-    )
-
-
-def _dead_letters(parsed: DataFrame) -> DataFrame:
-    return parsed.where(F.col("reason").isNotNull()).select(
-        "key",
-        "value",
-        dead_letter_headers().alias("headers"),
-        "topic",
-        "partition",
-        "offset",
+        F.struct("wind_speed", "visib").cast(_WEATHER).alias("weather"),
+        F.col("source_offset").alias("weather_order"),
     )
 
 

@@ -2,7 +2,7 @@
 
 Spark and its JVM write hundreds of lines that nobody asked for. All of it goes to a log file: the
 JVM inherits our stdout and stderr, so both point there while it is started. What we print ourselves
-goes where it always went.
+goes where it always went. Python's own logging, as far as nobody has set it up, goes there, too.
 
 Called by: `query`, `report`.
 """
@@ -33,6 +33,7 @@ _DEFAULTS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.streaming.multipleWatermarkPolicy": "min",
+    "spark.sql.optimizer.expression.nestedPruning.enabled": "false",  # see plan.split
     "spark.sql.streaming.numRecentProgressUpdates": "100",
     "spark.sql.ui.retainedExecutions": "10",
 }
@@ -67,7 +68,7 @@ def start_session(options: SparkOptions, log_path: Path) -> SparkSession:
     """
     if importlib.util.find_spec("pyspark") is None:
         raise PipelineError("pyspark is not installed: pip install 'kraftrio[spark]'")
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.basicConfig(filename=log_path, level=logging.WARNING)  # what py4j has to say
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     begun_at = log_path.stat().st_size if log_path.exists() else 0
     with output_to(log_path):

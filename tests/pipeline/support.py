@@ -308,12 +308,13 @@ class Pipeline:
         """Start `ingest`."""
         return self.start("ingest", "--bootstrap-server", self.address, *options)
 
-    def run(self, *options: str, conf: Mapping[str, str] = SPARK_CONF) -> Command:
-        """Start `run`, to end when all is done."""
+    def run(self, *options: str, available_now: bool = True) -> Command:
+        """Start `run`, to end when all is done unless told otherwise."""
         folders = ["--output", str(self.output), "--checkpoint", str(self.checkpoint)]
-        spark = ["--master", self.master, "--jars", install.spark_jars(), *settings(conf)]
+        spark = ["--master", self.master, "--jars", install.spark_jars(), *settings(SPARK_CONF)]
         servers = ["--bootstrap-server", self.address]
-        return self.start("run", *servers, *folders, *spark, "--available-now", *options)
+        until = ["--available-now"] if available_now else []
+        return self.start("run", *servers, *folders, *spark, *until, *options)
 
     def report(self, *options: str) -> Command:
         """Start `report`."""
