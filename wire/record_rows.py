@@ -1,37 +1,54 @@
 """Decodes the records of a batch into many objects at once, where they are laid out alike.
 
-Where `record_columns` finds a run of records that differ only in content, their keys, values and
-timestamps lie at equal distances: `struct` cuts them out, and the objects are made without a step
-of Python per record, in a third of the time. All other records go through
-`record_walk.decode_records`.
+Producers of fixed-size data fill a batch with records that differ only in offset delta, timestamp
+delta and content. A regular expression that says so, and captures what differs, checks and cuts
+dozens of them in one call, and the objects are made without a step of Python per record: four
+times faster than one by one. All other records go through `record_walk.decode_records`.
 
 Rules
 - What comes out is what `record_walk.decode_records` would yield, each row behind `prefix`; so are
-  the refusals.
-- A batch is tried for runs only as long as there are some: whoever sends records of all sizes pays
-  for one look.
+  the refusals. What is not laid out exactly like the record before it is left to the walk.
+- Expressions take milliseconds to compile: a layout gets them once it has been met often.
+- A batch whose records differ in layout costs one or two looks more than the walk.
 
-Called by the clients.
+Called by the clients. Protocol guide, "Record".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
-from itertools import chain, repeat
-from struct import Struct
+from itertools import repeat
 from typing import Any, TypeVar
 
 from kraftrio.wire.errors import RemoteProtocolError
-from kraftrio.wire.primitives import Buffer, read_uvarint
+from kraftrio.wire.primitives import Buffer, encode_varint, read_uvarint
 from kraftrio.wire.record_batch import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     BatchHeader,
     TimestampType,
     records_data,
 )
-from kraftrio.wire.record_columns import MIN_RUN_RECORDS, UniformRun, uniform_run
 from kraftrio.wire.record_walk import decode_records
+
+COMMON_RECORDS = 2_000
+"""From how many records on a layout counts as met often."""
+
+_MIN_RUN_RECORDS = 6
+_MAX_SHORT_RUNS = 2
+_BLOCKS = (64, 16, 4, 1)  # how many records one expression cuts
+_MAX_LAYOUTS = 256
+
+# Zigzag offset deltas of one byte and of two, and where those of a width begin.
+_DELTAS = {
+    1: tuple(encode_varint(delta) for delta in range(64)),
+    2: tuple(encode_varint(delta) for delta in range(64, 8192)),
+}
+_FIRST_DELTA = {1: 0, 2: 64}
+_NEXT_WIDTH = {1: 64, 2: 8192}
+
+_NO_HEADERS: Iterable[tuple[()]] = repeat(())
 
 R = TypeVar("R", bound=tuple[Any, ...])
 
@@ -84,24 +101,27 @@ def decode_rows(
         KafkaError: INVALID_RECORD.
     """
     make: Callable[[Iterable[Any]], R] = partial(tuple.__new__, cls)
-    fixed = [repeat(value) for value in prefix]
     rows: list[R] = []
-    pos = index = 0
-    try:
-        while count - index >= MIN_RUN_RECORDS:
-            run = uniform_run(data, pos, index, count - index)
-            if run is None:
-                break
-            run_count = run.record_count
-            columns = _columns(data, pos, run, base_timestamp, append_timestamp)
-            offsets = range(base_offset + index, base_offset + index + run_count)
-            rows += map(make, zip(*fixed, offsets, *columns, _NO_HEADERS, strict=False))
-            pos += run_count * run.size_bytes
-            index += run_count
-            if index == count and pos == len(data):
-                return rows
-    except (IndexError, RemoteProtocolError):
-        pass  # the walk words the refusal
+    pos = index = short_runs = 0
+    while count - index >= _MIN_RUN_RECORDS and short_runs < _MAX_SHORT_RUNS:
+        layout = _layout_at(data, pos, index)
+        if layout is None or not layout.is_common(count - index):
+            break
+        run = layout.cut(data, pos, index, count)
+        length = len(run.raw_timestamps)
+        if append_timestamp is None:
+            timestamps = run.timestamps(base_timestamp)
+        else:
+            timestamps = repeat(append_timestamp)
+        first_offset = base_offset + index
+        fixed = [repeat(value) for value in prefix]
+        columns = (range(first_offset, first_offset + length), timestamps, run.keys, run.values)
+        rows += map(make, zip(*fixed, *columns, _NO_HEADERS, strict=False))
+        pos += length * layout.size
+        index += length
+        short_runs += length < _MIN_RUN_RECORDS
+        if index == count and pos == len(data):
+            return rows
     rest = decode_records(
         data[pos:] if pos else data, count - index, base_offset, base_timestamp, append_timestamp
     )
@@ -109,43 +129,154 @@ def decode_rows(
     return rows
 
 
-def _columns(
-    data: bytes, pos: int, run: UniformRun, base_timestamp: int, append_timestamp: int | None
-) -> tuple[Iterator[int], Iterator[bytes | None], Iterator[bytes | None]]:
-    """Return timestamps, keys and values of a run."""
-    size = run.size_bytes
-    end = pos + run.record_count * size
-    _, at = read_uvarint(data, pos)
-    timestamp_at = at + 1
-    _, key_at = read_uvarint(data, timestamp_at + 1)
-    key_raw, key_at = read_uvarint(data, key_at)
-    key_end = key_at + (0 if key_raw & 1 else key_raw >> 1)
-    value_raw, value_at = read_uvarint(data, key_end)
-    records = memoryview(data)[pos:end]
-    timestamps: Iterator[int]
-    if append_timestamp is None:
-        raws = data[timestamp_at : timestamp_at + (run.record_count - 1) * size + 1 : size]
-        table = range(base_timestamp, base_timestamp + 64)
-        timestamps = iter([table[raw >> 1] for raw in raws])
-    else:
-        timestamps = repeat(append_timestamp)
-    return (
-        timestamps,
-        _cut(records, size, key_at - pos, key_raw),
-        _cut(records, size, value_at - pos, value_raw),
+class _Run:
+    """What was cut out of records that are laid out alike."""
+
+    __slots__ = ("keys", "raw_timestamps", "values")
+
+    def __init__(self) -> None:
+        self.raw_timestamps: list[bytes] = []
+        self.keys: Iterable[bytes | None] = repeat(None)
+        self.values: Iterable[bytes | None] = repeat(None)
+
+    def timestamps(self, base_timestamp: int) -> Iterable[int]:
+        """Return the timestamps."""
+        raws = self.raw_timestamps
+        if raws and raws.count(raws[0]) == len(raws):
+            return repeat(base_timestamp + _timestamp_delta(raws[0]))
+        known = {raw: base_timestamp + _timestamp_delta(raw) for raw in set(raws)}
+        return [known[raw] for raw in raws]
+
+
+def _timestamp_delta(varint: bytes) -> int:
+    raw = varint[0]
+    if len(varint) == 2:
+        raw += (varint[1] << 7) - 0x80
+    return (raw >> 1) ^ -(raw & 1)
+
+
+class _Layout:
+    """Where everything is in records of one kind: all that is not content.
+
+    Args:
+        length, key_length, value_length: these varints as they are written.
+        key_bytes, value_bytes: the sizes of key and value; -1 for null.
+        timestamp_width, delta_width: how long these two varints are.
+    """
+
+    def __init__(
+        self,
+        length: bytes,
+        timestamp_width: int,
+        delta_width: int,
+        key_length: bytes,
+        key_bytes: int,
+        value_length: bytes,
+        value_bytes: int,
+    ) -> None:
+        self._delta_width = delta_width
+        self._met = 0
+        self._groups = 2
+        self._key_group = self._value_group = -1
+        parts = [re.escape(length), b".", _VARINTS[timestamp_width], b"(%b)" % (b"." * delta_width)]
+        parts.append(re.escape(key_length))
+        if key_bytes >= 0:
+            self._key_group = self._groups
+            self._groups += 1
+            parts.append(b"(.{%d})" % key_bytes)
+        parts.append(re.escape(value_length))
+        if value_bytes >= 0:
+            self._value_group = self._groups
+            self._groups += 1
+            parts.append(b"(.{%d})" % value_bytes)
+        parts.append(rb"\x00")  # no headers
+        self._pattern = b"".join(parts)
+        self._matchers: dict[int, Callable[..., re.Match[bytes] | None]] = {}
+        sizes = (len(length), 1, timestamp_width, delta_width, len(key_length), len(value_length))
+        self.size = sum(sizes) + max(key_bytes, 0) + max(value_bytes, 0) + 1
+
+    def is_common(self, count: int) -> bool:
+        """Take note of so many records; whether the layout has been met often."""
+        self._met += count
+        return self._met > COMMON_RECORDS
+
+    def cut(self, data: bytes, pos: int, first: int, count: int) -> _Run:
+        """Cut out the records from `pos` on, as far as they are laid out so.
+
+        Args:
+            first: the offset delta that the record at `pos` must have.
+            count: the offset delta at which the batch ends.
+        """
+        run = _Run()
+        keys: list[bytes | None] = []
+        values: list[bytes | None] = []
+        step = self._groups
+        end = min(count, _NEXT_WIDTH[self._delta_width], first + (len(data) - pos) // self.size)
+        start = _FIRST_DELTA[self._delta_width]
+        deltas = _DELTAS[self._delta_width]
+        for block in _BLOCKS:
+            matcher = self._matchers.get(block)
+            if matcher is None:
+                matcher = self._matchers[block] = re.compile(self._pattern * block, re.DOTALL).match
+            while first + block <= end:
+                found = matcher(data, pos)
+                if found is None:
+                    break
+                groups = found.groups()
+                if groups[1::step] != deltas[first - start : first - start + block]:
+                    break
+                run.raw_timestamps += groups[::step]
+                if self._key_group > 0:
+                    keys += groups[self._key_group :: step]
+                if self._value_group > 0:
+                    values += groups[self._value_group :: step]
+                first += block
+                pos += block * self.size
+        if self._key_group > 0:
+            run.keys = keys
+        if self._value_group > 0:
+            run.values = values
+        return run
+
+
+_VARINTS = {1: rb"([\x00-\x7f])", 2: rb"([\x80-\xff][\x00-\x7f])"}
+
+
+def _layout_at(data: bytes, pos: int, first: int) -> _Layout | None:
+    """Find out how the record at `pos` is laid out; None if it is not of a kind that is tried."""
+    try:
+        length, attributes_at = read_uvarint(data, pos)
+        timestamp_at = attributes_at + 1
+        _, delta_at = read_uvarint(data, timestamp_at)
+        delta, key_length_at = read_uvarint(data, delta_at)
+        raw_key_length, key_at = read_uvarint(data, key_length_at)
+        key_bytes = -1 if raw_key_length & 1 else raw_key_length >> 1
+        value_length_at = key_at + max(key_bytes, 0)
+        raw_value_length, value_at = read_uvarint(data, value_length_at)
+        value_bytes = -1 if raw_value_length & 1 else raw_value_length >> 1
+        headers_at = value_at + max(value_bytes, 0)
+        has_headers = data[headers_at] != 0
+    except (IndexError, RemoteProtocolError):
+        return None
+    timestamp_width, delta_width = delta_at - timestamp_at, key_length_at - delta_at
+    if (
+        has_headers
+        or length != (headers_at + 1 - attributes_at) << 1
+        or timestamp_width > 2
+        or delta_width > 2
+        or delta != first << 1
+        or not _FIRST_DELTA[delta_width] <= first < _NEXT_WIDTH[delta_width]
+    ):
+        return None
+    return _layout(
+        data[pos:attributes_at],
+        timestamp_width,
+        delta_width,
+        data[key_length_at:key_at],
+        key_bytes,
+        data[value_length_at:value_at],
+        value_bytes,
     )
 
 
-def _cut(records: memoryview, size: int, at: int, raw_length: int) -> Iterator[bytes | None]:
-    """Return the bytes at one place of each record; null ones for a negative length."""
-    if raw_length & 1:
-        return repeat(None)
-    return chain.from_iterable(_layout(size, at, raw_length >> 1).iter_unpack(records))
-
-
-@lru_cache(maxsize=1024)
-def _layout(size: int, at: int, length: int) -> Struct:
-    return Struct(f"{at}x{length}s{size - at - length}x")
-
-
-_NO_HEADERS: Iterator[tuple[()]] = repeat(())
+_layout = lru_cache(maxsize=_MAX_LAYOUTS)(_Layout)

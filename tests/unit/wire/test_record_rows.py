@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kraftrio.wire import record_rows
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.record_batch import (
     Compression,
@@ -22,6 +23,9 @@ from kraftrio.wire.record_rows import batch_rows, decode_rows
 from kraftrio.wire.record_walk import decode_records, encode_records
 
 
+SHARED_FIXTURE = [HealthCheck.function_scoped_fixture]  # it is the same for all examples
+
+
 class Row(NamedTuple):
     """A record and where it comes from."""
 
@@ -31,6 +35,13 @@ class Row(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Any = ()
+
+
+@pytest.fixture(autouse=True, params=["common", "rare"])
+def _commonness(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layouts count as met often at once, or never."""
+    limit = 0 if request.param == "common" else 1 << 60
+    monkeypatch.setattr(record_rows, "COMMON_RECORDS", limit)
 
 
 def both(records: list[Record], **build: Any) -> tuple[list[Row], list[Record]]:
@@ -86,12 +97,26 @@ def test_compressed(compression: Compression) -> None:
     check(alike(100), compression=compression)
 
 
+def test_a_layout_counts_as_common_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then nothing is compiled for it; the records are the same."""
+    monkeypatch.setattr(record_rows, "COMMON_RECORDS", 250)
+    record_rows._layout.cache_clear()
+    for _ in range(4):
+        check(alike(100))
+    layouts = record_rows._layout.cache_info().currsize
+    assert layouts == 2  # offset deltas of one byte, and of two
+    check([Record(0, 1_000, None, b"%0*d" % (i, i)) for i in range(1, 60)])
+    assert record_rows._layout.cache_info().currsize <= layouts + 2
+
+
 def test_mixed_layouts() -> None:
     """Runs, single records between them, and headers."""
     check([*alike(40), Record(0, 1_000, b"x", None, (("h", b"1"), ("h", None))), *alike(40)])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     st.lists(
         st.tuples(
@@ -116,7 +141,9 @@ def test_any_records(groups: list[tuple[int, bytes | None, bytes | None, Any, in
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.data())
 def test_damaged_records_are_refused_alike(data: st.DataObject) -> None:
     """What one way refuses the other refuses, and both read the same otherwise."""
