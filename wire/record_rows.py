@@ -22,9 +22,11 @@ from functools import lru_cache, partial
 from itertools import repeat
 from typing import Any, TypeVar
 
-from kraftrio.wire.errors import RemoteProtocolError
+from kraftrio.wire.compression import Compression
+from kraftrio.wire.errors import CorruptRecordError, RemoteProtocolError
 from kraftrio.wire.primitives import Buffer, encode_varint, read_uvarint
 from kraftrio.wire.record_batch import (
+    BATCH_OVERHEAD,
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     BatchHeader,
     TimestampType,
@@ -39,6 +41,7 @@ _MIN_RUN_RECORDS = 6
 _MAX_SHORT_RUNS = 2
 _BLOCKS = (64, 16, 4, 1)  # how many records one expression cuts
 _MAX_LAYOUTS = 256
+_MAX_GUESSES = 1024
 
 # Zigzag offset deltas of one byte and of two, and where those of a width begin.
 _DELTAS = {
@@ -66,7 +69,15 @@ def batch_rows(
     Raises:
         KafkaError: the records do not decompress, or a record is malformed.
     """
-    data = records_data(buf, header, max_decompressed_bytes)
+    data: Buffer
+    if header.compression is Compression.NONE:
+        start = header.position + BATCH_OVERHEAD
+        end = header.position + header.size_bytes
+        if end > len(buf):
+            raise CorruptRecordError("the batch is cut")
+        data = memoryview(buf)[start:end]  # expressions need no copy of it
+    else:
+        data = records_data(buf, header, max_decompressed_bytes)
     append_timestamp = None
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         append_timestamp = header.max_timestamp
@@ -82,7 +93,7 @@ def batch_rows(
 
 
 def decode_rows(
-    data: bytes,
+    data: Buffer,
     count: int,
     base_offset: int,
     base_timestamp: int,
@@ -104,10 +115,9 @@ def decode_rows(
     rows: list[R] = []
     pos = index = short_runs = 0
     while count - index >= _MIN_RUN_RECORDS and short_runs < _MAX_SHORT_RUNS:
-        layout = _layout_at(data, pos, index)
-        if layout is None or not layout.is_common(count - index):
+        layout, run = _next_run(data, pos, index, count)
+        if layout is None or run is None:
             break
-        run = layout.cut(data, pos, index, count)
         length = len(run.raw_timestamps)
         if append_timestamp is None:
             timestamps = run.timestamps(base_timestamp)
@@ -123,10 +133,31 @@ def decode_rows(
         if index == count and pos == len(data):
             return rows
     rest = decode_records(
-        data[pos:] if pos else data, count - index, base_offset, base_timestamp, append_timestamp
+        bytes(data[pos:]), count - index, base_offset, base_timestamp, append_timestamp
     )
     rows += [make(prefix + row) for row in rest]
     return rows
+
+
+def _next_run(data: Buffer, pos: int, first: int, count: int) -> tuple[_Layout | None, _Run | None]:
+    """Cut out the records from `pos` on that are laid out alike; none if that is not worth it.
+
+    A batch of the same size as one before is first taken for laid out like that one: what is cut
+    out proves it.
+    """
+    key = (len(data), first)
+    layout = _guesses.get(key)
+    if layout is not None:
+        run = layout.cut(data, pos, first, count)
+        if run.raw_timestamps:
+            return layout, run
+    layout = _layout_at(data, pos, first)
+    if layout is None or not layout.is_common(count - first):
+        return None, None
+    if len(_guesses) >= _MAX_GUESSES:
+        _guesses.clear()
+    _guesses[key] = layout
+    return layout, layout.cut(data, pos, first, count)
 
 
 class _Run:
@@ -200,7 +231,7 @@ class _Layout:
         self._met += count
         return self._met > COMMON_RECORDS
 
-    def cut(self, data: bytes, pos: int, first: int, count: int) -> _Run:
+    def cut(self, data: Buffer, pos: int, first: int, count: int) -> _Run:
         """Cut out the records from `pos` on, as far as they are laid out so.
 
         Args:
@@ -242,7 +273,7 @@ class _Layout:
 _VARINTS = {1: rb"([\x00-\x7f])", 2: rb"([\x80-\xff][\x00-\x7f])"}
 
 
-def _layout_at(data: bytes, pos: int, first: int) -> _Layout | None:
+def _layout_at(data: Buffer, pos: int, first: int) -> _Layout | None:
     """Find out how the record at `pos` is laid out; None if it is not of a kind that is tried."""
     try:
         length, attributes_at = read_uvarint(data, pos)
@@ -269,14 +300,15 @@ def _layout_at(data: bytes, pos: int, first: int) -> _Layout | None:
     ):
         return None
     return _layout(
-        data[pos:attributes_at],
+        bytes(data[pos:attributes_at]),
         timestamp_width,
         delta_width,
-        data[key_length_at:key_at],
+        bytes(data[key_length_at:key_at]),
         key_bytes,
-        data[value_length_at:value_at],
+        bytes(data[value_length_at:value_at]),
         value_bytes,
     )
 
 
 _layout = lru_cache(maxsize=_MAX_LAYOUTS)(_Layout)
+_guesses: dict[tuple[int, int], _Layout] = {}  # by the size of a batch's records, and an index

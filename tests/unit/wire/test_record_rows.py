@@ -22,7 +22,6 @@ from kraftrio.wire.record_batch import (
 from kraftrio.wire.record_rows import batch_rows, decode_rows
 from kraftrio.wire.record_walk import decode_records, encode_records
 
-
 SHARED_FIXTURE = [HealthCheck.function_scoped_fixture]  # it is the same for all examples
 
 
@@ -41,6 +40,8 @@ class Row(NamedTuple):
 def _commonness(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Layouts count as met often at once, or never."""
     limit = 0 if request.param == "common" else 1 << 60
+    if request.param == "rare":
+        record_rows._guesses.clear()
     monkeypatch.setattr(record_rows, "COMMON_RECORDS", limit)
 
 
@@ -101,12 +102,21 @@ def test_a_layout_counts_as_common_after_a_while(monkeypatch: pytest.MonkeyPatch
     """Until then nothing is compiled for it; the records are the same."""
     monkeypatch.setattr(record_rows, "COMMON_RECORDS", 250)
     record_rows._layout.cache_clear()
+    record_rows._guesses.clear()
     for _ in range(4):
         check(alike(100))
     layouts = record_rows._layout.cache_info().currsize
     assert layouts == 2  # offset deltas of one byte, and of two
     check([Record(0, 1_000, None, b"%0*d" % (i, i)) for i in range(1, 60)])
     assert record_rows._layout.cache_info().currsize <= layouts + 2
+
+
+def test_batches_of_one_size_with_other_layouts() -> None:
+    """One is taken for laid out like the one before, until that proves wrong."""
+    for key, value in ((b"k" * 4, b"v" * 10), (b"k" * 10, b"v" * 4), (None, b"v" * 14), (b"", b"")):
+        for _ in range(2):
+            check([Record(0, 1_000, key, value) for _ in range(50)])
+    check([Record(0, 1_000, b"k" * (i % 2), b"v" * (1 - i % 2)) for i in range(50)])
 
 
 def test_mixed_layouts() -> None:
