@@ -9,6 +9,7 @@ Called by: the scenario tests.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
 
 import trio
 
@@ -252,7 +253,7 @@ class Stage:
         return answer
 
 
-def values_of(records: memoryview | None) -> list[str]:
+def values_of(records: Any) -> list[str]:
     """The values of all records in batches."""
     return [
         (record.value or b"").decode()

@@ -72,6 +72,13 @@ columns: simulated seconds, who (n1: a node, p0 r0 g0m1 admin: clients, net, wor
   FAIL                                     the promise that was broken"""
 
 
+def incarnation_of(task: trio.lowlevel.Task) -> Incarnation | None:
+    """Whose task it is; None: the simulation's own."""
+    context: Any = task.context
+    found: Incarnation | None = context.get(current)
+    return found
+
+
 class Trace:
     """The lines of what happened, the newest kept, all of them digested.
 
@@ -124,7 +131,7 @@ class _RunQueue(deque[trio.lowlevel.Task]):
         self._active = world.active
 
     def append(self, task: trio.lowlevel.Task) -> None:
-        owner = task.context.get(current)
+        owner = incarnation_of(task)
         if owner is not None:
             if owner.is_paused:
                 owner.set_aside.append(task)
@@ -153,6 +160,7 @@ class World:
         self._order = itertools.count()
         self._turns_at_instant = 0
         self._is_over = False
+        self._paused: dict[Incarnation, None] = {}
         self._scope = trio.CancelScope()
         self._incarnations: dict[str, int] = {}
 
@@ -204,7 +212,7 @@ class World:
         if self._turns_at_instant > _FREE_TURNS:
             self.now_s += _TURN_S  # work takes time: who waits for a rounding error gets it
         if self._turns_at_instant == _MAX_TURNS_AT_ONE_INSTANT:
-            busy = ", ".join(sorted(f"{t.context.get(current)} {t.name}" for t in queue))
+            busy = ", ".join(sorted(f"{incarnation_of(t)} {t.name}" for t in queue))
             text = f"a busy loop: tasks run on while time stands still: {busy}"
             self.fail(SimulationFailure(text))
         if self._turns_at_instant >= 5 * _MAX_TURNS_AT_ONE_INSTANT:
@@ -216,6 +224,8 @@ class World:
             self.failure = failure
             self.note("world", "FAIL", str(failure))
             self._scope.cancel()
+            for who in list(self._paused):
+                self.resume(who)  # or it would never end
 
     def note(self, who: str, kind: str, text: str) -> None:
         """Write a line of the trace."""
@@ -229,15 +239,19 @@ class World:
 
     def pause(self, who: Incarnation) -> None:
         """Let no task of `who` run until `resume`; its timers fall due meanwhile."""
+        if self.failure is not None:
+            return
         who.is_paused = True
+        self._paused[who] = None
         queue = self._runner().runq
-        mine = [task for task in queue if task.context.get(current) is who]
+        mine = [task for task in queue if incarnation_of(task) is who]
         for task in mine:
             queue.remove(task)
         who.set_aside += mine
 
     def resume(self, who: Incarnation) -> None:
         who.is_paused = False
+        self._paused.pop(who, None)
         self._runner().runq.extend(who.set_aside)
         who.set_aside.clear()
 
