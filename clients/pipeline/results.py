@@ -11,7 +11,8 @@ gives the same offsets and the same state to the same batch. What has to hold at
    reader sees each result exactly once, before and after, whenever the driver dies. An overwrite of
    partitions as Spark does it would delete a date first and could lose its other hours.
 3. Dead letters: they cannot be taken back, so the first batch after a start, the only one that may
-   have been done before, first looks for its own ones in the topic and leaves those out.
+   have been done before, first looks for its own ones in the topic and leaves those out. One gap is
+   left: a worker that dies just while it sends them; Spark then repeats that task by itself.
 4. Order: dead letters, topic, Parquet, and then Spark notes that the batch is done.
 
 The output folder must be one path for the driver and all workers. Called by: `query`.

@@ -35,12 +35,13 @@ _DEFAULTS: Final = {
     "spark.sql.streaming.multipleWatermarkPolicy": "min",
     "spark.sql.optimizer.expression.nestedPruning.enabled": "false",  # see plan.split
     "spark.sql.streaming.numRecentProgressUpdates": "100",
+    # The state is small: Spark's 200 would be 200 tiny stores to commit with each batch.
+    "spark.sql.shuffle.partitions": "16",
     "spark.sql.ui.retainedExecutions": "10",
 }
 _LOCAL_DEFAULTS: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # As many as a machine has cores; a cluster's number is its own business (200 by default).
     "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
 }
 
