@@ -85,6 +85,7 @@ class Sender:
         self._sleeps_until = -inf
         self._asks_producer_id = False
         self._is_pumping = False
+        self._is_awake = False  # the task is about to sleep until `_sleeps_until`
         self._blocked: dict[int, float] = {}  # brokers that take nothing, since when
         self._metadata = cluster.metadata
         cluster.on_change(self._on_cluster_change)
@@ -128,7 +129,9 @@ class Sender:
             ):
                 self._asks_producer_id = True
                 self._nursery.start_soon(self._ask_producer_id, sequences)
+            self._is_awake = True
             self.pump()
+            self._is_awake = False
             with trio.move_on_at(self._sleeps_until / 1000):
                 await self._wake.wait()
 
@@ -144,7 +147,8 @@ class Sender:
             if not sequences.is_settled:
                 sequences.settle()
             if sequences.needs_producer_id:
-                self._wake.set()
+                if not self._asks_producer_id and core.incomplete:
+                    self._wake.set()  # so that the task asks for one
                 return True
         self._is_pumping = True
         try:
@@ -182,7 +186,8 @@ class Sender:
             self._send(node, batches)
         if not node.is_connecting and node.ready_at * 1000 < self._sleeps_until:
             self._sleeps_until = node.ready_at * 1000
-            self._wake.set()
+            if not self._is_awake:
+                self._wake.set()
         return True
 
     def _note_blocked(self, node_id: int, now_ms: float) -> None:

@@ -290,6 +290,54 @@ async def test_a_producer_id_is_asked_for_until_there_is_one() -> None:
             assert raised.value.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
+class Steps(trio.abc.Instrument):
+    """Counts what the event loop does."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += 1
+
+
+async def steps_within(seconds: float) -> int:
+    """How many steps all tasks take in a time."""
+    steps = Steps()
+    trio.lowlevel.add_instrument(steps)
+    await trio.sleep(seconds)
+    trio.lowlevel.remove_instrument(steps)
+    return steps.count
+
+
+async def test_waiting_for_a_producer_id_costs_nothing() -> None:
+    """The task sleeps until there is one."""
+    async with fake_cluster() as fake:
+        fake.add_topic("t", [1])
+        later = trio.Event()
+        fake.on(ApiKey.INIT_PRODUCER_ID, lambda node, _: later)
+        async with make_producer(fake) as producer:
+            delivery = await producer.send("t", b"a")
+            assert await steps_within(0.2) < 100
+            later.set()
+            assert (await delivery).offset == 0
+
+
+async def test_waiting_to_connect_again_costs_nothing() -> None:
+    """The task sleeps while a broker that refuses is left alone for a moment."""
+    async with fake_cluster() as fake:
+        fake.add_topic("t", [1])
+        async with make_producer(
+            fake, reconnect_backoff_ms=300, reconnect_backoff_max_ms=300
+        ) as producer:
+            await (await producer.send("t", b"a"))
+            fake.nodes[1].stop()
+            delivery = await producer.send("t", b"b")
+            await trio.sleep(0.05)
+            assert await steps_within(0.2) < 200
+            await fake.nodes[1].start()
+            assert (await delivery).offset == 1
+
+
 async def test_a_broker_without_producer_ids() -> None:
     """An idempotent producer cannot work with it, and says so."""
     async with fake_cluster() as fake:
