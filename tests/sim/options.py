@@ -131,6 +131,7 @@ def _draw(
 def _draw_properties(
     rng: Random, replication_factor: int, min_insync_replicas: int
 ) -> dict[str, str]:
+    heartbeat_ms, session_ms = rng.choice((("300", "1500"), ("500", "3000"), ("2000", "9000")))
     return {
         "offsets.topic.replication.factor": str(replication_factor),
         "offsets.topic.num.partitions": rng.choice(("1", "2", "4")),
@@ -138,8 +139,8 @@ def _draw_properties(
         "controller.quorum.election.timeout.ms": rng.choice(("300", "1000")),
         "controller.quorum.fetch.timeout.ms": rng.choice(("600", "2000")),
         "controller.quorum.election.backoff.max.ms": rng.choice(("300", "1000")),
-        "broker.heartbeat.interval.ms": rng.choice(("300", "500", "2000")),
-        "broker.session.timeout.ms": rng.choice(("1500", "3000", "9000")),
+        "broker.heartbeat.interval.ms": heartbeat_ms,
+        "broker.session.timeout.ms": session_ms,
         "replica.lag.time.max.ms": rng.choice(("1000", "3000", "30000")),
         "replica.fetch.wait.max.ms": rng.choice(("100", "500")),
         "replica.fetch.backoff.ms": rng.choice(("100", "1000")),
