@@ -90,7 +90,8 @@ footer { margin-top: 32px; color: var(--faint); font-size: .85rem; }
 @page { margin: 14mm; }
 @media print { :root { --paper: #fff; --ink: #000; --faint: #444; --rule: #bbb; --bar: #2a6f97;
   --bad: #b5502a; color-scheme: light; } body { padding: 0; max-width: none; font-size: 11pt; }
-  .plots { grid-template-columns: 1fr 1fr; } details { display: none; }
+  .plots { grid-template-columns: 1fr 1fr; } .plots .tall { grid-column: 2; grid-row: 1 / span 2; }
+  details { display: none; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
 """
 
