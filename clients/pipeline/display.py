@@ -41,6 +41,7 @@ class Bars:
         self._tasks: dict[str, TaskID] = {}
         self._totals: dict[str, tuple[int, int]] = {}  # first, total
         self._begun: dict[str, float] = {}
+        self._shown: dict[str, tuple[int, str]] = {}  # where each bar stands, and its rate
         self._told_at = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -66,13 +67,18 @@ class Bars:
         """Begin a bar."""
         self._totals[name] = (done, total)
         self._begun[name] = time.monotonic()
+        self._shown[name] = (-1, "")
         self._tasks[name] = self._progress.add_task(name, completed=done, total=total, rate="")
 
     def advance(self, name: str, done: int) -> None:
         """Let a bar stand at `done`."""
         first, total = self._totals[name]
+        if done == self._shown[name][0]:
+            return
         elapsed_s = time.monotonic() - self._begun[name]
         rate = f"{(done - first) / elapsed_s:,.0f} rows/s" if elapsed_s > 0.05 else ""
+        rate = "was there" if done == first == total else rate
+        self._shown[name] = (done, rate)
         self._progress.update(self._tasks[name], completed=done, rate=rate)
         if self._console.is_terminal:
             return

@@ -41,6 +41,7 @@ from kraftrio.clients.pipeline.schemas import (
 from kraftrio.clients.producer import Delivery, Producer
 
 _TELL_EVERY: Final = 250  # rows between two looks at the bars
+_LOOKS: Final = 5  # at topics that others write to, too
 _PACED_LINGER_MS: Final = 5
 _LINGER_MS: Final = 50
 _BATCH_SIZE_BYTES: Final = 65_536
@@ -108,6 +109,7 @@ async def ingest(options: IngestOptions, bars: Bars) -> None:
         for table in (PLANES, AIRLINES):
             for row in rows[table.name].from_row(0):
                 await sender.send(table, row)
+        sender.show()
         pace = _Pace(options.rate, options.speedup)
         for table, row in _stream(rows, present):
             if paced and row.number not in present[table.name]:
@@ -128,13 +130,17 @@ async def _prepare(options: IngestOptions, admin: Admin, broker_count: int) -> d
         replication_factor=options.replication_factor,
     )
     starts = await topics.starts(admin, made)
-    ends = await topics.ends(admin, made)
-    present = {}
-    for name in wanted:
-        mine = {where: start for where, start in starts.items() if where.topic == name}
-        present[name] = await find_present(
-            options.bootstrap_servers, mine, {where: ends[where] for where in mine}
-        )
+    present: dict[str, Present] = {}
+    for _ in range(_LOOKS):
+        ends = await topics.ends(admin, made)
+        for name in wanted:
+            mine = {where: start for where, start in starts.items() if where.topic == name}
+            present[name] = await find_present(
+                options.bootstrap_servers, mine, {where: ends[where] for where in mine}
+            )
+        # A broker may still be busy with what a killed ingest had sent.
+        if await topics.ends(admin, made) == ends:
+            break
     return present
 
 
@@ -201,6 +207,10 @@ class _Sender:
         await self._producer.flush()
         while self._undecided:
             await self._decide()
+        self.show()
+
+    def show(self) -> None:
+        """Let the bars stand where we are."""
         for name, count in self._counts.items():
             self._bars.advance(name, count)
 

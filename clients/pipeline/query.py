@@ -6,9 +6,9 @@ batch has read, so that Kafka's own tools show the lag. Spark itself keeps its o
 checkpoint and never reads the group's.
 
 Failures: what brokers cause (they are being restarted, a leader is gone) ends a query in Spark,
-not us; it begins anew from the checkpoint for as long as `retry_s` after the last batch. All else
-is told in a sentence. SIGINT and SIGTERM stop the query where it is; the batch that was being done
-is done again by the next run, which is safe (`results`).
+not us; it begins anew from the checkpoint until no batch was done for `retry_s` since the first
+failure. All else is told in a sentence. SIGINT and SIGTERM stop the query where it is; the batch
+that was being done is done again by the next run, which is safe (`results`).
 
 Called by: `cli`.
 """
@@ -139,12 +139,11 @@ class _Pipeline:
         self.log_starts = log_starts
         self.say = say
         self.stopped = trio.Event()
-        self.query: StreamingQuery | None = None
         self.last_batch_id = -1
         self.seen_at = ""  # the time of the latest report that was looked at
         # A run that was killed may have left without a word about its last batch.
         self.uncommitted: Offsets = folders.done_offsets()
-        self.alive_at = time.monotonic()
+        self.failing_since: float | None = None  # the first failure since the last batch
 
     def stop(self) -> None:
         """End at the next opportunity."""
@@ -193,8 +192,9 @@ class _Pipeline:
         try:
             await self._run_query(spark)
         except Exception as error:
-            waited_s = time.monotonic() - self.alive_at
-            if not is_of_brokers(error) or waited_s > self.options.retry_s:
+            now = time.monotonic()
+            self.failing_since = self.failing_since or now
+            if not is_of_brokers(error) or now - self.failing_since > self.options.retry_s:
                 raise
             self.say(explain(error))
             with trio.move_on_after(_RETRY_PAUSE_S):
@@ -246,7 +246,7 @@ class _Pipeline:
     async def _tell(self, query: StreamingQuery, publisher: Publisher) -> None:
         """Show, note and commit the batches that were done since the last time."""
         for progress in await _in_thread(lambda: self._news(query)):
-            self.alive_at = time.monotonic()
+            self.failing_since = None
             self.last_batch_id = progress["batchId"]
             ended = batches.ends_of(progress)
             self.uncommitted |= ended
