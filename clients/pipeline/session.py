@@ -70,6 +70,7 @@ def start_session(options: SparkOptions, log_path: Path) -> SparkSession:
     if importlib.util.find_spec("pyspark") is None:
         raise PipelineError("pyspark is not installed: pip install 'kraftrio[spark]'")
     logging.basicConfig(filename=log_path, level=logging.WARNING)  # what py4j has to say
+    logging.raiseExceptions = False  # on a full disk the log cannot say it; users hear why anyway
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     begun_at = log_path.stat().st_size if log_path.exists() else 0
     with output_to(log_path):
