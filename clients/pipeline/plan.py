@@ -69,6 +69,7 @@ class Source:
             "subscribe": topic,
             # Spark asks for the partition's start and end after each poll: seldom is better.
             "kafka.max.poll.records": "5000",
+            "kafka.max.partition.fetch.bytes": str(4 << 20),
         }
         if self.min_partitions is not None:
             options["minPartitions"] = str(self.min_partitions)

@@ -63,6 +63,13 @@ KEY_COLUMNS: Final = ["window_start", "origin", "carrier"]
 FILE_NAME: Final = "delays.parquet"
 _STAGING: Final = "_staging"
 _ISO: Final = "yyyy-MM-dd'T'HH:mm:ss'Z'"
+# Few large requests; the producer is idempotent and waits for all replicas by itself.
+_SINK: Final = {
+    "includeHeaders": "true",
+    "kafka.linger.ms": "20",
+    "kafka.batch.size": str(256 << 10),
+    "kafka.compression.type": "lz4",
+}
 _CLOCK_MARGIN_MS: Final = 3_600_000  # how far the clocks of driver and brokers may be apart
 
 
@@ -136,10 +143,8 @@ class Publisher:
                     self._replace(results, [str(row["date"]) for row in dates], batch_id)
 
     def _send(self, records: DataFrame, topic: str) -> None:
-        writer = records.write.format("kafka").option("topic", topic)
-        writer.option("kafka.bootstrap.servers", self.bootstrap_servers).option(
-            "includeHeaders", "true"
-        ).save()
+        writer = records.write.format("kafka").options(**_SINK).option("topic", topic)
+        writer.option("kafka.bootstrap.servers", self.bootstrap_servers).save()
 
     def _send_dead_letters(self, letters: DataFrame) -> None:
         if self.unsure_since_ms is not None:
