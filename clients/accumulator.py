@@ -341,13 +341,14 @@ class Accumulator:
             batch = heappop(backing_off)[2]
             if not batch.is_done:
                 self._make_sendable(batch.queue)
-        next_ms = self._expire(now_ms)
-        if lingering:
-            next_ms = min(next_ms, lingering[0][0])
-        if backing_off:
-            next_ms = min(next_ms, backing_off[0][0])
         self.wants_metadata = bool(self._sendable.get(NO_LEADER))
-        return next_ms
+        return min(self._expire(now_ms), self.next_due_ms)
+
+    @property
+    def next_due_ms(self) -> float:
+        """When the next batch has waited long enough: draining may bring one closer."""
+        next_ms = self._lingering[0][0] if self._lingering else inf
+        return min(next_ms, self._backing_off[0][0]) if self._backing_off else next_ms
 
     def nodes(self) -> list[int]:
         """Return the leaders that something may be sent to."""
@@ -372,8 +373,7 @@ class Accumulator:
                 del queues[queue]
                 continue
             if batch.retry_at_ms > now_ms and batch.leader_epoch >= queue.leader_epoch:
-                del queues[queue]  # it comes back when its backoff is over
-                heappush(self._backing_off, (batch.retry_at_ms, next(self._serials), batch))
+                del queues[queue]  # `poll` brings it back when its backoff is over
                 continue
             if queue.is_muted:
                 continue
@@ -490,6 +490,8 @@ class Accumulator:
         )
         batch.attempts += 1
         batch.retry_at_ms = now_ms + backoff_ms * self._rng.uniform(0.8, 1.2)
+        # From now on `poll` counts with it, whoever looks at the queue before it is due.
+        heappush(self._backing_off, (batch.retry_at_ms, next(self._serials), batch))
         self._put_back([batch])
 
     def _put_back(self, returned: Collection[Batch]) -> None:

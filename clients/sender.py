@@ -157,7 +157,15 @@ class Sender:
                 has_more = self._send_to(node_id) or has_more
         finally:
             self._is_pumping = False
+        self._come_by(core.next_due_ms)
         return has_more
+
+    def _come_by(self, due_ms: float) -> None:
+        """See that the task looks at everything again at that time."""
+        if due_ms < self._sleeps_until:
+            self._sleeps_until = due_ms
+            if not self._is_awake:
+                self._wake.set()
 
     def _send_to(self, node_id: int) -> bool:
         most = self._config.max_in_flight_requests_per_connection
@@ -184,10 +192,8 @@ class Sender:
                 self._blocked.pop(node_id, None)
                 self._core.slow_nodes.discard(node_id)
             self._send(node, batches)
-        if not node.is_connecting and node.ready_at * 1000 < self._sleeps_until:
-            self._sleeps_until = node.ready_at * 1000
-            if not self._is_awake:
-                self._wake.set()
+        if not node.is_connecting:
+            self._come_by(node.ready_at * 1000)
         return True
 
     def _note_blocked(self, node_id: int, now_ms: float) -> None:

@@ -292,6 +292,20 @@ def test_a_lost_batch_is_sent_again_after_a_backoff() -> None:
     assert delivery.result().offset == 3
 
 
+def test_the_end_of_each_backoff_is_told_in_advance() -> None:
+    """Who polls right after a failure learns when to come back, for every batch in turn."""
+    core = Core(batch_size=1000, linger_ms=0, retry_backoff_ms=100)
+    core.fill(batches=3)
+    sent = [core.drain_one() for _ in range(4)]
+    for batch in sent:
+        core.refuse(batch, ErrorCode.NETWORK_EXCEPTION)
+    dues = sorted(batch.retry_at_ms for batch in sent)
+    assert dues[0] > core.now_ms
+    for due in dues:
+        assert core.poll() == due
+        core.wait(due - core.now_ms)
+
+
 def test_a_new_leader_is_asked_at_once() -> None:
     """A backoff ends when the partition has another leader."""
     core = Core(retry_backoff_ms=1000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -173,6 +174,41 @@ async def test_a_connection_cut_after_writing_doubles_nothing() -> None:
         assert not cuts
         assert offsets == list(range(10))
         assert fake.values("t") == [b"%d" % index for index in range(10)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_a_backoff_ends_though_nothing_else_happens(seed: int) -> None:
+    """Two batches of a partition are lost with their connection; the one whose pause is longer is
+    sent in time, too, when nothing comes in between that could remind of it."""
+    async with fake_cluster() as fake:
+        fake.add_topic("t", [1])
+        async with make_producer(
+            fake, rng=random.Random(seed), retry_backoff_ms=100, retry_backoff_max_ms=100
+        ) as producer:
+            await (await producer.send("t", b"0"))
+            cuts = [CUT]
+            fake.on(ApiKey.PRODUCE, lambda node, _: cuts.pop() if cuts else None)
+            deliveries = [await producer.send("t", b"%d" % index) for index in range(1, 4)]
+            with trio.fail_after(5):
+                assert [(await delivery).offset for delivery in deliveries] == [1, 2, 3]
+
+
+async def test_what_waited_behind_a_full_batch_does_not_linger_forever() -> None:
+    """A batch that is still open when the one before it goes, long after it was sent for, goes
+    linger_ms later at the latest, though nothing else happens."""
+    async with fake_cluster() as fake:
+        fake.add_topic("t", [1])
+        async with make_producer(
+            fake, linger_ms=100, batch_size=1000, max_in_flight_requests_per_connection=1
+        ) as producer:
+            await (await producer.send("t", b"0"))
+            gate = trio.Event()
+            fake.on(ApiKey.PRODUCE, lambda node, _: gate)
+            deliveries = [await producer.send("t", b"%d" % index * 700) for index in range(1, 4)]
+            await trio.sleep(0.15)  # the first is out, the second full, the third open and due
+            gate.set()
+            with trio.fail_after(5):
+                assert [(await delivery).offset for delivery in deliveries] == [1, 2, 3]
 
 
 async def test_a_broker_that_restarts() -> None:
