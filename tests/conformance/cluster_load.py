@@ -102,9 +102,10 @@ class JavaLoad:
             event = json.loads(line)
             if event["name"] == "producer_send_success":
                 self.acknowledged.add(event["partition"], event["offset"], event["value"])
-            elif event["name"] == "producer_send_error":
-                if not (self._is_stopping and event["message"] in NOT_SENT):
-                    self.acknowledged.failures.append(event["message"])
+            elif event["name"] == "producer_send_error" and not (
+                self._is_stopping and event["message"] in NOT_SENT
+            ):
+                self.acknowledged.failures.append(event["message"])
 
     def _read_errors(self) -> None:
         assert self.tool.process.stderr is not None
