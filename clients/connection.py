@@ -170,6 +170,7 @@ class Connection:
         max_response_bytes: int,
         max_unsent_bytes: int,
         max_requests_in_flight: int,
+        spare_frames: int,
     ) -> None:
         self.host = host
         self.port = port
@@ -179,7 +180,7 @@ class Connection:
         self._max_unsent_bytes = max_unsent_bytes
         self._max_requests_in_flight = max_requests_in_flight
         self._protocol: ClientConnection[Reply] = ClientConnection(
-            max_response_bytes, bytearray(_SCRATCH_BYTES), client_id
+            max_response_bytes, bytearray(_SCRATCH_BYTES), client_id, spare_frames=spare_frames
         )
         self._unsent = SendQueue(sock)
         self._lost: ConnectionLost | None = None
@@ -426,11 +427,15 @@ async def open_connection(
     max_response_bytes: int = DEFAULT_MAX_RESPONSE_BYTES,
     max_unsent_bytes: int = DEFAULT_MAX_UNSENT_BYTES,
     max_requests_in_flight: int = DEFAULT_MAX_REQUESTS_IN_FLIGHT,
+    spare_frames: int = 0,
 ) -> AsyncIterator[Connection]:
     """Connect, and run the connection's tasks while the body runs; leaving closes it.
 
     A connection that is lost does not cancel the body: whatever the body sends or waits for tells.
     Exceptions of the body come out as they are, not in a group.
+
+    Args:
+        spare_frames: how many large responses' memory to keep for those to come.
 
     Raises:
         ConnectionLost: it cannot connect.
@@ -445,6 +450,7 @@ async def open_connection(
         max_response_bytes,
         max_unsent_bytes,
         max_requests_in_flight,
+        spare_frames,
     )
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:

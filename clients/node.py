@@ -47,6 +47,8 @@ from kraftrio.wire.messages.cluster import ApiVersionsRequest, ApiVersionsRespon
 SOFTWARE_NAME = "kraftrio-python"
 
 _JITTER = 0.2
+# A consumer works on one Fetch response, has the next, and receives a third.
+_SPARE_FRAMES = 3
 
 
 class Node:
@@ -287,6 +289,7 @@ class Node:
                 self.port,
                 client_id=self._config.client_id,
                 connect_timeout_s=self._setup_timeout_s(),
+                spare_frames=_SPARE_FRAMES,
             ) as connection:
                 self._versions = await self._agree(connection)
                 self._chosen.clear()

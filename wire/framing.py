@@ -9,8 +9,8 @@ Rules
 - The caller reads into `receive_buffers()` and reports the count to `bytes_received()`, which
   returns every frame that is whole by then.  A frame larger than one read is received straight
   into its own buffer, without a further copy.
-- A returned frame is a writable view of a buffer that nobody else holds, so that offsets may be
-  stamped in place.
+- A returned frame is a writable view of a buffer that nobody else uses as long as there is a view of
+  it, so that offsets may be stamped in place.
 - Every request but a Produce with acks=0 takes a `ResponseSlot`.  Slots leave in the order they
   were opened, however late they are filled.
 - Responses come in the order of the requests; a correlation id out of turn is a
@@ -38,6 +38,10 @@ _FIRST_EAGER_BYTES = 64 << 10
 _MAX_EAGER_BYTES = 1 << 20
 _MAX_EAGER_RESPONSE_BYTES = 16 << 20
 _MAX_CORRELATION_ID = 2**31 - 1
+
+# Frames whose memory is worth being used again, and may be kept for that.
+_LEAST_SPARE_BYTES = 256 << 10
+_MAX_SPARE_BYTES = 4 << 20
 
 _length = struct.Struct(">i")
 _request_start = struct.Struct(">hhih")
@@ -167,6 +171,10 @@ class FrameReader:
             self._split(data, frames)
         return frames
 
+    def _new_frame(self, size_bytes: int) -> bytearray:
+        """Return memory for a frame; what lies in it does not matter."""
+        return bytearray(size_bytes)
+
     def _continue_frame(self, data: memoryview, frames: list[memoryview]) -> memoryview:
         """Put `data` behind what the unfinished frame has; return what is left of it."""
         frame = self._frame
@@ -203,7 +211,7 @@ class FrameReader:
                 frames.append(memoryview(bytearray(data[position:end])))
                 position = end
                 continue
-            frame = bytearray(min(frame_bytes, max(self._eager_bytes, size - position)))
+            frame = self._new_frame(min(frame_bytes, max(self._eager_bytes, size - position)))
             self._filled = size - position
             frame[: self._filled] = data[position:]
             self._frame, self._frame_bytes = frame, frame_bytes
@@ -275,16 +283,54 @@ class ClientConnection(FrameReader, Generic[T]):
         max_response_bytes: a longer frame is refused.
         scratch: see `FrameReader`.
         client_id: what every request header says.
+        spare_frames: how many large frames to keep, so that their memory is used again once nobody
+            has a view of them any more.
     """
 
-    __slots__ = ("_client_id", "_client_id_bytes", "_expected", "_next_correlation_id")
+    __slots__ = (
+        "_client_id",
+        "_client_id_bytes",
+        "_expected",
+        "_next_correlation_id",
+        "_spares",
+    )
 
-    def __init__(self, max_response_bytes: int, scratch: bytearray, client_id: str | None) -> None:
+    def __init__(
+        self,
+        max_response_bytes: int,
+        scratch: bytearray,
+        client_id: str | None,
+        *,
+        spare_frames: int = 0,
+    ) -> None:
         super().__init__(max_response_bytes, scratch, _MAX_EAGER_RESPONSE_BYTES)
+        self._spares: deque[bytearray] = deque(maxlen=spare_frames)
         self._client_id = b"" if client_id is None else client_id.encode()
         self._client_id_bytes = -1 if client_id is None else len(self._client_id)
         self._next_correlation_id = 0
         self._expected: deque[_Expected[T]] = deque()
+
+    def _new_frame(self, size_bytes: int) -> bytearray:
+        """Return a frame of before that has about this size and is out of use, or a new one.
+
+        Fresh memory costs more than all that is done with the bytes of a Fetch response.
+        """
+        if not _LEAST_SPARE_BYTES <= size_bytes <= _MAX_SPARE_BYTES:
+            return bytearray(size_bytes)
+        for spare in self._spares:
+            if size_bytes <= 2 * len(spare):
+                try:
+                    spare.pop()  # refused as long as there is a view
+                except BufferError:
+                    continue
+                if size_bytes <= len(spare):
+                    del spare[size_bytes:]
+                else:
+                    spare.extend(bytes(size_bytes - len(spare)))
+                return spare
+        frame = bytearray(size_bytes)
+        self._spares.append(frame)
+        return frame
 
     @property
     def requests_in_flight(self) -> int:

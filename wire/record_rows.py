@@ -17,8 +17,8 @@ Called by the clients. Protocol guide, "Record".
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from itertools import repeat
 from typing import Any, TypeVar
 
@@ -52,8 +52,11 @@ _FIRST_DELTA = {1: 0, 2: 64}
 _NEXT_WIDTH = {1: 64, 2: 8192}
 
 _NO_HEADERS: Iterable[tuple[()]] = repeat(())
+_NULLS: Iterable[None] = repeat(None)
 
 R = TypeVar("R", bound=tuple[Any, ...])
+_Matcher = Callable[..., re.Match[bytes] | None]
+_new_tuple: Callable[[type[R], Iterable[Any]], R] = tuple.__new__
 
 
 def batch_rows(
@@ -111,35 +114,36 @@ def decode_rows(
     Raises:
         KafkaError: INVALID_RECORD.
     """
-    make: Callable[[Iterable[Any]], R] = partial(tuple.__new__, cls)
     rows: list[R] = []
     pos = index = short_runs = 0
+    fixed = [*map(repeat, prefix)]
     while count - index >= _MIN_RUN_RECORDS and short_runs < _MAX_SHORT_RUNS:
         layout, run = _next_run(data, pos, index, count)
-        if layout is None or run is None:
+        if layout is None:
             break
-        length = len(run.raw_timestamps)
+        raw_timestamps, keys, values = run
+        length = len(raw_timestamps)
         if append_timestamp is None:
-            timestamps = run.timestamps(base_timestamp)
+            timestamps = _timestamps(raw_timestamps, base_timestamp)
         else:
             timestamps = repeat(append_timestamp)
         first_offset = base_offset + index
-        fixed = [repeat(value) for value in prefix]
-        columns = (range(first_offset, first_offset + length), timestamps, run.keys, run.values)
-        rows += map(make, zip(*fixed, *columns, _NO_HEADERS, strict=False))
+        offsets = range(first_offset, first_offset + length)
+        columns = zip(*fixed, offsets, timestamps, keys, values, _NO_HEADERS, strict=False)
+        rows += map(_new_tuple, repeat(cls), columns)
         pos += length * layout.size
         index += length
-        short_runs += length < _MIN_RUN_RECORDS
         if index == count and pos == len(data):
             return rows
+        short_runs += length < _MIN_RUN_RECORDS
     rest = decode_records(
         bytes(data[pos:]), count - index, base_offset, base_timestamp, append_timestamp
     )
-    rows += [make(prefix + row) for row in rest]
+    rows += [_new_tuple(cls, prefix + row) for row in rest]
     return rows
 
 
-def _next_run(data: Buffer, pos: int, first: int, count: int) -> tuple[_Layout | None, _Run | None]:
+def _next_run(data: Buffer, pos: int, first: int, count: int) -> tuple[_Layout | None, _Run]:
     """Cut out the records from `pos` on that are laid out alike; none if that is not worth it.
 
     A batch of the same size as one before is first taken for laid out like that one: what is cut
@@ -149,34 +153,28 @@ def _next_run(data: Buffer, pos: int, first: int, count: int) -> tuple[_Layout |
     layout = _guesses.get(key)
     if layout is not None:
         run = layout.cut(data, pos, first, count)
-        if run.raw_timestamps:
+        if run[0]:
             return layout, run
     layout = _layout_at(data, pos, first)
     if layout is None or not layout.is_common(count - first):
-        return None, None
+        return None, _NOTHING
     if len(_guesses) >= _MAX_GUESSES:
         _guesses.clear()
     _guesses[key] = layout
     return layout, layout.cut(data, pos, first, count)
 
 
-class _Run:
-    """What was cut out of records that are laid out alike."""
+# What was cut out of records that are laid out alike: timestamps as they are written, one for each
+# record, keys and values.
+_Run = tuple[Sequence[bytes], Iterable[bytes | None], Iterable[bytes | None]]
+_NOTHING: _Run = ((), (), ())
 
-    __slots__ = ("keys", "raw_timestamps", "values")
 
-    def __init__(self) -> None:
-        self.raw_timestamps: list[bytes] = []
-        self.keys: Iterable[bytes | None] = repeat(None)
-        self.values: Iterable[bytes | None] = repeat(None)
-
-    def timestamps(self, base_timestamp: int) -> Iterable[int]:
-        """Return the timestamps."""
-        raws = self.raw_timestamps
-        if raws and raws.count(raws[0]) == len(raws):
-            return repeat(base_timestamp + _timestamp_delta(raws[0]))
-        known = {raw: base_timestamp + _timestamp_delta(raw) for raw in set(raws)}
-        return [known[raw] for raw in raws]
+def _timestamps(raws: Sequence[bytes], base_timestamp: int) -> Iterable[int]:
+    if raws and raws.count(raws[0]) == len(raws):
+        return repeat(base_timestamp + _timestamp_delta(raws[0]))
+    known = {raw: base_timestamp + _timestamp_delta(raw) for raw in set(raws)}
+    return [known[raw] for raw in raws]
 
 
 def _timestamp_delta(varint: bytes) -> int:
@@ -208,7 +206,7 @@ class _Layout:
         self._delta_width = delta_width
         self._met = 0
         self._groups = 2
-        self._key_group = self._value_group = -1
+        self._key_group = self._value_group = 0  # none: the value is null
         parts = [re.escape(length), b".", _VARINTS[timestamp_width], b"(%b)" % (b"." * delta_width)]
         parts.append(re.escape(key_length))
         if key_bytes >= 0:
@@ -222,7 +220,7 @@ class _Layout:
             parts.append(b"(.{%d})" % value_bytes)
         parts.append(rb"\x00")  # no headers
         self._pattern = b"".join(parts)
-        self._matchers: dict[int, Callable[..., re.Match[bytes] | None]] = {}
+        self._matchers: dict[int, _Matcher] = {}
         sizes = (len(length), 1, timestamp_width, delta_width, len(key_length), len(value_length))
         self.size = sum(sizes) + max(key_bytes, 0) + max(value_bytes, 0) + 1
 
@@ -238,36 +236,37 @@ class _Layout:
             first: the offset delta that the record at `pos` must have.
             count: the offset delta at which the batch ends.
         """
-        run = _Run()
+        timestamps: list[bytes] = []
         keys: list[bytes | None] = []
         values: list[bytes | None] = []
-        step = self._groups
+        key_group, value_group, step = self._key_group, self._value_group, self._groups
         end = min(count, _NEXT_WIDTH[self._delta_width], first + (len(data) - pos) // self.size)
         start = _FIRST_DELTA[self._delta_width]
         deltas = _DELTAS[self._delta_width]
         for block in _BLOCKS:
-            matcher = self._matchers.get(block)
-            if matcher is None:
-                matcher = self._matchers[block] = re.compile(self._pattern * block, re.DOTALL).match
             while first + block <= end:
-                found = matcher(data, pos)
+                found = (self._matchers.get(block) or self._compile(block))(data, pos)
                 if found is None:
                     break
                 groups = found.groups()
                 if groups[1::step] != deltas[first - start : first - start + block]:
                     break
-                run.raw_timestamps += groups[::step]
-                if self._key_group > 0:
-                    keys += groups[self._key_group :: step]
-                if self._value_group > 0:
-                    values += groups[self._value_group :: step]
+                timestamps += groups[::step]
+                if key_group:
+                    keys += groups[key_group::step]
+                if value_group:
+                    values += groups[value_group::step]
                 first += block
                 pos += block * self.size
-        if self._key_group > 0:
-            run.keys = keys
-        if self._value_group > 0:
-            run.values = values
-        return run
+        return (
+            timestamps,
+            keys if key_group else _NULLS,
+            values if value_group else _NULLS,
+        )
+
+    def _compile(self, block: int) -> _Matcher:
+        matcher = self._matchers[block] = re.compile(self._pattern * block, re.DOTALL).match
+        return matcher
 
 
 _VARINTS = {1: rb"([\x00-\x7f])", 2: rb"([\x80-\xff][\x00-\x7f])"}

@@ -205,3 +205,44 @@ def test_a_connection_knows_that_it_ended_within_a_frame() -> None:
     for sent, within in ((b"\0\0", True), (b"\0\x02", True), (b"a", True), (b"b", False)):
         receive(connection, sent)
         assert connection.is_within_frame is within
+
+
+@pytest.mark.parametrize("growth", [0, 1000, -1000], ids=["same size", "larger", "smaller"])
+def test_memory_of_large_frames_is_used_again(growth: int) -> None:
+    """A frame of which nobody has a view any more gives its memory to the next one of its kind,
+    whose bytes are right; one that is looked at stays what it was."""
+    connection: ClientConnection[None] = ClientConnection(
+        1 << 24, bytearray(1 << 16), None, spare_frames=2
+    )
+
+    def receive(content: bytes) -> memoryview:
+        sent = struct.pack(">i", len(content)) + content
+        frames: list[memoryview] = []
+        while sent:
+            buffers = connection.receive_buffers()
+            count = 0
+            for buffer in buffers:
+                take = min(len(buffer), len(sent))
+                buffer[:take] = sent[:take]
+                sent = sent[take:]
+                count += take
+            frames += connection.bytes_received(count, buffers)
+        (frame,) = frames
+        return frame
+
+    sizes = [400_000 + growth * turn for turn in range(6)]
+    kept = [receive(bytes([turn]) * size) for turn, size in enumerate(sizes[:2])]
+    memories = {id(frame.obj) for frame in kept}
+    third = receive(b"\x02" * sizes[2])
+    assert id(third.obj) not in memories, "both are looked at"
+    assert [bytes(frame) for frame in kept] == [bytes([turn]) * sizes[turn] for turn in range(2)]
+    memories.add(id(third.obj))
+    del third
+    part = kept[1][1000:1010]
+    kept.clear()
+    for turn in range(3, 6):
+        frame = receive(bytes([turn]) * sizes[turn])
+        assert id(frame.obj) in memories
+        assert bytes(frame) == bytes([turn]) * sizes[turn]
+        assert bytes(part) == b"\x01" * 10, "a part is a view, too"
+        del frame
