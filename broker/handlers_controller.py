@@ -106,6 +106,7 @@ class ControllerHandlers:
             ApiKey.BROKER_HEARTBEAT: self.broker_heartbeat,
             ApiKey.ALTER_PARTITION: self.decide,
             ApiKey.ALLOCATE_PRODUCER_IDS: self.decide,
+            ApiKey.ASSIGN_REPLICAS_TO_DIRS: self.decide,
         }
 
     def decide(self, request: Any, context: RequestContext) -> Deferred[Any]:

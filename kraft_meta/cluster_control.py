@@ -9,10 +9,12 @@ is built anew by each active controller and never recorded. Rules, as KIP-631:
 3. Controlled shutdown: leaderships move away first; the broker may go once it leads nothing and the
    brokers that are left have read so. There is no way back but to register anew.
 4. A broker that registers again as the same incarnation amends its registration: its epoch and
-   its state stay.
+   its state stay. Log directories that it has no more have failed.
 5. A session starts with a heartbeat or registration that this controller saw. After a change of
    controllers brokers get one session timeout to be heard of, yet a restarted broker need not
    wait for the session of its former life.
+6. Log directories that a heartbeat reports offline are dealt with (directory_control.py) before
+   anything else that it asks for, which waits for the next one. A broker with none left is fenced.
 
 Called by: controller.py. Kafka's counterpart: ClusterControlManager, BrokerHeartbeatManager.
 """
@@ -27,6 +29,10 @@ from kraftrio.kraft_meta.control import (
     ControllerConfig,
     ControllerResult,
     check_broker_epoch,
+)
+from kraftrio.kraft_meta.directory_control import (
+    changes_when_directories_fail,
+    registration_without,
 )
 from kraftrio.kraft_meta.image import BrokerImage, MetadataImage
 from kraftrio.kraft_meta.partition_index import PartitionIndex
@@ -135,6 +141,10 @@ class ClusterControl:
         records: list[MetadataRecord] = []
         if not _is_same_registration(existing, record):
             records.append(amended)
+            failed = [one for one in existing.log_dirs if one not in record.log_dirs]
+            records += changes_when_directories_fail(
+                self._config, now.image, now.index, existing, failed
+            )
         self._contacts[existing.broker_id] = self._new_contact(
             existing.broker_epoch, now.now_ms, heard_of=True
         )
@@ -202,14 +212,24 @@ class ClusterControl:
     ) -> tuple[list[MetadataRecord], bool, bool]:
         """Return the records, whether the broker is fenced then, and whether it may go."""
         is_caught_up = request.current_metadata_offset >= broker.broker_epoch
+        failed = [one for one in broker.log_dirs if one in request.offline_log_dirs]
+        serves_nothing = bool(failed) and len(failed) == len(broker.log_dirs)
         if broker.fenced:
             if request.want_shut_down:
                 return [], True, True
             # A late heartbeat must not bring back who was let go: only a new incarnation comes.
-            if request.want_fence or not is_caught_up or broker.in_controlled_shutdown:
+            if (
+                request.want_fence
+                or not is_caught_up
+                or broker.in_controlled_shutdown
+                or serves_nothing
+            ):
                 return [], True, False
+        if failed and not serves_nothing:
+            return self._without_directories(broker, failed, now), broker.fenced, False
+        if broker.fenced:
             return self._unfence(broker, now), False, False
-        if request.want_fence:
+        if request.want_fence or serves_nothing:
             return self._fence(broker, now.image, now.index), True, request.want_shut_down
         if not (request.want_shut_down or broker.in_controlled_shutdown):
             return [], False, False
@@ -251,6 +271,15 @@ class ClusterControl:
             BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=True)
         )
         return records
+
+    def _without_directories(
+        self, broker: BrokerImage, failed: list[bytes], now: Circumstances
+    ) -> list[MetadataRecord]:
+        """Rule 6."""
+        return [
+            registration_without(broker, failed),
+            *changes_when_directories_fail(self._config, now.image, now.index, broker, failed),
+        ]
 
     def _unfence(self, broker: BrokerImage, now: Circumstances) -> list[MetadataRecord]:
         records: list[MetadataRecord] = [

@@ -28,6 +28,7 @@ from kraftrio.kraft_meta.control import (
     ControllerConfig,
     ControllerResult,
 )
+from kraftrio.kraft_meta.directory_control import assign_replicas_to_dirs
 from kraftrio.kraft_meta.feature_control import bootstrap_records, update_features
 from kraftrio.kraft_meta.image import MetadataDelta, MetadataImage
 from kraftrio.kraft_meta.partition_index import PartitionIndex
@@ -57,6 +58,7 @@ from kraftrio.wire.messages.configs import AlterConfigsRequest, IncrementalAlter
 from kraftrio.wire.messages.quorum import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
+    AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     UnregisterBrokerRequest,
@@ -99,6 +101,7 @@ class Controller:
             AlterConfigsRequest: alter_configs,
             IncrementalAlterConfigsRequest: incremental_alter_configs,
             AlterPartitionRequest: alter_partition,
+            AssignReplicasToDirsRequest: assign_replicas_to_dirs,
             UpdateFeaturesRequest: update_features,
             BrokerRegistrationRequest: self._cluster.register_broker,
             BrokerHeartbeatRequest: self._cluster.heartbeat,

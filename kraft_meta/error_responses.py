@@ -165,4 +165,5 @@ _MAKERS: Final[dict[type[Any], Callable[[Any, ErrorCode, str | None], Any]]] = {
     quorum.BrokerHeartbeatRequest: _top_level(quorum.BrokerHeartbeatResponse),
     quorum.AllocateProducerIdsRequest: _top_level(quorum.AllocateProducerIdsResponse),
     quorum.AlterPartitionRequest: _top_level(quorum.AlterPartitionResponse),
+    quorum.AssignReplicasToDirsRequest: _top_level(quorum.AssignReplicasToDirsResponse),
 }

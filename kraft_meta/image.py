@@ -23,6 +23,14 @@ from typing import Final, NamedTuple
 
 from immutables import Map
 
+from kraftrio.kraft_meta.directories import (
+    MIGRATING,
+    UNASSIGNED,
+    directories_of,
+    directory_of,
+    is_online,
+    placement,
+)
 from kraftrio.kraft_meta.records import (
     LEADER_RECOVERED,
     NO_LEADER,
@@ -78,7 +86,10 @@ class ConfigResource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """One partition. `leader` is -1 when no replica may lead."""
+    """One partition. `leader` is -1 when no replica may lead.
+
+    `directories` are where the replicas lie, in their order; () while nobody has said.
+    """
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -88,6 +99,7 @@ class PartitionImage:
     leader_recovery_state: int = LEADER_RECOVERED
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
+    directories: tuple[bytes, ...] = ()
 
     @property
     def preferred_leader(self) -> int:
@@ -97,13 +109,24 @@ class PartitionImage:
     def is_reassigning(self) -> bool:
         return bool(self.adding_replicas or self.removing_replicas)
 
+    def directory(self, broker_id: int) -> bytes:
+        """Return where the replica on that broker lies, as far as it is known."""
+        return directory_of(self.replicas, self.directories, broker_id)
+
     def merge(self, change: PartitionChangeRecord) -> PartitionImage:
         """Return this partition after a change (rule 3)."""
         leader, leader_epoch = self.leader, self.leader_epoch
         if change.leader != NO_LEADER_CHANGE:
             leader, leader_epoch = change.leader, leader_epoch + 1
+        replicas, directories = self.replicas, change.directories
+        if change.replicas is not None:
+            replicas = change.replicas
+        if directories is None:
+            directories = self.directories
+            if directories and replicas != self.replicas:
+                directories = directories_of(replicas, placement(self.replicas, directories))
         return PartitionImage(
-            replicas=_either(change.replicas, self.replicas),
+            replicas=replicas,
             isr=_either(change.isr, self.isr),
             leader=leader,
             leader_epoch=leader_epoch,
@@ -115,6 +138,7 @@ class PartitionImage:
             ),
             adding_replicas=_either(change.adding_replicas, self.adding_replicas),
             removing_replicas=_either(change.removing_replicas, self.removing_replicas),
+            directories=directories,
         )
 
 
@@ -153,6 +177,17 @@ class BrokerImage:
     def is_active(self) -> bool:
         """May lead partitions and be in an ISR."""
         return not self.fenced and not self.in_controlled_shutdown
+
+    @property
+    def default_directory(self) -> bytes:
+        """Where a new replica lies: in the only directory, or where the broker will say."""
+        if not self.log_dirs:
+            return MIGRATING
+        return self.log_dirs[0] if len(self.log_dirs) == 1 else UNASSIGNED
+
+    def has_online(self, directory: bytes) -> bool:
+        """Tell whether a replica in that directory of this broker can be used."""
+        return is_online(directory, self.log_dirs)
 
     def endpoint(self, listener_name: str) -> Endpoint | None:
         """Return where this broker listens under that listener name."""
@@ -249,6 +284,7 @@ def _partition_record(topic_id: bytes, index: int, partition: PartitionImage) ->
         leader_recovery_state=partition.leader_recovery_state,
         adding_replicas=partition.adding_replicas,
         removing_replicas=partition.removing_replicas,
+        directories=partition.directories,
     )
 
 
@@ -493,6 +529,7 @@ class MetadataDelta:
             leader_recovery_state=record.leader_recovery_state,
             adding_replicas=record.adding_replicas,
             removing_replicas=record.removing_replicas,
+            directories=record.directories,
         )
 
     def _replay_partition_change(self, record: PartitionChangeRecord) -> None:
@@ -520,6 +557,8 @@ class MetadataDelta:
             broker = replace(broker, fenced=record.fenced)
         if record.in_controlled_shutdown is not None:
             broker = replace(broker, in_controlled_shutdown=record.in_controlled_shutdown)
+        if record.log_dirs is not None:
+            broker = replace(broker, log_dirs=record.log_dirs)
         self.changed_brokers[record.broker_id] = broker
 
     def __repr__(self) -> str:

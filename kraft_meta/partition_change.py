@@ -1,8 +1,9 @@
 """Who leads a partition after something changed: `PartitionChange` builds the one record for it.
 
 Owns: the election rules of the controller. Rules, as Kafka's:
-1. A leader is an acceptable (live) replica of the ISR, the first in assignment order; the present
-   leader stays while it is one. PREFERRED puts the first replica of the assignment before that.
+1. A leader is an acceptable replica of the ISR (it lives, and its log directory is online), the
+   first in assignment order; the present leader stays while it is one. PREFERRED puts the first
+   replica of the assignment before that.
 2. UNCLEAN takes any live replica when the ISR has none: the ISR becomes that replica alone and the
    partition is RECOVERING until its leader says otherwise (KIP-704).
 3. The last member of an ISR never leaves it: without a live one the partition has no leader and
@@ -10,8 +11,10 @@ Owns: the election rules of the controller. Rules, as Kafka's:
 4. A reassignment ends once the adding replicas are all in the ISR: replicas become the target. One
    that makes the replicas fewer waits for the whole target, so that none of it is out of sync.
 5. A replica that leaves the assignment ends the leader epoch, so that its fetches are refused.
+6. A replica keeps its log directory while it is assigned (KIP-858).
 
-Called by: replication_control.py, reassignment_control.py. Protocol: KIP-631, KIP-455.
+Called by: replication_control.py, reassignment_control.py, directory_control.py. Protocol: KIP-631,
+KIP-455.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import Enum
 
+from kraftrio.kraft_meta.directories import directories_of, placement
 from kraftrio.kraft_meta.image import PartitionImage
 from kraftrio.kraft_meta.records import (
     LEADER_RECOVERING,
@@ -44,6 +48,7 @@ class PartitionChange:
         "_partition",
         "_topic_id",
         "adding_replicas",
+        "directories",
         "election",
         "isr",
         "leader_recovery_state",
@@ -69,6 +74,7 @@ class PartitionChange:
         self.adding_replicas = partition.adding_replicas
         self.removing_replicas = partition.removing_replicas
         self.leader_recovery_state = partition.leader_recovery_state
+        self.directories = placement(partition.replicas, partition.directories)  # by broker
 
     def build(self) -> PartitionChangeRecord | None:
         """Return the record of everything that changed, or None when nothing did."""
@@ -95,9 +101,17 @@ class PartitionChange:
             leader_recovery_state=(
                 None if recovery_state == partition.leader_recovery_state else recovery_state
             ),
+            directories=self._changed_directories(),
         )
         empty = PartitionChangeRecord(self._topic_id, self.partition_id)
         return None if record == empty else record
+
+    def _changed_directories(self) -> tuple[bytes, ...] | None:
+        """Return the directories, unless they follow from what was and the replicas (rule 6)."""
+        partition = self._partition
+        directories = directories_of(self.replicas, self.directories)
+        kept = placement(partition.replicas, partition.directories)
+        return None if directories == directories_of(self.replicas, kept) else directories
 
     def _elect(self) -> tuple[int, bool]:
         """Return the leader (or NO_LEADER) and whether the election is unclean."""

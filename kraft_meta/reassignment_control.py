@@ -19,10 +19,10 @@ from kraftrio.kraft_meta.control import (
     ControllerResult,
     is_unclean_election_enabled,
 )
-from kraftrio.kraft_meta.image import PartitionImage, TopicImage
+from kraftrio.kraft_meta.image import MetadataImage, PartitionImage, TopicImage
 from kraftrio.kraft_meta.partition_change import Election, PartitionChange
 from kraftrio.kraft_meta.records import MetadataRecord, PartitionChangeRecord
-from kraftrio.kraft_meta.replication_control import active_broker_check
+from kraftrio.kraft_meta.replication_control import leader_check
 from kraftrio.kraft_meta.topic_control import check_manual_assignment
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.admin import (
@@ -98,7 +98,7 @@ def _alter_one(
     may_resize: bool,
 ) -> PartitionChangeRecord | None:
     change = PartitionChange(
-        topic.topic_id, wanted.partition_index, partition, active_broker_check(now.image)
+        topic.topic_id, wanted.partition_index, partition, leader_check(now.image, partition)
     )
     if wanted.replicas is None:
         _cancel(change, topic, partition, now)
@@ -106,17 +106,22 @@ def _alter_one(
         check_manual_assignment(wanted.replicas, now.image, None)
         if not may_resize:
             _check_same_size(partition, len(wanted.replicas))
-        _reassign(change, partition, wanted.replicas)
+        _reassign(change, partition, wanted.replicas, now.image)
     return change.build()
 
 
-def _reassign(change: PartitionChange, partition: PartitionImage, target: list[int]) -> None:
+def _reassign(
+    change: PartitionChange, partition: PartitionImage, target: list[int], image: MetadataImage
+) -> None:
     removing = tuple(sorted(r for r in partition.replicas if r not in target))
     change.replicas = (*target, *removing)
     change.removing_replicas = removing
     change.adding_replicas = tuple(
         sorted(r for r in target if r not in original_replicas(partition))
     )
+    for replica in target:
+        if replica not in partition.replicas:
+            change.directories[replica] = image.brokers[replica].default_directory
 
 
 def _cancel(

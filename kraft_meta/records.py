@@ -87,10 +87,10 @@ class TopicRecord:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRecord:
-    """A partition as it is: at creation and in snapshots."""
+    """A partition as it is: at creation and in snapshots. Version 1: directories.py."""
 
     TYPE_ID: ClassVar[int] = 3
-    VERSION: ClassVar[int] = 0
+    VERSION: ClassVar[int] = 1
     topic_id: bytes
     partition_id: int
     replicas: tuple[int, ...]
@@ -101,6 +101,7 @@ class PartitionRecord:
     leader_recovery_state: int = LEADER_RECOVERED
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
+    directories: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +121,11 @@ class PartitionChangeRecord:
     """What changed in a partition; None (or NO_LEADER_CHANGE) keeps what was.
 
     Every change raises the partition epoch; naming a leader, even the same, raises the leader
-    epoch as well.
+    epoch as well. Replicas that stay keep their directories (version 1) unless some are named.
     """
 
     TYPE_ID: ClassVar[int] = 5
-    VERSION: ClassVar[int] = 0
+    VERSION: ClassVar[int] = 1
     topic_id: bytes
     partition_id: int
     isr: tuple[int, ...] | None = None
@@ -133,6 +134,7 @@ class PartitionChangeRecord:
     removing_replicas: tuple[int, ...] | None = None
     adding_replicas: tuple[int, ...] | None = None
     leader_recovery_state: int | None = None
+    directories: tuple[bytes, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +169,18 @@ class ProducerIdsRecord:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistrationChangeRecord:
-    """A broker was fenced or unfenced, or asked to leave; None keeps what was."""
+    """A broker was fenced or unfenced, asked to leave, or has other log directories (version 1).
+
+    None keeps what was.
+    """
 
     TYPE_ID: ClassVar[int] = 17
-    VERSION: ClassVar[int] = 0
+    VERSION: ClassVar[int] = 1
     broker_id: int
     broker_epoch: int
     fenced: bool | None = None
     in_controlled_shutdown: bool | None = None
+    log_dirs: tuple[bytes, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

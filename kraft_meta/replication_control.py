@@ -2,7 +2,8 @@
 
 Behaviour: an ISR change names the partition epoch that it was made from, and is refused when that
 is not the present one; a leader's word counts only in its own epoch, and a replica that is fenced,
-shutting down or of another incarnation may not join (KIP-841, KIP-903). When a broker is fenced,
+shutting down, of another incarnation or in a log directory that is offline may not join (KIP-841,
+KIP-903, KIP-858); nor may the latter lead. When a broker is fenced,
 leaves or comes back, every partition that it matters to gets its change in the same batch; what is
 due from time to time (preferred leaders, unclean elections) comes in bounded ones.
 
@@ -22,7 +23,7 @@ from kraftrio.kraft_meta.control import (
     is_unclean_election_enabled,
 )
 from kraftrio.kraft_meta.error_responses import error_response
-from kraftrio.kraft_meta.image import MetadataImage, PartitionImage, TopicImage
+from kraftrio.kraft_meta.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from kraftrio.kraft_meta.partition_change import Election, PartitionChange
 from kraftrio.kraft_meta.partition_index import Located, PartitionIndex
 from kraftrio.kraft_meta.records import (
@@ -53,33 +54,67 @@ _ISR_EPOCHS_VERSION = 3
 MAX_ELECTIONS_AT_ONCE = 1000
 
 
-def active_broker_check(image: MetadataImage) -> Callable[[int], bool]:
-    """Return the test whether a broker may lead."""
+def leader_check(
+    image: MetadataImage,
+    partition: PartitionImage,
+    *,
+    gone: int | None = None,
+    back: int | None = None,
+) -> Callable[[int], bool]:
+    """Return the test whether a replica of a partition may lead, were it in sync.
 
-    def is_active(broker_id: int) -> bool:
-        broker = image.brokers.get(broker_id)
-        return broker is not None and broker.is_active
+    Args:
+        gone: a broker whose replica may not, whatever the image says.
+        back: a broker that is about to be active.
+    """
 
-    return is_active
+    def may_lead(replica: int) -> bool:
+        broker = image.brokers.get(replica)
+        if broker is None or replica == gone:
+            return False
+        return (broker.is_active or replica == back) and _is_online(broker, partition)
+
+    return may_lead
+
+
+def _is_online(broker: BrokerImage, partition: PartitionImage) -> bool:
+    return broker.has_online(partition.directory(broker.broker_id))
 
 
 def changes_when_broker_leaves(
     config: ControllerConfig, image: MetadataImage, index: PartitionIndex, broker_id: int
 ) -> list[MetadataRecord]:
     """Take a broker (fenced, shutting down, gone) out of ISRs and leaderships."""
+    return changes_without_replicas(config, image, broker_id, index.in_isr_of(image, broker_id))
+
+
+def changes_without_replicas(
+    config: ControllerConfig, image: MetadataImage, broker_id: int, located: Iterable[Located]
+) -> list[MetadataRecord]:
+    """Take a broker's replicas out of the ISRs and leaderships of these partitions."""
     records: list[MetadataRecord] = []
-    is_active = active_broker_check(image)
-
-    def is_acceptable(replica: int) -> bool:
-        return replica != broker_id and is_active(replica)
-
-    for topic, number, partition in index.in_isr_of(image, broker_id):
-        change = PartitionChange(topic.topic_id, number, partition, is_acceptable)
-        change.isr = tuple(replica for replica in partition.isr if replica != broker_id)
-        if is_unclean_election_enabled(config, image, topic.name):
-            change.election = Election.UNCLEAN
+    for topic, number, partition in located:
+        change = change_without_replica(config, image, broker_id, topic, number, partition)
         _append_if_changed(records, change)
     return records
+
+
+def change_without_replica(
+    config: ControllerConfig,
+    image: MetadataImage,
+    broker_id: int,
+    topic: TopicImage,
+    number: int,
+    partition: PartitionImage,
+) -> PartitionChange:
+    """Begin a change of a partition in which a broker's replica neither leads nor is in sync."""
+    change = PartitionChange(
+        topic.topic_id, number, partition, leader_check(image, partition, gone=broker_id)
+    )
+    change.isr = tuple(replica for replica in partition.isr if replica != broker_id)
+    if is_unclean_election_enabled(config, image, topic.name):
+        change.election = Election.UNCLEAN
+    return change
 
 
 def changes_when_broker_returns(
@@ -87,15 +122,12 @@ def changes_when_broker_returns(
 ) -> list[MetadataRecord]:
     """Give leaders to partitions that have none and that this broker may lead."""
     records: list[MetadataRecord] = []
-    is_active = active_broker_check(image)
-
-    def is_acceptable(replica: int) -> bool:
-        return replica == broker_id or is_active(replica)
-
     for topic, number, partition in index.leaderless(image):
         if broker_id not in partition.replicas:
             continue
-        change = PartitionChange(topic.topic_id, number, partition, is_acceptable)
+        change = PartitionChange(
+            topic.topic_id, number, partition, leader_check(image, partition, back=broker_id)
+        )
         if is_unclean_election_enabled(config, image, topic.name):
             change.election = Election.UNCLEAN
         _append_if_changed(records, change)
@@ -123,11 +155,10 @@ def _elect_where_possible(
     image: MetadataImage, candidates: Iterable[Located], election: Election
 ) -> list[MetadataRecord]:
     records: list[MetadataRecord] = []
-    is_active = active_broker_check(image)
     for topic, number, partition in candidates:
         if len(records) >= MAX_ELECTIONS_AT_ONCE:
             break
-        change = PartitionChange(topic.topic_id, number, partition, is_active)
+        change = PartitionChange(topic.topic_id, number, partition, leader_check(image, partition))
         change.election = election
         _append_if_changed(records, change)
     return records
@@ -201,7 +232,7 @@ def _elect_leader(
         is_needless = partition.leader == partition.preferred_leader
     if is_needless:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, None)
-    change = PartitionChange(topic.topic_id, index, partition, active_broker_check(image))
+    change = PartitionChange(topic.topic_id, index, partition, leader_check(image, partition))
     change.election = Election.UNCLEAN if is_unclean else Election.PREFERRED
     record = change.build()
     if record is None:
@@ -262,10 +293,15 @@ def _alter_one(
     for position, replica in enumerate(new_isr):
         broker = now.image.broker(replica)
         epoch = data.new_isr_with_epochs[position].broker_epoch if has_epochs else -1
-        if broker is None or not broker.is_active or (epoch != -1 and epoch != broker.broker_epoch):
+        if (
+            broker is None
+            or not broker.is_active
+            or (epoch != -1 and epoch != broker.broker_epoch)
+            or not _is_online(broker, partition)
+        ):
             raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, None)
     change = PartitionChange(
-        topic.topic_id, data.partition_index, partition, active_broker_check(now.image)
+        topic.topic_id, data.partition_index, partition, leader_check(now.image, partition)
     )
     change.isr = tuple(new_isr)
     change.leader_recovery_state = data.leader_recovery_state

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kraftrio.kraft_meta.control import METADATA_TOPIC, Circumstances, ControllerResult
+from kraftrio.kraft_meta.directories import directories_of
 from kraftrio.kraft_meta.image import TOPIC, MetadataImage, TopicImage
 from kraftrio.kraft_meta.records import (
     ConfigRecord,
@@ -253,8 +254,14 @@ def _new_partition(
             f"Unable to replicate the partition {len(replicas)} time(s): All brokers are "
             "currently fenced or in controlled shutdown.",
         )
+    directories = {replica: image.brokers[replica].default_directory for replica in replicas}
     return PartitionRecord(
-        topic_id=topic_id, partition_id=index, replicas=replicas, isr=isr, leader=isr[0]
+        topic_id=topic_id,
+        partition_id=index,
+        replicas=replicas,
+        isr=isr,
+        leader=isr[0],
+        directories=directories_of(replicas, directories),
     )
 
 
