@@ -49,7 +49,7 @@ from kraftrio.broker.producer_state import AppendOrigin
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.wire.compression import Compression
 from kraftrio.wire.control_records import read_end_transaction_marker
-from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
+from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError, RemoteProtocolError
 from kraftrio.wire.primitives import Buffer, TopicPartition
 from kraftrio.wire.record_batch import (
     BatchHeader,
@@ -57,6 +57,7 @@ from kraftrio.wire.record_batch import (
     build_batch,
     iter_headers,
     iter_records,
+    verify_crc,
 )
 
 _log = logging.getLogger("kraftrio.groups")
@@ -67,6 +68,11 @@ R = TypeVar("R")
 _REPLAY_SLICE_RECORDS = 500
 _APPEND_SLICE_RECORDS = 1000
 _RELOAD_MS = 5000
+# What a disk may do to a log that is there: the same load may succeed later. A damaged batch may
+# look like one of an old format.
+_OF_THE_DISK = frozenset(
+    {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD}
+)
 
 
 @lru_cache(maxsize=8192)
@@ -232,7 +238,7 @@ class GroupCoordinator:
             if self._is_current(slot):
                 slot.state = SlotState.FAILED
                 _log.error("load failed partition=%s reason=%s", slot.topic_partition, error)
-                if isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                if isinstance(error, KafkaError) and error.code in _OF_THE_DISK:
                     self._timers.schedule(_RELOAD_MS, partial(self._load_again, slot))
             return 0
         if self._is_current(slot):
@@ -257,7 +263,9 @@ class GroupCoordinator:
             )
             if not len(read.records):
                 break  # the tail holds no batches any more
+            start = offset
             for header in iter_headers(read.records, allow_partial=True):
+                verify_crc(read.records, header)
                 offset = header.next_offset
                 self._replay_batch(slot, read.records, header)
                 record_count += header.record_count
@@ -267,6 +275,8 @@ class GroupCoordinator:
                     await trio.lowlevel.checkpoint()
                     if not self._is_current(slot):
                         return record_count
+            if offset == start:
+                raise CorruptRecordError(f"no whole batch at offset {offset}")
         return record_count
 
     async def _wait_committed(self, topic_partition: TopicPartition, end_offset: int) -> None:

@@ -7,10 +7,11 @@ epochs that the fetch cannot know of. Only `partition_log` calls it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from kraftrio.wire.control_records import EndTransactionMarker, read_end_transaction_marker
-from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
 from kraftrio.wire.primitives import Buffer, TopicPartition
 from kraftrio.wire.record_batch import BatchHeader, iter_headers, verify_crc
 
@@ -39,12 +40,12 @@ def check_follower_batches(
         leader_epoch: of the fetch; batches of later epochs are not taken (KAFKA-18723).
 
     Raises:
-        KafkaError: a bad checksum, or offsets that do not follow the log's end.
+        KafkaError: a bad checksum of the first batch, or offsets that do not follow the log's end.
     """
     headers: list[BatchHeader] = []
     markers: list[EndTransactionMarker | None] = []
     next_offset = log_end_offset
-    for header in iter_headers(records, allow_partial=True):
+    for header in _sound_headers(records):
         if leader_epoch is not None and header.partition_leader_epoch > leader_epoch:
             break
         base_offset = header.base_offset
@@ -55,7 +56,6 @@ def check_follower_batches(
                     ErrorCode.UNKNOWN_SERVER_ERROR,
                     f"offset {base_offset} of {topic_partition} follows {next_offset}",
                 )
-        verify_crc(records, header)
         next_offset = header.next_offset
         headers.append(header)
         markers.append(
@@ -66,3 +66,19 @@ def check_follower_batches(
         if size != len(records):
             records = memoryview(records)[:size]
     return FollowerBatches(records, headers, markers)
+
+
+def _sound_headers(records: Buffer) -> Iterator[BatchHeader]:
+    """The batches up to the first damaged one: what is before it is good, and safer with us.
+
+    The next fetch begins with the damaged one, and then it is CorruptRecordError.
+    """
+    is_first = True
+    try:
+        for header in iter_headers(records, allow_partial=True):
+            verify_crc(records, header)
+            yield header
+            is_first = False
+    except CorruptRecordError:
+        if is_first:
+            raise

@@ -504,9 +504,11 @@ class PartitionLog:
         for segment in reversed(self.segments.take_after(offset)):
             segment.remove()
         self._active = active = self.segments.active
-        active.truncate_to(offset)
-        self.size_bytes = self.segments.total_bytes()
-        self._after_truncation(active.end_offset)
+        try:
+            active.truncate_to(offset)
+        finally:  # if damage is in its way, the later segments are gone
+            self.size_bytes = self.segments.total_bytes()
+            self._after_truncation(active.end_offset)
         return True
 
     def _after_truncation(self, end_offset: int) -> None:

@@ -72,7 +72,7 @@ def rebuild_producer_state(
         if segment.base_offset < start:
             position = segment.offset_index.lookup(start).position
         try:
-            for batch in segment.scan(position):
+            for batch in segment.scan(position, check_crc=True):
                 header = batch.header
                 if header.base_offset >= end_offset:
                     break
@@ -95,7 +95,7 @@ def _recall_older_batches(
     segment = before[-1]
     seen: list[BatchHeader] = []
     try:
-        for batch in segment.scan(_recall_position(segment, snapshot_offset)):
+        for batch in segment.scan(_recall_position(segment, snapshot_offset), check_crc=True):
             header = batch.header
             if header.base_offset >= snapshot_offset:
                 break
@@ -128,7 +128,7 @@ def rebuild_txn_index(
     rebuild_producer_state(state, snapshots, segments, 0, base_offset, 0)
     index = segment.txn_index
     index.reset()
-    for batch in segment.scan():
+    for batch in segment.scan(check_crc=True):
         if batch.header.producer_id >= 0:
             marker = read_end_transaction_marker(batch.buffer, batch.header)
             record_producer(state, segment, batch.header, marker, 0)

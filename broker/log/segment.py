@@ -19,24 +19,25 @@ import errno
 import logging
 import threading
 from collections.abc import Iterator, Sequence
-from struct import Struct
 from typing import NamedTuple
 
 from kraftrio.broker.log.batch_scan import ScannedBatch, scan_batches
+from kraftrio.broker.log.batch_search import (
+    WALK_BYTES,
+    FoundBatch,
+    MisplacedError,
+    cut_at_batch_end,
+    find_batch,
+)
 from kraftrio.broker.log.files import File, FileSystem
 from kraftrio.broker.log.index_file import CorruptIndexError, IndexFile
-from kraftrio.broker.log.log_config import INT_MAX, LogConfig
+from kraftrio.broker.log.log_config import INT_MAX, LONG_MAX, LogConfig
 from kraftrio.broker.log.offset_index import OffsetIndex
 from kraftrio.broker.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from kraftrio.broker.log.txn_index_file import TxnIndexFile
 from kraftrio.wire.errors import CorruptRecordError
 from kraftrio.wire.primitives import Buffer
-from kraftrio.wire.record_batch import (
-    BATCH_OVERHEAD,
-    LOG_OVERHEAD,
-    BatchHeader,
-    parse_header,
-)
+from kraftrio.wire.record_batch import BATCH_OVERHEAD, BatchHeader, parse_header
 
 _logger = logging.getLogger(__name__)
 
@@ -51,13 +52,7 @@ SWAP_SUFFIX = ".swap"
 
 _SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
-_FIND_CHUNK_BYTES = 16 << 10
 _MAX_CURSORS = 8
-
-# base offset, batch length, (epoch, magic, crc, attributes), last offset delta
-_WALK = Struct(">qi11xi")
-_WALK_BYTES = _WALK.size
-
 
 # Two threads must not both open a closed segment's file.
 _open_lock = threading.Lock()
@@ -425,29 +420,26 @@ class Segment:
 
     # -- read -----------------------------------------------------------------------------------
 
-    def _find(self, offset: int) -> tuple[int, int, int] | None:
-        """The first batch that ends at or after `offset`: (position, base offset, size)."""
+    def _find(self, offset: int) -> FoundBatch | None:
+        """The first batch that ends at or after `offset`. CorruptRecordError: damage is before."""
+        file, end, base_offset = self._open_file(), self.size_bytes, self.base_offset
         cursor = self._cursors.get(offset)
-        position = self.offset_index.lookup(offset).position if cursor is None else cursor
-        file = self._open_file()
-        end = self.size_bytes
-        chunk_bytes = _WALK_BYTES if cursor is not None else _FIND_CHUNK_BYTES
-        chunk, start = b"", position
-        while position < end:
-            at = position - start
-            if at + _WALK_BYTES > len(chunk):
-                start, at = position, 0
-                chunk = file.read_at(position, min(chunk_bytes, end - position))
-                chunk_bytes = _FIND_CHUNK_BYTES
-                if len(chunk) < _WALK_BYTES:
-                    return None
-            base_offset, length, last_offset_delta = _WALK.unpack_from(chunk, at)
-            if base_offset + last_offset_delta >= offset:
-                return position, base_offset, LOG_OVERHEAD + length
-            if length <= 0:
-                raise CorruptRecordError(f"{self.path(LOG_SUFFIX)}: bad length at {position}")
-            position += LOG_OVERHEAD + length
-        return None
+        if cursor is not None:
+            try:
+                return find_batch(
+                    file, offset, cursor, end, (offset, offset), first_chunk_bytes=WALK_BYTES
+                )
+            except CorruptRecordError:
+                self._cursors.pop(offset, None)  # the header before was damaged, or a gap follows
+        last_offset, position = self.offset_index.lookup(offset)
+        try:
+            latest = last_offset if position else LONG_MAX
+            return find_batch(file, offset, position, end, (base_offset, latest))
+        except MisplacedError as error:
+            _logger.warning("rebuild indexes of %s: %s", self.path(LOG_SUFFIX), error)
+            self.rebuild_indexes()
+            position = self.offset_index.lookup(offset).position
+            return find_batch(file, offset, position, end, (base_offset, LONG_MAX))
 
     def read(
         self, start_offset: int, max_bytes: int, max_offset: int, min_one_batch: bool
@@ -459,7 +451,7 @@ class Segment:
         found = self._find(start_offset)
         if found is None:
             return None
-        position, base_offset, first_size = found
+        position, _, first_size = found
         if max_bytes < first_size:
             if not min_one_batch:
                 return SegmentRead(b"", start_offset)
@@ -473,25 +465,16 @@ class Segment:
             return SegmentRead(file.read_at(position, end - position), next_offset)
         limit = min(limit, end)
         # One header more than wanted: it tells where the next read starts.
-        data = file.read_at(position, min(limit + _WALK_BYTES, end) - position)
+        data = file.read_at(position, min(limit + WALK_BYTES, end) - position)
         index = self.offset_index
         known = min(index.lookup(max_offset).position, index.batch_start_before(limit))
-        cut = max(known - position, 0)
-        next_offset = base_offset
-        room = limit - position
-        size = len(data)
-        while cut + _WALK_BYTES <= size:
-            batch_base, length, last_offset_delta = _WALK.unpack_from(data, cut)
-            next_offset = batch_base
-            last_offset = batch_base + last_offset_delta
-            if cut + LOG_OVERHEAD + length > room or last_offset >= max_offset:
-                break
-            cut += LOG_OVERHEAD + length
-            next_offset = last_offset + 1
-        if not cut:
+        cut, goes_on_at = cut_at_batch_end(
+            data, max(known - position, 0), limit - position, max_offset
+        )
+        if not cut or goes_on_at is None:
             return SegmentRead(b"", start_offset)
-        self._remember(next_offset, position + cut)
-        return SegmentRead(data if cut == size else memoryview(data)[:cut], next_offset)
+        self._remember(goes_on_at, position + cut)
+        return SegmentRead(data if cut == len(data) else memoryview(data)[:cut], goes_on_at)
 
     def _remember(self, offset: int, position: int) -> None:
         cursors = self._cursors
@@ -562,11 +545,15 @@ class Segment:
         last = time_index.last_entry
         self._max_timestamp, self._max_timestamp_offset = last
         start = min(offset_index.lookup(last.offset).position, position)
-        for batch in self.scan(start):
-            header = batch.header
-            if header.max_timestamp > self._max_timestamp and header.record_count:
-                self._max_timestamp = header.max_timestamp
-                self._max_timestamp_offset = header.last_offset
+        try:
+            for batch in self.scan(start):
+                header = batch.header
+                if header.max_timestamp > self._max_timestamp and header.record_count:
+                    self._max_timestamp = header.max_timestamp
+                    self._max_timestamp_offset = header.last_offset
+        except CorruptRecordError as error:
+            # The cut is made: only how old the newest record is stays a little wrong.
+            _logger.warning("damage in %s: %s", self.path(LOG_SUFFIX), error)
         return cut
 
     def on_become_inactive(self) -> None:

@@ -187,7 +187,7 @@ def _find_timestamp(
 ) -> OffsetAndTimestamp | None:
     indexed = segment.time_index.lookup(timestamp)
     position = segment.offset_index.lookup(max(indexed.offset, start_offset)).position
-    for batch in segment.scan(position):
+    for batch in segment.scan(position, check_crc=True):
         header = batch.header
         if header.max_timestamp < timestamp or header.last_offset < start_offset:
             continue
@@ -204,7 +204,7 @@ def _find_max_timestamp(segment: Segment, start_offset: int) -> OffsetAndTimesta
     timestamp, offset = segment.max_timestamp_entry
     if timestamp == NO_TIMESTAMP:
         return None
-    for batch in segment.scan(segment.offset_index.lookup(offset).position):
+    for batch in segment.scan(segment.offset_index.lookup(offset).position, check_crc=True):
         if batch.header.max_timestamp != timestamp:
             continue
         for record in iter_records(batch.buffer, batch.header):
@@ -218,7 +218,7 @@ def _find_max_timestamp(segment: Segment, start_offset: int) -> OffsetAndTimesta
 def _scan_max_timestamp(segment: Segment, start_offset: int) -> OffsetAndTimestamp | None:
     best: OffsetAndTimestamp | None = None
     position = segment.offset_index.lookup(start_offset).position
-    for batch in segment.scan(position):
+    for batch in segment.scan(position, check_crc=True):
         largest = NO_TIMESTAMP if best is None else best.timestamp
         if batch.header.last_offset < start_offset or batch.header.max_timestamp <= largest:
             continue

@@ -72,6 +72,8 @@ def _apply_data(target: bytearray, change: _Write | _Truncate, units: int | None
     target[change.position : end] = data
 
 
+# Gives what a read of a file from a position gives instead of these bytes.
+ReadFault = Callable[[str, int, bytes], bytes]
 # Gives the bytes to write before failing and the error, or None to let the write pass.
 WriteFault = Callable[[str, int, int], tuple[int, OSError] | None]
 
@@ -97,7 +99,9 @@ class MemoryFile:
     def read_at(self, position: int, size_bytes: int) -> bytes:
         self._check()
         self._fs.read_count += 1
-        return bytes(self._inode.data[position : position + size_bytes])
+        data = bytes(self._inode.data[position : position + size_bytes])
+        fault = self._fs.read_fault
+        return data if fault is None else fault(self._path, position, data)
 
     def truncate(self, size_bytes: int) -> None:
         self._check()
@@ -138,6 +142,7 @@ class MemoryFileSystem:
         self.pending: list[_Change] = []
         self.locks: set[str] = set()
         self.write_fault: WriteFault | None = None
+        self.read_fault: ReadFault | None = None
         self.faults: dict[tuple[str, str], OSError] = {}
         self.sync_count = 0
         self.read_count = 0
@@ -157,6 +162,7 @@ class MemoryFileSystem:
     def heal(self) -> None:
         self.faults.clear()
         self.write_fault = None
+        self.read_fault = None
 
     @property
     def unsynced_units(self) -> int:

@@ -33,7 +33,7 @@ from kraftrio.wire.messages.groups import (
 )
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.record_batch import Record, build_batch
-from tests.unit.broker.coordinator.broker_stand_in import BrokerStandIn
+from tests.unit.broker.coordinator.broker_stand_in import BrokerStandIn, ReadResult
 
 TOPIC_ID = b"t" * 16
 
@@ -535,3 +535,31 @@ def test_many_tombstones_are_split(broker: BrokerStandIn) -> None:
     assert len(log.batches) == 1
     broker.coordinator.on_topics_deleted({"wide": b"w" * 16})
     assert (len(log.batches), log.log_end_offset) == (4, 5_000)
+
+
+@pytest.mark.parametrize("at", [8, 16, -1])
+async def test_damage_is_not_loaded_but_waited_for(broker: BrokerStandIn, at: int) -> None:
+    """What a disk gives back wrong is tried again: in the end it may be right, or elsewhere."""
+    commit(broker, 41)
+    commit(broker, 42)
+    log = broker.replicas.logs[partition_of(broker)]
+    sound = log.batches[1]
+    damaged = bytearray(sound)
+    damaged[at] ^= 2
+    log.batches[1] = bytes(damaged)
+    read_log = broker.replicas.read_log
+
+    def read_damaged(topic_partition: TopicPartition, start: int, max_bytes: int) -> ReadResult:
+        if log.batches[1] == sound or topic_partition != log.topic_partition:
+            return read_log(topic_partition, start, max_bytes)
+        return ReadResult(b"".join(log.batches[1 if start else 0 :]))
+
+    broker.replicas.read_log = read_damaged  # type: ignore[method-assign]
+    broker.start()
+    broker.coordinator.elect(log.topic_partition.partition, 1)
+    await load_all(broker)
+    assert fetched(fetch(broker))[0] == ErrorCode.NOT_COORDINATOR
+    log.batches[1] = sound
+    broker.timers.advance(10_000)
+    await load_all(broker)
+    assert fetched(fetch(broker)) == (0, 42)

@@ -1,0 +1,130 @@
+"""Finding a batch by its offset, and cutting what was read where batches end: by their headers.
+
+Nothing vouches for a header until the batch's checksum is computed, and a disk may give back other
+bits than were written. A wrong length or offset must not make a reader pass over records without a
+word, hence the rules
+1. A search for an offset that is a batch's first is believed: whoever reads that batch checks it.
+2. An offset within a batch or between two of them is believed only when the checksum of the batch
+   in question is right.
+3. A header that cannot be is `CorruptRecordError`, never an end of the segment.
+
+Pure but for reading the file; only `segment` calls it.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from kraftrio.broker.log.files import File
+from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.primitives import Buffer
+from kraftrio.wire.record_batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC, parse_header, verify_crc
+
+# base offset, batch length, (epoch, magic, crc, attributes), last offset delta
+_WALK = Struct(">qi11xi")
+WALK_BYTES = _WALK.size
+
+_CHUNK_BYTES = 16 << 10
+_MAGIC_POSITION = 16
+_SMALLEST_LENGTH = BATCH_OVERHEAD - LOG_OVERHEAD
+
+
+class MisplacedError(CorruptRecordError):
+    """No batch begins where the search began, or another one than was said."""
+
+
+class FoundBatch(NamedTuple):
+    """Where a batch lies."""
+
+    position: int
+    base_offset: int
+    size_bytes: int
+
+
+class WholeBatches(NamedTuple):
+    """How many bytes are whole batches, and the offset to go on with (None: nothing is whole)."""
+
+    size_bytes: int
+    next_offset: int | None
+
+
+def find_batch(
+    file: File,
+    offset: int,
+    position: int,
+    end: int,
+    starts: tuple[int, int],
+    *,
+    first_chunk_bytes: int = _CHUNK_BYTES,
+) -> FoundBatch | None:
+    """Find the first batch from `position` on that ends at or after `offset`; None: none does.
+
+    Args:
+        starts: the least and the largest base offset that the batch at `position` can have.
+
+    Raises:
+        MisplacedError: it has another.
+        CorruptRecordError: what lies there cannot lead to the offset.
+    """
+    before: FoundBatch | None = None
+    chunk, start = b"", position
+    chunk_bytes = first_chunk_bytes
+    while position < end:
+        at = position - start
+        if at + WALK_BYTES > len(chunk):
+            start, at = position, 0
+            chunk = file.read_at(position, min(chunk_bytes, end - position))
+            chunk_bytes = _CHUNK_BYTES
+            if len(chunk) < WALK_BYTES:
+                raise CorruptRecordError(f"the batch at position {position} is cut")
+        base_offset, length, last_offset_delta = _WALK.unpack_from(chunk, at)
+        if before is None and not starts[0] <= base_offset <= starts[1]:
+            raise MisplacedError(f"offset {base_offset} at position {position}")
+        size_bytes = LOG_OVERHEAD + length
+        if length < _SMALLEST_LENGTH or size_bytes > end - position or last_offset_delta < 0:
+            raise CorruptRecordError(f"impossible batch header at position {position}")
+        found = FoundBatch(position, base_offset, size_bytes)
+        if base_offset + last_offset_delta >= offset:
+            if base_offset < offset:
+                _check(file, found)
+            elif base_offset > offset and before is not None:
+                _check(file, before)
+            return found
+        before = found
+        position += size_bytes
+    if before is not None:
+        _check(file, before)
+    return None
+
+
+def _check(file: File, found: FoundBatch) -> None:
+    data = file.read_at(found.position, found.size_bytes)
+    verify_crc(data, parse_header(data))
+
+
+def cut_at_batch_end(data: Buffer, start: int, room: int, max_offset: int) -> WholeBatches:
+    """Find where the last whole batch ends in `data` that fits `room` and is below `max_offset`.
+
+    Args:
+        start: where an index says that a batch begins which follows such ones.
+    """
+    size = len(data)
+    if start and start + WALK_BYTES <= size:
+        base_offset, length, _ = _WALK.unpack_from(data, start)
+        is_batch = data[start + _MAGIC_POSITION] == MAGIC and length >= _SMALLEST_LENGTH
+        if not is_batch or not 0 <= base_offset <= max_offset:
+            start = 0  # the index is wrong
+    cut = start
+    next_offset: int | None = None
+    while cut + WALK_BYTES <= size:
+        base_offset, length, last_offset_delta = _WALK.unpack_from(data, cut)
+        if length < _SMALLEST_LENGTH:
+            break  # damage: whoever reads on from here will be told
+        next_offset = base_offset
+        last_offset = base_offset + last_offset_delta
+        if cut + LOG_OVERHEAD + length > room or last_offset >= max_offset:
+            break
+        cut += LOG_OVERHEAD + length
+        next_offset = last_offset + 1
+    return WholeBatches(cut, next_offset)
