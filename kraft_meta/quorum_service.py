@@ -179,6 +179,7 @@ class QuorumService:
         self._leader_callbacks: list[LeaderCallback] = []
         self._leader_told = (NO_NODE, -1)
         self._asked: dict[int, Deferred[Response]] = {}
+        self._failure: OSError | None = None  # of the log, met by somebody else than `run`
         self._next_request_id = 1
 
     # ---- what everyone may ask
@@ -284,7 +285,10 @@ class QuorumService:
     def step(self, message: Message) -> None:
         """Take a message from another node of the quorum."""
         if self._core is not None:
-            self._core.step(message, self._clock.monotonic_ms())
+            try:
+                self._core.step(message, self._clock.monotonic_ms())
+            except OSError as error:  # the log cannot be read: no matter of who sent the message
+                self._failure = error
             self._after_input(self._core)
 
     def ask(self, message: Request) -> Deferred[Response]:
@@ -439,6 +443,8 @@ class QuorumService:
     async def _work(self, core: RaftCore, nursery: trio.Nursery) -> None:
         """Do everything that can be done now."""
         while True:
+            if self._failure is not None:
+                raise self._failure
             self._wake = trio.Event()
             now_ms = self._clock.monotonic_ms()
             core.tick(now_ms)

@@ -7,11 +7,13 @@ are our msgpack metadata records; `<offset>-<epoch>.checkpoint` snapshots with a
 record (KIP-630); `quorum-state` as Kafka's JSON; `partition.metadata`. Rules:
 1. The log starts at the end of its newest snapshot, or at 0; older bytes are leftovers.
 2. Only the newest segment can have a torn tail: a segment is synced before the next one is made.
-   Opening cuts the tail at the first batch that is not whole; damage elsewhere is
-   `MetadataLogError`, since committed metadata would be lost silently.
+   Opening cuts the tail at the first batch that is not whole; damage elsewhere, or of bytes that
+   were all written (see `_is_torn`), is `MetadataLogError`, since committed metadata would be lost
+   silently. A batch that cannot be read back as it was written is `OSError`.
 3. A snapshot is written aside, synced, and only then gets its name; what it makes needless is
    deleted after that, oldest first, so a crash leaves a log without holes.
 4. `OSError` propagates: the node ends and recovers at its next start.
+5. What opening finds is synced before it counts: a killed process may have left it unsynced.
 
 Called by: kraft_meta's quorum service, in one thread at a time, but for `flush` and
 `write_snapshot`, which may run in a worker thread while the loop reads and appends.
@@ -19,6 +21,7 @@ Called by: kraft_meta's quorum service, in one thread at a time, but for `flush`
 
 from __future__ import annotations
 
+import errno
 import json
 import posixpath
 import re
@@ -38,9 +41,10 @@ from kraftrio.kraft_meta.log_batches import (
     snapshot_batches,
 )
 from kraftrio.kraft_meta.ports import NO_NODE, ElectionState, LogBatch, SnapshotId
-from kraftrio.wire.errors import KafkaError
+from kraftrio.wire.errors import CorruptRecordError, KafkaError
 from kraftrio.wire.record_batch import (
     LOG_OVERHEAD,
+    MAGIC,
     iter_headers,
     iter_records,
     parse_header,
@@ -56,6 +60,8 @@ _SNAPSHOT_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint\Z")
 _LEFTOVER_SUFFIXES: Final = (".part", ".tmp")
 _TAIL_BYTES: Final = 8 * 1024 * 1024
 _FOREIGN_CHECK_BYTES: Final = 1 << 20
+_SECTOR_BYTES: Final = 512  # what a disk writes as a whole
+_MAGIC_POSITION: Final = 16
 
 
 class MetadataLogError(Exception):
@@ -149,6 +155,9 @@ class MetadataLog:
             self._segments = []
         if not self._segments:
             self._add_segment(self.log_start_offset)
+        else:
+            self.flush()
+            fs.sync_directory(directory)
         if is_new:
             write_atomically(fs, metadata_path, format_partition_metadata(METADATA_TOPIC_ID))
 
@@ -178,11 +187,15 @@ class MetadataLog:
         file = self._fs.open(path)
         segment = _Segment(base_offset, path, file)
         size = file.size_bytes()
-        for entry in _scan(file.read_at(0, size), base_offset):
-            segment.entries.append(entry)
-            segment.size_bytes = entry.position + entry.size_bytes
+        entries = list(_scan(file.read_at(0, size), base_offset))
+        if not entries or entries[-1].position + entries[-1].size_bytes < size:
+            data = file.read_at(0, size)  # again, before anything is cut for it
+            entries = list(_scan(data, base_offset))
+        segment.entries = entries
+        if entries:
+            segment.size_bytes = entries[-1].position + entries[-1].size_bytes
         if segment.size_bytes < size:
-            if not is_last:
+            if not is_last or not _is_torn(data, segment.size_bytes):
                 raise MetadataLogError(f"{path} is damaged at position {segment.size_bytes}")
             self.truncated_bytes = size - segment.size_bytes
             file.truncate(segment.size_bytes)
@@ -333,6 +346,10 @@ class MetadataLog:
         path = self._snapshot_path(snapshot_id)
         try:
             return parse_snapshot(self._fs.read_file(path)).values
+        except KafkaError:
+            pass
+        try:
+            return parse_snapshot(self._fs.read_file(path)).values  # once more
         except KafkaError as error:
             raise MetadataLogError(f"{path} is damaged: {error}") from error
 
@@ -425,12 +442,69 @@ def _scan(data: bytes, base_offset: int) -> Iterator[_BatchEntry]:
         position += header.size_bytes
 
 
+def _is_torn(data: bytes, position: int) -> bool:
+    """Tell whether what is not whole from `position` on is what a power cut leaves of appends.
+
+    That is a batch without its end, or with sectors that were never written: they are zeros. A
+    batch that is all there was right once, and so was one that whole batches follow.
+    """
+    end = len(data)
+    try:
+        header = parse_header(data, position)
+    except KafkaError:
+        header = None
+    if header is not None and position + header.size_bytes <= end:
+        end = position + header.size_bytes
+    elif not _whole_batch_follows(data, position):
+        return True
+    first_sector = position // _SECTOR_BYTES
+    last_sector = (end - 1) // _SECTOR_BYTES
+    for sector in range(first_sector, last_sector + 1):
+        start = max(sector * _SECTOR_BYTES, position)
+        if not any(data[start : min((sector + 1) * _SECTOR_BYTES, end)]):
+            return True
+    return False
+
+
+def _whole_batch_follows(data: bytes, position: int) -> bool:
+    """Look for a batch whose checksum is right anywhere behind `position`."""
+    view = memoryview(data)
+    at = data.find(MAGIC, position + 1 + _MAGIC_POSITION)
+    while at >= 0:
+        try:
+            verify_crc(view, parse_header(view, at - _MAGIC_POSITION))
+        except KafkaError:
+            at = data.find(MAGIC, at + 1)
+        else:
+            return True
+    return False
+
+
 def _read_batches(segment: _Segment, entries: Sequence[_BatchEntry]) -> list[LogBatch]:
+    """Read batches back; OSError: they are not what was written, read twice."""
     if not entries:
         return []
+    try:
+        return _decode_batches(segment, entries)
+    except KafkaError:
+        pass
+    try:
+        return _decode_batches(segment, entries)
+    except KafkaError as error:
+        raise OSError(errno.EIO, f"damaged: {error}", segment.path) from error
+
+
+def _decode_batches(segment: _Segment, entries: Sequence[_BatchEntry]) -> list[LogBatch]:
     start, last = entries[0].position, entries[-1]
     data = segment.file.read_at(start, last.position + last.size_bytes - start)
-    return [decode_batch(data, header) for header in iter_headers(data)]
+    batches = []
+    for entry in entries:
+        batch = decode_batch(data, parse_header(data, entry.position - start))
+        found = (batch.base_offset, batch.end_offset, batch.epoch)
+        if found != (entry.base_offset, entry.end_offset, entry.epoch):
+            raise CorruptRecordError(f"{found} at position {entry.position}")
+        batches.append(batch)
+    return batches
 
 
 def holds_foreign_records(fs: FileSystem, directory: str) -> bool:

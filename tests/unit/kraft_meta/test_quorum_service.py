@@ -657,3 +657,24 @@ def test_describe_quorum_of_one() -> None:
             assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     virtually(main)
+
+
+def test_a_log_that_cannot_be_read_for_a_follower_ends_the_node() -> None:
+    """The damage is this node's, and not a matter of the connection on which it was asked."""
+
+    async def main() -> None:
+        fs = new_disk()
+        async with Node(fs).running() as node:
+            await node.join()
+        node = Node(fs)
+        with pytest.RaisesGroup(OSError, flatten_subgroups=True):
+            async with node.running():
+                path = f"{DIRECTORY}/{0:020d}.log"
+                file = fs.open(path)
+                file.write_at(bytes([file.read_at(70, 1)[0] ^ 1]), 70)
+                epoch = node.service.leader_epoch
+                node.service.step(Fetch(9, 1, epoch, 0, 0, 0, 500))
+                await trio.sleep(60)
+        assert not node.sent
+
+    virtually(main)

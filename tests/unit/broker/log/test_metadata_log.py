@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -378,3 +379,108 @@ def test_a_damaged_state_is_refused(data: bytes) -> None:
     fs.open(f"{DIRECTORY}/quorum-state", create=True).write_at(data, 0)
     with pytest.raises(MetadataLogError):
         QuorumStateFile(fs, DIRECTORY).read()
+
+
+def flip(fs: MemoryFileSystem, position: int, path: str = FIRST) -> None:
+    """Change a bit of a file for good."""
+    file = fs.open(path)
+    file.write_at(bytes([file.read_at(position, 1)[0] ^ 1]), position)
+    file.sync()
+
+
+def flip_once(position: int, suffix: str = ".log") -> Callable[[str, int, bytes], bytes]:
+    """Change a bit in the first read of it; the disk is right."""
+    done: list[bool] = []
+
+    def read(path: str, start: int, data: bytes) -> bytes:
+        at = position - start
+        if done or not path.endswith(suffix) or not 0 <= at < len(data):
+            return data
+        done.append(True)
+        return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+    return read
+
+
+@pytest.mark.parametrize("index", range(len(BATCHES)))
+@pytest.mark.parametrize("at", [21, 45, -2])
+def test_damage_in_the_newest_segment_is_refused(index: int, at: int) -> None:
+    """A batch that is all there is no torn tail: cutting it would take back what was promised."""
+    fs = new_disk()
+    log = open_log(fs)
+    log.append(BATCHES)
+    log.flush()
+    header = list(iter_headers(fs.read_file(FIRST)))[index]
+    flip(fs, header.position + at % header.size_bytes)
+    with pytest.raises(MetadataLogError, match=f"damaged at position {header.position}"):
+        open_log(fs)
+
+
+def test_a_damaged_length_is_refused_when_whole_batches_follow() -> None:
+    """What looks like a batch without its end cannot have others behind it."""
+    fs = new_disk()
+    log = open_log(fs)
+    log.append(BATCHES)
+    flip(fs, list(iter_headers(fs.read_file(FIRST)))[1].position + 9)
+    with pytest.raises(MetadataLogError, match="damaged"):
+        open_log(fs)
+
+
+def test_sectors_that_were_never_written_are_a_torn_tail() -> None:
+    """A power cut may keep a later part of an unsynced append and lose an earlier one."""
+    fs = new_disk()
+    log = open_log(fs)
+    log.append(BATCHES[:2])
+    log.flush()
+    log.append([batch(3, b"v" * 3000)])
+    fs.open(FIRST).write_at(bytes(512), 1024)
+    again = open_log(fs)
+    assert content(again) == BATCHES[:2]
+
+
+def test_one_bad_read_is_read_again() -> None:
+    """Neither opening nor serving the log believes in damage that is not there the second time."""
+    fs = new_disk()
+    log = open_log(fs)
+    log.append(BATCHES)
+    log.flush()
+    fs.read_fault = flip_once(30)
+    log = open_log(fs)
+    assert log.truncated_bytes == 0
+    fs.read_fault = flip_once(30)
+    assert content(log) == BATCHES
+    assert log.log_end_offset == 5
+
+
+def test_batches_that_cannot_be_read_back_are_a_failure_of_the_disk() -> None:
+    """Damage is not handed to the followers, nor taken for committed metadata."""
+    fs = new_disk()
+    open_log(fs).append(BATCHES)
+    log = open_log(fs)
+    flip(fs, list(iter_headers(fs.read_file(FIRST)))[1].position + 70)
+    assert log.read(0, 1, ALL) == BATCHES[:1]
+    with pytest.raises(OSError, match="damaged") as caught:
+        log.read(1, ALL, ALL)
+    assert caught.value.errno == errno.EIO
+
+
+def test_a_batch_that_is_another_one_is_not_given_out() -> None:
+    """Offset and epoch are not in the checksum: they are compared with what was there."""
+    fs = new_disk()
+    open_log(fs).append(BATCHES)
+    log = open_log(fs)
+    flip(fs, list(iter_headers(fs.read_file(FIRST)))[1].position + 15)
+    with pytest.raises(OSError, match="damaged"):
+        log.read(1, ALL, ALL)
+
+
+def test_what_opening_finds_is_durable() -> None:
+    """A killed process leaves unsynced records: they count from now on, so no power cut may cost
+    them."""
+    fs = new_disk()
+    log = open_log(fs)
+    log.append(BATCHES)  # and killed before the flush
+    QuorumStateFile(fs, DIRECTORY).write(ElectionState(3, 1, 2), [1, 2, 3])
+    found = open_log(fs)
+    survivor = open_log(fs.after_crash())
+    assert content(survivor) == content(found) == BATCHES
