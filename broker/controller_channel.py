@@ -6,11 +6,14 @@ Owns: this broker's epoch and whether it is fenced. Rules, as KIP-631:
 2. It heartbeats with the metadata offset that it has applied; once that has caught up with its own
    registration the controller unfences it, and only then may it lead partitions.
 3. Heartbeats come at their interval, and at once when there is something to tell: a new way to the
-   controller, metadata that the controller waits for, this broker fenced in the image. One is under
+   controller, metadata that the controller waits for, this broker fenced in the image, a failed log
+   directory. One is under
    way at a time.
 4. A registration that is gone (unregistered) is made anew as the same incarnation; when another
    incarnation lives under this id, this one ends.
-5. At a graceful stop it asks for a controlled shutdown and goes when the controller says so.
+5. It registers with the log directories that are online. Those that fail later are told by every
+   heartbeat, by one at once (KIP-858).
+6. At a graceful stop it asks for a controlled shutdown and goes when the controller says so.
 
 The way to the controller is the port `Controller`: `controller_client` in a broker. It waits
 through elections and sends again what may be; so an error here is the controller's word, or time
@@ -24,6 +27,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, Protocol
 
 import trio
@@ -141,6 +145,8 @@ class ControllerChannel:
         )
 
     async def _try_to_register(self, request: BrokerRegistrationRequest) -> ErrorCode:
+        request, offline = copy(request), self._offline_log_dirs()
+        request.log_dirs = [one for one in request.log_dirs if one and one not in offline]
         response: BrokerRegistrationResponse = await self.submit(
             request, api_version=_REGISTRATION_VERSION
         ).wait()

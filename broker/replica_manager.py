@@ -37,7 +37,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from kraftrio.broker.clock import Clock
 from kraftrio.broker.isr_keeper import IsrKeeper
@@ -53,8 +52,14 @@ from kraftrio.broker.log.partition_log import (
 from kraftrio.broker.metadata_cache import MetadataCache
 from kraftrio.broker.partition import Partition
 from kraftrio.broker.partition_state import NO_EFFECTS, Role
-from kraftrio.broker.replica_ports import FetcherManager, IsrProposer, MetadataBrokers
+from kraftrio.broker.replica_ports import (
+    FetcherManager,
+    IsrProposer,
+    MetadataBrokers,
+    ReplicaPlacer,
+)
 from kraftrio.broker.timers import Timer, Timers
+from kraftrio.broker.unmade_logs import UnmadeLogs
 from kraftrio.broker.waiters import CommitCallback, OffsetWaiter
 from kraftrio.kraft_meta.image import (
     NO_LEADER,
@@ -74,14 +79,6 @@ _MAKE_RETRY_MS = 1000
 _REPORT_INTERVAL_MS = 10_000  # one line for each partition in this time: a full disk fails often
 
 
-class _Unmade(NamedTuple):
-    """A partition placed here whose log is not there yet."""
-
-    topic: TopicImage
-    image: PartitionImage
-    is_new: bool  # False: it existed before this process, so its log may be on a failed disk
-
-
 class ReplicaManager:
     """Owner of every replica on this broker.
 
@@ -89,6 +86,7 @@ class ReplicaManager:
         topic_log_config: name of a topic -> its effective log configuration, by the newest image.
         proposals: the way of new ISRs to the controller; a node without others needs none.
         fetchers: copies what is followed here; may be set later, before the first metadata.
+        placer: the way of the replicas' log directories to the controller.
     """
 
     def __init__(
@@ -102,6 +100,7 @@ class ReplicaManager:
         *,
         proposals: IsrProposer | None = None,
         fetchers: FetcherManager | None = None,
+        placer: ReplicaPlacer | None = None,
         lag_time_max_ms: float = 30_000,
     ) -> None:
         self.broker_id = broker_id
@@ -112,9 +111,8 @@ class ReplicaManager:
         self._clock = clock
         self._topic_log_config = topic_log_config
         self._partitions: dict[TopicPartition, Partition] = {}
-        self._unmade: dict[TopicPartition, _Unmade] = {}
+        self._unmade = UnmadeLogs(broker_id, log_manager, placer)
         self._make_timer: Timer | None = None
-        self._knows_cluster = False  # the first image shows what existed before this process
         self._reported_ms: dict[TopicPartition, float] = {}
         self._brokers = MetadataBrokers(metadata)
         self._lag_time_max_ms = lag_time_max_ms
@@ -159,8 +157,7 @@ class ReplicaManager:
 
     def is_empty(self, topic_partition: TopicPartition) -> bool:
         """Does the log of a partition led here hold nothing (raises like `leader`)?"""
-        unmade = self._unmade.get(topic_partition)
-        if unmade is not None and unmade.is_new:
+        if self._unmade.is_new(topic_partition):
             return True
         log = self.log(topic_partition)
         return log.log_start_offset == log.log_end_offset
@@ -497,15 +494,7 @@ class ReplicaManager:
             for topic_partition, partition in self._partitions.items()
             if partition.state.role is Role.OFFLINE
         ]
-        return failed + [key for key, unmade in self._unmade.items() if self._is_lost(key, unmade)]
-
-    def _is_lost(self, topic_partition: TopicPartition, unmade: _Unmade) -> bool:
-        """Is the log that is not found here likely to be in a directory that is offline?"""
-        return (
-            not unmade.is_new
-            and self.log_manager.get_log(topic_partition) is None
-            and not all(log_dir.is_online for log_dir in self.log_manager.dirs)
-        )
+        return failed + self._unmade.lost()
 
     @contextmanager
     def _disk(self, doing: str, partition: Partition) -> Iterator[None]:
@@ -546,7 +535,7 @@ class ReplicaManager:
         if delta.changed_brokers:
             for hosted in self._partitions.values():
                 hosted.check_low_watermark()  # who is dead is waited for no more
-        self._knows_cluster = True
+        self._unmade.knows_cluster = True
         if self._unmade and self._make_timer is None:
             self._make_timer = self._timers.schedule(0, self._make_some)
 
@@ -554,7 +543,7 @@ class ReplicaManager:
         topic_partition = TopicPartition(topic.name, index)
         partition = self._partitions.get(topic_partition)
         if self.broker_id not in image.replicas:
-            self._unmade.pop(topic_partition, None)
+            self._unmade.discard(topic_partition)
             if partition is not None:
                 self._remove(partition)
             return
@@ -562,9 +551,7 @@ class ReplicaManager:
             self._apply_image(partition, image)
             return
         log = self.log_manager.get_log(topic_partition)
-        earlier = self._unmade.get(topic_partition)
-        is_new = self._knows_cluster if earlier is None else earlier.is_new
-        self._unmade[topic_partition] = _Unmade(topic, image, is_new)
+        self._unmade.add(topic_partition, topic, image)
         if log is not None and log.topic_id == topic.topic_id:
             self._make(topic_partition)
 
@@ -623,24 +610,14 @@ class ReplicaManager:
         Raises:
             KafkaError: there is no such partition here, or KAFKA_STORAGE_ERROR: not now.
         """
-        unmade = self._unmade.get(topic_partition)
-        if unmade is None:
+        made = self._unmade.make(
+            topic_partition,
+            self._topic_log_config(topic_partition.topic),
+            self._clock.wall_ms(),
+        )
+        if made is None:
             raise self._metadata.check_hosted(*topic_partition)
-        if self._is_lost(topic_partition, unmade):
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"the log of {topic_partition} may be in a log directory that is offline",
-            )
-        try:
-            log = self.log_manager.get_or_create_log(
-                topic_partition,
-                unmade.topic.topic_id,
-                self._topic_log_config(topic_partition.topic),
-                self._clock.wall_ms(),
-            )
-        except OSError as error:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        del self._unmade[topic_partition]
+        unmade, log = made
         partition = Partition(
             topic_partition,
             unmade.topic.topic_id,
@@ -658,7 +635,7 @@ class ReplicaManager:
         self._make_timer = None
         end_ms = self._clock.monotonic_ms() + _MAKE_SLICE_MS
         delay_ms = _MAKE_PAUSE_MS
-        for topic_partition in list(self._unmade):
+        for topic_partition in self._unmade:
             if self._clock.monotonic_ms() >= end_ms:
                 break
             try:
@@ -672,9 +649,7 @@ class ReplicaManager:
     def _delete_topic(self, topic: TopicImage) -> None:
         for index in sorted(topic.partitions):
             topic_partition = TopicPartition(topic.name, index)
-            unmade = self._unmade.get(topic_partition)
-            if unmade is not None and unmade.topic.topic_id == topic.topic_id:
-                del self._unmade[topic_partition]
+            self._unmade.discard(topic_partition, topic.topic_id)
             partition = self._partitions.get(topic_partition)
             if partition is not None and partition.topic_id == topic.topic_id:
                 self._remove(partition)

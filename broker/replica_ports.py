@@ -1,6 +1,7 @@
 """What the replica manager asks of the rest of the broker about replication, as narrow protocols.
 
-`isr_proposals` sends ISRs to the controller, `replica_fetcher` copies from leaders,
+`isr_proposals` sends ISRs to the controller and `directory_assignments` where replicas lie,
+`replica_fetcher` copies from leaders,
 `replication_quota` bounds how fast followers that catch up are served; `MetadataBrokers` reads the
 newest image.
 """
@@ -47,6 +48,14 @@ class IsrProposer(Protocol):
         callback: Callable[[IsrResult], None],
     ) -> None:
         """Propose; `callback` is called once, with the controller's answer for this partition."""
+        ...
+
+
+class ReplicaPlacer(Protocol):
+    """Tells the controller where replicas lie (AssignReplicasToDirs)."""
+
+    def place(self, topic_id: bytes, partition: int, directory_id: bytes) -> None:
+        """A replica lies in that log directory, or is LOST."""
         ...
 
 

@@ -18,6 +18,7 @@ from kraftrio.broker.config import BrokerConfig
 from kraftrio.broker.controller_channel import ControllerChannel
 from kraftrio.broker.controller_client import ControllerClient
 from kraftrio.broker.coordinator.runtime import GroupCoordinator
+from kraftrio.broker.directory_assignments import DirectoryAssignments
 from kraftrio.broker.dispatch import Dispatcher, Handler
 from kraftrio.broker.dynamic_config import DynamicConfig
 from kraftrio.broker.environment import Environment
@@ -74,7 +75,12 @@ class LogDirectories:
                 for log in self._log_manager.logs()
                 if self._log_manager.dir_of(log.topic_partition) is log_dir
             }
-            usage = shutil.disk_usage(log_dir.path)
+            try:
+                usage = shutil.disk_usage(log_dir.path)
+            except OSError as error:  # whoever writes to it will take it offline
+                failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+                found.append(LogDirectory(log_dir.path, {}, error=failure))
+                continue
             found.append(LogDirectory(log_dir.path, partitions, usage.total, usage.free))
         return found
 
@@ -125,23 +131,13 @@ class BrokerServices:
             config.node_id,
             lambda: self.publisher.applied_offset,
             config.broker_heartbeat_interval_ms,
-            lambda: [one.directory_id for one in log_manager.dirs if not one.is_online],
+            log_manager.offline_directory_ids,
         )
         controller.on_connected(self.channel.heartbeat_soon)
+        log_manager.on_failed = self.channel.heartbeat_soon
         leader_quota = _quota(Direction.LEADER, config, clock)
         follower_quota = _quota(Direction.FOLLOWER, config, clock)
-        self.replica_manager = ReplicaManager(
-            config.node_id,
-            log_manager,
-            self.metadata,
-            timers,
-            clock,
-            self._topic_log_config,
-            proposals=IsrProposals(
-                self.channel, config.node_id, lambda: self.channel.broker_epoch, timers
-            ),
-            lag_time_max_ms=config.replica_lag_time_max_ms,
-        )
+        self.replica_manager = self._build_replicas(log_manager, timers, clock)
         self.fetchers = ReplicaFetchers(
             environment.network,
             config.node_id,
@@ -175,6 +171,28 @@ class BrokerServices:
         )
         self._handlers = self._build_handlers(
             QuorumDescriptions(quorum, controller), log_manager, timers, clock, rng, leader_quota
+        )
+
+    def _build_replicas(
+        self, log_manager: LogManager, timers: Timers, clock: Clock
+    ) -> ReplicaManager:
+        channel, config = self.channel, self._dynamic.static
+
+        def broker_epoch() -> int:
+            return channel.broker_epoch
+
+        return ReplicaManager(
+            config.node_id,
+            log_manager,
+            self.metadata,
+            timers,
+            clock,
+            self._topic_log_config,
+            proposals=IsrProposals(channel, config.node_id, broker_epoch, timers),
+            placer=DirectoryAssignments(
+                channel, config.node_id, broker_epoch, self.metadata, timers
+            ),
+            lag_time_max_ms=config.replica_lag_time_max_ms,
         )
 
     def _topic_log_config(self, topic: str) -> LogConfig:

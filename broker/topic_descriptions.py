@@ -5,14 +5,14 @@ Owns the rules both APIs share: which leader a client is told, and when it is to
 - A leader that is fenced or gone is none: LEADER_NOT_AVAILABLE.
 - A leader that has no listener of the name the client came in by cannot be reached by it:
   LISTENER_NOT_FOUND from Metadata 6 on, LEADER_NOT_AVAILABLE before (KIP-103).
-- A replica on a broker that is fenced, unknown or without that listener is offline.
+- A replica is offline on a broker that is fenced, unknown or without that listener, and in a log
+  directory that has failed.
 - Metadata 0 shows live replicas only, and REPLICA_NOT_AVAILABLE when some are missing.
 Called by `handlers_cluster`. Functions of the image; `TopicDescriptions` remembers their results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kraftrio.broker.auto_topics import INTERNAL_TOPICS
@@ -49,11 +49,16 @@ def _leader(
     return _Leader(ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER)
 
 
-def _offline(image: MetadataImage, replicas: Iterable[int], listener_name: str) -> list[int]:
+def _offline(image: MetadataImage, partition: PartitionImage, listener_name: str) -> list[int]:
     offline = []
-    for broker_id in replicas:
+    for broker_id in partition.replicas:
         broker = image.broker(broker_id)
-        if broker is None or broker.fenced or broker.endpoint(listener_name) is None:
+        if (
+            broker is None
+            or broker.fenced
+            or broker.endpoint(listener_name) is None
+            or not broker.has_online(partition.directory(broker_id))
+        ):
             offline.append(broker_id)
     return offline
 
@@ -63,7 +68,7 @@ def metadata_partition(
 ) -> MetadataResponsePartition:
     """Describe a partition to a client of a listener."""
     code, leader_id = _leader(image, partition, listener_name, name_missing=version >= 6)
-    offline = _offline(image, partition.replicas, listener_name)
+    offline = _offline(image, partition, listener_name)
     replicas, isr = list(partition.replicas), list(partition.isr)
     if version == 0 and offline:
         replicas = [one for one in replicas if one not in offline]
@@ -192,5 +197,5 @@ def described_partition(
         isr_nodes=list(partition.isr),
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=_offline(image, partition.replicas, listener_name),
+        offline_replicas=_offline(image, partition, listener_name),
     )

@@ -139,6 +139,8 @@ class LogManager:
         self._last_flush_ms: dict[TopicPartition, int] = {}
         # Told, on the event loop, which partitions went with their directory.
         self.on_lost: Callable[[list[TopicPartition]], None] | None = None
+        # Told that a directory has failed, after that.
+        self.on_failed: Callable[[], None] | None = None
 
     # -- start ----------------------------------------------------------------------------------
 
@@ -304,6 +306,20 @@ class LogManager:
 
     def dir_of(self, topic_partition: TopicPartition) -> LogDir | None:
         return self._dir_of.get(topic_partition)
+
+    def has_online(self, directory_id: bytes) -> bool:
+        """Is the directory with this id one of ours, and online?"""
+        return any(
+            log_dir.is_online and log_dir.directory_id == directory_id for log_dir in self.dirs
+        )
+
+    def offline_directory_ids(self) -> list[bytes]:
+        """The ids of the directories that have failed, as far as they could be read."""
+        return [
+            log_dir.directory_id
+            for log_dir in self.dirs
+            if not log_dir.is_online and log_dir.directory_id
+        ]
 
     def stray_logs(
         self, is_known: Callable[[TopicPartition, bytes | None], bool]
@@ -581,7 +597,8 @@ class LogManager:
                 _logger.error("log directory %s cannot be written now: %s", log_dir.path, error)
                 log_dir.told_no_room = True
             return []
-        if log_dir.failure is None:
+        is_news = log_dir.failure is None
+        if is_news:
             log_dir.failure = error
             _logger.error("log directory %s is offline: %s", log_dir.path, error)
         lost = [key for key, owner in self._dir_of.items() if owner is log_dir]
@@ -594,6 +611,8 @@ class LogManager:
                 _logger.warning("cannot close %s: %s", log.directory, second)
         if lost and self.on_lost is not None:
             self.on_lost(lost)
+        if is_news and self.on_failed is not None:
+            self.on_failed()
         return lost
 
     def fail_log(self, log: PartitionLog, error: OSError) -> list[TopicPartition]:

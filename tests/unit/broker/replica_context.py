@@ -96,7 +96,7 @@ class Broker:
     ) -> None:
         self.fs = fs if fs is not None else MemoryFileSystem()
         self.config = config or LogConfig()
-        ids = itertools.count(1)
+        ids = itertools.count(101)  # the first hundred are reserved
         self.logs = LogManager(self.fs, paths, new_id=lambda: next(ids).to_bytes(16, "big"))
         self.logs.load_all(self.logs.start("AAAAAAAAAAAAAAAAAAAAAQ", 1), 0)
         self.metadata = MetadataCache()
@@ -104,6 +104,7 @@ class Broker:
         self.clock = clock or Clock()
         self.proposed: list[Proposed] = []
         self.fetching: list[tuple[TopicPartition, bytes, int, int]] = []  # id, leader, epoch
+        self.placed: list[tuple[bytes, int, bytes]] = []  # topic id, partition, directory id
         self.replicas = ReplicaManager(
             1,
             self.logs,
@@ -113,6 +114,7 @@ class Broker:
             lambda _: self.config,
             proposals=self,
             fetchers=self,
+            placer=self,
             lag_time_max_ms=LAG_MS,
         )
         self._offset = 0
@@ -152,6 +154,9 @@ class Broker:
         self, topic_partition: TopicPartition, topic_id: bytes, leader_id: int, leader_epoch: int
     ) -> None:
         self.fetching.append((topic_partition, topic_id, leader_id, leader_epoch))
+
+    def place(self, topic_id: bytes, partition: int, directory_id: bytes) -> None:
+        self.placed.append((topic_id, partition, directory_id))
 
     def stop(self, topic_partition: TopicPartition) -> None:
         self.fetching.append((topic_partition, b"", -1, -1))

@@ -197,6 +197,38 @@ async def test_a_refused_registration_fails_at_once(
     assert trio.current_time() == 0
 
 
+async def test_only_directories_that_are_online_are_registered(
+    context: Context, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """Of one that could not be read there is no id; one that failed since is not named anew."""
+    request = BrokerRegistrationRequest(
+        broker_id=BROKER_ID, incarnation_id=b"i" * 16, log_dirs=[b"a" * 16, b"", b"c" * 16]
+    )
+    await context.channel.register(request, 60)
+    await context.channel.wait_unfenced(60)
+    nursery.start_soon(context.channel.run_heartbeats)
+    context.offline.append(b"a" * 16)
+    context.controller.heartbeat_errors = [ErrorCode.BROKER_ID_NOT_REGISTERED]
+    await trio.sleep(3)
+    assert [one.log_dirs for one in context.controller.registrations] == [
+        [b"a" * 16, b"c" * 16],
+        [b"c" * 16],
+    ]
+
+
+async def test_a_failed_directory_is_told_at_once_and_by_every_heartbeat(
+    context: Context, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    await context.join()
+    nursery.start_soon(context.channel.run_heartbeats)
+    await trio.sleep(1)
+    context.offline.append(b"a" * 16)
+    context.channel.heartbeat_soon()
+    await trio.sleep(3)
+    told = [(round(at, 3), one.offline_log_dirs) for at, one in context.controller.heartbeats]
+    assert told == [(0, []), (1, [b"a" * 16]), (3, [b"a" * 16])]
+
+
 async def test_a_registration_that_takes_too_long_fails_and_says_why(
     context: Context, autojump_clock: MockClock
 ) -> None:

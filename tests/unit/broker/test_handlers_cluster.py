@@ -10,6 +10,7 @@ from kraftrio.kraft_meta.control import DEFAULT_FEATURES
 from kraftrio.kraft_meta.image import TOPIC
 from kraftrio.kraft_meta.records import (
     NO_LEADER,
+    BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RemoveTopicRecord,
@@ -250,6 +251,25 @@ def test_listener_that_a_leader_lacks(version: int, code: int) -> None:
     assert [one.node_id for one in response.brokers] == [1]
     (one,) = response.topics[0].partitions
     assert (one.error_code, one.leader_id) == (code, -1)
+
+
+def test_a_replica_in_a_failed_log_directory_is_offline() -> None:
+    """Until its broker has that directory again; the same broker's other replicas are not."""
+    cluster = ClusterContext(brokers={1: True, 2: True})
+    topic_id, directories = b"\xaa" * 16, (b"a" * 16, b"b" * 16)
+    cluster.apply([TopicRecord("t", topic_id)])
+    for index, directory in enumerate(directories):
+        cluster.apply(
+            [PartitionRecord(topic_id, index, (1, 2), (2,), 2, directories=(directory, bytes(16)))]
+        )
+
+    def offline(log_dirs: tuple[bytes, ...]) -> list[list[int]]:
+        cluster.apply([BrokerRegistrationChangeRecord(1, 1, log_dirs=log_dirs)])
+        return [one.offline_replicas for one in metadata(cluster, "t").topics[0].partitions]
+
+    assert offline(directories) == [[], []]
+    assert offline(directories[1:]) == [[1], []]
+    assert offline(directories) == [[], []]
 
 
 def test_a_replica_without_the_clients_listener_is_offline() -> None:

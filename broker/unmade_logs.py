@@ -1,0 +1,126 @@
+"""The partitions placed on this broker whose logs are not there yet, or are lost.
+
+Owns: `UnmadeLogs`. A log that is not found was
+- never made: the partition is new, or no directory was told for it while this broker is not in its
+  ISR. It is made in the directory that the controller names, or in the least used one;
+- or is lost with a log directory that is offline. It is not made anew, since it may come back with
+  the directory; the controller is told, unless it knows: directory ids are in its registration.
+Where a log was made or found is told likewise (`ReplicaPlacer`; KIP-858).
+
+Called by: replica_manager.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kraftrio.broker.log.log_config import LogConfig
+from kraftrio.broker.log.log_manager import LogManager
+from kraftrio.broker.log.partition_log import PartitionLog
+from kraftrio.broker.replica_ports import ReplicaPlacer
+from kraftrio.kraft_meta.directories import LOST, MIGRATING, UNASSIGNED
+from kraftrio.kraft_meta.image import PartitionImage, TopicImage
+from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.primitives import TopicPartition
+
+
+class Unmade(NamedTuple):
+    """A partition placed here whose log is not there yet."""
+
+    topic: TopicImage
+    image: PartitionImage
+    is_new: bool  # False: it existed before this process, so its log may be on a failed disk
+
+
+class UnmadeLogs:
+    """See the module.
+
+    Args:
+        placer: told in which directory each replica lies, where the metadata says otherwise.
+    """
+
+    def __init__(
+        self, broker_id: int, log_manager: LogManager, placer: ReplicaPlacer | None
+    ) -> None:
+        self._broker_id = broker_id
+        self._log_manager = log_manager
+        self._placer = placer
+        self._unmade: dict[TopicPartition, Unmade] = {}
+        self.knows_cluster = False  # the first image shows what existed before this process
+
+    def __len__(self) -> int:
+        return len(self._unmade)
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(list(self._unmade))
+
+    def add(
+        self, topic_partition: TopicPartition, topic: TopicImage, image: PartitionImage
+    ) -> None:
+        """A partition is placed here, or its image changed before its log was made."""
+        earlier = self._unmade.get(topic_partition)
+        is_new = self.knows_cluster if earlier is None else earlier.is_new
+        self._unmade[topic_partition] = Unmade(topic, image, is_new)
+
+    def discard(self, topic_partition: TopicPartition, topic_id: bytes | None = None) -> None:
+        """It is not placed here any more; with a topic id, only if it is of that topic."""
+        unmade = self._unmade.get(topic_partition)
+        if unmade is not None and topic_id in (None, unmade.topic.topic_id):
+            del self._unmade[topic_partition]
+
+    def is_new(self, topic_partition: TopicPartition) -> bool:
+        """Was it made while this process ran, and has no log yet?"""
+        unmade = self._unmade.get(topic_partition)
+        return unmade is not None and unmade.is_new
+
+    def lost(self) -> list[TopicPartition]:
+        """The partitions whose log is likely to be in a directory that is offline."""
+        return [key for key, unmade in self._unmade.items() if self._is_lost(key, unmade)]
+
+    def make(
+        self, topic_partition: TopicPartition, config: LogConfig, now_ms: int
+    ) -> tuple[Unmade, PartitionLog] | None:
+        """Give a partition its log; None if it is not placed here, or has one.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR: not now.
+        """
+        unmade = self._unmade.get(topic_partition)
+        if unmade is None:
+            return None
+        told = unmade.image.directory(self._broker_id)
+        if self._is_lost(topic_partition, unmade):
+            if told in (MIGRATING, UNASSIGNED):
+                self._place(topic_partition, unmade, LOST)
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"the log of {topic_partition} may be in a log directory that is offline",
+            )
+        try:
+            log = self._log_manager.get_or_create_log(
+                topic_partition, unmade.topic.topic_id, config, now_ms, directory_id=told
+            )
+        except OSError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        del self._unmade[topic_partition]
+        log_dir = self._log_manager.dir_of(topic_partition)
+        if log_dir is not None and log_dir.directory_id != told:
+            self._place(topic_partition, unmade, log_dir.directory_id)
+        return unmade, log
+
+    def _is_lost(self, topic_partition: TopicPartition, unmade: Unmade) -> bool:
+        if (
+            unmade.is_new
+            or self._log_manager.get_log(topic_partition) is not None
+            or all(log_dir.is_online for log_dir in self._log_manager.dirs)
+        ):
+            return False
+        told = unmade.image.directory(self._broker_id)
+        if told == UNASSIGNED:  # nothing that was acknowledged can be in it
+            return self._broker_id in unmade.image.isr
+        return not self._log_manager.has_online(told)
+
+    def _place(self, topic_partition: TopicPartition, unmade: Unmade, directory_id: bytes) -> None:
+        if self._placer is not None:
+            self._placer.place(unmade.topic.topic_id, topic_partition.partition, directory_id)
