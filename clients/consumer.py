@@ -72,7 +72,7 @@ logger = logging.getLogger(__name__)
 CLOSE_TIMEOUT_S = 30.0
 _HASTY_CLOSE_TIMEOUT_S = 1.0  # to say farewell when the program is cancelled
 
-_RECORDS_PER_TURN = 500
+_RECORDS_PER_TURN = 350
 _FATAL_TOPIC_ERRORS = frozenset(
     {ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 )
