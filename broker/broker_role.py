@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import trio
@@ -27,6 +28,7 @@ from kraftrio.broker.controller_channel import RegistrationError
 from kraftrio.broker.controller_client import ControllerClient
 from kraftrio.broker.dynamic_config import DynamicConfig
 from kraftrio.broker.environment import Environment
+from kraftrio.broker.log.duplicate_logs import Placement, set_duplicates_aside
 from kraftrio.broker.log.log_manager import LogDirError, PendingLog
 from kraftrio.broker.log_maintenance import LogMaintenance
 from kraftrio.broker.node_errors import NodeError, StartError
@@ -41,6 +43,7 @@ from kraftrio.kraft_meta.image import MetadataDelta, MetadataImage
 from kraftrio.kraft_meta.quorum_service import QuorumService
 from kraftrio.wire.messages.quorum import BrokerRegistrationRequest, Feature
 from kraftrio.wire.messages.quorum import Listener as RegisteredListener
+from kraftrio.wire.primitives import TopicPartition
 
 _log = logging.getLogger("kraftrio.node")
 
@@ -145,13 +148,25 @@ class BrokerRole:
                     lambda: self._log_manager.load_log(pending, config, now_ms)
                 )
 
+        pending_logs = set_duplicates_aside(
+            self._log_manager, self._storage.pending_logs, partial(self._placement, image)
+        )
         try:
             async with trio.open_nursery() as nursery:
-                for pending in self._storage.pending_logs:
+                for pending in pending_logs:
                     nursery.start_soon(load, pending)
         except* LogDirError as group:
             raise StartError(str(group.exceptions[0])) from group
         self._log_manager.finish_loading()
+
+    def _placement(self, image: MetadataImage, topic_partition: TopicPartition) -> Placement | None:
+        """Where the metadata places a replica on this broker, if it does."""
+        topic = image.topic(topic_partition.topic)
+        partition = None if topic is None else topic.partitions.get(topic_partition.partition)
+        broker_id = self._config.node_id
+        if topic is None or partition is None or broker_id not in partition.replicas:
+            return None
+        return Placement(topic.topic_id, partition.directory(broker_id))
 
     def _set_stray_logs_aside(self) -> None:
         """Serve no log that the metadata does not place here, but keep its files.

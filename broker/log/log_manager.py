@@ -250,7 +250,7 @@ class LogManager:
         try:
             log = PartitionLog.open(
                 self._fs,
-                posixpath.join(log_dir.path, directory_name(topic_partition)),
+                self.path_of(pending),
                 topic_partition,
                 config or self.default_config,
                 topic_id=None,
@@ -278,6 +278,20 @@ class LogManager:
             )
         self._dir_of[topic_partition] = log_dir
         return log
+
+    def path_of(self, pending: PendingLog) -> str:
+        """The folder of a partition that was found."""
+        return posixpath.join(pending.directory.path, directory_name(pending.topic_partition))
+
+    def set_pending_aside(self, pending: PendingLog) -> str:
+        """Rename the folder of a partition that is not to be loaded; its files stay."""
+        name = stray_directory_name(pending.topic_partition, self._new_id())
+        path = posixpath.join(pending.directory.path, name)
+        try:
+            self._fs.rename(self.path_of(pending), path)
+        except OSError as error:
+            self.fail_dir(pending.directory, error)
+        return path
 
     def load_all(self, pending: Iterable[PendingLog], now_ms: int) -> None:
         """Load every found log in this thread, then finish."""
