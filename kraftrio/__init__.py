@@ -1,6 +1,7 @@
 """kraftrio: a Kafka-compatible message broker in Python on Trio, and clients for it and for Kafka.
 
-The clients are imported when they are first asked for, so that a broker does not pay for them.
+The clients are imported when they are first asked for, so that a broker does not pay for them. The
+data sources for Spark want pyspark (`kraftrio[spark]`); so they are not among what `*` brings.
 """
 
 from __future__ import annotations
@@ -10,29 +11,65 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kraftrio.clients.admin import Admin as Admin
+    from kraftrio.clients.admin_types import NewTopic as NewTopic
     from kraftrio.clients.consumer import Consumer as Consumer
+    from kraftrio.clients.consumer_records import ConsumerBatch as ConsumerBatch
+    from kraftrio.clients.consumer_records import ConsumerRecord as ConsumerRecord
+    from kraftrio.clients.group import RebalanceListener as RebalanceListener
+    from kraftrio.clients.offsets import OffsetAndMetadata as OffsetAndMetadata
     from kraftrio.clients.producer import Producer as Producer
-    from kraftrio.clients.producer import RecordMetadata as RecordMetadata
+    from kraftrio.clients.producer_batch import RecordMetadata as RecordMetadata
+    from kraftrio.clients.spark_log_source import KraftrioLogSource as KraftrioLogSource
+    from kraftrio.clients.spark_source import KraftrioSource as KraftrioSource
     from kraftrio.wire.primitives import TopicPartition as TopicPartition
 
 __version__ = "0.1.0"
 
-__all__ = ["Admin", "Consumer", "Producer", "RecordMetadata", "TopicPartition", "__version__"]
+__all__ = [
+    "Admin",
+    "Consumer",
+    "ConsumerBatch",
+    "ConsumerRecord",
+    "NewTopic",
+    "OffsetAndMetadata",
+    "Producer",
+    "RebalanceListener",
+    "RecordMetadata",
+    "TopicPartition",
+    "__version__",
+]
 
 _HOMES = {
     "Admin": "kraftrio.clients.admin",
     "Consumer": "kraftrio.clients.consumer",
+    "ConsumerBatch": "kraftrio.clients.consumer_records",
+    "ConsumerRecord": "kraftrio.clients.consumer_records",
+    "KraftrioLogSource": "kraftrio.clients.spark_log_source",
+    "KraftrioSource": "kraftrio.clients.spark_source",
+    "NewTopic": "kraftrio.clients.admin_types",
+    "OffsetAndMetadata": "kraftrio.clients.offsets",
     "Producer": "kraftrio.clients.producer",
-    "RecordMetadata": "kraftrio.clients.producer",
+    "RebalanceListener": "kraftrio.clients.group",
+    "RecordMetadata": "kraftrio.clients.producer_batch",
     "TopicPartition": "kraftrio.wire.primitives",
 }
+_OF_SPARK = {"pyspark", "pyarrow"}
 
 
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(home), name)
+    try:
+        module = import_module(home)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in _OF_SPARK:
+            raise
+        raise ModuleNotFoundError(
+            f"kraftrio.{name} needs {missing}: pip install 'kraftrio[spark]'", name=error.name
+        ) from error
+    value = globals()[name] = getattr(module, name)
     return value
 
 
