@@ -3,7 +3,8 @@
 Usage: make_venv.py ROOT [EXTRA ...], prints the path of the environment's python.
 
 Rules: one process at a time (a lock on pyproject.toml, so that no lock file is left about); who
-waited finds the work done; a stamp is written last, so an interrupted run is done again.
+waited finds the work done; a stamp is written last, so an interrupted run is done again. Extras
+once installed stay: what renews one renews all, so that no script undoes another's work.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import fcntl
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 
@@ -41,6 +43,8 @@ def make(root: Path, groups: list[str], stamp: str) -> int:
         if run([sys.executable, "-m", "venv", str(venv)]) != 0:
             return fail(f"could not make {venv} with {sys.executable}")
     else:
+        groups += sorted(installed(venv) & extras_of(root) - set(groups))
+        missing = [group for group in groups if not is_fresh(venv, group, stamp)]
         say(f"renewing {venv} for {', '.join(missing)}")
     extras = ",".join(group for group in groups if group != "base")
     target = f"{root}[{extras}]" if extras else str(root)
@@ -60,6 +64,17 @@ def is_fresh(venv: Path, group: str, stamp: str) -> bool:
     """Tell whether the group was installed from this very pyproject.toml."""
     path = venv / f"stamp-{group}"
     return path.exists() and path.read_text() == stamp
+
+
+def installed(venv: Path) -> set[str]:
+    """Return the groups that were installed, be it from another pyproject.toml."""
+    return {path.name.removeprefix("stamp-") for path in venv.glob("stamp-*")}
+
+
+def extras_of(root: Path) -> set[str]:
+    """Return the names of the extras that there are."""
+    with (root / "pyproject.toml").open("rb") as pyproject:
+        return set(tomllib.load(pyproject)["project"]["optional-dependencies"])
 
 
 def is_same_root(venv: Path, root: Path) -> bool:
