@@ -17,6 +17,7 @@ from kraftrio.wire.record_batch import (
     BATCH_OVERHEAD,
     LOG_OVERHEAD,
     BatchHeader,
+    LegacyFormatError,
     parse_header,
     verify_crc,
 )
@@ -32,6 +33,18 @@ class ScannedBatch(NamedTuple):
     header: BatchHeader
     buffer: bytes
     position: int
+
+
+def stored_header(chunk: bytes, at: int) -> BatchHeader:
+    """The header of a batch in a log, where no other magic was ever written than the one we know.
+
+    Raises:
+        CorruptRecordError: it cannot be one.
+    """
+    try:
+        return parse_header(chunk, at)
+    except LegacyFormatError as error:
+        raise CorruptRecordError(str(error)) from error
 
 
 class _Window:
@@ -51,7 +64,7 @@ class _Window:
         if size == 0 or at + size > len(self.chunk):
             self._read(position, size)
             at = 0
-        header = parse_header(self.chunk, at)
+        header = stored_header(self.chunk, at)
         if self._check_crc:
             verify_crc(self.chunk, header)
         if header.base_offset < next_offset or header.last_offset_delta < 0:

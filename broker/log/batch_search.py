@@ -16,10 +16,11 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
+from kraftrio.broker.log.batch_scan import stored_header
 from kraftrio.broker.log.files import File
 from kraftrio.wire.errors import CorruptRecordError
 from kraftrio.wire.primitives import Buffer
-from kraftrio.wire.record_batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC, parse_header, verify_crc
+from kraftrio.wire.record_batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC, verify_crc
 
 # base offset, batch length, (epoch, magic, crc, attributes), last offset delta
 _WALK = Struct(">qi11xi")
@@ -100,7 +101,7 @@ def find_batch(
 
 def _check(file: File, found: FoundBatch) -> None:
     data = file.read_at(found.position, found.size_bytes)
-    verify_crc(data, parse_header(data))
+    verify_crc(data, stored_header(data, 0))
 
 
 def cut_at_batch_end(data: Buffer, start: int, room: int, max_offset: int) -> WholeBatches:

@@ -175,6 +175,9 @@ class SimNode:
                 self.node = Node(
                     self.config, environment, lambda _line: self._on_ready(incarnation)
                 )
+                if self._cluster.tail_cache_bytes is not None:
+                    budget = self.node._storage.log_manager._tail_budget
+                    budget.limit_bytes = self._cluster.tail_cache_bytes
                 await self.node.run_until(stopping)
         except BaseException as error:
             if not incarnation.is_alive:
@@ -313,6 +316,7 @@ class Cluster:
             for node_id, roles in self.shape.roles().items()
             if "controller" in roles
         )
+        self.tail_cache_bytes: int | None = None
         self.weak: set[int] = set()  # lost power: may be in an ISR without all that was in it
         self.nodes: dict[int, SimNode] = {}
         for node_id, roles in self.shape.roles().items():

@@ -11,27 +11,50 @@ Faults that a cluster must survive, hence all that are injected
   unsynced tails of every in-sync replica loses acknowledged records in Kafka as well.
 - A full disk: writes fail with ENOSPC after a part of their bytes, until there is room again.
 - A slow disk: what runs in threads takes long (`delay_s`).
-Not injected: bit rot of synced bytes, lost syncs, and syncs that fail (they end the node).
+- Bad reads: a read of a log gives a flipped bit, and the right bytes when it is repeated.
+- Rot: a bit of a file reads wrong from now on, until it is written again or the disk is mended
+  (`scrub`: as from the mirror of an array, or from a copy). Rot of a log may cost a replica all
+  that follows once it recovers, so the nemesis does it like a power cut: to one replica while its
+  partners live. Rot of the only copy is loss in Kafka as well.
+- A sync that fails: what of the file was not synced is gone at once, as the page cache drops it
+  sooner or later, and later syncs succeed (what PostgreSQL's developers called fsyncgate). Of a
+  partition's log it costs the replica its tail, so that is done like a power cut, too.
+See `damage` for which bits are flipped. Not injected: syncs that lie.
 """
 
 from __future__ import annotations
 
 import errno
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from random import Random
 
 from kraftrio.wire.primitives import Buffer
+from tests.sim.damage import BadReads, flipped, place_of
 
 
 class _Inode:
-    __slots__ = ("data", "durable", "modified_ms", "unsynced")
+    __slots__ = ("data", "durable", "modified_ms", "rot", "unsynced", "was_bad")
 
     def __init__(self, modified_ms: int, data: bytes = b"") -> None:
         self.data = bytearray(data)
         self.durable = bytearray(data)
         self.unsynced: list[tuple[int, bytes | None]] = []  # (position, data) or (size, None: cut)
         self.modified_ms = modified_ms
+        self.rot: dict[int, int] = {}  # bits that read wrong, by position
+        self.was_bad = False  # the last read
+
+    def heal_written(self, start: int, end: int) -> None:
+        """What is written again, or cut, is not rotten any more."""
+        for position in [place for place in self.rot if start <= place < end]:
+            del self.rot[position]
+
+    def lose_unsynced(self) -> None:
+        """Go back to what is durable."""
+        self.data[:] = self.durable
+        self.unsynced.clear()
+        self.heal_written(len(self.data), 1 << 62)
 
 
 def _apply(target: bytearray, position: int, data: bytes | None) -> None:
@@ -79,6 +102,8 @@ class SimFile:
             inode = self._inode
             _apply(inode.data, position, content)
             inode.unsynced.append((position, content))
+            if inode.rot:
+                inode.heal_written(position, position + len(content))
             inode.modified_ms = self._disk.now_ms()
 
     def write_pieces_at(self, pieces: Sequence[Buffer], position: int) -> None:
@@ -87,7 +112,8 @@ class SimFile:
     def read_at(self, position: int, size_bytes: int) -> bytes:
         self._check()
         with memoryview(self._inode.data) as view:
-            return bytes(view[position : position + size_bytes])
+            found = bytes(view[position : position + size_bytes])
+        return self._disk.shown(self._path, self._inode, position, found)
 
     def truncate(self, size_bytes: int) -> None:
         self._check()
@@ -95,6 +121,7 @@ class SimFile:
             return
         _apply(self._inode.data, size_bytes, None)
         self._inode.unsynced.append((size_bytes, None))
+        self._inode.heal_written(size_bytes, 1 << 62)
 
     def size_bytes(self) -> int:
         self._check()
@@ -104,6 +131,12 @@ class SimFile:
         if self._disk.is_dead:
             return
         inode = self._inode
+        fails = self._disk.sync_fails
+        if fails is not None and fails(self._path):
+            self._disk.sync_fails = None
+            self._disk.failed_syncs.append(self._path)
+            inode.lose_unsynced()
+            raise OSError(errno.EIO, "sync failed", self._path)
         for position, data in inode.unsynced:
             _apply(inode.durable, position, data)
         inode.unsynced.clear()
@@ -162,7 +195,71 @@ class SimDisk:
         self.room_bytes: int | None = None  # what still can be written; None: enough
         self.is_dead = False  # of a process that was killed: changes nothing any more
         self.locks: set[str] = set()
+        self.bad_reads: BadReads | None = None
+        self.sync_fails: Callable[[str], bool] | None = None  # the next one of such a path, once
+        self.failed_syncs: list[str] = []
+        self._shows_damage = True
         self._root = _Directory()
+
+    # -- damage ---------------------------------------------------------------------------------
+
+    def shown(self, path: str, inode: _Inode, position: int, found: bytes) -> bytes:
+        """What a read gives."""
+        if not self._shows_damage:
+            return found
+        if inode.rot:
+            found = flipped(found, position, inode.rot)
+        if inode.was_bad:
+            inode.was_bad = False
+        elif self.bad_reads is not None:
+            place = self.bad_reads.place(path, inode.data, position, len(found))
+            if place is not None:
+                inode.was_bad = True
+                found = flipped(found, position, dict([place]))
+        return found
+
+    @contextmanager
+    def as_written(self) -> Iterator[None]:
+        """Read what was written: for who looks on."""
+        before, self._shows_damage = self._shows_damage, False
+        try:
+            yield
+        finally:
+            self._shows_damage = before
+
+    def rot(self, path: str, rng: Random) -> bool:
+        """Let a bit of a file read wrong from now on; False: there is none to flip."""
+        inode = self._file(path)
+        place = place_of(path, inode.data, rng, 0, len(inode.data))
+        if place is None:
+            return False
+        inode.rot[place.position] = place.mask
+        return True
+
+    def is_rotten(self, path: str) -> bool:
+        """Whether a file is there that has a bit which reads wrong."""
+        found = self._find(path)
+        return isinstance(found, _Inode) and bool(found.rot)
+
+    def scrub(self) -> None:
+        """Mend all that is rotten."""
+        for path in self.files():
+            self._file(path).rot.clear()
+
+    def files(self, *endings: str) -> list[str]:
+        """The paths of all files with one of these endings, in order."""
+        found: list[str] = []
+
+        def walk(directory: _Directory, path: str) -> None:
+            for name, entry in sorted(directory.names.items()):
+                inside = f"{path}/{name}"
+                if isinstance(entry, _Directory):
+                    walk(entry, inside)
+                elif not endings or name.endswith(endings):
+                    found.append(inside)
+
+        walk(self._root, "")
+        return found
 
     # -- crashes --------------------------------------------------------------------------------
 
@@ -183,6 +280,7 @@ class SimDisk:
             if found is None:
                 if isinstance(entry, _Inode):
                     found = copies[id(entry)] = _Inode(entry.modified_ms, _survived(entry, rng))
+                    found.rot = {p: m for p, m in entry.rot.items() if p < len(found.data)}
                 else:
                     found = copies[id(entry)] = _Directory()
                     for name, child in entry.survivors(rng).items():
@@ -238,7 +336,8 @@ class SimDisk:
         return SimFile(self, path, found)
 
     def read_file(self, path: str) -> bytes:
-        return bytes(self._file(path).data)
+        inode = self._file(path)
+        return self.shown(path, inode, 0, bytes(inode.data))
 
     def exists(self, path: str) -> bool:
         return self._find(path) is not None

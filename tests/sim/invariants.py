@@ -59,15 +59,19 @@ class Invariants:
             return
         for node in self._cluster.nodes.values():
             if node.incarnation in active and node.node is not None:
-                self._check_node(node, node.incarnation)
+                with node.disk.as_written():
+                    self._check_node(node, node.incarnation)
 
     def check_all(self) -> None:
         """Check every node."""
         for node in self._cluster.nodes.values():
             if node.incarnation is not None and node.node is not None:
-                self._check_node(node, node.incarnation)
+                with node.disk.as_written():
+                    self._check_node(node, node.incarnation)
 
     def _check_node(self, node: SimNode, incarnation: Incarnation) -> None:
+        if node.disk.failed_syncs:
+            return  # it is about to learn that it has lost something, and to end
         self.check_count += 1
         view = self._views.get(node.node_id)
         if view is None or view.incarnation is not incarnation:

@@ -9,7 +9,7 @@ Called by: the tests of the simulation and scripts/simulate --mutation.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
@@ -18,12 +18,15 @@ from kraftrio.broker import handlers_fetch
 from kraftrio.broker.coordinator.runtime import GroupCoordinator
 from kraftrio.broker.follower_fetch import FollowerFetch
 from kraftrio.broker.follower_partition import FollowedPartition
+from kraftrio.broker.log import batch_scan, follower_batches, metadata_log
 from kraftrio.broker.log.follower_batches import FollowerBatches
 from kraftrio.broker.log.leader_epoch_cache import EpochEntry
 from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
 from kraftrio.broker.log.partition_log import PartitionLog
+from kraftrio.broker.log.segment import Segment
 from kraftrio.broker.partition_state import PartitionState, Role
 from kraftrio.broker.replica_manager import ReplicaManager
+from kraftrio.kraft_meta import log_batches
 from kraftrio.kraft_meta.epoch_starts import EpochStarts
 from kraftrio.kraft_meta.partition_change import PartitionChange
 from kraftrio.kraft_meta.ports import SnapshotId
@@ -284,6 +287,50 @@ def _sequences_forgotten_at_failover() -> list[Patch]:
     return [(PartitionLog, "start_leader_epoch", start_leader_epoch)]
 
 
+def _follower_does_not_check() -> list[Patch]:
+    """A follower appends what its leader gives it, whatever the checksums say."""
+    return [(follower_batches, "verify_crc", _believe)]
+
+
+def _believe(buf: Any, header: Any) -> None:
+    return None
+
+
+def _recovery_does_not_check() -> list[Patch]:
+    return [(batch_scan, "verify_crc", _believe)]
+
+
+def _metadata_is_not_checked() -> list[Patch]:
+    """What is read of the metadata log is believed, by who reads it and by who is sent it."""
+    return [(log_batches, "verify_crc", _believe)]
+
+
+def _damaged_metadata_is_cut() -> list[Patch]:
+    """A node that starts takes damage in the newest part of its metadata for a torn write."""
+    return [(metadata_log, "_is_torn", lambda data, position: True)]
+
+
+def _failed_sync_is_taken_as_done() -> list[Patch]:
+    original = MetadataLog.flush
+
+    def flush(self: MetadataLog) -> None:
+        with suppress(OSError):
+            original(self)
+
+    return [(MetadataLog, "flush", flush)]
+
+
+def _failed_sync_of_a_log_is_repeated() -> list[Patch]:
+    """What a failed sync has lost is thought to be there still: the next sync will do it."""
+    original = Segment.flush
+
+    def flush(self: Segment) -> None:
+        with suppress(OSError):
+            original(self)
+
+    return [(Segment, "flush", flush)]
+
+
 @dataclass(frozen=True, slots=True)
 class Mutation:
     """A breach, and the options under which it is met soon (see `options.draw`)."""
@@ -324,6 +371,15 @@ _FAILOVERS: Mapping[str, Any] = {
         "broker.heartbeat.interval.ms": "300",
         "replica.lag.time.max.ms": "1000",
     },
+}
+
+_DISKS: Mapping[str, Any] = {
+    **_FAILOVERS,
+    "faults": ("rot", "bad_reads", "kill"),
+    "fault_gap_s": 1.0,
+    "fault_length_s": 1.0,
+    "idempotent_producers": 2,
+    "tail_cache_bytes": 0,
 }
 
 MUTATIONS: dict[str, Mutation] = {
@@ -369,6 +425,25 @@ MUTATIONS: dict[str, Mutation] = {
     "sequences-forgotten-at-failover": Mutation(
         _sequences_forgotten_at_failover,
         {**_FAILOVERS, "faults": ("lose_answers", "kill", "stop", "isolate")},
+    ),
+    "follower-does-not-check": Mutation(
+        _follower_does_not_check, {**_DISKS, "faults": ("bad_reads",)}
+    ),
+    "recovery-does-not-check": Mutation(_recovery_does_not_check, {**_DISKS, "faults": ("rot",)}),
+    "metadata-is-not-checked": Mutation(_metadata_is_not_checked, _DISKS),
+    "damaged-metadata-is-cut": Mutation(
+        _damaged_metadata_is_cut, {**_DISKS, "faults": ("rot",), "victims": "controller"}
+    ),
+    "failed-sync-is-taken-as-done": Mutation(
+        _failed_sync_is_taken_as_done, {**_ELECTIONS, "faults": ("failed_sync",)}
+    ),
+    "failed-sync-of-a-log-is-repeated": Mutation(
+        _failed_sync_of_a_log_is_repeated,
+        {
+            **_FAILOVERS,
+            "faults": ("failed_sync",),
+            "properties": {"log.flush.interval.messages": "5"},
+        },
     ),
 }
 

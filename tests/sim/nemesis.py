@@ -5,7 +5,8 @@ Owns: `Nemesis`. Rules:
 2. A power cut takes the unsynced tail of a replica. It is legal only while everybody else who is in
    sync keeps theirs: it comes when nothing else is broken, to a node whose every replica has a
    live partner in its ISR, and nothing else is broken until that node is in sync again. A
-   controller alone may lose power at any time.
+   controller alone may lose power at any time. The same goes for what else costs a replica a part
+   of its log: rot, and a sync that fails (see `disk_faults`).
 3. After `heal` nothing is broken and every node runs.
 """
 
@@ -18,8 +19,10 @@ import trio
 
 from kraftrio.kraft_meta.image import MetadataImage
 from tests.sim.cluster import Cluster, DiskSpeed, SimNode
+from tests.sim.disk_faults import DiskFaults
 from tests.sim.network import LinkQuality, SimSocket
 from tests.sim.options import Options
+from tests.sim.world import SimulationFailure
 
 _ROOM_BYTES = 2_000
 
@@ -33,6 +36,9 @@ class Nemesis:
         self._rng: Random = cluster.world.rng("nemesis")
         self._under_way = 0
         self._restarting: set[int] = set()
+        disks = DiskFaults(self, cluster, self._rng)
+        self._bad_reads, self._rot = disks.bad_reads, disks.rot
+        self._failed_sync = disks.failed_sync
         self.count = 0
 
     async def run(self) -> None:
@@ -54,6 +60,9 @@ class Nemesis:
         self._cluster.world.note("world", "fault", name)
         try:
             await fault()
+        except SimulationFailure as failure:
+            self._cluster.world.fail(failure)
+            await trio.lowlevel.checkpoint()
         finally:
             self._under_way -= 1
 
@@ -65,6 +74,8 @@ class Nemesis:
         for node in cluster.nodes.values():
             node.resume()
             node.disk.room_bytes = None
+            node.disk.bad_reads = node.disk.sync_fails = None
+            node.disk.scrub()
             node.speed = self._options.disk
         for node in cluster.nodes.values():
             if node.is_stopping:
@@ -73,10 +84,11 @@ class Nemesis:
 
     # -- dice -----------------------------------------------------------------------------------
 
-    def _length_s(self) -> float:
+    def length_s(self) -> float:
+        """How long a fault lasts."""
         return self._rng.expovariate(1 / self._options.fault_length_s)
 
-    def _some_node(self) -> SimNode | None:
+    def some_node(self) -> SimNode | None:
         """A running node, a leader of something more often than not."""
         running = [
             node
@@ -96,15 +108,16 @@ class Nemesis:
     # -- processes ------------------------------------------------------------------------------
 
     async def _kill(self) -> None:
-        node = self._some_node()
+        node = self.some_node()
         if node is not None:
             node.crash()
-            await self._restart(node)
+            await self.restart(node)
 
-    async def _restart(self, node: SimNode) -> None:
+    async def restart(self, node: SimNode) -> None:
+        """Start a node after a while, unless it runs by then."""
         self._restarting.add(node.node_id)
         try:
-            await trio.sleep(self._length_s())
+            await trio.sleep(self.length_s())
             node.restore()
             if not node.is_running:
                 node.start()
@@ -112,27 +125,34 @@ class Nemesis:
             self._restarting.discard(node.node_id)
 
     async def _power(self) -> None:
-        node = self._some_node()
+        node = self.some_node()
         if node is None:
             return
         if not node.is_broker:  # all that it keeps is synced before anybody hears of it
             node.crash(power_cut=True)
-            await self._restart(node)
+            await self.restart(node)
             return
-        if self._under_way > 1 or not self._may_lose_power(node):
+        if not self.may_lose_power(node):
             return
         self._cluster.weak.add(node.node_id)
         node.crash(power_cut=True)
-        await self._restart(node)
+        await self.restart(node)
+        await self.until_in_sync(node)
+        self._cluster.weak.discard(node.node_id)
+
+    async def until_in_sync(self, node: SimNode) -> None:
+        """Wait until a node runs and is in every ISR that it belongs to."""
         while not self._is_in_sync(node):  # noqa: ASYNC110
             await trio.sleep(0.1)
-        self._cluster.weak.discard(node.node_id)
 
     def _images(self) -> list[MetadataImage]:
         nodes = [node for node in self._cluster.nodes.values() if node.node is not None]
         return [node.quorum.image for node in nodes if node.quorum.is_active_controller]
 
-    def _may_lose_power(self, node: SimNode) -> bool:
+    def may_lose_power(self, node: SimNode) -> bool:
+        """Tell whether nothing else is broken and each of a node's replicas has a partner."""
+        if self._under_way > 1:
+            return False
         cluster = self._cluster
         images = self._images()
         if len(images) != 1 or not all(
@@ -162,28 +182,31 @@ class Nemesis:
         )
 
     async def _pause(self) -> None:
-        node = self._some_node()
+        node = self.some_node()
         if node is not None:
             incarnation = node.incarnation
             node.pause()
-            await trio.sleep(self._length_s())
+            await trio.sleep(self.length_s())
             if node.incarnation is incarnation:
                 node.resume()
 
     async def _stop(self) -> None:
-        node = self._some_node()
+        node = self.some_node()
         if node is not None:
-            self._restarting.add(node.node_id)
-            await node.stop()
-            await self._restart(node)
+            await self.stop_node(node)
+            await self.restart(node)
+
+    async def stop_node(self, node: SimNode) -> None:
+        """Ask a node to stop and wait for it; `restart` comes next."""
+        self._restarting.add(node.node_id)
+        await node.stop()
 
     async def _rolling(self) -> None:
         for node in list(self._cluster.nodes.values()):
             if node.is_running and not node.is_paused and node.node_id not in self._restarting:
-                self._restarting.add(node.node_id)
-                await node.stop()
-                await self._restart(node)
-                await trio.sleep(self._length_s())
+                await self.stop_node(node)
+                await self.restart(node)
+                await trio.sleep(self.length_s())
 
     # -- the network ----------------------------------------------------------------------------
 
@@ -194,7 +217,7 @@ class Nemesis:
             pairs += [(b, a) for a, b in pairs]
         for source, target in pairs:
             internet.hang(source, target)
-        await trio.sleep(self._length_s())
+        await trio.sleep(self.length_s())
         for source, target in pairs:
             internet.mend(source, target)
 
@@ -202,7 +225,7 @@ class Nemesis:
         return [node.name for node in self._cluster.nodes.values()]
 
     async def _isolate(self) -> None:
-        node = self._some_node()
+        node = self.some_node()
         if node is not None:
             everybody = set(
                 self._names() if self._rng.random() < 0.6 else self._cluster.internet.hosts
@@ -248,7 +271,7 @@ class Nemesis:
         sock = self._some_socket()
         if sock is not None:
             self._cluster.internet.stall(sock, True)
-            await trio.sleep(self._length_s())
+            await trio.sleep(self.length_s())
             self._cluster.internet.stall(sock, False)
 
     async def _slow_link(self) -> None:
@@ -260,27 +283,27 @@ class Nemesis:
         link.quality = LinkQuality(
             self._rng.choice((0.05, 0.3)), 0.1, self._rng.choice((10_000.0, 200_000.0)), 0.2
         )
-        await trio.sleep(self._length_s())
+        await trio.sleep(self.length_s())
         link.quality = self._options.quality
 
     # -- disks and clocks -----------------------------------------------------------------------
 
     async def _slow_disk(self) -> None:
-        node = self._some_node()
+        node = self.some_node()
         if node is not None:
             node.speed = DiskSpeed(0.05, self._rng.choice((0.3, 1.0)))
-            await trio.sleep(self._length_s())
+            await trio.sleep(self.length_s())
             node.speed = self._options.disk
 
     async def _full_disk(self) -> None:
-        node = self._some_node()
+        node = self.some_node()
         if node is not None:
             node.disk.room_bytes = self._rng.randrange(_ROOM_BYTES)
-            await trio.sleep(self._length_s())
+            await trio.sleep(self.length_s())
             node.disk.room_bytes = None
 
     async def _clock(self) -> None:
-        node = self._some_node()
+        node = self.some_node()
         if node is not None:
             node.clock.offset_ms = self._rng.choice((-1_800_000, -5_000, 5_000, 600_000))
             self._cluster.world.note(node.name, "clock", f"offset {node.clock.offset_ms:g} ms")

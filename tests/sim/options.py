@@ -31,6 +31,9 @@ FAULTS = (
     "full_disk",
     "clock",
 )
+# Drawn apart from the others, and last: they came later, and the seeds should stay what they were.
+DISK_FAULTS = ("bad_reads", "rot", "failed_sync")
+_CHANCE_OF_DISK_FAULT = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class Options:
     admin_gap_s: float
     quality: LinkQuality = field(default_factory=LinkQuality)
     disk: DiskSpeed = field(default_factory=DiskSpeed)
+    tail_cache_bytes: int | None = None  # of newest records in a node's memory; None: as built
 
     def describe(self) -> list[str]:
         """One line per option."""
@@ -98,7 +102,7 @@ def _draw(
     separate_controllers = node_count == 3 and rng.random() < 0.2
     if separate is not None:
         separate_controllers = separate
-    return Options(
+    options = Options(
         shape=Shape(
             node_count,
             separate_controllers,
@@ -125,6 +129,26 @@ def _draw(
             split_chance=rng.choice((0.0, 0.02, 0.2)),
         ),
         disk=DiskSpeed(0.0002, rng.choice((0.001, 0.004, 0.02))),
+    )
+    return _with_disk_faults(options, rng)
+
+
+def _with_disk_faults(options: Options, rng: Random) -> Options:
+    more = [name for name in DISK_FAULTS if rng.random() < _CHANCE_OF_DISK_FAULT]
+    if not more:
+        return options
+    shape = options.shape
+    if "failed_sync" in more:
+        flush = {
+            "log.flush.interval.messages": rng.choice(("1", "20", "9223372036854775807")),
+            "log.flush.scheduler.interval.ms": "500",
+        }
+        shape = replace(shape, properties={**flush, **shape.properties})
+    return replace(
+        options,
+        shape=shape,
+        faults=[*options.faults, *more],
+        tail_cache_bytes=rng.choice((0, 0, 3_000, None)),  # disks are read the more, the less it is
     )
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import trio
 
 from kraftrio.clients.connection import Connection, ConnectionLost, Reply
-from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.errors import CorruptRecordError, ErrorCode
 from kraftrio.wire.messages.data import (
     FetchPartition,
     FetchRequest,
@@ -31,6 +31,8 @@ from kraftrio.wire.record_batch import Record, build_batch, iter_headers, iter_r
 from tests.sim.client import SimClient, Unavailable, version_of
 from tests.sim.history import History, Promise, Sender
 from tests.sim.world import START_WALL_MS, SimulationFailure
+
+DAMAGED_RECORDS = "damaged records"  # tolerated where faults damage them
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +220,7 @@ class Reader:
         self._tp = topic_partition
         self.position = 0
         self.high_watermark = -1
+        self._reread_count = 0
 
     async def run(self) -> None:
         """Read until cancelled."""
@@ -228,7 +231,9 @@ class Reader:
                 self._client.note(f"read {_name(self._tp)} again: {error}")
                 self._client.forget(self._tp.topic)
                 await self._client.pause()
-            if self._client.rng.random() < 0.004:
+            reread_count = self._client.world.reread_count
+            if self._client.rng.random() < 0.004 or reread_count != self._reread_count:
+                self._reread_count = reread_count
                 self.position = 0
 
     async def read(self, max_wait_ms: int = 500) -> int:
@@ -264,13 +269,19 @@ class Reader:
                 raise SimulationFailure(f"fetch of {_name(tp)} was answered {code.name}")
             raise Unavailable(code.name)
         self.high_watermark = answer.high_watermark
-        return self._take(answer.records)
+        try:
+            return self._take(answer.records)
+        except CorruptRecordError as error:
+            if not self._client.world.tolerates(DAMAGED_RECORDS):
+                raise SimulationFailure(f"{self._client.name} was given damage: {error}") from error
+            raise Unavailable(str(error)) from error
 
     def _take(self, data: memoryview | None) -> int:
-        count = 0
+        count = end = 0
         for header in iter_headers(data or b"", allow_partial=True):
             assert data is not None
             verify_crc(data, header)
+            end = header.position + header.size_bytes
             for record in iter_records(data, header):
                 if record.offset < self.position:
                     continue
@@ -283,6 +294,8 @@ class Reader:
                 self._history.see(self._client.name, self._tp, record.offset, record.value.decode())
                 self.position += 1
                 count += 1
+        if data and not end:
+            raise CorruptRecordError("no whole batch")
         if count and self.position > self.high_watermark:
             raise SimulationFailure(
                 f"{self._client.name} was given {_name(self._tp)} up to {self.position} with a"

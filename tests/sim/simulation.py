@@ -31,13 +31,20 @@ from tests.sim.history import History
 from tests.sim.invariants import Invariants
 from tests.sim.nemesis import Nemesis
 from tests.sim.options import Options, draw
-from tests.sim.producers import PartitionProducer, ProducerOptions, Reader
+from tests.sim.producers import DAMAGED_RECORDS, PartitionProducer, ProducerOptions, Reader
 from tests.sim.world import SimulationFailure, Trace, World, describe
 
 START_DEADLINE_S = 30.0
 PROGRESS_DEADLINE_S = 90.0
 _READ_BYTES = 1 << 20
 TOPIC = "durable"
+# What a node may say in an error, and a client find, because of a fault.
+_EXPLAINED_BY: dict[str, tuple[str, ...]] = {
+    "full_disk": ("No space left", "disk full"),
+    "bad_reads": ("the leader's snapshot is damaged", "load failed", DAMAGED_RECORDS),
+    "rot": ("damaged", "load failed", DAMAGED_RECORDS),
+    "failed_sync": ("sync failed",),
+}
 
 
 @dataclass(slots=True)
@@ -119,10 +126,11 @@ class Simulation:
         async with trio.open_nursery() as nursery:
             cluster = self.cluster = Cluster(world, nursery, options.shape, options.quality)
             self._nursery = nursery
+            cluster.tail_cache_bytes = options.tail_cache_bytes
             for node in cluster.nodes.values():
                 node.speed = options.disk
-            if "full_disk" in options.faults:
-                world.tolerated += ["No space left", "disk full"]
+            for fault in options.faults:
+                world.tolerated += _EXPLAINED_BY.get(fault, ())
             invariants = self.invariants = Invariants(cluster)
             world.checks.append(invariants.check)
             cluster.start()

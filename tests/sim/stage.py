@@ -54,10 +54,12 @@ def play(
     seed: str = "scenario",
     properties: Mapping[str, str] | None = None,
     may_lose: bool = False,
+    tail_cache_bytes: int | None = None,
 ) -> World:
     """Run a script with three brokers and three controllers.
 
     Args:
+        tail_cache_bytes: of newest records in a broker's memory; 0: all is read from its disk.
         may_lose: the script makes a cluster lose records legally (an unclean election).
 
     Raises:
@@ -69,6 +71,7 @@ def play(
         async with trio.open_nursery() as nursery:
             shape = Shape(3, True, {**_CALM, **(properties or {})})
             stage = Stage(world, nursery, shape, may_lose=may_lose)
+            stage.cluster.tail_cache_bytes = tail_cache_bytes
             await stage.begin()
             try:
                 await script(stage)
@@ -161,7 +164,8 @@ class Stage:
         log = self.log(node_id, topic_partition)
         if log is None or log.log_end_offset == 0:
             return []
-        found = log.segments.read(0, 1 << 20, log.log_end_offset, True)
+        with self.node(node_id).disk.as_written():
+            found = log.segments.read(0, 1 << 20, log.log_end_offset, True)
         assert found is not None
         return values_of(memoryview(found.records))
 

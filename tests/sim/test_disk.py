@@ -7,6 +7,9 @@ from random import Random
 
 import pytest
 
+from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.record_batch import Record, build_batch, iter_headers, parse_header, verify_crc
+from tests.sim.damage import BadReads, place_of
 from tests.sim.disk import SimDisk
 
 
@@ -90,3 +93,93 @@ def test_a_lock_excludes() -> None:
         disk.lock("/data/.lock")
     assert disk.after_kill().lock("/data/.lock") is not None
     lock.release()
+
+
+def batches(count: int) -> bytes:
+    """So many batches of a log, of different sizes."""
+    records = [Record(0, 1, None, b"v" * (7 * n)) for n in range(count)]
+    return b"".join(build_batch([r], base_offset=n) for n, r in enumerate(records))
+
+
+def test_a_bad_read_is_right_when_repeated() -> None:
+    """A bit of a batch is wrong in what is read; on the disk, and the next time, it is not."""
+    data = batches(5)
+    disk = disk_with("/data/log.log", data)
+    disk.bad_reads = BadReads(Random(1), 1.0)
+    file = disk.open("/data/log.log")
+    found = [file.read_at(0, len(data)) for _ in range(40)]
+    assert found[1::2] == [data] * 20
+    for wrong in found[::2]:
+        assert sum((a ^ b).bit_count() for a, b in zip(wrong, data, strict=True)) == 1
+    with disk.as_written():
+        assert file.read_at(0, len(data)) == data
+
+
+def test_what_is_flipped_can_be_noticed() -> None:
+    """The checksum, the magic or the lengths tell of each bit that may be flipped in a log."""
+    data = batches(4)
+    starts = [header.position for header in iter_headers(data)]
+    places = set()
+    for seed in range(3000):
+        place = place_of("/data/t-0/0.log", data, Random(seed), 0, len(data))
+        assert place is not None
+        places.add(place.position)
+        wrong = bytearray(data)
+        wrong[place.position] ^= place.mask
+        with pytest.raises(CorruptRecordError):
+            for header in iter_headers(wrong):
+                verify_crc(wrong, header)
+    offsets_and_epochs = {s + at for s in starts for at in (*range(8), *range(12, 16))}
+    assert places == set(range(len(data))) - offsets_and_epochs
+
+
+def test_rot_of_metadata_leaves_whole_batches() -> None:
+    """A length that is wrong would look like a torn write, which a node may cut."""
+    data = batches(3)
+    for seed in range(500):
+        place = place_of("/data/__cluster_metadata-0/0.log", data, Random(seed), 0, len(data))
+        assert place is not None
+        wrong = bytearray(data)
+        wrong[place.position] ^= place.mask
+        sizes = [header.size_bytes for header in iter_headers(wrong)]
+        assert sizes == [header.size_bytes for header in iter_headers(data)]
+
+
+def test_rot_lasts_until_it_is_written_again() -> None:
+    """It is there for the next process, too, and whole again after a scrub."""
+    data = batches(3)
+    disk = disk_with("/data/log.log", data)
+    assert disk.rot("/data/log.log", Random(3))
+    disk = disk.after_kill()
+    wrong = disk.read_file("/data/log.log")
+    assert wrong != data
+    assert disk.after_power_cut(Random(1)).read_file("/data/log.log") == wrong
+    disk.is_dead = False
+    disk.open("/data/log.log").write_at(data, 0)
+    assert disk.read_file("/data/log.log") == data
+    assert disk.rot("/data/log.log", Random(3))
+    disk.scrub()
+    assert not disk.is_rotten("/data/log.log")
+    assert disk.rot("/data/log.log", Random(3))
+    file = disk.open("/data/log.log")
+    file.truncate(0)
+    file.write_at(data, 0)
+    assert parse_header(disk.read_file("/data/log.log")).base_offset == 0
+    assert not disk.is_rotten("/data/log.log")
+
+
+def test_a_failed_sync_loses_what_was_not_synced() -> None:
+    """And the next one succeeds, with nothing to write: whoever tries again is deceived."""
+    disk = disk_with("/data/log", b"synced")
+    other = disk.open("/data/other", create=True)
+    other.write_at(b"x", 0)
+    file = disk.open("/data/log")
+    file.write_at(b"SYNCED, not", 0)
+    disk.sync_fails = lambda path: path == "/data/log"
+    other.sync()
+    with pytest.raises(OSError, match="sync failed"):
+        file.sync()
+    file.sync()
+    assert disk.failed_syncs == ["/data/log"]
+    assert disk.read_file("/data/log") == b"synced"
+    assert disk.after_power_cut(Random(1)).read_file("/data/log") == b"synced"

@@ -155,6 +155,7 @@ class World:
         self.failure: SimulationFailure | None = None
         self.checks: list[Callable[[], None]] = []
         self.tolerated: list[str] = []
+        self.reread_count = 0  # whenever it changes, readers begin anew: for faults that need it
         self.event_count = 0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()

@@ -80,6 +80,16 @@ def test_a_length_that_meets_a_later_batch_is_noticed() -> None:
         read(context, 3)
 
 
+def test_damage_of_the_magic_is_damage_and_no_old_format() -> None:
+    """Clients try again on CORRUPT_MESSAGE, and give up on INVALID_RECORD."""
+    context = three_batches()
+    flip_on_disk(context, headers_of(context)[1].position + _MAGIC, 2)
+    for ask in (lambda: read(context, 4), lambda: list(context.log.batches(3))):
+        with pytest.raises(CorruptRecordError) as caught:
+            ask()
+        assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
 def test_an_offset_within_a_damaged_batch_is_not_passed_over() -> None:
     """A batch that seems to end earlier does not send a reader on to the next one."""
     context = three_batches()

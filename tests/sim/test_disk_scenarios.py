@@ -1,0 +1,165 @@
+"""Disks that go bad at the worst moment, as scripts: rot under a leader and under a voter, a sync
+that fails.
+
+Each is played as it is and with the mutation that it must notice.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+import trio
+
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.admin import CreatableTopic, CreateTopicsRequest
+from kraftrio.wire.primitives import TopicPartition
+from tests.sim.client import Unavailable
+from tests.sim.cluster import SimNode
+from tests.sim.damage import is_metadata
+from tests.sim.mutations import mutated
+from tests.sim.stage import Script, Stage, expect, play, values_of
+from tests.sim.world import SimulationFailure
+
+_CONTROLLERS = (101, 102, 103)
+_VALUES = [f"m{number}" for number in range(20)]
+
+
+async def rot_under_a_leader(stage: Stage) -> None:
+    """A leader's disk goes bad below what a follower lacks: it spreads to nobody, and the partition
+    is whole as soon as another in-sync replica leads."""
+    tp = await stage.create("t", [1, 2, 3], min_insync_replicas=1)
+    client = stage.client("p")
+    stage.node(3).crash()
+    await stage.until(lambda: stage.image(tp).isr == (1, 2), "broker 3 is fenced")
+    expect(await stage.produce(client, 1, tp, *_VALUES) is ErrorCode.NONE, "all is acknowledged")
+    disk = stage.node(1).disk
+    (path,) = (path for path in disk.files(".log") if "/t-0/" in path)
+    expect(disk.rot(path, Random(stage.world.seed)), "something is rotten")
+    stage.node(3).start()
+    await stage.until(lambda: _follows(stage, 3, tp, 1), "broker 3 follows broker 1")
+    await trio.sleep(3)
+    expect(stage.end(3, tp) < len(_VALUES), "broker 3 cannot have all")
+    expect(3 not in stage.image(tp).isr, "broker 3 is not in sync")
+    stage.node(1).crash()
+    await stage.until(lambda: stage.leads(2, tp), "broker 2 leads")
+    await stage.until(lambda: 3 in stage.image(tp).isr, "broker 3 is in sync")
+    answer = await stage.fetch(stage.client("c"), 2, tp, 0)
+    expect(values_of(answer.records) == _VALUES, "all is there")
+    expect(stage.values(3, tp) == _VALUES, "broker 3 has what was written")
+    stage.node(1).start()
+    await stage.until(lambda: 1 in stage.image(tp).isr, "broker 1 is in sync")
+    expect(stage.values(1, tp) == _VALUES, "broker 1 has it from broker 2")
+    expect(not stage.node(1).disk.is_rotten(path), "recovery cut what was rotten")
+
+
+def _follows(stage: Stage, node_id: int, tp: TopicPartition, leader: int) -> bool:
+    manager = stage.node(node_id).replica_manager
+    partition = None if manager is None else manager.partition(tp)
+    return partition is not None and partition.state.leader_id == leader
+
+
+def _leader(stage: Stage) -> SimNode | None:
+    for node in stage.cluster.controllers:
+        if node.node is not None and node.quorum.is_active_controller:
+            return node
+    return None
+
+
+async def _create(stage: Stage, name: str, answers: list[ErrorCode]) -> None:
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=3)
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=4_000)
+    try:
+        response = await stage.client("admin").call_any(request)
+    except Unavailable:
+        return
+    answers.append(ErrorCode(response.topics[0].error_code))
+
+
+async def _split(stage: Stage) -> tuple[SimNode, SimNode, SimNode]:
+    """The leader of the quorum, a follower, and a voter that hears of nothing."""
+    await stage.until(lambda: _leader(stage) is not None, "a leader")
+    leader = _leader(stage)
+    assert leader is not None
+    follower, away = (stage.node(i) for i in _CONTROLLERS if i != leader.node_id)
+    stage.hang([away.node_id], stage.cluster.nodes)
+    stage.hang(stage.cluster.nodes, [away.node_id])
+    await trio.sleep(1)
+    return leader, follower, away
+
+
+async def _demand_topic(stage: Stage, answers: list[ErrorCode]) -> None:
+    await stage.until(lambda: _leader(stage) is not None, "a leader in the end")
+    await trio.sleep(3)
+    leader = _leader(stage)
+    assert leader is not None
+    if ErrorCode.NONE in answers:
+        found = leader.quorum.image.topic("t")
+        expect(found is not None, "a topic is gone whose creation was acknowledged")
+
+
+async def rot_under_a_voter(stage: Stage) -> None:
+    """What two voters have promised is rotten with one of them: it does not start, so that the
+    third cannot lead with its help."""
+    stage.world.tolerated += ["is damaged"]
+    leader, follower, _away = await _split(stage)
+    answers: list[ErrorCode] = []
+    await _create(stage, "t", answers)
+    expect(answers == [ErrorCode.NONE], f"the topic is there: {answers}")
+    follower.crash()
+    (path,) = (path for path in follower.disk.files(".log") if is_metadata(path))
+    expect(follower.disk.rot(path, Random(stage.world.seed)), "something is rotten")
+    leader.crash()
+    stage.mend()
+    follower.start()
+    await trio.sleep(5)
+    follower.disk.scrub()
+    if not follower.is_running:
+        expect(_leader(stage) is None, "nobody leads")
+        follower.start()
+    await stage.until(lambda: _leader(stage) is not None, "a leader of two")
+    leader.start()
+    await _demand_topic(stage, answers)
+
+
+async def failed_sync_of_a_voter(stage: Stage) -> None:
+    """A voter's sync fails with a change that only it and the leader have heard of."""
+    stage.world.tolerated += ["sync failed"]
+    leader, follower, _away = await _split(stage)
+    disk = follower.disk
+    disk.sync_fails = lambda path: is_metadata(path) and path.endswith(".log")
+    answers: list[ErrorCode] = []
+    stage.start(_create, stage, "t", answers)
+    await stage.until(lambda: bool(disk.failed_syncs), "a sync that fails")
+    await trio.sleep(3)
+    leader.crash()
+    follower.crash()
+    stage.mend()
+    follower.start()
+    await stage.until(lambda: _leader(stage) is not None, "a leader of two")
+    await trio.sleep(2)
+    leader.start()
+    await _demand_topic(stage, answers)
+
+
+SCENARIOS: list[tuple[Script, str]] = [
+    (rot_under_a_leader, "follower-does-not-check"),
+    (rot_under_a_voter, "damaged-metadata-is-cut"),
+    (failed_sync_of_a_voter, "failed-sync-is-taken-as-done"),
+]
+_SEEDS = range(5)
+
+
+@pytest.mark.parametrize(("script", "mutation"), SCENARIOS, ids=lambda part: str(part))
+def test_bad_disks_are_survived(script: Script, mutation: str) -> None:
+    """It comes out well, whatever was hit."""
+    for seed in _SEEDS:
+        play(script, seed=str(seed), tail_cache_bytes=0)
+
+
+@pytest.mark.parametrize(("script", "mutation"), SCENARIOS, ids=lambda part: str(part))
+def test_bad_disks_with_the_mistake_are_not(script: Script, mutation: str) -> None:
+    """The mistake is noticed by some seed."""
+    with mutated(mutation), pytest.raises(SimulationFailure):
+        for seed in _SEEDS:
+            play(script, seed=str(seed), tail_cache_bytes=0)
