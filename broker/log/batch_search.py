@@ -31,10 +31,6 @@ _MAGIC_POSITION = 16
 _SMALLEST_LENGTH = BATCH_OVERHEAD - LOG_OVERHEAD
 
 
-class MisplacedError(CorruptRecordError):
-    """No batch begins where the search began, or another one than was said."""
-
-
 class FoundBatch(NamedTuple):
     """Where a batch lies."""
 
@@ -51,26 +47,19 @@ class WholeBatches(NamedTuple):
 
 
 def find_batch(
-    file: File,
-    offset: int,
-    position: int,
-    end: int,
-    starts: tuple[int, int],
-    *,
-    first_chunk_bytes: int = _CHUNK_BYTES,
+    file: File, offset: int, position: int, end: int, *, is_start: bool = False
 ) -> FoundBatch | None:
     """Find the first batch from `position` on that ends at or after `offset`; None: none does.
 
     Args:
-        starts: the least and the largest base offset that the batch at `position` can have.
+        is_start: the batch at `position` is the one that begins with `offset`, if all is well.
 
     Raises:
-        MisplacedError: it has another.
         CorruptRecordError: what lies there cannot lead to the offset.
     """
     before: FoundBatch | None = None
     chunk, start = b"", position
-    chunk_bytes = first_chunk_bytes
+    chunk_bytes = WALK_BYTES if is_start else _CHUNK_BYTES
     while position < end:
         at = position - start
         if at + WALK_BYTES > len(chunk):
@@ -80,8 +69,8 @@ def find_batch(
             if len(chunk) < WALK_BYTES:
                 raise CorruptRecordError(f"the batch at position {position} is cut")
         base_offset, length, last_offset_delta = _WALK.unpack_from(chunk, at)
-        if before is None and not starts[0] <= base_offset <= starts[1]:
-            raise MisplacedError(f"offset {base_offset} at position {position}")
+        if is_start and base_offset != offset:
+            raise CorruptRecordError(f"offset {base_offset} at position {position}, not {offset}")
         size_bytes = LOG_OVERHEAD + length
         if length < _SMALLEST_LENGTH or size_bytes > end - position or last_offset_delta < 0:
             raise CorruptRecordError(f"impossible batch header at position {position}")

@@ -70,7 +70,7 @@ def rebuild_producer_state(
             continue
         position = 0
         if segment.base_offset < start:
-            position = segment.offset_index.lookup(start).position
+            position = segment.position_before(start)
         try:
             for batch in segment.scan(position, check_crc=True):
                 header = batch.header
@@ -109,10 +109,10 @@ def _recall_older_batches(
 
 def _recall_position(segment: Segment, snapshot_offset: int) -> int:
     """A batch's position about `_RECALL_BYTES` before an offset, by steps of the sparse index."""
-    end_position = segment.offset_index.lookup(snapshot_offset).position
+    end_position = segment.position_before(snapshot_offset)
     back = 1024
     while True:
-        position = segment.offset_index.lookup(snapshot_offset - back).position
+        position = segment.position_before(snapshot_offset - back)
         if position == 0 or end_position - position >= _RECALL_BYTES:
             return position
         back *= 2

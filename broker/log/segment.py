@@ -25,13 +25,12 @@ from kraftrio.broker.log.batch_scan import ScannedBatch, scan_batches
 from kraftrio.broker.log.batch_search import (
     WALK_BYTES,
     FoundBatch,
-    MisplacedError,
     cut_at_batch_end,
     find_batch,
 )
 from kraftrio.broker.log.files import File, FileSystem
 from kraftrio.broker.log.index_file import CorruptIndexError, IndexFile
-from kraftrio.broker.log.log_config import INT_MAX, LONG_MAX, LogConfig
+from kraftrio.broker.log.log_config import INT_MAX, LogConfig
 from kraftrio.broker.log.offset_index import OffsetIndex
 from kraftrio.broker.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from kraftrio.broker.log.txn_index_file import TxnIndexFile
@@ -53,6 +52,7 @@ SWAP_SUFFIX = ".swap"
 _SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 _MAX_CURSORS = 8
+_BASE_OFFSET_BYTES = 8
 
 # Two threads must not both open a closed segment's file.
 _open_lock = threading.Lock()
@@ -422,24 +422,26 @@ class Segment:
 
     def _find(self, offset: int) -> FoundBatch | None:
         """The first batch that ends at or after `offset`. CorruptRecordError: damage is before."""
-        file, end, base_offset = self._open_file(), self.size_bytes, self.base_offset
+        file, end = self._open_file(), self.size_bytes
         cursor = self._cursors.get(offset)
         if cursor is not None:
             try:
-                return find_batch(
-                    file, offset, cursor, end, (offset, offset), first_chunk_bytes=WALK_BYTES
-                )
+                return find_batch(file, offset, cursor, end, is_start=True)
             except CorruptRecordError:
                 self._cursors.pop(offset, None)  # the header before was damaged, or a gap follows
+        return find_batch(file, offset, self.position_before(offset), end)
+
+    def position_before(self, offset: int) -> int:
+        """Where to begin to look for `offset`, by the index; one that lies is made anew."""
         last_offset, position = self.offset_index.lookup(offset)
-        try:
-            latest = last_offset if position else LONG_MAX
-            return find_batch(file, offset, position, end, (base_offset, latest))
-        except MisplacedError as error:
-            _logger.warning("rebuild indexes of %s: %s", self.path(LOG_SUFFIX), error)
-            self.rebuild_indexes()
-            position = self.offset_index.lookup(offset).position
-            return find_batch(file, offset, position, end, (base_offset, LONG_MAX))
+        if position:
+            start = self._open_file().read_at(position, _BASE_OFFSET_BYTES)
+            base_offset = int.from_bytes(start, "big", signed=True)
+            if not self.base_offset <= base_offset <= last_offset:
+                _logger.warning("rebuild indexes of %s: no such batch", self.path(LOG_SUFFIX))
+                self.rebuild_indexes()
+                position = self.offset_index.lookup(offset).position
+        return position
 
     def read(
         self, start_offset: int, max_bytes: int, max_offset: int, min_one_batch: bool

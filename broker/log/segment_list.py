@@ -132,7 +132,7 @@ class SegmentList:
                 return
             position = 0
             if segment.base_offset < start_offset:
-                position = segment.offset_index.lookup(start_offset).position
+                position = segment.position_before(start_offset)
             for batch in segment.scan(position):
                 if batch.header.base_offset >= end_offset:
                     return
@@ -186,7 +186,7 @@ def _find_timestamp(
     segment: Segment, timestamp: int, start_offset: int
 ) -> OffsetAndTimestamp | None:
     indexed = segment.time_index.lookup(timestamp)
-    position = segment.offset_index.lookup(max(indexed.offset, start_offset)).position
+    position = segment.position_before(max(indexed.offset, start_offset))
     for batch in segment.scan(position, check_crc=True):
         header = batch.header
         if header.max_timestamp < timestamp or header.last_offset < start_offset:
@@ -204,7 +204,7 @@ def _find_max_timestamp(segment: Segment, start_offset: int) -> OffsetAndTimesta
     timestamp, offset = segment.max_timestamp_entry
     if timestamp == NO_TIMESTAMP:
         return None
-    for batch in segment.scan(segment.offset_index.lookup(offset).position, check_crc=True):
+    for batch in segment.scan(segment.position_before(offset), check_crc=True):
         if batch.header.max_timestamp != timestamp:
             continue
         for record in iter_records(batch.buffer, batch.header):
@@ -217,7 +217,7 @@ def _find_max_timestamp(segment: Segment, start_offset: int) -> OffsetAndTimesta
 
 def _scan_max_timestamp(segment: Segment, start_offset: int) -> OffsetAndTimestamp | None:
     best: OffsetAndTimestamp | None = None
-    position = segment.offset_index.lookup(start_offset).position
+    position = segment.position_before(start_offset)
     for batch in segment.scan(position, check_crc=True):
         largest = NO_TIMESTAMP if best is None else best.timestamp
         if batch.header.last_offset < start_offset or batch.header.max_timestamp <= largest:
