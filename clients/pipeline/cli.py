@@ -1,7 +1,7 @@
 """The command line of `scripts/pipeline`: ingest, run, report.
 
-Exit status: 0 all well, 1 it could not be done (one sentence on stderr), 2 the command line is
-wrong, 130 an ingest or a report was interrupted.
+Exit status: 0 all well, 1 it could not be done (one sentence on stderr; a stack only if we are at
+fault), 2 the command line is wrong, 130 an ingest or a report was interrupted.
 
 Called by: `__main__`. What Spark needs is imported only where it is used.
 """
@@ -18,7 +18,7 @@ from typing import Final, NoReturn
 
 import trio
 
-from kraftrio.clients.pipeline.failures import PipelineError, explain
+from kraftrio.clients.pipeline.failures import PipelineError, explain, is_expected, kinds
 from kraftrio.clients.pipeline.session import SparkOptions
 from kraftrio.clients.pipeline.topics import DEFAULT_PARTITIONS
 
@@ -221,12 +221,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         commands[chosen.command](chosen)
     except KeyboardInterrupt:
         return _fail("interrupted; the same command goes on from here", INTERRUPTED)
+    except kinds() as error:
+        if not is_expected(error):
+            raise
+        return _fail(explain(error))
     except BaseExceptionGroup as error:
-        if error.subgroup(KeyboardInterrupt) is not None:
-            return _fail("interrupted; the same command goes on from here", INTERRUPTED)
-        return _fail(explain(error))
-    except Exception as error:
-        return _fail(explain(error))
+        if error.subgroup(KeyboardInterrupt) is None:
+            raise
+        return _fail("interrupted; the same command goes on from here", INTERRUPTED)
     return 0
 
 

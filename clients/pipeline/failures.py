@@ -4,16 +4,25 @@
 makes one out of what Spark, the clients or the system raise, by their own words: Spark hands over
 the stack of a JVM as text, of which a user can act on one line at most. The rest stays in Spark's
 log file, which the sentence names.
+
+Only what is expected is told that way (`is_expected`): a `PipelineError`, what the clients and the
+system raise, a Spark that does not start, and of Spark's other failures those whose cause is known
+here or that refuse a setting. Anything else is a mistake of ours and comes out with its stack.
+Callers catch `kinds()`, ask `is_expected`, and let the rest go.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from typing import Final
 
-from kraftrio.clients.errors import KafkaClientError
+from kraftrio.wire.errors import KafkaError
 
 _NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE)
+_DISK_IS_FULL: Final = (
+    "the disk is full: no space left for the output, the checkpoint or Spark's own files"
+)
 
 # What in a failure's text tells its cause, and what the user reads instead. First match wins.
 _CAUSES: Final[tuple[tuple[str, str], ...]] = (
@@ -24,6 +33,14 @@ _CAUSES: Final[tuple[tuple[str, str], ...]] = (
     (
         r"All masters are unresponsive|Application has been killed",
         "the Spark cluster that --master names does not answer",
+    ),
+    (
+        r"Could not create the Java Virtual Machine|Invalid (maximum|initial) heap size",
+        "Java refuses its options; see spark.driver.memory and spark.driver.extraJavaOptions",
+    ),
+    (
+        r"Failed to create any local dir|Failed to get a temp directory",
+        "Spark has no folder for its own files that it can write; see spark.local.dir",
     ),
     (
         r"JAVA_GATEWAY_EXITED|JAVA_HOME is not set|Java gateway process exited",
@@ -81,8 +98,48 @@ _CAUSES: Final[tuple[tuple[str, str], ...]] = (
 _OF_BROKERS = re.compile(_CAUSES[-1][0])
 
 
+# Where Spark's exceptions are defined. While a module is not imported, nothing can raise its own.
+_OF_SPARK: Final = (("py4j.protocol", "Py4JError"), ("pyspark.errors", "PySparkException"))
+_REFUSED_SETTING: Final = (("pyspark.errors", "IllegalArgumentException"),)
+# The frames of a stack name classes such as RpcTimeout, whatever the failure is about.
+_FRAMES = re.compile(r"(?m)^\s*(at [\w.$/<]+\(.*\)|\.\.\. \d+ more)\s*$\n?")
+
+
 class PipelineError(Exception):
     """A sentence for the user; whatever else may be told is in the log."""
+
+
+class SparkStartError(Exception):
+    """Spark did not start; what its log says of it."""
+
+
+def kinds() -> tuple[type[Exception], ...]:
+    """Return the kinds of exceptions among which expected failures are, for an except clause."""
+    return (
+        PipelineError,
+        SparkStartError,
+        KafkaError,
+        OSError,
+        ExceptionGroup,
+        *_imported(_OF_SPARK),
+    )
+
+
+def is_expected(error: BaseException) -> bool:
+    """Tell whether a failure is one that a sentence is enough for; of a group, each of it."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(is_expected, error.exceptions))
+    if isinstance(error, (PipelineError, SparkStartError, KafkaError, OSError)):
+        return True
+    if not isinstance(error, _imported(_OF_SPARK)):
+        return False
+    return isinstance(error, _imported(_REFUSED_SETTING)) or _cause(whole_text(error)) is not None
+
+
+def _imported(names: tuple[tuple[str, str], ...]) -> tuple[type[Exception], ...]:
+    return tuple(
+        getattr(sys.modules[module], name) for module, name in names if module in sys.modules
+    )
 
 
 def explain(error: BaseException, log_path: str | None = None) -> str:
@@ -96,14 +153,18 @@ def explain(error: BaseException, log_path: str | None = None) -> str:
         return str(error)
     text = whole_text(error)
     if _NO_SPACE.search(text):
-        return "the disk is full: no space left for the output, the checkpoint or Spark's own files"
-    if isinstance(error, KafkaClientError):
+        return _DISK_IS_FULL
+    if isinstance(error, KafkaError):
         return first_line(str(error))
     where = f" (Spark's own words are in {log_path})" if log_path else ""
-    for pattern, sentence in _CAUSES:
-        if re.search(pattern, text):
-            return sentence + where
-    return f"{first_line(_root_message(text)) or type(error).__name__}{where}"
+    return f"{_cause(text) or first_line(_root_message(text)) or type(error).__name__}{where}"
+
+
+def _cause(text: str) -> str | None:
+    """Return the sentence for the cause that a failure's text tells of."""
+    if _NO_SPACE.search(text):
+        return _DISK_IS_FULL
+    return next((sentence for pattern, sentence in _CAUSES if re.search(pattern, text)), None)
 
 
 def unwrapped(error: BaseException) -> BaseException:
@@ -124,11 +185,11 @@ def is_of_brokers(error: BaseException) -> bool:
 
 
 def whole_text(error: BaseException) -> str:
-    """Return the texts of an error and of everything that caused it."""
+    """Return the texts of an error and of everything that caused it, without frames of stacks."""
     texts: list[str] = []
     current: BaseException | None = error
     while current is not None and len(texts) < 20:
-        texts.append(f"{type(current).__name__}: {current}")
+        texts.append(f"{type(current).__name__}: {_FRAMES.sub('', str(current))}")
         if isinstance(current, BaseExceptionGroup):
             texts += [whole_text(inner) for inner in current.exceptions]
         current = current.__cause__ or current.__context__
@@ -143,6 +204,7 @@ def first_line(text: str) -> str:
 
 
 def _root_message(text: str) -> str:
-    """Return the last cause that a Java stack tells of, else the text itself."""
-    causes = re.findall(r"(?m)^\s*Caused by: (?:[\w.$]+: )?(.+)$", text)
-    return causes[-1] if causes else re.sub(r"^\w+: ", "", text)
+    """Return the last cause that Java tells of, else its last exception, else the text itself."""
+    told = re.findall(r"(?m)^\s*Caused by: (?:[\w.$]+: )?(.+)$", text)
+    told = told or re.findall(r"(?m)^(?:\w+\.)+\w+(?:Exception|Error): (.+)$", text)
+    return told[-1] if told else re.sub(r"^\w+: ", "", text)

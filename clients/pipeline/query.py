@@ -29,7 +29,13 @@ from kraftrio.clients.admin import Admin
 from kraftrio.clients.errors import KafkaClientError
 from kraftrio.clients.pipeline import batches, topics
 from kraftrio.clients.pipeline.batches import Offsets
-from kraftrio.clients.pipeline.failures import PipelineError, explain, is_of_brokers
+from kraftrio.clients.pipeline.failures import (
+    PipelineError,
+    explain,
+    is_expected,
+    is_of_brokers,
+    kinds,
+)
 from kraftrio.clients.pipeline.folders import Folders, open_folders
 from kraftrio.clients.pipeline.schemas import (
     COMPACTED,
@@ -170,7 +176,9 @@ class _Pipeline:
                 await self._commit()
             finally:
                 await _quietly(spark.stop)
-        except Exception as error:
+        except kinds() as error:
+            if not is_expected(error):
+                raise
             raise PipelineError(explain(error, log)) from error
 
     async def _unless_stopped(self, call: Callable[[], T]) -> T | None:
@@ -191,7 +199,7 @@ class _Pipeline:
         """Run one query to its end; False: brokers ended it, and it shall begin anew."""
         try:
             await self._run_query(spark)
-        except Exception as error:
+        except kinds() as error:
             now = time.monotonic()
             self.failing_since = self.failing_since or now
             if not is_of_brokers(error) or now - self.failing_since > self.options.retry_s:
@@ -217,6 +225,9 @@ class _Pipeline:
                     await self.stopped.wait()
             await self._tell(query, publisher)
             failure = await _in_thread(query.exception)
+            ours = publisher.failure
+            if ours is not None and not is_expected(ours):
+                raise ours  # Spark's own has it as text only
             if failure is not None and not self.stopped.is_set():
                 raise failure
         finally:

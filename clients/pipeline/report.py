@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from kraftrio.clients.admin import Admin
 from kraftrio.clients.consumer import Consumer
 from kraftrio.clients.pipeline import topics
 from kraftrio.clients.pipeline.batches import read_batches
-from kraftrio.clients.pipeline.failures import PipelineError, explain
+from kraftrio.clients.pipeline.failures import PipelineError, explain, is_expected, kinds
 from kraftrio.clients.pipeline.folders import PROGRESS_NAME
 from kraftrio.clients.pipeline.page import Findings, Share, render
 from kraftrio.clients.pipeline.schemas import AIRLINES, FLIGHTS, GROUP, WEATHER
@@ -71,14 +72,17 @@ async def report(options: ReportOptions, say: Callable[[str], None]) -> None:
         say(f"asking {options.bootstrap_servers} for the airlines' names")
         told = await _ask_brokers(options.bootstrap_servers)
     say(f"reading the results of {len(files)} days with Spark")
-    with tempfile.TemporaryDirectory(prefix="kraftrio-report-") as folder:
-        log_path = Path(folder) / "spark.log"
-        try:
-            findings = await trio.to_thread.run_sync(
-                _find_out, options, files, told, log_path, abandon_on_cancel=True
-            )
-        except Exception as error:
-            raise PipelineError(explain(error)) from error
+    folder = Path(tempfile.mkdtemp(prefix="kraftrio-report-"))
+    log_path = folder / "spark.log"
+    try:
+        findings = await trio.to_thread.run_sync(
+            _find_out, options, files, told, log_path, abandon_on_cancel=True
+        )
+    except kinds() as error:
+        if not is_expected(error):
+            raise
+        raise PipelineError(explain(error, str(log_path))) from error
+    shutil.rmtree(folder, ignore_errors=True)  # of a failure, Spark's own words stay
     text = render(findings)
     temporary = options.html.with_name(options.html.name + ".tmp")
     try:

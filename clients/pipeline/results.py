@@ -23,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -123,9 +124,16 @@ class Publisher:
     # The earliest moment at which the first batch may have begun before; None: it is new.
     unsure_since_ms: int | None
     counts: dict[int, BatchCounts] = field(default_factory=dict)
+    failure: BaseException | None = None  # what ended the last batch, if not well
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Put one batch out (Spark's foreachBatch)."""
+        try:
+            self._put_out(batch, batch_id)
+        finally:
+            self.failure = sys.exception()  # Spark hands on its text only
+
+    def _put_out(self, batch: DataFrame, batch_id: int) -> None:
         counts = self.counts.setdefault(batch_id, BatchCounts())
         with cached(batch) as rows:
             found = {row["kind"]: row["count"] for row in rows.groupBy("kind").count().collect()}

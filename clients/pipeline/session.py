@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kraftrio.clients.pipeline.failures import PipelineError
+from kraftrio.clients.pipeline.failures import PipelineError, SparkStartError, kinds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,10 +46,6 @@ _LOCAL_DEFAULTS: Final = {
 }
 
 
-class SparkStartError(Exception):
-    """Spark did not start; what its log says of it."""
-
-
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
     """What the command line tells about Spark."""
@@ -64,11 +60,14 @@ def start_session(options: SparkOptions, log_path: Path) -> SparkSession:
     """Start Spark; its own output goes to the end of `log_path`.
 
     Raises:
-        PipelineError: pyspark is not installed.
+        PipelineError: pyspark is not installed, or a jar is not there.
         SparkStartError: whatever Spark says; see `failures.explain`.
     """
     if importlib.util.find_spec("pyspark") is None:
         raise PipelineError("pyspark is not installed: pip install 'kraftrio[spark]'")
+    for jar in (options.jars or "").split(","):
+        if jar and ":" not in jar and not Path(jar).is_file():  # else an address of Spark's kind
+            raise PipelineError(f"the file {jar} that --jars names is not there")
     logging.basicConfig(filename=log_path, level=logging.WARNING)  # what py4j has to say
     logging.raiseExceptions = False  # on a full disk the log cannot say it; users hear why anyway
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -81,7 +80,7 @@ def start_session(options: SparkOptions, log_path: Path) -> SparkSession:
             builder = builder.config(name, value)
         try:
             return builder.getOrCreate()
-        except Exception as error:
+        except kinds() as error:
             # A JVM that does not come up tells why in its log alone.
             raise SparkStartError(_tail(log_path, begun_at)) from error
 

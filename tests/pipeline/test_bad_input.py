@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -100,6 +103,31 @@ def test_folders_that_are_none(filled: Broker, tmp_path: Path) -> None:
 def test_wrong_master(filled: Broker, tmp_path: Path) -> None:
     """Spark knows no such cluster."""
     fails_with(Pipeline(filled.address, tmp_path, "nowhere").run(), "--master names no cluster")
+
+
+def test_settings_that_spark_refuses(filled: Broker, tmp_path: Path) -> None:
+    """Of Spark's many lines the user reads the one with the reason."""
+    pipeline = Pipeline(filled.address, tmp_path)
+    fails_with(pipeline.run("--jars", "no.jar"), "the file no.jar that --jars names is not there")
+    command = pipeline.run("--conf", "spark.driver.memory=lots")
+    fails_with(command, "Java refuses its options")
+    fails_with(pipeline.run("--conf", "spark.driver.port=x"), "value 'x' .* \"spark.driver.port\"")
+    local = f"spark.local.dir={tmp_path / 'file' / 'below'}"
+    (tmp_path / "file").write_text("x")
+    fails_with(pipeline.run("--conf", local), "see spark.local.dir")
+
+
+def test_a_killed_spark(filled: Broker, tmp_path: Path) -> None:
+    """Its JVM is gone, as when the system runs out of memory."""
+    command = Pipeline(filled.address, tmp_path).run()
+    log = tmp_path / "output" / "_spark.log"
+    command.wait_for(
+        lambda: log.exists() and b"Setting Spark log level" in log.read_bytes(), "Java"
+    )
+    group = ["pgrep", "-g", str(command.process.pid), "java"]
+    for pid in subprocess.run(group, capture_output=True, text=True, check=True).stdout.split():
+        os.kill(int(pid), signal.SIGKILL)
+    fails_with(command, "Spark ended by itself .* the same command goes on from here")
 
 
 def test_full_disk_and_bad_checkpoint(filled: Broker, tmp_path: Path) -> None:

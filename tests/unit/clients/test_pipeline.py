@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from kraftrio.clients.errors import TimedOutError
 from kraftrio.clients.pipeline import batches, charts, cli, dataset, failures, folders, resume
 from kraftrio.clients.pipeline.batches import Batch, BatchCounts
 from kraftrio.clients.pipeline.charts import Point
@@ -264,6 +265,68 @@ def test_failures_that_pass_by_themselves() -> None:
     assert not failures.is_of_brokers(RuntimeError(JAVA_STACK.format("No space left on device")))
     assert not failures.is_of_brokers(RuntimeError(JAVA_STACK.format("division by zero")))
     assert not failures.is_of_brokers(PipelineError("Timeout"))
+
+
+def test_only_what_is_expected_is_told_in_a_sentence() -> None:
+    """The clients' and the system's failures are, mistakes of ours never; a group as a whole."""
+    expected = (
+        PipelineError("no"),
+        failures.SparkStartError("no JVM"),
+        TimedOutError("no answer"),
+        OSError(28, "No space left on device"),
+    )
+    for error in expected:
+        assert failures.is_expected(error) and isinstance(error, failures.kinds())
+    assert failures.is_expected(ExceptionGroup("all", expected))
+    for mistake in (ValueError("Timeout"), KeyError("flights"), ZeroDivisionError()):
+        assert not failures.is_expected(mistake)
+        assert not failures.is_expected(ExceptionGroup("mixed", [*expected, mistake]))
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_mistakes_of_ours_come_out_with_their_stack(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], grouped: bool
+) -> None:
+    """The command line lets through what nobody expected, and tells the rest in one sentence."""
+    told: Exception = ZeroDivisionError("a mistake")
+
+    def fail(chosen: object) -> None:
+        raise ExceptionGroup("of a nursery", [told]) if grouped else told
+
+    monkeypatch.setattr(cli, "_report", fail)
+    with pytest.raises((ZeroDivisionError, ExceptionGroup)):
+        cli.main(["report", "--output", "x"])
+    told = TimedOutError("nobody answers")
+    assert cli.main(["report", "--output", "x"]) == 1
+    assert capsys.readouterr().err == "pipeline: nobody answers\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "sentence"),
+    [
+        (
+            "Invalid maximum heap size: -Xmxlots\nError: Could not create",
+            "Java refuses its options",
+        ),
+        ("26/11/28 ERROR DiskBlockManager: Failed to create any local dir.", "see spark.local.dir"),
+        (
+            "WARNING: odd\norg.apache.spark.SparkIllegalArgumentException: [BAD] 1 is little.\n"
+            "\tat org.apache.spark.Foo.bar(Foo.scala:1)\n26/11/28 WARN more",
+            "[BAD] 1 is little.",
+        ),
+        ("WARNING: odd", "WARNING: odd"),
+    ],
+)
+def test_a_spark_that_does_not_start_tells_why_in_its_log(log: str, sentence: str) -> None:
+    """Of the log's many lines the one with the reason is told."""
+    assert sentence in failures.explain(failures.SparkStartError(log))
+
+
+def test_frames_of_a_stack_tell_no_cause() -> None:
+    """Spark waits in classes whose names say Timeout, whatever the failure is about."""
+    stack = "SparkException: odd\n\tat org.apache.spark.rpc.RpcTimeout.await(RpcTimeout.scala:75)\n"
+    assert not failures.is_of_brokers(RuntimeError(stack))
+    assert failures.is_of_brokers(RuntimeError(stack + "Caused by: TimeoutException: no answer"))
 
 
 def test_charts_are_well_formed() -> None:
