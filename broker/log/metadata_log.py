@@ -61,6 +61,7 @@ _LEFTOVER_SUFFIXES: Final = (".part", ".tmp")
 _TAIL_BYTES: Final = 8 * 1024 * 1024
 _FOREIGN_CHECK_BYTES: Final = 1 << 20
 _SECTOR_BYTES: Final = 512  # what a disk writes as a whole
+_FEW_BYTES: Final = 8  # a batch may well end with zeros
 _MAGIC_POSITION: Final = 16
 
 
@@ -453,16 +454,19 @@ def _is_torn(data: bytes, position: int) -> bool:
         header = parse_header(data, position)
     except KafkaError:
         header = None
+    is_followed = _whole_batch_follows(data, position)
     if header is not None and position + header.size_bytes <= end:
         end = position + header.size_bytes
-    elif not _whole_batch_follows(data, position):
+    elif not is_followed:
         return True
-    first_sector = position // _SECTOR_BYTES
-    last_sector = (end - 1) // _SECTOR_BYTES
-    for sector in range(first_sector, last_sector + 1):
-        start = max(sector * _SECTOR_BYTES, position)
-        if not any(data[start : min((sector + 1) * _SECTOR_BYTES, end)]):
+    start = position
+    if header is not None:
+        start += _MAGIC_POSITION  # offset and epoch before it begin with zeros
+    while start < end:
+        stop = min(start - start % _SECTOR_BYTES + _SECTOR_BYTES, end)
+        if not any(data[start:stop]) and (stop - start >= _FEW_BYTES or not is_followed):
             return True
+        start = stop
     return False
 
 

@@ -16,6 +16,7 @@ from kraftrio.broker.log.metadata_log import (
     MetadataLogError,
     QuorumStateFile,
 )
+from kraftrio.kraft_meta.log_batches import encode_batch
 from kraftrio.kraft_meta.ports import ElectionState, LogBatch, SnapshotId
 from kraftrio.wire.control_records import ControlRecordType, control_key
 from kraftrio.wire.record_batch import iter_headers, iter_records
@@ -413,6 +414,21 @@ def test_damage_in_the_newest_segment_is_refused(index: int, at: int) -> None:
     header = list(iter_headers(fs.read_file(FIRST)))[index]
     flip(fs, header.position + at % header.size_bytes)
     with pytest.raises(MetadataLogError, match=f"damaged at position {header.position}"):
+        open_log(fs)
+
+
+@pytest.mark.parametrize("before_sector", [1, 4, 7, 12, 15, 16, 20])
+def test_zeros_that_belong_there_are_no_unwritten_sector(before_sector: int) -> None:
+    """Offsets begin with zeros, which may be all that a sector holds of a batch."""
+    start = 1024 - before_sector
+    candidates = (batch(0, b"v" * size) for size in range(start))
+    first = next(found for found in candidates if len(encode_batch(found)) == start)
+    fs = new_disk()
+    log = open_log(fs)
+    log.append([first, batch(1, b"w" * 50), batch(2, b"x")])
+    log.flush()
+    flip(fs, start + 80)
+    with pytest.raises(MetadataLogError, match=f"position {start}"):
         open_log(fs)
 
 
