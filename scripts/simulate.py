@@ -45,7 +45,8 @@ def tell(outcome: Outcome, chosen: argparse.Namespace) -> None:
         print("\n".join(f"  {line}" for line in outcome.options.describe()))
         print("\n".join(list(outcome.trace.newest)[-_LAST_LINES:]))
     nodes = "" if chosen.nodes is None else f" --nodes {chosen.nodes}"
-    print(f"replay: scripts/simulate --seed {outcome.seed}{nodes} --trace", flush=True)
+    disks = " --bad-disks" if chosen.bad_disks else ""
+    print(f"replay: scripts/simulate --seed {outcome.seed}{nodes}{disks} --trace", flush=True)
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -60,6 +61,8 @@ def run(chosen: argparse.Namespace) -> int:
             break
         likely = {} if chosen.mutation is None else MUTATIONS[chosen.mutation].likely
         options = {**likely, **({} if chosen.nodes is None else {"nodes": chosen.nodes})}
+        if chosen.bad_disks:
+            options["bad_disks"] = True
         with mutated(chosen.mutation):
             outcome = simulate(seed, sink=print if chosen.trace else None, **options)
         tell(outcome, chosen)
@@ -87,6 +90,9 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=1, help="the first of them (default 1)")
     parser.add_argument("--minutes", type=float, help="no new seed after so many minutes")
     parser.add_argument("--nodes", type=int, help="so many nodes, whatever the seed says")
+    parser.add_argument(
+        "--bad-disks", action="store_true", help="with every fault of disks, whatever the seed says"
+    )
     parser.add_argument("--trace", action="store_true", help="print every event")
     parser.add_argument("-x", dest="first_failure", action="store_true", help="end at a failure")
     parser.add_argument(

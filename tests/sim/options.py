@@ -77,14 +77,17 @@ def draw(
     nodes: int | None = None,
     separate: bool | None = None,
     properties: Mapping[str, str] | None = None,
+    bad_disks: bool = False,
     **chosen: Any,
 ) -> Options:
     """Draw the options of one simulation.
 
     Args:
+        bad_disks: disks have all of their faults, whatever the seed says.
         chosen: options by name that are not drawn.
     """
     options = _draw(rng, nodes, separate, properties or {})
+    options = _with_disk_faults(options, rng, 1.0 if bad_disks else _CHANCE_OF_DISK_FAULT)
     return replace(options, **chosen)
 
 
@@ -102,7 +105,7 @@ def _draw(
     separate_controllers = node_count == 3 and rng.random() < 0.2
     if separate is not None:
         separate_controllers = separate
-    options = Options(
+    return Options(
         shape=Shape(
             node_count,
             separate_controllers,
@@ -130,11 +133,10 @@ def _draw(
         ),
         disk=DiskSpeed(0.0002, rng.choice((0.001, 0.004, 0.02))),
     )
-    return _with_disk_faults(options, rng)
 
 
-def _with_disk_faults(options: Options, rng: Random) -> Options:
-    more = [name for name in DISK_FAULTS if rng.random() < _CHANCE_OF_DISK_FAULT]
+def _with_disk_faults(options: Options, rng: Random, chance: float) -> Options:
+    more = [name for name in DISK_FAULTS if rng.random() < chance]
     if not more:
         return options
     shape = options.shape

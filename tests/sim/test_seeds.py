@@ -23,15 +23,21 @@ REGRESSIONS = {
     174: "a node that stopped failed when a broker's connection to it ended",
     244: "a reader believed in an older leader epoch than it had seen",
 }
+# The same for seeds with every fault that disks have (scripts/simulate --bad-disks).
+DISK_REGRESSIONS = {
+    35: "a voter took zeros that belong there for a sector never written, and cut its metadata",
+}
+_DISK_SEEDS = range(1, 11)
 
 
-def _check(seed: int) -> None:
-    outcome = simulate(seed)
+def _check(seed: int, *, bad_disks: bool = False) -> None:
+    outcome = simulate(seed, bad_disks=bad_disks)
     if outcome.failure is not None:
         lines = [*outcome.options.describe(), *list(outcome.trace.newest)[-40:]]
         pytest.fail(
             "\n".join(lines)
-            + f"\n{outcome.line()}\nreplay: scripts/simulate --seed {seed} --trace",
+            + f"\n{outcome.line()}\nreplay: scripts/simulate --seed {seed} --trace"
+            + " --bad-disks" * bad_disks,
             pytrace=False,
         )
 
@@ -48,3 +54,16 @@ def test_random_clusters(first: int) -> None:
 def test_regressions(seed: int) -> None:
     """What a seed found once it does not find again."""
     _check(seed)
+
+
+@pytest.mark.timeout(300)
+def test_random_clusters_with_bad_disks() -> None:
+    """Nor is it when disks give back other bits than were written, and syncs fail."""
+    for seed in _DISK_SEEDS:
+        _check(seed, bad_disks=True)
+
+
+@pytest.mark.parametrize("seed", sorted(DISK_REGRESSIONS))
+def test_regressions_of_bad_disks(seed: int) -> None:
+    """What such a seed found once it does not find again."""
+    _check(seed, bad_disks=True)
