@@ -156,7 +156,8 @@ class ApacheNode(ClusterNode, ApacheBroker):
 
     def command(self) -> list[str]:
         """Write the properties, format the storage once and return java's command line."""
-        own = {"log.dirs": str(self.data_directory)}
+        further = self.config["log.dirs"].split(",")[1:]
+        own = {"log.dirs": ",".join([str(self.data_directory), *further])}
         for topic in ("transaction.state.log", "share.coordinator.state.topic"):
             own[f"{topic}.replication.factor"] = self.config["offsets.topic.replication.factor"]
             own[f"{topic}.min.isr"] = self.config["transaction.state.log.min.isr"]
