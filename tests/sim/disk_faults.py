@@ -119,7 +119,7 @@ class DiskFaults:
         if not self._owner.may_lose_power(node):
             return
         self._cluster.weak.add(node.node_id)
-        paths = [path for path in node.disk.files(".log") if not is_metadata(path)]
+        paths = [path for path in node.disk.files(".log") if _is_log(path)]
         newest = {path.rpartition("/")[0]: path for path in paths}
         rotten = self._damage(node, list(newest.values()), self._rng.choice((1, 1, 5)))
         how = self._rng.choice(("serve", "stop", "kill", "kill"))
@@ -220,4 +220,6 @@ class DiskFaults:
 
 
 def _is_log(path: str) -> bool:
-    return path.endswith(".log") and not is_metadata(path)
+    """Whether a file is of a partition's log that is in service."""
+    is_deleted = "-delete/" in path
+    return path.endswith(".log") and not is_metadata(path) and not is_deleted
