@@ -16,6 +16,7 @@ Kafka's counterpart: DirectoryId.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 MIGRATING: Final = bytes(16)
@@ -44,6 +45,12 @@ def directories_of(replicas: Sequence[int], placed: Mapping[int, bytes]) -> tupl
     """Return the directories of replicas in their order (rule 2)."""
     found = tuple(placed.get(replica, MIGRATING) for replica in replicas)
     return () if all(directory == MIGRATING for directory in found) else found
+
+
+@lru_cache(maxsize=1024)
+def shared(directories: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """Return an equal value that others have, too: there are far more partitions than values."""
+    return directories
 
 
 def placement(replicas: Sequence[int], directories: Sequence[bytes]) -> dict[int, bytes]:

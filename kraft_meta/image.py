@@ -30,6 +30,7 @@ from kraftrio.kraft_meta.directories import (
     directory_of,
     is_online,
     placement,
+    shared,
 )
 from kraftrio.kraft_meta.records import (
     LEADER_RECOVERED,
@@ -138,7 +139,7 @@ class PartitionImage:
             ),
             adding_replicas=_either(change.adding_replicas, self.adding_replicas),
             removing_replicas=_either(change.removing_replicas, self.removing_replicas),
-            directories=directories,
+            directories=shared(directories),
         )
 
 
@@ -529,7 +530,7 @@ class MetadataDelta:
             leader_recovery_state=record.leader_recovery_state,
             adding_replicas=record.adding_replicas,
             removing_replicas=record.removing_replicas,
-            directories=record.directories,
+            directories=shared(record.directories),
         )
 
     def _replay_partition_change(self, record: PartitionChangeRecord) -> None:

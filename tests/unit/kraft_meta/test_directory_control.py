@@ -22,6 +22,7 @@ from kraftrio.kraft_meta.records import (
     PartitionChangeRecord,
     PartitionRecord,
     decode_record,
+    encode_record,
 )
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
@@ -136,6 +137,20 @@ def test_directories_that_nobody_knows_take_no_room() -> None:
     assert directory_of((1, 2), (), 2) == MIGRATING
     assert directory_of((1, 2), (LOST, UNASSIGNED), 1) == LOST
     assert directory_of((1, 2), (LOST, LOST), 3) == UNASSIGNED
+
+
+def test_partitions_share_what_is_equal() -> None:
+    """An image of many thousands of partitions has a handful of values."""
+    context = Directories()
+    context.create_placed("t", [1, 2], [1, 2], [1, 2])
+    snapshot = MetadataDelta(MetadataImage())
+    for record in context.image.to_records():
+        snapshot.replay(decode_record(encode_record(record)))
+    topic = snapshot.apply(0, 0).topic("t")
+    assert topic is not None
+    first, _, third = (topic.partitions[index].directories for index in range(3))
+    assert first == (directory(1, 1), directory(2, 1))
+    assert first is third
 
 
 # ---- where replicas lie
