@@ -14,8 +14,11 @@ from typing import Protocol
 
 import pytest
 
+from kraftrio.broker.coordinator.runtime import partition_for
+from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import MetadataResponsePartition
 from tests.conformance.broker_process import KIND
+from tests.conformance.cases.members import commit_code, commit_request, fetch_offset
 from tests.conformance.cluster_load import ConfluentLoad, check_log, wait_for_more
 from tests.conformance.cluster_process import Cluster, ClusterNode
 from tests.conformance.java_tools import KafkaTools
@@ -107,7 +110,8 @@ def two_disks(directories: dict[int, Path], tmp_path: Path) -> Iterator[Cluster]
     def overrides(node_id: int, _ports: Mapping[int, int]) -> dict[str, str]:
         return {"log.dirs": f"{folder / f'node-{node_id}'},{directories[node_id]}"}
 
-    with Cluster(folder, 3, overrides, **FAST_CHECKPOINTS) as made:
+    settings = {"offsets_topic_num_partitions": 12, **FAST_CHECKPOINTS}
+    with Cluster(folder, 3, overrides, **settings) as made:
         yield made
 
 
@@ -230,3 +234,68 @@ def check_same(cluster: Cluster, directories: dict[int, Path], topic: str) -> No
             return len(found) == 1
 
         cluster.wait_until(same, f"the replicas of {topic}-{partition} are identical", 15)
+
+
+OFFSETS_TOPIC = "__consumer_offsets"
+GROUPS = tuple(f"group-{number}" for number in range(24))
+# What a coordinator that moves may answer meanwhile; clients look for it again.
+MOVING = {
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+}
+
+
+def commit(cluster: Cluster, group: str, offset: int) -> int:
+    """Commit an offset of a group, wherever it is; return its coordinator."""
+
+    def committed() -> int:
+        coordinator = cluster.coordinator(group)
+        with cluster.node(coordinator).client() as client:
+            code = commit_code(client, commit_request(group, "t", offset))
+        assert code in {ErrorCode.NONE, *MOVING}, ErrorCode(code)
+        return coordinator if code == ErrorCode.NONE else 0
+
+    return int(cluster.wait_until(committed, f"{group} commits {offset}"))
+
+
+@pytest.mark.parametrize("fault", ["disk", "moved"], indirect=True)
+def test_groups_move_with_their_directory(
+    two_disks: Cluster, fault: Fault, tools_at: Callable[[Cluster], KafkaTools]
+) -> None:
+    """The coordinators of that directory alone move, with everything that was committed."""
+    cluster = two_disks
+    tools_at(cluster).create_topic("t")
+    before = {group: commit(cluster, group, 1) for group in GROUPS}
+    cluster.wait_healthy()
+    partitions = partitions_of(cluster, OFFSETS_TOPIC)
+    lost = {n for n in partitions if (fault.directory / f"{OFFSETS_TOPIC}-{n}").exists()}
+    leaving = {n for n in lost if partitions[n].leader_id == 1}
+    assert leaving
+    of_group = {group: partition_for(group, len(partitions)) for group in GROUPS}
+    moving = {group for group in GROUPS if of_group[group] in leaving}
+    staying = {group for group in GROUPS if before[group] == 1} - moving
+    assert moving
+    assert staying
+    fault.fail()
+    offset = 1
+
+    def have_moved() -> bool:
+        nonlocal offset
+        offset += 1
+        for group in GROUPS:
+            commit(cluster, group, offset)
+        return all(partitions_of(cluster, OFFSETS_TOPIC)[n].leader_id != 1 for n in leaving)
+
+    cluster.wait_until(have_moved, f"the coordinators of {sorted(moving)} have moved")
+    for group in GROUPS:
+        coordinator = commit(cluster, group, offset)
+        assert (coordinator != before[group]) == (group in moving), group
+        with cluster.node(coordinator).client() as client:
+            assert fetch_offset(client, group, "t").committed_offset == offset
+    cluster.node(1).terminate()
+    fault.repair()
+    cluster.heal()
+    for group in GROUPS:
+        with cluster.node(commit(cluster, group, offset + 1)).client() as client:
+            assert fetch_offset(client, group, "t").committed_offset == offset + 1
