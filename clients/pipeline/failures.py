@@ -79,9 +79,14 @@ _CAUSES: Final[tuple[tuple[str, str], ...]] = (
         r"(?s)Incomplete log file|Failed to read log file|malformed log|Unsupported log version"
         r"|stateful operator|STATE_STORE|Cannot (read|find).{0,80}(metadata|checkpoint)"
         r"|Error reading (delta|snapshot) file|state schema|StreamMetadata|Multiple streaming"
-        r"|LOG_FILE|CHECKPOINT|Unrecognized token|Unexpected end-of-input",
+        r"|LOG_FILE|CHECKPOINT|Unrecognized token|Unexpected end-of-input"
+        r"|java\.io\.EOFException|Stream is corrupted|StreamCorrupted",
         "the checkpoint is damaged or belongs to another query; give the right one, or begin anew"
         " with another --checkpoint and --output",
+    ),
+    (
+        r"FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|is not a Parquet file",
+        "a file in --output is damaged; begin anew with another --checkpoint and --output",
     ),
     (
         r"UnknownTopicOrPartition|topics? .*(do|does) not exist",
@@ -192,7 +197,8 @@ def whole_text(error: BaseException) -> str:
         texts.append(f"{type(current).__name__}: {_FRAMES.sub('', str(current))}")
         if isinstance(current, BaseExceptionGroup):
             texts += [whole_text(inner) for inner in current.exceptions]
-        current = current.__cause__ or current.__context__
+        # Spark's exceptions keep what Java says of their cause in a place of their own.
+        current = getattr(current, "_cause", None) or current.__cause__ or current.__context__
     return "\n".join(texts)
 
 

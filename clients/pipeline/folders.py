@@ -117,6 +117,10 @@ def _check_marks(output: Path, checkpoint: Path, source: dict[str, Any]) -> None
         others = [path for path in checkpoint.iterdir() if path.name != LOCK_NAME]
         if others:
             raise PipelineError(f"{checkpoint} is not empty and no checkpoint of this pipeline")
+        if next(output.glob("date=*"), None) is not None:
+            raise PipelineError(
+                f"{output} has the results of another checkpoint; give that or another --output"
+            )
         mark = {"id": uuid.uuid4().hex, **source}
         _write_mark(output, {"id": mark["id"]})
         _write_mark(checkpoint, mark)
@@ -135,6 +139,9 @@ def _check_marks(output: Path, checkpoint: Path, source: dict[str, Any]) -> None
         raise PipelineError(f"the checkpoint {checkpoint} is damaged: its metadata is missing")
     for name in ("offsets", "commits"):
         _check_log(checkpoint, name)
+    offsets, commits = (_numbered(checkpoint / name) for name in ("offsets", "commits"))
+    if commits and commits[-1] not in offsets:
+        raise PipelineError(f"the checkpoint {checkpoint} is damaged: its offsets are missing")
 
 
 def _check_log(checkpoint: Path, name: str) -> None:

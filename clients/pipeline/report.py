@@ -67,6 +67,8 @@ async def report(options: ReportOptions, say: Callable[[str], None]) -> None:
         raise PipelineError(f"{options.output} has no results; scripts/pipeline run makes them")
     if not options.html.parent.is_dir():
         raise PipelineError(f"the folder {options.html.parent} is not there")
+    if options.html.is_dir():
+        raise PipelineError(f"{options.html} is a folder, not a file")
     told = _FromBrokers()
     if options.bootstrap_servers is not None:
         say(f"asking {options.bootstrap_servers} for the airlines' names")
@@ -89,6 +91,7 @@ async def report(options: ReportOptions, say: Callable[[str], None]) -> None:
         temporary.write_text(text, "utf-8")
         os.replace(temporary, options.html)
     except OSError as error:
+        temporary.unlink(missing_ok=True)
         raise PipelineError(f"{options.html} cannot be written: {error.strerror}") from error
     say(f"{options.html}: {len(text.encode()) / 1024:.0f} KiB, open it in a browser")
 

@@ -223,8 +223,24 @@ def test_what_a_checkpoint_says(tmp_path: Path) -> None:
     (commits / "10").write_text('v1\n{"nextBatchWatermarkMs":0}')
     assert found.unsure_since_ms() is None
     opened(tmp_path)
+    (offsets / "10").rename(tmp_path / "10")
+    with pytest.raises(PipelineError, match="damaged: its offsets are missing"):
+        opened(tmp_path)
+    (tmp_path / "10").rename(offsets / "10")
     (commits / "10").write_text("")
     with pytest.raises(PipelineError, match="damaged"):
+        opened(tmp_path)
+
+
+def test_results_stay_with_their_checkpoint(tmp_path: Path) -> None:
+    """A new checkpoint does not take over results, but what an interrupted start has left."""
+    found = opened(tmp_path)
+    (found.checkpoint / folders.MARK_NAME).unlink()
+    opened(tmp_path)
+    (found.output / "date=2013-01-01").mkdir()
+    opened(tmp_path)
+    (found.checkpoint / folders.MARK_NAME).unlink()
+    with pytest.raises(PipelineError, match="has the results of another checkpoint"):
         opened(tmp_path)
 
 
@@ -256,6 +272,15 @@ def test_failures_are_told_in_a_sentence(told: str, sentence: str) -> None:
     assert "\n" not in explained
     grouped = ExceptionGroup("one", [error])
     assert failures.explain(grouped, "the log") == explained
+
+
+def test_what_java_says_of_the_cause_counts() -> None:
+    """Spark's exceptions keep the cause beside their own text, which may say nothing."""
+
+    class Captured(RuntimeError):
+        _cause = RuntimeError("\n\nJVM stacktrace:\njava.io.EOFException\n\tat a.B.c(B.java:1)")
+
+    assert "the checkpoint is damaged" in failures.explain(Captured("terminated with exception"))
 
 
 def test_failures_that_pass_by_themselves() -> None:
