@@ -119,10 +119,11 @@ class DiskFaults:
         if not self._owner.may_lose_power(node):
             return
         self._cluster.weak.add(node.node_id)
-        paths = [path for path in node.disk.files(".log") if _is_log(path)]
-        newest = {path.rpartition("/")[0]: path for path in paths}
-        rotten = self._damage(node, list(newest.values()), self._rng.choice((1, 1, 5)))
         how = self._rng.choice(("serve", "stop", "kill", "kill"))
+        paths = [path for path in node.disk.files(".log") if _is_log(path)]
+        if how == "kill":  # recovery trusts what was synced long ago
+            paths = list({path.rpartition("/")[0]: path for path in paths}.values())
+        rotten = self._damage(node, paths, self._rng.choice((1, 1, 5)))
         self._cluster.world.reread_count += 1
         if how == "stop":
             await self._owner.stop_node(node)

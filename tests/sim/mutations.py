@@ -18,7 +18,7 @@ from kraftrio.broker import handlers_fetch
 from kraftrio.broker.coordinator.runtime import GroupCoordinator
 from kraftrio.broker.follower_fetch import FollowerFetch
 from kraftrio.broker.follower_partition import FollowedPartition
-from kraftrio.broker.log import batch_scan, follower_batches, metadata_log
+from kraftrio.broker.log import batch_scan, follower_batches, metadata_log, segment
 from kraftrio.broker.log.follower_batches import FollowerBatches
 from kraftrio.broker.log.leader_epoch_cache import EpochEntry
 from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
@@ -32,7 +32,7 @@ from kraftrio.kraft_meta.partition_change import PartitionChange
 from kraftrio.kraft_meta.ports import SnapshotId
 from kraftrio.kraft_meta.quorum_state import Leader, QuorumState
 from kraftrio.kraft_meta.raft_elections import Elections
-from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.errors import CorruptRecordError, ErrorCode
 from kraftrio.wire.record_batch import iter_headers
 from tests.sim.network import LinkQuality
 from tests.sim.simulation import Outcome, simulate
@@ -300,6 +300,21 @@ def _recovery_does_not_check() -> list[Patch]:
     return [(batch_scan, "verify_crc", _believe)]
 
 
+def _damage_ends_a_segment() -> list[Patch]:
+    """Behind a batch that cannot be, a reader is sent on to the next segment."""
+    original = segment.find_batch
+
+    def find_batch(*arguments: Any, is_start: bool = False) -> Any:
+        try:
+            return original(*arguments, is_start=is_start)
+        except CorruptRecordError:
+            if is_start:
+                raise
+            return None
+
+    return [(segment, "find_batch", find_batch)]
+
+
 def _metadata_is_not_checked() -> list[Patch]:
     """What is read of the metadata log is believed, by who reads it and by who is sent it."""
     return [(log_batches, "verify_crc", _believe)]
@@ -430,6 +445,15 @@ MUTATIONS: dict[str, Mutation] = {
         _follower_does_not_check, {**_DISKS, "faults": ("bad_reads",)}
     ),
     "recovery-does-not-check": Mutation(_recovery_does_not_check, {**_DISKS, "faults": ("rot",)}),
+    "damage-ends-a-segment": Mutation(
+        _damage_ends_a_segment,
+        {
+            **_DISKS,
+            "faults": ("bad_reads", "kill"),
+            "readers": 2,
+            "properties": {"log.roll.ms": "1000"},
+        },
+    ),
     "metadata-is-not-checked": Mutation(_metadata_is_not_checked, _DISKS),
     "damaged-metadata-is-cut": Mutation(
         _damaged_metadata_is_cut, {**_DISKS, "faults": ("rot",), "victims": "controller"}

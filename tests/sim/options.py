@@ -140,12 +140,12 @@ def _with_disk_faults(options: Options, rng: Random, chance: float) -> Options:
     if not more:
         return options
     shape = options.shape
-    if "failed_sync" in more:
-        flush = {
-            "log.flush.interval.messages": rng.choice(("1", "20", "9223372036854775807")),
-            "log.flush.scheduler.interval.ms": "500",
-        }
-        shape = replace(shape, properties={**flush, **shape.properties})
+    files = {
+        "log.flush.interval.messages": rng.choice(("1", "20", "9223372036854775807")),
+        "log.flush.scheduler.interval.ms": "500",
+        "log.roll.ms": rng.choice(("1000", "4000", "604800000")),  # several segments, or one
+    }
+    shape = replace(shape, properties={**files, **shape.properties})
     return replace(
         options,
         shape=shape,

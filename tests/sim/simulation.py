@@ -42,7 +42,7 @@ TOPIC = "durable"
 _EXPLAINED_BY: dict[str, tuple[str, ...]] = {
     "full_disk": ("No space left", "disk full"),
     "bad_reads": ("the leader's snapshot is damaged", "load failed", DAMAGED_RECORDS),
-    "rot": ("damaged", "load failed", DAMAGED_RECORDS),
+    "rot": ("damaged", "load failed", "cannot be cleaned", DAMAGED_RECORDS),
     "failed_sync": ("sync failed",),
 }
 
