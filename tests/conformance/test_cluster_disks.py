@@ -30,6 +30,13 @@ LED_BY_1 = ("1:2:3", "1:3:2") * 3
 PLACES = (*LED_BY_1, "2:3:1", "3:1:2", "2:1:3", "3:2:1")
 PARTITIONS = len(PLACES)
 RATE = 400
+OFFSETS_TOPIC = "__consumer_offsets"
+OFFSETS_PARTITIONS = 12
+# One for each partition.
+GROUPS = {
+    partition_for(group, OFFSETS_PARTITIONS): group
+    for group in (f"group-{number}" for number in range(100))
+}
 META = "meta.properties"
 FAST_CHECKPOINTS = {
     "log_flush_offset_checkpoint_interval_ms": 200,
@@ -110,7 +117,7 @@ def two_disks(directories: dict[int, Path], tmp_path: Path) -> Iterator[Cluster]
     def overrides(node_id: int, _ports: Mapping[int, int]) -> dict[str, str]:
         return {"log.dirs": f"{folder / f'node-{node_id}'},{directories[node_id]}"}
 
-    settings = {"offsets_topic_num_partitions": 12, **FAST_CHECKPOINTS}
+    settings = {"offsets_topic_num_partitions": OFFSETS_PARTITIONS, **FAST_CHECKPOINTS}
     with Cluster(folder, 3, overrides, **settings) as made:
         yield made
 
@@ -146,6 +153,7 @@ def described(kafka: KafkaTools, topic: str, *options: str) -> dict[int, str]:
     return {int(line.split("\tPartition: ")[1].split()[0]): line for line in lines}
 
 
+@pytest.mark.timeout(240)
 def test_only_the_replicas_of_a_failed_directory_move(
     two_disks: Cluster,
     directories: dict[int, Path],
@@ -179,24 +187,20 @@ def test_only_the_replicas_of_a_failed_directory_move(
 
         cluster.wait_until(have_moved, f"the replicas of {sorted(lost)} have left their ISRs")
         wait_for_more(cluster, [load.acknowledged], 400)
-        after = partitions_of(cluster, topic)
-        for n in led_there:
-            assert after[n].leader_id in (2, 3)
-            assert after[n].leader_epoch > before[n].leader_epoch
-        for n in set(before) - led_there:
-            was, now = before[n], after[n]
-            assert (now.leader_id, now.leader_epoch) == (was.leader_id, was.leader_epoch), n
-        for n in kept:
-            assert after[n].offline_replicas == []
-            assert sorted(after[n].isr_nodes) == [1, 2, 3]
+        check_moved(before, partitions_of(cluster, topic), lost)
         process = cluster.node(1).process
         assert process is not None and process.poll() is None
         check_tools(cluster, kafka, topic, lost, led_there, fault)
+        cluster.node(1).restart()
+        cluster.wait_until(
+            lambda: in_sync(cluster, topic) == kept, "the others are back after a restart"
+        )
+        wait_for_more(cluster, [load.acknowledged], 200)
+        assert in_sync(cluster, topic) == kept
         cluster.node(1).terminate()
         fault.repair()
         cluster.heal()
-        now = partitions_of(cluster, topic)
-        assert all(now[n].offline_replicas == [] for n in now)
+        assert in_sync(cluster, topic) == set(before)
         wait_for_more(cluster, [load.acknowledged], 200)
         load.stop()
     check_log(cluster, topic, PARTITIONS, load.acknowledged)
@@ -205,6 +209,31 @@ def test_only_the_replicas_of_a_failed_directory_move(
     kafka.run("kafka-leader-election", "--election-type", "preferred", "--all-topic-partitions")
     for n in led_there:
         cluster.wait_leader(topic, 1, n)
+
+
+Partitions = Mapping[int, MetadataResponsePartition]
+
+
+def check_moved(before: Partitions, after: Partitions, lost: set[int]) -> None:
+    """What lay in the failed directory is led by others and nothing else has changed."""
+    for n, was in before.items():
+        now = after[n]
+        if n in lost and was.leader_id == 1:
+            assert now.leader_id in (2, 3)
+            assert now.leader_epoch > was.leader_epoch
+        else:
+            assert (now.leader_id, now.leader_epoch) == (was.leader_id, was.leader_epoch), n
+        assert now.offline_replicas == ([1] if n in lost else [])
+        assert sorted(now.isr_nodes) == ([2, 3] if n in lost else [1, 2, 3])
+
+
+def in_sync(cluster: Cluster, topic: str) -> set[int]:
+    """The partitions all of whose replicas are online and in sync."""
+    return {
+        n
+        for n, now in partitions_of(cluster, topic).items()
+        if now.offline_replicas == [] and sorted(now.isr_nodes) == [1, 2, 3]
+    }
 
 
 def check_tools(
@@ -236,8 +265,6 @@ def check_same(cluster: Cluster, directories: dict[int, Path], topic: str) -> No
         cluster.wait_until(same, f"the replicas of {topic}-{partition} are identical", 15)
 
 
-OFFSETS_TOPIC = "__consumer_offsets"
-GROUPS = tuple(f"group-{number}" for number in range(24))
 # What a coordinator that moves may answer meanwhile; clients look for it again.
 MOVING = {
     ErrorCode.NOT_COORDINATOR,
@@ -266,36 +293,33 @@ def test_groups_move_with_their_directory(
     """The coordinators of that directory alone move, with everything that was committed."""
     cluster = two_disks
     tools_at(cluster).create_topic("t")
-    before = {group: commit(cluster, group, 1) for group in GROUPS}
+    assert len(GROUPS) == OFFSETS_PARTITIONS
+    before = {n: commit(cluster, group, 1) for n, group in GROUPS.items()}
     cluster.wait_healthy()
     partitions = partitions_of(cluster, OFFSETS_TOPIC)
     lost = {n for n in partitions if (fault.directory / f"{OFFSETS_TOPIC}-{n}").exists()}
     leaving = {n for n in lost if partitions[n].leader_id == 1}
     assert leaving
-    of_group = {group: partition_for(group, len(partitions)) for group in GROUPS}
-    moving = {group for group in GROUPS if of_group[group] in leaving}
-    staying = {group for group in GROUPS if before[group] == 1} - moving
-    assert moving
-    assert staying
+    assert {n for n in partitions if partitions[n].leader_id == 1} - leaving
     fault.fail()
     offset = 1
 
     def have_moved() -> bool:
         nonlocal offset
         offset += 1
-        for group in GROUPS:
+        for group in GROUPS.values():
             commit(cluster, group, offset)
         return all(partitions_of(cluster, OFFSETS_TOPIC)[n].leader_id != 1 for n in leaving)
 
-    cluster.wait_until(have_moved, f"the coordinators of {sorted(moving)} have moved")
-    for group in GROUPS:
+    cluster.wait_until(have_moved, f"the coordinators of {sorted(leaving)} have moved")
+    for n, group in GROUPS.items():
         coordinator = commit(cluster, group, offset)
-        assert (coordinator != before[group]) == (group in moving), group
+        assert (coordinator != before[n]) == (n in leaving), group
         with cluster.node(coordinator).client() as client:
             assert fetch_offset(client, group, "t").committed_offset == offset
     cluster.node(1).terminate()
     fault.repair()
     cluster.heal()
-    for group in GROUPS:
+    for group in GROUPS.values():
         with cluster.node(commit(cluster, group, offset + 1)).client() as client:
             assert fetch_offset(client, group, "t").committed_offset == offset + 1
