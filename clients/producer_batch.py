@@ -227,6 +227,14 @@ class Batch:
         for callback in callbacks:
             callback()
 
+    def raise_failure(self) -> None:
+        """Raise what a record of it was given up for, if one was; all are decided."""
+        assert self.is_done, "the batch is not decided yet"
+        for part in self.parts or ():
+            part.raise_failure()
+        if self.error is not None:
+            raise type(self.error)(self.error.message, code=self.error.code)
+
     def locate(self, index: int) -> tuple[Batch, int]:
         """Return the batch that holds the record now, and its index there."""
         batch = self
@@ -278,6 +286,11 @@ class Delivery:
     def partition(self) -> int:
         """The partition it was put to."""
         return self._batch.queue.partition
+
+    @property
+    def batch(self) -> Batch:
+        """The batch that it was put to: who sends very many records may keep that instead."""
+        return self._batch
 
     @property
     def done(self) -> bool:

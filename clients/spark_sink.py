@@ -5,7 +5,8 @@ Owns the writers of batch and streaming queries. Rules:
    `topic` (or the option `topic`, which wins), `headers` and `partition`. Others are ignored.
 2. A task has succeeded only when the cluster has every row of it. A task that is repeated writes
    its rows again: at least once, as Spark's own sink.
-3. `kafka.*` are settings of the producer; those that our producer does not know are ignored.
+3. `kafka.*` are settings of the producer; those that our producer does not know are ignored. Rows
+   come thousands at a time, so batches are larger and wait a little longer than by default.
 
 Called by: `spark_source`. Spark hands rows over as Arrow batches, from a thread that waits for the
 JVM, so that the producer's tasks go on meanwhile.
@@ -13,7 +14,6 @@ JVM, so that the producer's tasks go on meanwhile.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -37,12 +37,18 @@ from pyspark.sql.types import (
 
 from kraftrio.clients.config import ProducerConfig
 from kraftrio.clients.errors import ConfigError
-from kraftrio.clients.producer import Delivery, Producer
+from kraftrio.clients.producer import Producer
+from kraftrio.clients.producer_batch import Batch
 from kraftrio.clients.spark_options import client_settings, kafka_settings
 
 _REFUSED = {
     "key.serializer": "keys are strings or bytes already",
     "value.serializer": "values are strings or bytes already",
+}
+_DEFAULTS: dict[str, Any] = {
+    "client_id": "kraftrio-spark",
+    "batch_size": 128 << 10,
+    "linger_ms": 20,
 }
 _HEADERS = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -84,7 +90,7 @@ def sink_options(options: Mapping[str, str], schema: StructType) -> SinkOptions:
         for name, field in ProducerConfig.__dataclass_fields__.items()
         if name != "partitioner"
     }
-    settings = {"client_id": "kraftrio-spark", **client_settings(kafka, types)}
+    settings = _DEFAULTS | client_settings(kafka, types)
     Producer(servers, **settings)  # to be told now what is wrong with them
     return SinkOptions(servers, settings, topic)
 
@@ -139,28 +145,33 @@ def _write(options: SinkOptions, iterator: Iterator[pa.RecordBatch]) -> WriterCo
 
 
 async def _send_all(options: SinkOptions, iterator: Iterator[pa.RecordBatch]) -> None:
-    deliveries: deque[Delivery] = deque()
+    undecided: dict[Batch, None] = {}  # an object for each row would cost as much as the sending
     async with Producer(options.bootstrap_servers, **options.settings) as producer:
         while True:
-            batch = await trio.to_thread.run_sync(next, iterator, None)
-            if batch is None:
+            rows = await trio.to_thread.run_sync(next, iterator, None)
+            if rows is None:
                 break
-            await _send_batch(producer, options.topic, batch, deliveries)
-            while deliveries and deliveries[0].done:
-                deliveries.popleft().result()
+            await _send_rows(producer, options.topic, rows, undecided)
+            for batch in [batch for batch in undecided if _is_decided(batch)]:
+                del undecided[batch]
+                batch.raise_failure()
         await producer.flush()
-    for delivery in deliveries:
-        delivery.result()
+    for batch in undecided:
+        batch.raise_failure()
 
 
-async def _send_batch(
-    producer: Producer, topic: str | None, batch: pa.RecordBatch, deliveries: deque[Delivery]
+def _is_decided(batch: Batch) -> bool:
+    return batch.is_done and all(map(_is_decided, batch.parts or ()))
+
+
+async def _send_rows(
+    producer: Producer, topic: str | None, rows: pa.RecordBatch, undecided: dict[Batch, None]
 ) -> None:
-    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    nothing = [None] * batch.num_rows
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+    nothing = [None] * rows.num_rows
     values = _bytes_column(columns["value"])
     keys = _bytes_column(columns["key"]) if "key" in columns else nothing
-    topics = [topic] * batch.num_rows if topic is not None else columns["topic"].to_pylist()
+    topics = [topic] * rows.num_rows if topic is not None else columns["topic"].to_pylist()
     headers = columns["headers"].to_pylist() if "headers" in columns else nothing
     partitions = columns["partition"].to_pylist() if "partition" in columns else nothing
     for name, value, key, header, partition in zip(
@@ -169,9 +180,8 @@ async def _send_batch(
         if name is None:
             raise ConfigError("a row has no topic: give one in each row, or the option topic")
         pairs = [(item["key"], item["value"]) for item in header] if header else ()
-        deliveries.append(
-            await producer.send(name, value, key=key, headers=pairs, partition=partition)
-        )
+        delivery = await producer.send(name, value, key=key, headers=pairs, partition=partition)
+        undecided[delivery.batch] = None
 
 
 def _bytes_column(column: pa.Array) -> list[bytes | None]:
