@@ -431,8 +431,12 @@ class Cluster:
                 raise AssertionError(f"not in {deadline_s:g} s: {what}\n{self.log_tails()}")
             time.sleep(0.05)
 
-    def wait_healthy(self) -> None:
-        """Wait until each node knows all brokers, and all replicas of all topics in sync."""
+    def wait_healthy(self, *topics: str) -> None:
+        """Wait until each node knows all brokers and the same topics, all replicas in sync.
+
+        Args:
+            topics: must be among them, as when they have just been made.
+        """
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
 
         def all_is_well() -> bool:
@@ -440,7 +444,13 @@ class Cluster:
             for node in self.brokers:
                 with contextlib.suppress(OSError, ConnectionClosed), node.client() as client:
                     answers.append(client.call(request, timeout_s=5.0))
-            return len(answers) == len(self.brokers) and all(map(self._is_whole, answers))
+            known = [{topic.name for topic in answer.topics} for answer in answers]
+            return (
+                len(answers) == len(self.brokers)
+                and all(map(self._is_whole, answers))
+                and known.count(known[0]) == len(known)
+                and known[0].issuperset(topics)
+            )
 
         self.wait_until(all_is_well, "the cluster is healthy")
 

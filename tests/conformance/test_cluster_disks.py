@@ -169,7 +169,7 @@ def test_only_the_replicas_of_a_failed_directory_move(
     cluster.wait_until(
         lambda: len(partitions_of(cluster, topic)) == PARTITIONS, "a node knows the topic"
     )
-    cluster.wait_healthy()
+    cluster.wait_healthy(topic)
     before = partitions_of(cluster, topic)
     assert [before[index].leader_id for index in range(len(LED_BY_1))] == [1] * len(LED_BY_1)
     with ConfluentLoad(cluster.bootstrap, topic, PARTITIONS, RATE) as load:

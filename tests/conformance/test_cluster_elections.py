@@ -111,7 +111,7 @@ def test_leader_is_already_elected(
 ) -> None:
     """ELECTION_NOT_NEEDED where the preferred replica leads, or for unclean where anyone does."""
     topic = create(cluster_tools, unique_topic(), "1:2:3")
-    cluster.wait_healthy()
+    cluster.wait_healthy(topic)
     for node_id in cluster.nodes:
         for kind in (PREFERRED, UNCLEAN):
             codes = elect(cluster, kind, topic, node_id=node_id)
@@ -125,7 +125,7 @@ def test_preferred_replica_is_away(
     preferred = cluster.others(cluster.controller())[0]
     second, third = cluster.others(preferred)
     topic = create(cluster_tools, unique_topic(), f"{preferred}:{second}:{third}")
-    cluster.wait_healthy()
+    cluster.wait_healthy(topic)
     cluster.node(preferred).kill9()
     cluster.wait_leader(topic, second)
     codes = elect(cluster, PREFERRED, topic)
@@ -143,7 +143,7 @@ def test_unclean_election_where_nobody_is_left(
     """ELIGIBLE_LEADERS_NOT_AVAILABLE when every replica is away."""
     alone = cluster.others(cluster.controller())[0]
     topic = create(cluster_tools, unique_topic(), str(alone))
-    cluster.wait_healthy()
+    cluster.wait_healthy(topic)
     cluster.node(alone).kill9()
     cluster.wait_leader(topic, -1)
     codes = elect(cluster, UNCLEAN, topic)
@@ -164,7 +164,7 @@ def test_unclean_election(
     leader, late = cluster.others(cluster.controller())
     topic = create(cluster_tools, unique_topic(), f"{leader}:{late}", min_insync_replicas=1)
     cluster_tools.produce(topic, ["both"], "--request-required-acks", "all")
-    cluster.wait_healthy()
+    cluster.wait_healthy(topic)
     cluster.node(late).kill9()
     cluster.wait_isr(topic, {leader})
     cluster_tools.produce(topic, ["one", "alone"], "--request-required-acks", "all")
@@ -198,7 +198,7 @@ def test_unclean_election_by_setting(
     topic = create(cluster_tools, unique_topic(), f"{leader}:{late}", min_insync_replicas=1,
                    unclean_leader_election_enable="true")  # fmt: skip
     cluster_tools.produce(topic, ["both"], "--request-required-acks", "all")
-    cluster.wait_healthy()
+    cluster.wait_healthy(topic)
     cluster.node(late).kill9()
     cluster.wait_isr(topic, {leader})
     cluster.node(leader).kill9()
@@ -213,7 +213,7 @@ def test_unknown_partitions(
 ) -> None:
     """A topic or partition that is not there is told as such; the others are elected."""
     topic = create(cluster_tools, unique_topic(), "1:2:3")
-    cluster.wait_healthy()
+    cluster.wait_healthy(topic)
     missing = elect(cluster, PREFERRED, f"{topic}-missing")
     assert missing == {(f"{topic}-missing", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     missing = elect(cluster, PREFERRED, topic, 7)
@@ -232,7 +232,7 @@ def test_leaders_are_rebalanced_by_themselves(
     second, third = cluster.others(preferred)
     kafka = tools_at(cluster)
     topic = create(kafka, "balanced", f"{preferred}:{second}:{third}")
-    cluster.wait_healthy()
+    cluster.wait_healthy(topic)
     cluster.node(preferred).terminate()
     cluster.wait_leader(topic, second)
     cluster.heal()

@@ -33,7 +33,7 @@ RATE = 400
 def topic(cluster: Cluster, cluster_tools: KafkaTools, unique_topic: Callable[[], str]) -> str:
     """A topic on all nodes, each of which leads a partition."""
     made = cluster_tools.create_topic(unique_topic(), partitions=PARTITIONS)
-    cluster.wait_healthy()
+    cluster.wait_healthy(made)
     return made
 
 

@@ -75,7 +75,7 @@ def create(
         options = [f"--config={k.replace('_', '.')}={v}" for k, v in config.items()]
         cluster_tools.run("kafka-topics", "--create", "--topic", topic, "--replica-assignment",
                           ",".join(assignments), *options)  # fmt: skip
-        cluster.wait_healthy()
+        cluster.wait_healthy(topic)
         return topic
 
     return made

@@ -82,7 +82,7 @@ def test_data_flows_while_controllers_change(
 ) -> None:
     """Producers notice neither the end of the active controller nor that of two of three."""
     kafka.create_topic("flow", 2)
-    parted.wait_healthy()
+    parted.wait_healthy("flow")
     with JavaLoad(kafka, "flow", tmp_path, 300) as load:
         wait_for_more(parted, [load.acknowledged], 50)
         first = parted.controller()

@@ -58,7 +58,7 @@ def test_replicas_are_spread(
     options = ["--topic", topic, "--partitions", "6", "--replication-factor", "3"]
     created = cluster_tools.run("kafka-topics", "--create", *options)
     assert created.lines == [f"Created topic {topic}."]
-    cluster.wait_healthy()
+    cluster.wait_healthy(topic)
     shown = partitions(cluster_tools, "--topic", topic)
     assert [int(row["partition"]) for row in shown] == list(range(6))
     for row in shown:
@@ -75,7 +75,7 @@ def test_defaults_are_replicated(
     topic = cluster_tools.create_topic(unique_topic())
     on_use = unique_topic()
     cluster_tools.produce(on_use, ["first"])
-    cluster.wait_healthy()
+    cluster.wait_healthy(topic, on_use)
     for name in (topic, on_use):
         (row,) = partitions(cluster_tools, "--topic", name)
         assert sorted(ids(row["isr"])) == [1, 2, 3]
@@ -99,7 +99,7 @@ def test_partitions_are_added_and_spread(
     """New partitions have as many replicas as the old ones."""
     topic = cluster_tools.create_topic(unique_topic(), partitions=1)
     cluster_tools.run("kafka-topics", "--alter", "--topic", topic, "--partitions", "4")
-    cluster.wait_healthy()
+    cluster.wait_healthy(topic)
     shown = partitions(cluster_tools, "--topic", topic)
     assert [sorted(ids(row["isr"])) for row in shown] == [[1, 2, 3]] * 4
 
@@ -331,7 +331,7 @@ def test_log_dirs(
     """Every broker tells the size of its replica: all have the same bytes and no lag."""
     topic = cluster_tools.create_topic(unique_topic())
     cluster_tools.produce(topic, ["x" * 100] * 50, "--request-required-acks", "all")
-    cluster.wait_healthy()
+    cluster.wait_healthy(topic)
     found = replicas_by_broker(cluster_tools, topic)
     assert sorted(found) == [1, 2, 3]
     assert len({replica["size"] for replica in found.values()}) == 1
@@ -366,7 +366,7 @@ def test_get_offsets_at_every_leader(
 ) -> None:
     """Offsets of partitions that different brokers lead, also while one of these is away."""
     topic = cluster_tools.create_topic(unique_topic(), partitions=3)
-    cluster.wait_healthy()
+    cluster.wait_healthy(topic)
     for partition in range(3):
         lines = [f"{partition}:{i}" for i in range(partition + 1)]
         cluster_tools.produce(topic, lines, "--property", "parse.key=true", "--property",

@@ -64,7 +64,7 @@ def test_nothing_is_lost(cluster: Cluster, links: Links, tmp_path: Path) -> None
         tools.create_topic(TOPIC, PARTITIONS, min_insync_replicas=2, segment_bytes=1 << 20)
     finally:
         runner.close()
-    cluster.wait_healthy()
+    cluster.wait_healthy(TOPIC)
     notes = GroupNotes()
     readers = [
         GroupReader(f"reader-{number}", cluster.bootstrap, TOPIC, GROUP, notes)
