@@ -12,6 +12,8 @@ Behaviour (Apache Kafka's)
 - A batch whose sequence does not follow is refused for that only when the followers have shown that
   this broker still leads: a leader deposed without knowing it has not seen what the producer sent
   since, and the refusal would end a producer that did nothing wrong.
+- The batches of a producer that the partition does not know begin anywhere, but not after one that
+  it was just told to send again (`refused_batches`).
 
 Version notes: Produce 3 brought transactional ids and record batches v2, 7 zstd (KIP-110), 8 record
 errors (KIP-467), 10 the leader beside an error (KIP-951), 13 topic ids (KIP-516).  InitProducerId 3
@@ -30,6 +32,7 @@ from kraftrio.broker.leader_hints import WRONG_LEADER, LeaderHints
 from kraftrio.broker.log.partition_log import RecordValidationError
 from kraftrio.broker.metadata_cache import MetadataCache
 from kraftrio.broker.producer_ids import ProducerIdManager
+from kraftrio.broker.refused_batches import Place, RefusedBatches, sequenced
 from kraftrio.broker.replica_manager import ReplicaManager
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.kraft_meta.topic_names import check_topic_name
@@ -88,6 +91,7 @@ class ProduceHandlers:
         self._metadata = metadata
         self._producer_ids = producer_ids
         self._clock = clock
+        self._refused = RefusedBatches()
 
     def table(self) -> dict[ApiKey, Callable[[Any, RequestContext], Any]]:
         return {
@@ -115,11 +119,13 @@ class ProduceHandlers:
                 name = self._metadata.topic_name(topic.topic_id)
             answers: list[PartitionProduceResponse] = []
             for data in topic.partition_data:
+                place = topic.topic_id if by_id else topic.name, data.index
                 if name is None:
                     answers.append(_refusal(data, ErrorCode.UNKNOWN_TOPIC_ID, None))
+                    self._note_refusal(place, data, ErrorCode.UNKNOWN_TOPIC_ID)
                     continue
                 topic_partition = TopicPartition(name, data.index)
-                answer, end_offset = self._append(topic_partition, data, acks, context)
+                answer, end_offset = self._append(place, topic_partition, data, acks, context)
                 answers.append(answer)
                 if answer.error_code in _BY_PRODUCER_STATE:
                     doubted.append((topic_partition, answer))
@@ -153,6 +159,7 @@ class ProduceHandlers:
 
     def _append(
         self,
+        place: Place,
         topic_partition: TopicPartition,
         data: PartitionProduceData,
         acks: int,
@@ -169,6 +176,9 @@ class ProduceHandlers:
         if _attributes(records) & _TRANSACTIONAL_BIT:
             # No coordinator has this transaction (KIP-890), so nobody would ever end it.
             return _refusal(data, ErrorCode.INVALID_PRODUCER_ID_MAPPING, None), -1
+        if self._refused and self._is_overtaking(place, topic_partition, records):
+            message = "a batch that the producer sent before this one is to be sent again first"
+            return _refusal(data, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message), -1
         try:
             info = self._replicas.append_to_leader(
                 topic_partition, records, required_acks=acks, wake_followers=False
@@ -182,7 +192,10 @@ class ProduceHandlers:
             ]
             return answer, -1
         except KafkaError as error:
+            self._note_refusal(place, data, error.code)
             return _refusal(data, _known_to_version(error.code, context), error.message), -1
+        if self._refused and (batch := sequenced(records)) is not None:
+            self._refused.accepted(place, batch)
         answer = PartitionProduceResponse(
             index=data.index,
             error_code=_NONE,
@@ -191,6 +204,24 @@ class ProduceHandlers:
             log_start_offset=info.log_start_offset,
         )
         return answer, info.last_offset + 1
+
+    def _note_refusal(self, place: Place, data: PartitionProduceData, code: ErrorCode) -> None:
+        if code.retriable and (batch := sequenced(data.records)) is not None:
+            self._refused.note(place, batch, self._clock.monotonic_ms())
+
+    def _is_overtaking(
+        self, place: Place, topic_partition: TopicPartition, records: memoryview
+    ) -> bool:
+        """Whether an earlier batch of a producer that the partition does not know is to come."""
+        batch = sequenced(records)
+        now_ms = self._clock.monotonic_ms()
+        if batch is None or not self._refused.is_overtaking(place, batch, now_ms):
+            return False
+        try:
+            log = self._replicas.log(topic_partition)
+        except KafkaError:
+            return False  # the append tells why
+        return log.producer_state.get(batch.producer_id) is None
 
     def _await(
         self,

@@ -23,6 +23,7 @@ REGRESSIONS = {
     150: "a follower of the metadata had two fetches under way, each answered for the other",
     174: "a node that stopped failed when a broker's connection to it ended",
     244: "a reader believed in an older leader epoch than it had seen",
+    1280: "a full disk refused a producer's first batch and took the next, smaller one",
 }
 # The same for seeds with every fault that disks have (scripts/simulate --bad-disks).
 DISK_REGRESSIONS = {
