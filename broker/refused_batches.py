@@ -15,17 +15,13 @@ Pure. Called by: handlers_produce.py, where the partition does not know the prod
 
 from __future__ import annotations
 
-import struct
 from typing import Final, NamedTuple
 
-from kraftrio.wire.record_batch import BATCH_OVERHEAD, MAGIC, MAX_SEQUENCE
+from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.record_batch import is_later_sequence, parse_header
 
 MOST_REMEMBERED: Final = 10_000
 REMEMBERED_MS: Final = 600_000  # longer than clients try
-
-_PRODUCER = struct.Struct(">qhi")
-_PRODUCER_POS = 43
-_MAGIC_POS = 16
 
 Place = tuple[bytes | str, int]
 """A partition as the request names it: the topic's id or its name, and the index."""
@@ -47,10 +43,15 @@ class _Refused(NamedTuple):
 
 def sequenced(records: memoryview | None) -> Sequenced | None:
     """Read what stands in a batch; None if it has no sequence, or is none of magic 2."""
-    if records is None or len(records) < BATCH_OVERHEAD or records[_MAGIC_POS] != MAGIC:
+    if records is None:
         return None
-    batch = Sequenced(*_PRODUCER.unpack_from(records, _PRODUCER_POS))
-    return batch if batch.producer_id >= 0 and batch.base_sequence >= 0 else None
+    try:
+        header = parse_header(records)
+    except CorruptRecordError:
+        return None
+    if header.producer_id < 0 or header.base_sequence < 0:
+        return None
+    return Sequenced(header.producer_id, header.producer_epoch, header.base_sequence)
 
 
 class RefusedBatches:
@@ -68,7 +69,7 @@ class RefusedBatches:
         refused = self._oldest.pop(key, None)
         sequence = batch.base_sequence
         if refused is not None and refused.producer_epoch == batch.producer_epoch:
-            if _is_after(sequence, refused.base_sequence):
+            if is_later_sequence(sequence, refused.base_sequence):
                 sequence = refused.base_sequence
         elif len(self._oldest) >= MOST_REMEMBERED:
             del self._oldest[next(iter(self._oldest))]
@@ -83,13 +84,8 @@ class RefusedBatches:
         if refused.producer_epoch != batch.producer_epoch or now_ms - refused.at_ms > REMEMBERED_MS:
             del self._oldest[key]
             return False
-        return _is_after(batch.base_sequence, refused.base_sequence)
+        return is_later_sequence(batch.base_sequence, refused.base_sequence)
 
     def accepted(self, place: Place, batch: Sequenced) -> None:
         """A batch is in the log: from now on the partition knows the producer."""
         self._oldest.pop((place, batch.producer_id), None)
-
-
-def _is_after(sequence: int, other: int) -> bool:
-    """Whether a sequence is later than another; they go round after 2^31-1."""
-    return 0 < (sequence - other) & MAX_SEQUENCE < 1 << 30

@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Final
 
 from kraftrio.clients.producer_batch import Batch
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.record_batch import MAX_SEQUENCE, is_later_sequence
 
 if TYPE_CHECKING:
     from kraftrio.clients.accumulator import PartitionQueue
 
 NO_PRODUCER_ID: Final = -1
 _MAX_EPOCH: Final = 0x7FFF
-_MAX_SEQUENCE: Final = 0x7FFF_FFFF
 
 
 class PartitionSequence:
@@ -59,7 +59,7 @@ class PartitionSequence:
 
     def is_next(self, sequence: int) -> bool:
         """Whether this sequence follows the last one that the broker has."""
-        return sequence == (self.last_acked_sequence + 1) & _MAX_SEQUENCE
+        return sequence == (self.last_acked_sequence + 1) & MAX_SEQUENCE
 
 
 class Sequences:
@@ -107,7 +107,7 @@ class Sequences:
         if self._is_stale(sequence):
             self._start_at_beginning(sequence)
         batch.set_producer(self.producer_id, self.producer_epoch, sequence.next_sequence)
-        sequence.next_sequence = (sequence.next_sequence + batch.record_count) & _MAX_SEQUENCE
+        sequence.next_sequence = (sequence.next_sequence + batch.record_count) & MAX_SEQUENCE
         sequence.unanswered.append(batch)
 
     def _is_stale(self, sequence: PartitionSequence) -> bool:
@@ -124,7 +124,7 @@ class Sequences:
         for batch in sequence.unanswered:
             batch.set_producer(self.producer_id, self.producer_epoch, next_sequence)
             batch.sequence_was_reset = True
-            next_sequence = (next_sequence + batch.record_count) & _MAX_SEQUENCE
+            next_sequence = (next_sequence + batch.record_count) & MAX_SEQUENCE
         sequence.next_sequence = next_sequence
         sequence.last_acked_sequence = -1
 
@@ -173,7 +173,7 @@ class Sequences:
         queue.sequence.unanswered.remove(batch)
         if not refused:
             queue.sequence.is_unresolved = True
-            self._unresolved[queue] = (batch.last_sequence + 1) & _MAX_SEQUENCE
+            self._unresolved[queue] = (batch.last_sequence + 1) & MAX_SEQUENCE
 
     def on_split(self, queue: PartitionQueue, batch: Batch, parts: list[Batch]) -> None:
         """A batch is replaced by parts that were never sent, in its place in the order."""
@@ -186,7 +186,7 @@ class Sequences:
         for offset, part in enumerate(parts):
             part.set_producer(batch.producer_id, batch.producer_epoch, sequence)
             part.sequence_was_reset = batch.sequence_was_reset
-            sequence = (sequence + part.record_count) & _MAX_SEQUENCE
+            sequence = (sequence + part.record_count) & MAX_SEQUENCE
             unanswered.insert(index + offset, part)
 
     @property
@@ -236,5 +236,5 @@ class Sequences:
 
 
 def _is_after(sequence: int, other: int) -> bool:
-    """Whether a sequence is later than another; they go round after 2^31-1."""
-    return other < 0 or 0 < (sequence - other) & _MAX_SEQUENCE < 1 << 30
+    """Whether a sequence is later than another, which may be none."""
+    return other < 0 or is_later_sequence(sequence, other)

@@ -69,6 +69,7 @@ __all__ = [
     "build_from_columns",
     "check_client_header",
     "check_lengths",
+    "is_later_sequence",
     "iter_headers",
     "iter_records",
     "parse_header",
@@ -218,6 +219,11 @@ class RecordsInfo(NamedTuple):
 def sequence_after(sequence: int, increment: int) -> int:
     """Return the sequence ``increment`` records later; 0 follows 2^31-1."""
     return (sequence + increment) & MAX_SEQUENCE
+
+
+def is_later_sequence(sequence: int, other: int) -> bool:
+    """Tell whether a sequence comes after another, not very long after; 0 follows 2^31-1."""
+    return 0 < (sequence - other) & MAX_SEQUENCE < 1 << 30
 
 
 def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
