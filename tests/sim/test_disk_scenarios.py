@@ -12,16 +12,19 @@ import pytest
 import trio
 
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages.admin import CreatableTopic, CreateTopicsRequest
 from kraftrio.wire.primitives import TopicPartition
-from tests.sim.client import Unavailable
-from tests.sim.cluster import SimNode
 from tests.sim.damage import is_metadata
 from tests.sim.mutations import mutated
+from tests.sim.quorum_stage import (
+    active_controller,
+    ask_for_topic,
+    expect_topic,
+    split,
+    wait_active_controller,
+)
 from tests.sim.stage import Script, Stage, expect, play, values_of
 from tests.sim.world import SimulationFailure
 
-_CONTROLLERS = (101, 102, 103)
 _VALUES = [f"m{number}" for number in range(20)]
 
 
@@ -59,52 +62,21 @@ def _follows(stage: Stage, node_id: int, tp: TopicPartition, leader: int) -> boo
     return partition is not None and partition.state.leader_id == leader
 
 
-def _leader(stage: Stage) -> SimNode | None:
-    for node in stage.cluster.controllers:
-        if node.node is not None and node.quorum.is_active_controller:
-            return node
-    return None
-
-
-async def _create(stage: Stage, name: str, answers: list[ErrorCode]) -> None:
-    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=3)
-    request = CreateTopicsRequest(topics=[topic], timeout_ms=4_000)
-    try:
-        response = await stage.client("admin").call_any(request)
-    except Unavailable:
-        return
-    answers.append(ErrorCode(response.topics[0].error_code))
-
-
-async def _split(stage: Stage) -> tuple[SimNode, SimNode, SimNode]:
-    """The leader of the quorum, a follower, and a voter that hears of nothing."""
-    await stage.until(lambda: _leader(stage) is not None, "a leader")
-    leader = _leader(stage)
-    assert leader is not None
-    follower, away = (stage.node(i) for i in _CONTROLLERS if i != leader.node_id)
-    stage.hang([away.node_id], stage.cluster.nodes)
-    stage.hang(stage.cluster.nodes, [away.node_id])
-    await trio.sleep(1)
-    return leader, follower, away
-
-
 async def _demand_topic(stage: Stage, answers: list[ErrorCode]) -> None:
-    await stage.until(lambda: _leader(stage) is not None, "a leader in the end")
+    await wait_active_controller(stage, "a leader in the end")
     await trio.sleep(3)
-    leader = _leader(stage)
+    leader = active_controller(stage)
     assert leader is not None
-    if ErrorCode.NONE in answers:
-        found = leader.quorum.image.topic("t")
-        expect(found is not None, "a topic is gone whose creation was acknowledged")
+    expect_topic(leader, "t", answers)
 
 
 async def rot_under_a_voter(stage: Stage) -> None:
     """What two voters have promised is rotten with one of them: it does not start, so that the
     third cannot lead with its help."""
     stage.world.tolerated += ["is damaged"]
-    leader, follower, _away = await _split(stage)
+    leader, follower, _away = await split(stage)
     answers: list[ErrorCode] = []
-    await _create(stage, "t", answers)
+    await ask_for_topic(stage, "t", answers)
     expect(answers == [ErrorCode.NONE], f"the topic is there: {answers}")
     follower.crash()
     (path,) = (path for path in follower.disk.files(".log") if is_metadata(path))
@@ -115,9 +87,9 @@ async def rot_under_a_voter(stage: Stage) -> None:
     await trio.sleep(5)
     follower.disk.scrub()
     if not follower.is_running:
-        expect(_leader(stage) is None, "nobody leads")
+        expect(active_controller(stage) is None, "nobody leads")
         follower.start()
-    await stage.until(lambda: _leader(stage) is not None, "a leader of two")
+    await wait_active_controller(stage, "a leader of two")
     leader.start()
     await _demand_topic(stage, answers)
 
@@ -125,18 +97,18 @@ async def rot_under_a_voter(stage: Stage) -> None:
 async def failed_sync_of_a_voter(stage: Stage) -> None:
     """A voter's sync fails with a change that only it and the leader have heard of."""
     stage.world.tolerated += ["sync failed"]
-    leader, follower, _away = await _split(stage)
+    leader, follower, _away = await split(stage)
     disk = follower.disk
     disk.sync_fails = lambda path: is_metadata(path) and path.endswith(".log")
     answers: list[ErrorCode] = []
-    stage.start(_create, stage, "t", answers)
+    stage.start(ask_for_topic, stage, "t", answers)
     await stage.until(lambda: bool(disk.failed_syncs), "a sync that fails")
     await trio.sleep(3)
     leader.crash()
     follower.crash()
     stage.mend()
     follower.start()
-    await stage.until(lambda: _leader(stage) is not None, "a leader of two")
+    await wait_active_controller(stage, "a leader of two")
     await trio.sleep(2)
     leader.start()
     await _demand_topic(stage, answers)
