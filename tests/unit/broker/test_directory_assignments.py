@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from kraftrio.broker.directory_assignments import DirectoryAssignments
 from kraftrio.broker.metadata_cache import MetadataCache
-from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.kraft_meta.directories import LOST
 from kraftrio.kraft_meta.image import MetadataDelta
 from kraftrio.kraft_meta.records import MetadataRecord, PartitionRecord, TopicRecord
-from kraftrio.wire.codec import decode, encode
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.quorum import (
     AssignReplicasResponseDirectoryData,
@@ -20,29 +15,22 @@ from kraftrio.wire.messages.quorum import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
 )
+from tests.unit.broker.asked_controller import AskedController
 
 BROKER_ID = 3
 A, B = b"a" * 16, b"b" * 16
 HERE, THERE = b"h" * 16, b"t" * 16
 
 
-class FakeTimer:
-    def cancel(self) -> None:
-        raise AssertionError("nothing here is taken back")
-
-
-class Context:
+class Context(AskedController[AssignReplicasToDirsRequest, AssignReplicasToDirsResponse]):
     """Assignments of broker 3, a controller that answers when told, and a clock likewise.
 
     The topics a and b have three partitions each, with replicas on the brokers 3 and 4.
     """
 
     def __init__(self, partitions: int = 3) -> None:
+        super().__init__(AssignReplicasToDirsRequest)
         self.broker_epoch = 33
-        self.requests: list[AssignReplicasToDirsRequest] = []
-        self.answers: list[Deferred[AssignReplicasToDirsResponse]] = []
-        self.now_ms = 0.0
-        self._scheduled: list[tuple[float, Callable[[], None]]] = []
         self.metadata = MetadataCache()
         self.assignments = DirectoryAssignments(
             self, BROKER_ID, lambda: self.broker_epoch, self.metadata, self
@@ -56,20 +44,6 @@ class Context:
                 ),
             )
 
-    # the ports
-
-    def submit(self, request: Any, *, api_version: int) -> Deferred[Any]:
-        decoded, _ = decode(AssignReplicasToDirsRequest, api_version, encode(request, api_version))
-        self.requests.append(decoded)
-        self.answers.append(Deferred())
-        return self.answers[-1]
-
-    def schedule(self, delay_ms: float, callback: Callable[[], None]) -> FakeTimer:
-        self._scheduled.append((self.now_ms + delay_ms, callback))
-        return FakeTimer()
-
-    # the vocabulary
-
     def publish(self, *records: MetadataRecord) -> None:
         delta = MetadataDelta(self.metadata.image)
         for record in records:
@@ -82,11 +56,7 @@ class Context:
         self.publish(PartitionRecord(topic_id, index, (3, 4), (3, 4), 3, directories=directories))
 
     def pass_time(self, by_ms: float = 5) -> None:
-        self.now_ms += by_ms
-        while due := [entry for entry in self._scheduled if entry[0] <= self.now_ms]:
-            for entry in due:
-                self._scheduled.remove(entry)
-                entry[1]()
+        super().pass_time(by_ms)
 
     def sent(self, number: int = -1) -> dict[bytes, dict[bytes, list[int]]]:
         """What a request said: partitions by directory and topic."""

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from kraftrio.broker.isr_proposals import IsrProposalResult, IsrProposals
-from kraftrio.kraft_meta.deferred import Deferred
-from kraftrio.wire.codec import decode, encode
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.quorum import (
     AlterPartitionRequest,
@@ -16,49 +11,21 @@ from kraftrio.wire.messages.quorum import (
     AlterPartitionResponseTopicData,
 )
 from kraftrio.wire.primitives import TopicPartition
+from tests.unit.broker.asked_controller import AskedController
 
 BROKER_ID = 3
 TOPIC_IDS = {"a": b"a" * 16, "b": b"b" * 16}
 MEMBERS = [(3, 33), (4, 44)]
 
 
-class FakeTimer:
-    def cancel(self) -> None:
-        raise AssertionError("nothing here is taken back")
-
-
-class Context:
+class Context(AskedController[AlterPartitionRequest, AlterPartitionResponse]):
     """Proposals, a controller that answers when told, and a clock that goes when told."""
 
     def __init__(self) -> None:
+        super().__init__(AlterPartitionRequest)
         self.broker_epoch = 33
-        self.requests: list[AlterPartitionRequest] = []
-        self.answers: list[Deferred[AlterPartitionResponse]] = []
         self.results: list[tuple[str, int, IsrProposalResult]] = []
-        self.now_ms = 0.0
-        self._scheduled: list[tuple[float, Callable[[], None]]] = []
         self.proposals = IsrProposals(self, BROKER_ID, lambda: self.broker_epoch, self)
-
-    # the ports
-
-    def submit(self, request: Any, *, api_version: int) -> Deferred[Any]:
-        decoded, _ = decode(AlterPartitionRequest, api_version, encode(request, api_version))
-        self.requests.append(decoded)
-        self.answers.append(Deferred())
-        return self.answers[-1]
-
-    def schedule(self, delay_ms: float, callback: Callable[[], None]) -> FakeTimer:
-        self._scheduled.append((self.now_ms + delay_ms, callback))
-        return FakeTimer()
-
-    # the vocabulary
-
-    def pass_time(self, by_ms: float = 0) -> None:
-        self.now_ms += by_ms
-        while due := [entry for entry in self._scheduled if entry[0] <= self.now_ms]:
-            for entry in due:
-                self._scheduled.remove(entry)
-                entry[1]()
 
     def propose(self, topic: str, partition: int = 0, *, partition_epoch: int = 7) -> None:
         self.proposals.propose(
