@@ -425,8 +425,8 @@ class ClassicGroups:
         if not group.pending_sync_members:
             return
         for member_id in list(group.pending_sync_members):
-            self._deadlines.cancel((_MEMBER, group.group_id, member_id))
-            group.remove(member_id)
+            # One that restarted since (KIP-345) has a join parked, which is answered so, too.
+            self._remove_member(group, member_id, outcome)
         self._prepare_rebalance(group, now, outcome)
 
     def _reset_assignments(

@@ -275,12 +275,14 @@ class ClassicGroup:
             self.awaiting_join_count += 1
 
     def remove(self, member_id: str) -> None:
-        """Drop a member or pending member; a leader that goes is replaced by another member."""
+        """Drop a member or pending member; a leader that goes is replaced by another member.
+
+        A member's tickets must be answered first.
+        """
         member = self.members.pop(member_id, None)
         if member is not None:
+            assert member.join_ticket is None and member.sync_ticket is None
             self._count_protocols(member, -1)
-            if member.is_awaiting_join:
-                self.awaiting_join_count -= 1
             if member.group_instance_id is not None:
                 del self.static_members[member.group_instance_id]
         if self.leader_id == member_id:

@@ -631,6 +631,28 @@ def test_static_restart_ends_the_old_ones_parked_requests(context: GroupContext)
     assert context.synced(parked).error_code == ErrorCode.FENCED_INSTANCE_ID
 
 
+def test_a_static_restart_is_answered_when_the_sync_deadline_comes_first(
+    context: GroupContext,
+) -> None:
+    """Its new id is being stored, and its former self never asked for the assignment."""
+    timeouts = {"session_timeout_ms": 120_000, "rebalance_timeout_ms": 20_000}
+    tickets = [context.send_join(instance_id=f"inst-{i}", **timeouts) for i in (1, 2)]
+    context.advance(0)
+    leader, silent = [context.joined(ticket).member_id for ticket in tickets]
+    context.send_sync(leader, {leader: b"a", silent: b"b"}, instance_id="inst-1")
+    context.advance(19_000)
+    context.hold_commits = True
+    restarted = context.send_join(instance_id="inst-2", **timeouts)
+    assert restarted not in context.replies
+    context.advance(2_000)
+    assert context.joined(restarted).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert list(context.group.members) == [leader]
+    context.commit()
+    again = context.send_join(instance_id="inst-2", **timeouts)
+    context.send_join(leader, instance_id="inst-1", **timeouts)
+    assert context.joined(again).error_code == ErrorCode.NONE
+
+
 @pytest.mark.parametrize("request_name", ["join", "sync", "heartbeat", "leave"])
 def test_stale_static_member_is_fenced(context: GroupContext, request_name: str) -> None:
     """Every request of a replaced static member ends with FENCED_INSTANCE_ID."""
