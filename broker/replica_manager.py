@@ -544,8 +544,8 @@ class ReplicaManager:
         partition = self._partitions.get(topic_partition)
         if self.broker_id not in image.replicas:
             self._unmade.discard(topic_partition)
-            if partition is not None:
-                self._remove(partition)
+            if partition is not None:  # it is served elsewhere from now on
+                self._remove(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         if partition is not None:
             self._apply_image(partition, image)
@@ -652,13 +652,14 @@ class ReplicaManager:
             self._unmade.discard(topic_partition, topic.topic_id)
             partition = self._partitions.get(topic_partition)
             if partition is not None and partition.topic_id == topic.topic_id:
-                self._remove(partition)
+                self._remove(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-    def _remove(self, partition: Partition) -> None:
+    def _remove(self, partition: Partition, code: ErrorCode) -> None:
+        """Drop a replica and its log; `code` is for those who wait."""
         del self._partitions[partition.topic_partition]
         self._stop_fetcher(partition.topic_partition)
         partition.state.resign()
-        partition.abandon(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        partition.abandon(code)
         self._reported_ms.pop(partition.topic_partition, None)
         self.log_manager.delete_log(partition.topic_partition, self._clock.wall_ms())
 

@@ -17,8 +17,10 @@ from kraftrio.broker.producer_ids import ProducerIdManager
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.kraft_meta.records import (
     BrokerRegistrationChangeRecord,
+    MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    RemoveTopicRecord,
     TopicRecord,
 )
 from kraftrio.wire.errors import ErrorCode
@@ -565,6 +567,32 @@ async def test_offsets_are_found_in_the_leader_epoch_asked(
         assert answer.error_code == expected
 
 
+def delete_records(
+    handlers: Handlers, *, offset: int, timeout_ms: int
+) -> Deferred[tuple[ErrorCode, int]]:
+    """Delete the records of t-0 before an offset, which followers have to do, too."""
+    request = DeleteRecordsRequest(
+        topics=[
+            DeleteRecordsTopic(
+                name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)]
+            )
+        ],
+        timeout_ms=timeout_ms,
+    )
+    response = handlers.offsets.delete_records(request, context(2))
+    answer: Deferred[tuple[ErrorCode, int]] = Deferred()
+    assert isinstance(response, Deferred), "followers have to delete, too"
+    response.then(
+        lambda value: answer.complete(
+            (
+                ErrorCode(value.topics[0].partitions[0].error_code),
+                value.topics[0].partitions[0].low_watermark,
+            )
+        )
+    )
+    return answer
+
+
 async def test_delete_records_answers_with_the_low_watermark(autojump_clock: object) -> None:
     broker = Broker()
     async with broker.running():
@@ -574,37 +602,58 @@ async def test_delete_records_answers_with_the_low_watermark(autojump_clock: obj
         broker.fetched(2, end)
         broker.fetched(3, end)
 
-        def delete(offset: int, timeout_ms: int) -> Deferred[tuple[ErrorCode, int]]:
-            request = DeleteRecordsRequest(
-                topics=[
-                    DeleteRecordsTopic(
-                        name="t",
-                        partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)],
-                    )
-                ],
-                timeout_ms=timeout_ms,
-            )
-            response = handlers.offsets.delete_records(request, context(2))
-            answer: Deferred[tuple[ErrorCode, int]] = Deferred()
-            assert isinstance(response, Deferred), "followers have to delete, too"
-            response.then(
-                lambda value: answer.complete(
-                    (
-                        ErrorCode(value.topics[0].partitions[0].error_code),
-                        value.topics[0].partitions[0].low_watermark,
-                    )
-                )
-            )
-            return answer
-
-        first = delete(3, 1000)
+        first = delete_records(handlers, offset=3, timeout_ms=1000)
         handlers.fetch(end, 2, log_start_offset=4)
         assert not first.done
         handlers.fetch(end, 3, log_start_offset=3)
         assert first.done and first.value == (ErrorCode.NONE, 3)
-        second = delete(-1, 100)
+        second = delete_records(handlers, offset=-1, timeout_ms=100)
         await trio.sleep(1)
         assert second.value == (ErrorCode.REQUEST_TIMED_OUT, -1)
+
+
+_MOVED_AWAY = PartitionChangeRecord(
+    TOPIC_ID, 0, leader=2, isr=(2, 3), replicas=(2, 3), removing_replicas=()
+)
+_DELETED = RemoveTopicRecord(TOPIC_ID)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (_MOVED_AWAY, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (PartitionChangeRecord(TOPIC_ID, 0, leader=2), ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (_DELETED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+    ids=["replica moved away", "another replica leads", "topic deleted"],
+)
+async def test_whoever_waits_hears_where_the_partition_went(
+    autojump_clock: object, change: MetadataRecord, expected: ErrorCode
+) -> None:
+    """UNKNOWN_TOPIC_OR_PARTITION says that a topic is gone; one that moved is looked for."""
+    broker = Broker()
+    async with broker.running():
+        broker.lead()
+        handlers = Handlers(broker)
+        broker.append(3)
+        for follower in (2, 3):
+            broker.fetched(follower, 3)
+        produced = handlers.produce("t")
+        deleted = delete_records(handlers, offset=2, timeout_ms=1000)
+        confirmed: list[ErrorCode] = []
+        broker.replicas.when_confirmed(TP, 1000, confirmed.append)
+        consumed = handlers.fetch(3)
+        followed = handlers.fetch(4, 2)
+        assert not produced.done and not deleted.done and not confirmed
+        broker.publish(change)
+        assert produced.done and produced.value == [(expected, -1)]
+        assert deleted.done and deleted.value == (expected, -1)
+        assert confirmed == [expected]
+        for fetched in (consumed, followed):
+            answer = part(fetched)
+            assert answer.error_code == expected
+            leader = -1 if expected is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else 2
+            assert ((answer.current_leader and answer.current_leader.leader_id) or -1) == leader
 
 
 async def refused_by_sequence(broker: Broker, handlers: Handlers) -> Deferred[int]:
