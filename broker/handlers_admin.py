@@ -29,6 +29,7 @@ from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.kraft_meta.error_responses import error_response
 from kraftrio.wire.api import ApiKey
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.fitting import fit_version
 from kraftrio.wire.messages.admin import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -80,8 +81,9 @@ class AdminHandlers:
         self, request: ElectLeadersRequest, context: RequestContext
     ) -> Deferred[ElectLeadersResponse]:
         """Forward; version 0 tells an error of the whole request by its partitions alone."""
-        decision = self.forward(request, context)
-        return decision if context.api_version > 0 else without_top_level_error(decision)
+        return self.forward(request, context).map(
+            lambda decided: fit_version(decided, context.api_version)
+        )
 
     # --- log folders ---
 
@@ -153,20 +155,6 @@ def decide_in_time(
         if not answer.done:
             timer.cancel()
             answer.complete(response)
-
-    decision.then(on_decision)
-    return answer
-
-
-def without_top_level_error(
-    decision: Deferred[ElectLeadersResponse],
-) -> Deferred[ElectLeadersResponse]:
-    """Return the decision as ElectLeaders 0 can tell it."""
-    answer: Deferred[ElectLeadersResponse] = Deferred()
-
-    def on_decision(response: ElectLeadersResponse) -> None:
-        response.error_code = ErrorCode.NONE
-        answer.complete(response)
 
     decision.then(on_decision)
     return answer

@@ -38,6 +38,7 @@ from kraftrio.kraft_meta.image import MetadataImage, TopicImage
 from kraftrio.kraft_meta.topic_names import check_topic_name
 from kraftrio.wire.api import ApiKey
 from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.fitting import fit_version
 from kraftrio.wire.messages.cluster import (
     NO_AUTHORIZED_OPERATIONS,
     ApiVersion,
@@ -160,9 +161,11 @@ class ClusterHandlers:
         """Let the active controller answer."""
         return self._controller.submit(request, api_version=context.api_version)
 
-    def describe_quorum(self, request: Any, _context: RequestContext) -> Any:
-        """Describe the metadata quorum."""
-        return self._quorum.describe_quorum(request)
+    def describe_quorum(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        """Describe the metadata quorum; its leader answers in the newest version."""
+        return self._quorum.describe_quorum(request).map(
+            lambda described: fit_version(described, context.api_version)
+        )
 
     def get_telemetry_subscriptions(
         self, request: GetTelemetrySubscriptionsRequest, _context: RequestContext

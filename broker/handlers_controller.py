@@ -19,13 +19,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from kraftrio.broker.context import ClientInfo, RequestContext
-from kraftrio.broker.handlers_admin import decide_in_time, without_top_level_error
+from kraftrio.broker.handlers_admin import decide_in_time
 from kraftrio.broker.ports import ControllerPort, SchedulerPort
 from kraftrio.broker.topic_descriptions import CLUSTER_OPERATIONS
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.kraft_meta.image import BROKER_LOGGER, Endpoint
 from kraftrio.wire.api import ApiKey
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.fitting import fit_version
 from kraftrio.wire.messages.admin import ElectLeadersRequest, ElectLeadersResponse
 from kraftrio.wire.messages.cluster import (
     NO_AUTHORIZED_OPERATIONS,
@@ -121,8 +122,9 @@ class ControllerHandlers:
         self, request: ElectLeadersRequest, context: RequestContext
     ) -> Deferred[ElectLeadersResponse]:
         """Let the controller decide; version 0 tells an error by its partitions alone."""
-        decision = self.decide_in_time(request, context)
-        return decision if context.api_version > 0 else without_top_level_error(decision)
+        return self.decide_in_time(request, context).map(
+            lambda decided: fit_version(decided, context.api_version)
+        )
 
     def broker_heartbeat(
         self, request: BrokerHeartbeatRequest, context: RequestContext

@@ -45,10 +45,10 @@ from kraftrio.kraft_meta.raft_wire import (
     METADATA_PARTITION,
     decode_request,
     encode_response,
-    fit_version,
 )
 from kraftrio.wire.api import APIS, ApiKey
 from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.fitting import fit_version
 from kraftrio.wire.messages import quorum, raft_voters
 
 _MAX_SNAPSHOT_PIECE_BYTES = 8 * 1024 * 1024
@@ -185,21 +185,21 @@ class QuorumHandlers:
         except KafkaError as error:
             piece.error_code = error.code
         endpoints = service.config.voter_endpoints.get(service.leader_id)
-        if endpoints and context.api_version >= 1:
+        if endpoints:
             response.node_endpoints = [
                 quorum.NodeEndpoint(
                     node_id=service.leader_id, host=endpoints[0].host, port=endpoints[0].port
                 )
             ]
-        return response
+        return fit_version(response, context.api_version)
 
     # ---- descriptions and changes of the quorum
 
     def describe_quorum(
-        self, request: quorum.DescribeQuorumRequest, _context: RequestContext
+        self, request: quorum.DescribeQuorumRequest, context: RequestContext
     ) -> quorum.DescribeQuorumResponse:
         """Tell how far voters and observers are."""
-        return self._service.describe_quorum(request)
+        return fit_version(self._service.describe_quorum(request), context.api_version)
 
     def _voter_change(self, request: Any) -> KafkaError:
         try:

@@ -36,7 +36,7 @@ class ControllerPort(Protocol):
 class QuorumPort(Protocol):
     """Answers about the metadata quorum."""
 
-    def describe_quorum(self, request: Any) -> Any:
+    def describe_quorum(self, request: Any) -> Deferred[Any]:
         """Give the DescribeQuorum response for a request."""
 
 

@@ -92,10 +92,10 @@ class QuorumDescriptions:
         self._quorum = quorum
         self._controller = controller
 
-    def describe_quorum(self, request: DescribeQuorumRequest) -> Any:
+    def describe_quorum(self, request: DescribeQuorumRequest) -> Deferred[Any]:
         """Answer, or ask the leader to."""
         if self._quorum.leader_id == self._quorum.node_id:
-            return self._quorum.describe_quorum(request)
+            return Deferred.completed(self._quorum.describe_quorum(request))
         return self._controller.submit(request, api_version=_DESCRIBE_QUORUM_VERSION)
 
 

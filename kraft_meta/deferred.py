@@ -19,6 +19,7 @@ from typing import Final, Generic, TypeVar
 import trio
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class _Unset:
@@ -78,6 +79,12 @@ class Deferred(Generic[T]):
             self._callbacks = [callback]
         else:
             self._callbacks.append(callback)
+
+    def map(self, change: Callable[[T], U]) -> Deferred[U]:
+        """Return a deferred that will hold `change(value)`."""
+        changed: Deferred[U] = Deferred()
+        self.then(lambda value: changed.complete(change(value)))
+        return changed
 
     async def wait(self) -> T:
         """Wait for the value. A cancelled wait leaves the deferred as it was."""

@@ -57,8 +57,6 @@ SENT_VERSIONS: Final[Mapping[type, int]] = {
 
 _TOPIC_ID_VERSION = 13
 _REPLICA_STATE_VERSION = 15
-_NODE_ENDPOINTS_VERSION = 17
-_DIVERGENCE_VERSION = 12
 
 Endpoints: TypeAlias = Mapping[int, Sequence[Endpoint]]
 """Where each voter listens."""
@@ -276,7 +274,7 @@ def _asked(topics: Sequence[Any], *, by_id: bool) -> Any:
 
 
 def encode_response(message: Response, endpoints: Endpoints) -> Any:
-    """Return the wire response for a message; it fits every version of its request."""
+    """Return the wire response for a message, in the newest version (see `wire.fitting`)."""
     match message:
         case VoteResponse():
             return quorum.VoteResponse(
@@ -364,22 +362,6 @@ def _node_endpoints(leader_id: int, endpoints: Endpoints) -> list[quorum.NodeEnd
     if not known:
         return []
     return [quorum.NodeEndpoint(node_id=leader_id, host=known[0].host, port=known[0].port)]
-
-
-def fit_version(response: Any, api_version: int) -> Any:
-    """Drop from an answer what its version has no place for."""
-    if isinstance(response, data.FetchResponse):
-        if api_version < _NODE_ENDPOINTS_VERSION:
-            response.node_endpoints = []
-        if api_version < _DIVERGENCE_VERSION:
-            for topic in response.responses:
-                for partition in topic.partitions:
-                    partition.diverging_epoch = None
-                    partition.current_leader = None
-                    partition.snapshot_id = None
-    elif api_version < 1:
-        response.node_endpoints = []
-    return response
 
 
 # ---- answers in

@@ -31,6 +31,13 @@ from kraftrio.wire.messages.admin import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from kraftrio.wire.messages.quorum import (
+    DescribeQuorumNode,
+    DescribeQuorumReplicaState,
+    DescribeQuorumResponse,
+    DescribeQuorumResponsePartitionData,
+    DescribeQuorumResponseTopicData,
+)
 
 CLUSTER_ID = "clusterclusterclusterA"
 
@@ -147,9 +154,21 @@ class ClusterContext:
             self.held.append(decide)
         return answer
 
-    def describe_quorum(self, request: Any) -> Any:
-        """Answer with what was asked: these tests only look whether it comes through."""
-        return ("quorum", request)
+    def describe_quorum(self, request: Any) -> Deferred[Any]:
+        """Answer in the newest version, as the leader does."""
+        partitions = [
+            DescribeQuorumResponsePartitionData(
+                error_message="fine",
+                current_voters=[DescribeQuorumReplicaState(replica_directory_id=b"\x01" * 16)],
+            )
+            for _topic in request.topics
+        ]
+        return Deferred.completed(
+            DescribeQuorumResponse(
+                topics=[DescribeQuorumResponseTopicData(partitions=partitions)],
+                nodes=[DescribeQuorumNode(node_id=1)],
+            )
+        )
 
     def log_directories(self) -> list[LogDirectory]:
         return self.directories

@@ -33,7 +33,12 @@ from kraftrio.wire.messages.cluster import (
     MetadataResponseTopic,
     TopicRequest,
 )
-from kraftrio.wire.messages.quorum import UnregisterBrokerRequest
+from kraftrio.wire.messages.quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestTopicData,
+    DescribeQuorumResponse,
+    UnregisterBrokerRequest,
+)
 from kraftrio.wire.primitives import ZERO_UUID
 from tests.unit.broker.cluster_context import CLUSTER_ID, ClusterContext, context
 
@@ -475,8 +480,19 @@ def test_telemetry_is_off() -> None:
 
 
 def test_controller_requests_are_forwarded() -> None:
-    """UnregisterBroker is the controller's; DescribeQuorum is the quorum's."""
+    """UnregisterBroker is the controller's."""
     cluster = ClusterContext()
     response = cluster.cluster.forward(UnregisterBrokerRequest(broker_id=77), context(0))
     assert response.value.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
-    assert cluster.cluster.describe_quorum("question", context(2)) == ("quorum", "question")
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_the_quorum_is_described_in_every_version(version: int) -> None:
+    """The leader tells all it knows; older versions go without endpoints and directories."""
+    cluster = ClusterContext()
+    request = DescribeQuorumRequest(topics=[DescribeQuorumRequestTopicData(topic_name="t")])
+    response = cluster.cluster.describe_quorum(request, context(version)).value
+    decoded, _ = decode(DescribeQuorumResponse, version, encode(response, version))
+    assert [node.node_id for node in decoded.nodes] == ([1] if version >= 2 else [])
+    (voter,) = decoded.topics[0].partitions[0].current_voters
+    assert voter.replica_directory_id == (b"\x01" * 16 if version >= 2 else bytes(16))

@@ -232,6 +232,11 @@ def test_the_leader_describes_the_quorum() -> None:
             (2, "node2"),
             (3, "node3"),
         ]
+        for version in (0, 1):
+            older = await quorum.call(leader.node_id, describe(), version)
+            (told,) = older.topics[0].partitions
+            assert [v.replica_id for v in told.current_voters] == [1, 2, 3]
+            assert (older.nodes, told.error_code) == ([], ErrorCode.NONE)
         quorum.kill(9)
         await trio.sleep(301)
         answer = await quorum.call(leader.node_id, describe(), 2)

@@ -31,13 +31,13 @@ from kraftrio.kraft_meta.raft_wire import (
     decode_snapshot_response,
     encode_request,
     encode_response,
-    fit_version,
     snapshot_request,
 )
 from kraftrio.wire.api import APIS
 from kraftrio.wire.codec import decode, encode, spec_of
 from kraftrio.wire.control_records import ControlRecordType, control_key
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
+from kraftrio.wire.fitting import fit_version
 from kraftrio.wire.messages import data, quorum
 from kraftrio.wire.primitives import uuid_to_text
 
