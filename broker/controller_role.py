@@ -23,11 +23,13 @@ from kraftrio.broker.handlers_cluster import ApiVersionsHandler
 from kraftrio.broker.handlers_configs import ConfigHandlers
 from kraftrio.broker.handlers_controller import ControllerHandlers
 from kraftrio.broker.handlers_quorum import QuorumHandlers
+from kraftrio.broker.handlers_security import SecurityHandlers
 from kraftrio.broker.logging_setup import ProcessLoggers
 from kraftrio.broker.metadata_cache import MetadataCache
 from kraftrio.broker.node_settings import server_limits
 from kraftrio.broker.server import Listener as ServerListener
 from kraftrio.broker.timers import Timers
+from kraftrio.broker.unserved_apis import UNSERVED_BY_CONTROLLERS
 from kraftrio.kraft_meta.control import DEFAULT_FEATURES
 from kraftrio.kraft_meta.image import MetadataDelta, MetadataImage
 from kraftrio.kraft_meta.quorum_service import QuorumService
@@ -64,13 +66,14 @@ class ControllerRole:
         self._handlers = {
             **controller.table(),
             **QuorumHandlers(quorum, cluster_id).table(),
+            **SecurityHandlers().table(),
         }
 
     def _dispatcher(self) -> Dispatcher:
         api_versions = ApiVersionsHandler(
             lambda: dispatcher.advertised(), self._metadata, DEFAULT_FEATURES
         )
-        dispatcher = Dispatcher({**self._handlers, **api_versions.table()})
+        dispatcher = Dispatcher({**self._handlers, **api_versions.table()}, UNSERVED_BY_CONTROLLERS)
         return dispatcher
 
     def _on_metadata(self, _delta: MetadataDelta, image: MetadataImage) -> None:

@@ -53,9 +53,16 @@ class Route:
 
 
 class Dispatcher:
-    """What one listener serves."""
+    """What one listener serves.
 
-    def __init__(self, handlers: Mapping[ApiKey, Handler]) -> None:
+    Args:
+        unserved: why APIs that the wire knows are not served.
+    """
+
+    def __init__(
+        self, handlers: Mapping[ApiKey, Handler], unserved: Mapping[ApiKey, str] | None = None
+    ) -> None:
+        self._unserved = unserved or {}
         self._routes: dict[int, Route] = {}
         for key, handler in handlers.items():
             api = APIS[key]
@@ -80,6 +87,14 @@ class Dispatcher:
         route = self._routes.get(api_key)
         return route.flexible_from if route is not None else None
 
+    def _why_unserved(self, api_key: int) -> str:
+        try:
+            name = ApiKey(api_key).name
+        except ValueError:
+            return f"api key {api_key} is not served on this listener"
+        reason = self._unserved.get(ApiKey(api_key))
+        return f"{name} is not served on this listener" + (f": {reason}" if reason else "")
+
     def start(self, frame: memoryview) -> RequestStart:
         """Parse the header (RemoteProtocolError when it cannot be)."""
         return parse_request_start(frame, self._flexible_from)
@@ -98,7 +113,7 @@ class Dispatcher:
         api_key, version, correlation_id, client_id, position = start
         route = self._routes.get(api_key)
         if route is None:
-            raise RemoteProtocolError(f"api key {api_key} is not served on this listener")
+            raise RemoteProtocolError(self._why_unserved(api_key))
         if not route.min_version <= version <= route.max_version:
             if api_key == ApiKey.API_VERSIONS:
                 return _unsupported_api_versions(correlation_id, route)

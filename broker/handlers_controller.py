@@ -8,7 +8,6 @@ Behaviour (Kafka's ControllerApis)
   controllers and which is active; broker and topic metadata is not served here.
 - Configurations are described from what this node knows. Levels of loggers are changed on this node
   alone; any broker's configuration may be changed here, without that broker.
-Not served: ACLs, SASL, delegation tokens, SCRAM, quotas, Envelope, changes of the voters.
 
 Called by: the dispatcher of the controller listener, beside handlers_quorum.py.
 """

@@ -5,8 +5,8 @@ Behaviour
   what is checked before a group is asked, and how a failure is told in each response.
 - Groups of the consumer protocol (KIP-848) are not served: ConsumerGroupDescribe says of every
   group that it is none, which makes tools ask DescribeGroups.
-- Transactions and share groups have no coordinator here: INVALID_REQUEST, as Kafka says of share
-  groups that are off: it fails a client at once, which would repeat a retriable code for a minute.
+- Share groups have no coordinator here: INVALID_REQUEST, as Kafka says when they are off. Nor have
+  transactions: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which fails every client at once.
 
 Version notes
 - FindCoordinator 4 asks for several keys (KIP-699); each answer has its own error.
@@ -149,10 +149,10 @@ class CoordinatorHandlers:
             invalid = ErrorCode.INVALID_REQUEST
             return _no_coordinator(key, invalid, invalid.text)
         if key_type != GROUP_KEY:
-            kind = "transactions" if key_type == TRANSACTION_KEY else "share groups"
-            return _no_coordinator(
-                key, ErrorCode.INVALID_REQUEST, f"This broker does not serve {kind}."
-            )
+            code, kind = ErrorCode.INVALID_REQUEST, "share groups"
+            if key_type == TRANSACTION_KEY:
+                code, kind = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions"
+            return _no_coordinator(key, code, f"This broker does not serve {kind}.")
         if self._metadata.topic(OFFSETS_TOPIC) is None:
             self._create_internal_topic(OFFSETS_TOPIC)
             return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -269,14 +269,14 @@ class ProduceHandlers:
     ) -> InitProducerIdResponse | Deferred[InitProducerIdResponse]:
         """Give an idempotent producer a fresh id with epoch 0.
 
-        A transactional id needs a transaction coordinator, which this broker does not run:
-        NOT_COORDINATOR, and FindCoordinator, which the client asks then, refuses for good.
+        A transactional id needs a transaction coordinator, which this broker does not run
+        (`handlers_transactions`).
         """
         if request.transactional_id is not None:
             code = (
                 ErrorCode.INVALID_REQUEST
                 if not request.transactional_id
-                else ErrorCode.NOT_COORDINATOR
+                else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             )
             return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
         response: Deferred[InitProducerIdResponse] = Deferred()

@@ -30,6 +30,9 @@ from kraftrio.broker.handlers_coordinator import CoordinatorHandlers
 from kraftrio.broker.handlers_fetch import FetchHandlers
 from kraftrio.broker.handlers_offsets import OffsetHandlers
 from kraftrio.broker.handlers_produce import ProduceHandlers
+from kraftrio.broker.handlers_quotas import QuotaHandlers
+from kraftrio.broker.handlers_security import SecurityHandlers
+from kraftrio.broker.handlers_transactions import TransactionHandlers
 from kraftrio.broker.isr_proposals import IsrProposals
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.log_manager import LogManager
@@ -42,6 +45,7 @@ from kraftrio.broker.replica_fetcher import ReplicaFetchers
 from kraftrio.broker.replica_manager import ReplicaManager
 from kraftrio.broker.replication_quota import Direction, ReplicationQuota
 from kraftrio.broker.timers import Timers
+from kraftrio.broker.unserved_apis import UNSERVED_BY_BROKERS
 from kraftrio.kraft_meta.control import DEFAULT_FEATURES
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.kraft_meta.quorum_service import QuorumService
@@ -234,6 +238,9 @@ class BrokerServices:
             CoordinatorHandlers(
                 self.coordinator, metadata, config, lambda name: auto_topics.create([name])
             ).table(),
+            TransactionHandlers().table(),
+            QuotaHandlers().table(),
+            SecurityHandlers().table(),
         )
         handlers: dict[ApiKey, Handler] = {}
         for table in groups:
@@ -251,5 +258,5 @@ class BrokerServices:
         api_versions = ApiVersionsHandler(
             lambda: dispatcher.advertised(), self.metadata, DEFAULT_FEATURES
         )
-        dispatcher = Dispatcher({**self._handlers, **api_versions.table()})
+        dispatcher = Dispatcher({**self._handlers, **api_versions.table()}, UNSERVED_BY_BROKERS)
         return dispatcher

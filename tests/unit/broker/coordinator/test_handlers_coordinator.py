@@ -131,13 +131,19 @@ def test_find_coordinator_creates_the_offsets_topic() -> None:
     assert broker.created_topics == [OFFSETS_TOPIC]
 
 
-@pytest.mark.parametrize("key_type", [TRANSACTION, SHARE])
-def test_other_coordinators_are_refused_for_good(key_type: int) -> None:
-    """Transactional and share keys are 42 with a reason; neither groups nor topics are made."""
+@pytest.mark.parametrize(
+    ("key_type", "code"),
+    [
+        (TRANSACTION, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (SHARE, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_other_coordinators_are_refused_for_good(key_type: int, code: ErrorCode) -> None:
+    """By a code that clients take as final, with a reason; neither groups nor topics are made."""
     broker = BrokerStandIn(lead=False)
     response = ask(broker, FindCoordinatorRequest(key_type=key_type, coordinator_keys=["id"]), 6)
     (found,) = response.coordinators
-    assert found.error_code == ErrorCode.INVALID_REQUEST
+    assert found.error_code == code
     assert "does not serve" in found.error_message
     assert broker.created_topics == []
 

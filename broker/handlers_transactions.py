@@ -1,0 +1,75 @@
+"""ListTransactions and DescribeTransactions (KIP-664), where no transaction can be begun.
+
+Behaviour: as of a broker of Apache Kafka that coordinates none: an empty list, and
+TRANSACTIONAL_ID_NOT_FOUND. FindCoordinator and InitProducerId refuse transactional ids with
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED: of all codes the one that each family of clients takes as
+final.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kraftrio.broker.context import RequestContext
+from kraftrio.wire.api import ApiKey
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    DescribeTransactionsState,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+
+_STATES: Final = frozenset(
+    {
+        "Empty",
+        "Ongoing",
+        "PrepareCommit",
+        "PrepareAbort",
+        "CompleteCommit",
+        "CompleteAbort",
+        "Dead",
+        "PrepareEpochFence",
+    }
+)
+
+
+class TransactionHandlers:
+    """Serves look-ups of transactions."""
+
+    def table(self) -> dict[ApiKey, Callable[[Any, RequestContext], Any]]:
+        """The handlers by API."""
+        return {
+            ApiKey.LIST_TRANSACTIONS: self.list_transactions,
+            ApiKey.DESCRIBE_TRANSACTIONS: self.describe_transactions,
+        }
+
+    def list_transactions(
+        self, request: ListTransactionsRequest, _context: RequestContext
+    ) -> ListTransactionsResponse:
+        """List none; name the states that there are not."""
+        return ListTransactionsResponse(
+            unknown_state_filters=[
+                state for state in dict.fromkeys(request.state_filters) if state not in _STATES
+            ]
+        )
+
+    def describe_transactions(
+        self, request: DescribeTransactionsRequest, _context: RequestContext
+    ) -> DescribeTransactionsResponse:
+        """Find no transactional id."""
+        return DescribeTransactionsResponse(
+            transaction_states=[
+                DescribeTransactionsState(
+                    error_code=(
+                        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+                        if transactional_id
+                        else ErrorCode.INVALID_REQUEST
+                    ),
+                    transactional_id=transactional_id,
+                )
+                for transactional_id in request.transactional_ids
+            ]
+        )

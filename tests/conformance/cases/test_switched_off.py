@@ -1,0 +1,248 @@
+"""What a broker without security, quotas and transactions answers to look-ups of them.
+
+Tools, MirrorMaker and clients that guess a broker's version rely on it: nothing there is no error,
+and what cannot be is refused for good.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.cluster import FindCoordinatorRequest
+from kraftrio.wire.messages.configs import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeUserScramCredentialsRequest,
+    UserName,
+)
+from kraftrio.wire.messages.data import InitProducerIdRequest
+from kraftrio.wire.messages.security import (
+    AclCreation,
+    CreateAclsRequest,
+    CreateDelegationTokenRequest,
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+    DescribeDelegationTokenRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
+from kraftrio.wire.messages.transactions import (
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+)
+from tests.conformance.broker_process import SERVES_ALL
+from tests.conformance.cases.calls import SETTLE_DEADLINE_S
+from tests.conformance.cases.raw_client import RawClient
+
+NONE = ErrorCode.NONE
+ANY: dict[str, Any] = {
+    "resource_type_filter": 1,
+    "pattern_type_filter": 1,
+    "operation": 1,
+    "permission_type": 1,
+}
+
+
+def acl(**changed: Any) -> AclCreation:
+    """An ACL that may be: User:a may READ the topic t."""
+    parts = {"resource_type": 2, "resource_pattern_type": 3, "operation": 3, "permission_type": 3}
+    return AclCreation(resource_name="t", principal="User:a", host="*", **{**parts, **changed})
+
+
+# Quotas
+
+
+def quotas(*components: tuple[str, int, str | None]) -> DescribeClientQuotasRequest:
+    return DescribeClientQuotasRequest(
+        components=[ComponentData(entity_type=k, match_type=t, match=m) for k, t, m in components]
+    )
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize(
+    "request_",
+    [
+        quotas(),
+        quotas(("user", 2, None)),
+        quotas(("client-id", 0, "a"), ("user", 1, None)),
+        quotas(("ip", 0, "not an address")),
+    ],
+)
+def test_no_quotas(client: RawClient, request_: DescribeClientQuotasRequest, version: int) -> None:
+    response = client.call(request_, version)
+    assert (response.error_code, response.error_message, response.entries) == (NONE, "", [])
+
+
+INVALID = ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("request_", "code", "message"),
+    [
+        (quotas(("", 7, None)), INVALID, "Invalid empty entity type."),
+        (
+            quotas(("x", 7, None), ("x", 7, None)),
+            ErrorCode.UNSUPPORTED_VERSION,
+            "Unsupported entity type x",
+        ),
+        (
+            quotas(("user", 2, None), ("user", 7, None)),
+            INVALID,
+            "Entity type user cannot appear more than once in the filter.",
+        ),
+        (
+            quotas(("user", 0, None)),
+            INVALID,
+            "Request specified MATCH_TYPE_EXACT, but set match string to null.",
+        ),
+        (
+            quotas(("user", 1, "a")),
+            INVALID,
+            "Request specified MATCH_TYPE_DEFAULT, but also specified a match string.",
+        ),
+        (
+            quotas(("user", 2, "a")),
+            INVALID,
+            "Request specified MATCH_TYPE_SPECIFIED, but also specified a match string.",
+        ),
+        (quotas(("user", 7, None)), INVALID, "Unknown match type 7"),
+        (
+            quotas(("user", 2, None), ("ip", 2, None)),
+            INVALID,
+            "Invalid entity filter component combination. IP filter component should not be used "
+            "with user or clientId filter component.",
+        ),
+    ],
+)
+def test_filters_of_quotas_that_make_no_sense(
+    client: RawClient, request_: DescribeClientQuotasRequest, code: ErrorCode, message: str
+) -> None:
+    response = client.call(request_, 1)
+    assert (response.error_code, response.error_message, response.entries) == (code, message, None)
+
+
+# ACLs
+
+
+def test_no_authorizer(client: RawClient) -> None:
+    """SECURITY_DISABLED for the request, or for each of its parts."""
+    disabled = ErrorCode.SECURITY_DISABLED
+    described = client.call(DescribeAclsRequest(**ANY), 3)
+    assert (described.error_code, described.resources) == (disabled, [])
+    assert described.error_message == "No Authorizer is configured on the broker"
+    created = client.call(CreateAclsRequest(creations=[acl(), acl(operation=4)]), 3)
+    deleted = client.call(DeleteAclsRequest(filters=[DeleteAclsFilter(**ANY)] * 2), 3)
+    for results in (created.results, deleted.filter_results):
+        assert [(one.error_code, one.error_message) for one in results] == [
+            (disabled, "No Authorizer is configured.")
+        ] * 2
+    assert client.call(CreateAclsRequest(), 3).results == []
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        DescribeAclsRequest(**{**ANY, "operation": 0}),
+        CreateAclsRequest(creations=[acl(), acl(resource_type=0)]),
+        DeleteAclsRequest(filters=[DeleteAclsFilter(**{**ANY, "permission_type": 0})]),
+    ],
+    ids=lambda request: type(request).__name__,
+)
+def test_acls_of_unknown_kinds_close_the_connection(client: RawClient, request_: Any) -> None:
+    client.send(request_, 3)
+    assert client.is_closed()
+
+
+# Who are you?
+
+
+def test_nobody_has_scram_credentials(client: RawClient) -> None:
+    for request in (
+        DescribeUserScramCredentialsRequest(users=None),
+        DescribeUserScramCredentialsRequest(users=[]),
+    ):
+        nobody = client.call(request, 0)
+        assert (nobody.error_code, nobody.error_message, nobody.results) == (NONE, "", [])
+    names = [UserName(name=name) for name in ("twice", "once", "twice")]
+    response = client.call(DescribeUserScramCredentialsRequest(users=names), 0)
+    found = {one.user: (one.error_code, one.error_message) for one in response.results}
+    assert len(response.results) == 2 and found == {
+        "once": (
+            ErrorCode.RESOURCE_NOT_FOUND,
+            "Attempt to describe a user credential that does not exist: once",
+        ),
+        "twice": (
+            ErrorCode.DUPLICATE_RESOURCE,
+            "Cannot describe SCRAM credentials for the same user twice in a single request: twice",
+        ),
+    }
+
+
+def test_no_delegation_tokens_without_authentication(client: RawClient) -> None:
+    refused = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    for version in (1, 2, 3):
+        created = client.call(CreateDelegationTokenRequest(max_lifetime_ms=-1), version)
+        assert (created.error_code, created.principal_name) == (refused, "ANONYMOUS")
+        assert created.issue_timestamp_ms == created.expiry_timestamp_ms == -1
+        described = client.call(DescribeDelegationTokenRequest(owners=None), version)
+        assert (described.error_code, described.tokens) == (refused, [])
+    for request in (RenewDelegationTokenRequest(), ExpireDelegationTokenRequest()):
+        response = client.call(request, 2)
+        assert (response.error_code, response.expiry_timestamp_ms) == (refused, -1)
+
+
+def test_sasl_on_a_plain_listener(client: RawClient) -> None:
+    """Error 34 and no mechanisms; the connection lives on."""
+    for version in (0, 1):
+        response = client.call(SaslHandshakeRequest(mechanism="PLAIN"), version)
+        assert response.error_code == ErrorCode.ILLEGAL_SASL_STATE
+        assert response.mechanisms == []
+    for version in (0, 1, 2):
+        response = client.call(SaslAuthenticateRequest(auth_bytes=b"\0a\0b"), version)
+        assert response.error_code == ErrorCode.ILLEGAL_SASL_STATE
+        assert "SaslAuthenticate request received after" in response.error_message
+    assert client.call(ListTransactionsRequest(), 0).error_code == NONE
+
+
+# Transactions
+
+
+def test_no_transactions(client: RawClient, unique_name: Callable[[str], str]) -> None:
+    for version in (0, 1, 2):
+        filters = ["Ongoing", "Nonsense", "ongoing", "Nonsense"]
+        response = client.call(ListTransactionsRequest(state_filters=filters), version)
+        assert response.error_code == NONE
+        assert sorted(response.unknown_state_filters) == ["Nonsense", "ongoing"]
+    unknown = unique_name("id")
+    asked = DescribeTransactionsRequest(transactional_ids=[unknown, "", unknown])
+    missing = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    deadline = time.monotonic() + SETTLE_DEADLINE_S
+    while True:
+        # Kafka has no transaction coordinator before somebody has looked for one.
+        client.call(FindCoordinatorRequest(key_type=1, coordinator_keys=[unknown]), 4)
+        codes = [one.error_code for one in client.call(asked, 0).transaction_states]
+        if codes == [missing, INVALID, missing]:
+            break
+        assert time.monotonic() < deadline, codes
+        time.sleep(0.05)
+
+
+def test_transactional_ids_are_refused_for_good(client: RawClient) -> None:
+    """By the code that every family of clients takes as final."""
+    if SERVES_ALL:
+        pytest.skip("Apache Kafka serves transactions")
+    refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    found = client.call(FindCoordinatorRequest(key_type=1, coordinator_keys=["id"]), 4)
+    assert [one.error_code for one in found.coordinators] == [refused]
+    assert client.call(FindCoordinatorRequest(key_type=1, key="id"), 3).error_code == refused
+    for version in range(5):
+        request = InitProducerIdRequest(transactional_id="id", transaction_timeout_ms=1000)
+        assert client.call(request, version).error_code == refused
