@@ -46,7 +46,10 @@ def tell(outcome: Outcome, chosen: argparse.Namespace) -> None:
         print("\n".join(list(outcome.trace.newest)[-_LAST_LINES:]))
     nodes = "" if chosen.nodes is None else f" --nodes {chosen.nodes}"
     disks = " --bad-disks" if chosen.bad_disks else ""
-    print(f"replay: scripts/simulate --seed {outcome.seed}{nodes}{disks} --trace", flush=True)
+    faults = "" if chosen.faults is None else f" --faults {chosen.faults}"
+    print(
+        f"replay: scripts/simulate --seed {outcome.seed}{nodes}{disks}{faults} --trace", flush=True
+    )
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -63,6 +66,8 @@ def run(chosen: argparse.Namespace) -> int:
         options = {**likely, **({} if chosen.nodes is None else {"nodes": chosen.nodes})}
         if chosen.bad_disks:
             options["bad_disks"] = True
+        if chosen.faults is not None:
+            options["faults"] = tuple(filter(None, chosen.faults.split(",")))
         with mutated(chosen.mutation):
             outcome = simulate(seed, sink=print if chosen.trace else None, **options)
         tell(outcome, chosen)
@@ -93,6 +98,7 @@ def main() -> int:
     parser.add_argument(
         "--bad-disks", action="store_true", help="with every fault of disks, whatever the seed says"
     )
+    parser.add_argument("--faults", metavar="A,B", help="these, whatever the seed says")
     parser.add_argument("--trace", action="store_true", help="print every event")
     parser.add_argument("-x", dest="first_failure", action="store_true", help="end at a failure")
     parser.add_argument(

@@ -13,7 +13,7 @@ Owns: `SimNode` (one machine and the lives of the process on it) and `Cluster`. 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 import trio
@@ -21,10 +21,12 @@ import trio
 from kraftrio.broker.clock import Clock
 from kraftrio.broker.config import BrokerConfig
 from kraftrio.broker.environment import Environment
+from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.metadata_log import MetadataLog
 from kraftrio.broker.node import Node
 from kraftrio.broker.node_errors import NodeError
 from kraftrio.broker.replica_manager import ReplicaManager
+from kraftrio.kraft_meta.image import MetadataImage
 from kraftrio.kraft_meta.quorum_service import QuorumService
 from tests.sim.disk import SimDisk
 from tests.sim.network import HostNetwork, Internet, LinkQuality
@@ -64,6 +66,30 @@ class DiskSpeed:
     shortest_s: float = 0.0002
     longest_s: float = 0.003
     works_last: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileSizes:
+    """What logs are cut into, smaller than settings allow; None: as they are set."""
+
+    tail_cache_bytes: int | None = None  # of newest records in a node's memory
+    segment_bytes: int | None = None
+    metadata_segment_bytes: int | None = None
+
+    def apply(self, node: Node) -> None:
+        """Let a node that was just made work with these."""
+        if self.tail_cache_bytes is not None:
+            node._storage.log_manager._tail_budget.limit_bytes = self.tail_cache_bytes
+        if self.metadata_segment_bytes is not None:
+            node._storage.metadata_log._segment_bytes = self.metadata_segment_bytes
+        if self.segment_bytes is not None:
+            limit, original = self.segment_bytes, node._dynamic.log_config
+
+            def log_config(image: MetadataImage, topic: str) -> LogConfig:
+                config = original(image, topic)
+                return replace(config, segment_bytes=min(limit, config.segment_bytes))
+
+            node._dynamic.log_config = log_config  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +201,7 @@ class SimNode:
                 self.node = Node(
                     self.config, environment, lambda _line: self._on_ready(incarnation)
                 )
-                if self._cluster.tail_cache_bytes is not None:
-                    budget = self.node._storage.log_manager._tail_budget
-                    budget.limit_bytes = self._cluster.tail_cache_bytes
+                self._cluster.files.apply(self.node)
                 await self.node.run_until(stopping)
         except BaseException as error:
             if not incarnation.is_alive:
@@ -316,7 +340,7 @@ class Cluster:
             for node_id, roles in self.shape.roles().items()
             if "controller" in roles
         )
-        self.tail_cache_bytes: int | None = None
+        self.files = FileSizes()
         self.weak: set[int] = set()  # lost power: may be in an ISR without all that was in it
         self.nodes: dict[int, SimNode] = {}
         for node_id, roles in self.shape.roles().items():

@@ -5,10 +5,10 @@ changes made since its last sync, every directory the names changed since its ow
 
 Faults that a cluster must survive, hence all that are injected
 - The process dies (kill -9): what was written is there, synced or not; nothing else is lost.
-- The power fails: each file keeps a prefix of its unsynced changes, the last write torn at any
-  byte, or its length but not its bytes (zeros); names changed since the directory's sync may be as
-  before. The nemesis does this only to a node whose in-sync partners all live: losing the
-  unsynced tails of every in-sync replica loses acknowledged records in Kafka as well.
+- The power fails: of its unsynced changes each file keeps what `survival` chooses, torn anywhere,
+  or with holes; names changed since the directory's sync may be as before. The nemesis does this
+  only to a node whose in-sync partners all live: losing the unsynced tails of every in-sync
+  replica loses acknowledged records in Kafka as well.
 - A full disk: writes fail with ENOSPC after a part of their bytes, until there is room again.
 - A slow disk: what runs in threads takes long (`delay_s`).
 - Bad reads: a read of a log gives a flipped bit, and the right bytes when it is repeated.
@@ -19,7 +19,10 @@ Faults that a cluster must survive, hence all that are injected
 - A sync that fails: what of the file was not synced is gone at once, as the page cache drops it
   sooner or later, and later syncs succeed (what PostgreSQL's developers called fsyncgate). Of a
   partition's log it costs the replica its tail, so that is done like a power cut, too.
-See `damage` for which bits are flipped. Not injected: syncs that lie.
+- Syncs that lie: they do nothing, and the next power cut takes more. Not of the metadata's files:
+  a voter that has forgotten what it promised is not a fault that a quorum can survive.
+- Single calls fail for want of a file descriptor or of room (see `disk_calls`).
+See `damage` for which bits are flipped.
 """
 
 from __future__ import annotations
@@ -31,7 +34,9 @@ from contextlib import contextmanager
 from random import Random
 
 from kraftrio.wire.primitives import Buffer
-from tests.sim.damage import BadReads, flipped, place_of
+from tests.sim.damage import BadReads, flipped, is_metadata, place_of
+from tests.sim.disk_calls import FailingCalls
+from tests.sim.survival import Change, apply_change, survived
 
 
 class _Inode:
@@ -40,7 +45,7 @@ class _Inode:
     def __init__(self, modified_ms: int, data: bytes = b"") -> None:
         self.data = bytearray(data)
         self.durable = bytearray(data)
-        self.unsynced: list[tuple[int, bytes | None]] = []  # (position, data) or (size, None: cut)
+        self.unsynced: list[Change] = []
         self.modified_ms = modified_ms
         self.rot: dict[int, int] = {}  # bits that read wrong, by position
         self.was_bad = False  # the last read
@@ -50,23 +55,17 @@ class _Inode:
         for position in [place for place in self.rot if start <= place < end]:
             del self.rot[position]
 
+    def settle(self) -> None:
+        """Make all durable that was written."""
+        for position, data in self.unsynced:
+            apply_change(self.durable, position, data)
+        self.unsynced.clear()
+
     def lose_unsynced(self) -> None:
         """Go back to what is durable."""
         self.data[:] = self.durable
         self.unsynced.clear()
         self.heal_written(len(self.data), 1 << 62)
-
-
-def _apply(target: bytearray, position: int, data: bytes | None) -> None:
-    if data is None:
-        if position < len(target):
-            del target[position:]
-        else:
-            target.extend(bytes(position - len(target)))
-        return
-    if position > len(target):
-        target.extend(bytes(position - len(target)))
-    target[position : position + len(data)] = data
 
 
 class SimFile:
@@ -89,6 +88,7 @@ class SimFile:
         if self._disk.is_dead:
             return
         content = bytes(data)
+        self._disk.check_call("write", self._path)
         room = self._disk.room_bytes
         if room is not None and position + len(content) > len(self._inode.data):
             if room < len(content):
@@ -100,7 +100,7 @@ class SimFile:
     def _write(self, content: bytes, position: int) -> None:
         if content:
             inode = self._inode
-            _apply(inode.data, position, content)
+            apply_change(inode.data, position, content)
             inode.unsynced.append((position, content))
             if inode.rot:
                 inode.heal_written(position, position + len(content))
@@ -119,7 +119,7 @@ class SimFile:
         self._check()
         if self._disk.is_dead:
             return
-        _apply(self._inode.data, size_bytes, None)
+        apply_change(self._inode.data, size_bytes, None)
         self._inode.unsynced.append((size_bytes, None))
         self._inode.heal_written(size_bytes, 1 << 62)
 
@@ -131,15 +131,15 @@ class SimFile:
         if self._disk.is_dead:
             return
         inode = self._inode
+        if self._disk.lies_about(self._path):
+            return
         fails = self._disk.sync_fails
         if fails is not None and fails(self._path):
             self._disk.sync_fails = None
             self._disk.failed_syncs.append(self._path)
             inode.lose_unsynced()
             raise OSError(errno.EIO, "sync failed", self._path)
-        for position, data in inode.unsynced:
-            _apply(inode.durable, position, data)
-        inode.unsynced.clear()
+        inode.settle()
 
     def close(self) -> None:
         self._closed = True
@@ -196,10 +196,18 @@ class SimDisk:
         self.is_dead = False  # of a process that was killed: changes nothing any more
         self.locks: set[str] = set()
         self.bad_reads: BadReads | None = None
+        self.failing_calls: FailingCalls | None = None
+        self.holes = False  # a power cut may leave some in what was not synced
+        self.lying_paths: str | None = None  # syncs of paths with this in them do nothing
         self.sync_fails: Callable[[str], bool] | None = None  # the next one of such a path, once
         self.failed_syncs: list[str] = []
         self._shows_damage = True
         self._root = _Directory()
+
+    def check_call(self, operation: str, path: str) -> None:
+        """Raise OSError if this call is one of those that fail."""
+        if self.failing_calls is not None and not self.is_dead:
+            self.failing_calls.check(operation, path)
 
     # -- damage ---------------------------------------------------------------------------------
 
@@ -246,6 +254,24 @@ class SimDisk:
         for path in self.files():
             self._file(path).rot.clear()
 
+    def lies_about(self, path: str) -> bool:
+        """Tell whether a sync of this path does nothing."""
+        return self.lying_paths is not None and self.lying_paths in path and not is_metadata(path)
+
+    def settle(self) -> None:
+        """Make all durable that was written: the disk has had the time."""
+        self.lying_paths = None
+
+        def settle(directory: _Directory) -> None:
+            directory.sync()
+            for entry in directory.names.values():
+                if isinstance(entry, _Directory):
+                    settle(entry)
+                else:
+                    entry.settle()
+
+        settle(self._root)
+
     def files(self, *endings: str) -> list[str]:
         """The paths of all files with one of these endings, in order."""
         found: list[str] = []
@@ -265,9 +291,15 @@ class SimDisk:
 
     def after_kill(self) -> SimDisk:
         """The disk as the next process finds it; what still runs of the old one changes nothing."""
+        successor = self._successor()
+        successor.lying_paths = self.lying_paths
+        successor._root = self._root
+        return successor
+
+    def _successor(self) -> SimDisk:
         successor = SimDisk(self.now_ms)
         successor.room_bytes = self.room_bytes
-        successor._root = self._root
+        successor.holes = self.holes
         self.is_dead = True
         return successor
 
@@ -279,7 +311,8 @@ class SimDisk:
             found = copies.get(id(entry))
             if found is None:
                 if isinstance(entry, _Inode):
-                    found = copies[id(entry)] = _Inode(entry.modified_ms, _survived(entry, rng))
+                    data = survived(entry.durable, entry.unsynced, rng, holes=self.holes)
+                    found = copies[id(entry)] = _Inode(entry.modified_ms, data)
                     found.rot = {p: m for p, m in entry.rot.items() if p < len(found.data)}
                 else:
                     found = copies[id(entry)] = _Directory()
@@ -288,12 +321,10 @@ class SimDisk:
                     found.durable = dict(found.names)
             return found
 
-        successor = SimDisk(self.now_ms)
-        successor.room_bytes = self.room_bytes
         root = copy(self._root)
         assert isinstance(root, _Directory)
+        successor = self._successor()
         successor._root = root
-        self.is_dead = True
         return successor
 
     # -- the port -------------------------------------------------------------------------------
@@ -323,6 +354,7 @@ class SimDisk:
 
     def open(self, path: str, *, create: bool = False) -> SimFile:
         found = self._find(path)
+        self.check_call("create" if create and found is None else "open", path)
         if found is None and create and self.is_dead:
             found = _Inode(self.now_ms())
         elif found is None and create:
@@ -337,6 +369,7 @@ class SimDisk:
 
     def read_file(self, path: str) -> bytes:
         inode = self._file(path)
+        self.check_call("read_file", path)
         return self.shown(path, inode, 0, bytes(inode.data))
 
     def exists(self, path: str) -> bool:
@@ -352,6 +385,7 @@ class SimDisk:
         found = self._find(path)
         if not isinstance(found, _Directory):
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        self.check_call("list", path)
         return sorted(found.names)
 
     def is_directory(self, path: str) -> bool:
@@ -360,6 +394,8 @@ class SimDisk:
     def make_directory(self, path: str) -> None:
         if self.is_dead:
             return
+        if self._find(path) is None:
+            self.check_call("make_directory", path)
         directory = self._root
         for part in path.split("/"):
             if part in ("", "."):
@@ -377,6 +413,7 @@ class SimDisk:
     def rename(self, source: str, target: str) -> None:
         if self.is_dead:
             return
+        self.check_call("rename", target)
         parent, name = self._parent(source)
         if name not in parent.names:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
@@ -405,7 +442,9 @@ class SimDisk:
         found = self._find(path)
         if not isinstance(found, _Directory):
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
-        found.sync()
+        self.check_call("sync_directory", path)
+        if not self.lies_about(path):
+            found.sync()
 
     def lock(self, path: str) -> SimLock:
         if path in self.locks:
@@ -413,22 +452,3 @@ class SimDisk:
         self.open(path, create=True)
         self.locks.add(path)
         return SimLock(self, path)
-
-
-def _survived(inode: _Inode, rng: Random) -> bytes:
-    """What a power cut leaves of a file."""
-    data = bytearray(inode.durable)
-    changes = inode.unsynced
-    if not changes:
-        return bytes(data)
-    kept = rng.choice((0, len(changes), rng.randrange(len(changes) + 1)))
-    for position, content in changes[:kept]:
-        _apply(data, position, content)
-    if kept < len(changes):
-        position, content = changes[kept]
-        if content is not None:
-            torn = content[: rng.randrange(len(content) + 1)]
-            if rng.random() < 0.3:
-                torn = bytes(len(torn))  # the length reached the disk, the bytes did not
-            _apply(data, position, torn)
-    return bytes(data)

@@ -4,6 +4,7 @@ Owns: `DiskFaults`, which the nemesis plays. What is demanded besides the invari
 1. A log that was recovered after a kill holds no batch that reads wrong.
 2. A node that starts has all the metadata that it knew to be committed, or it does not start.
 3. A process whose metadata log, or whose last log directory, could not be synced ends.
+A call that finds no file descriptor or no room may end a node that starts, never one that serves.
 
 Rot of a log and failed syncs of one cost a replica what others have: they come when nothing else
 is broken, like a power cut (see `nemesis`, rule 2).
@@ -11,6 +12,7 @@ is broken, like a power cut (see `nemesis`, rule 2).
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from random import Random
 from typing import Protocol
@@ -19,6 +21,7 @@ import trio
 
 from tests.sim.cluster import Cluster, SimNode
 from tests.sim.damage import BadReads, is_metadata
+from tests.sim.disk_calls import FailingCalls
 from tests.sim.world import Incarnation, SimulationFailure
 
 _STEP_S = 0.005
@@ -218,6 +221,50 @@ class DiskFaults:
                 waited_s += _STEP_S
             if waited_s > _END_DEADLINE_S:
                 raise SimulationFailure(f"{incarnation!r} went on after a failed sync of {path}")
+
+    # -- syncs that lie, and calls that fail ----------------------------------------------------
+
+    async def lying_syncs(self) -> None:
+        """A broker's disk only says that it syncs the logs, and then the power fails."""
+        node = self._owner.some_node()
+        if node is None or not node.is_broker:
+            return
+        node.disk.lying_paths = self._rng.choice(("", "-", ".log", "checkpoint"))
+        self._note(node, f"syncs of {node.disk.lying_paths or 'everything'} lie")
+        await trio.sleep(self._owner.length_s())
+        if node.is_running and not node.is_paused and self._owner.may_lose_power(node):
+            self._cluster.weak.add(node.node_id)
+            node.crash(power_cut=True)
+            await self._owner.restart(node)
+            await self._owner.until_in_sync(node)
+            self._cluster.weak.discard(node.node_id)
+        node.disk.settle()
+
+    async def few_files(self) -> None:
+        """Some calls that need a file descriptor find none."""
+        await self._fail_calls(errno.EMFILE)
+
+    async def no_room_now(self) -> None:
+        """Some calls that need room find none."""
+        await self._fail_calls(errno.ENOSPC)
+
+    async def _fail_calls(self, error: int) -> None:
+        node = self._owner.some_node()
+        if node is None:
+            return
+        chance = self._rng.choice((0.02, 0.1, 0.5))
+        calls = FailingCalls(Random(self._rng.getrandbits(64)), error, chance)
+        disk, incarnation = node.disk, node.incarnation
+        disk.failing_calls = calls
+        self._note(node, f"calls fail with {errno.errorcode[error]}, chance {chance:g}")
+        await trio.sleep(self._owner.length_s())
+        disk.failing_calls = None
+        self._note(node, f"{len(calls.failed)} calls failed")
+        if calls.failed and node.incarnation is incarnation and self._rng.random() < 0.3:
+            node.crash()  # what was left half-done is all that there is
+            await self._owner.restart(node)
+        elif not node.is_running:
+            await self._owner.restart(node)
 
 
 def _is_log(path: str) -> bool:

@@ -38,7 +38,8 @@ class Nemesis:
         self._restarting: set[int] = set()
         disks = DiskFaults(self, cluster, self._rng)
         self._bad_reads, self._rot = disks.bad_reads, disks.rot
-        self._failed_sync = disks.failed_sync
+        self._failed_sync, self._lying_syncs = disks.failed_sync, disks.lying_syncs
+        self._few_files, self._no_room_now = disks.few_files, disks.no_room_now
         self.count = 0
 
     async def run(self) -> None:
@@ -75,6 +76,8 @@ class Nemesis:
             node.resume()
             node.disk.room_bytes = None
             node.disk.bad_reads = node.disk.sync_fails = None
+            node.disk.failing_calls = None
+            node.disk.settle()
             node.disk.scrub()
             node.speed = self._options.disk
         for node in cluster.nodes.values():

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from random import Random
 from typing import Any
 
-from tests.sim.cluster import DiskSpeed, Shape
+from tests.sim.cluster import DiskSpeed, FileSizes, Shape
 from tests.sim.network import LinkQuality
 
 FAULTS = (
@@ -34,6 +34,10 @@ FAULTS = (
 # Drawn apart from the others, and last: they came later, and the seeds should stay what they were.
 DISK_FAULTS = ("bad_reads", "rot", "failed_sync")
 _CHANCE_OF_DISK_FAULT = 0.15
+# These came after those.
+CALL_FAULTS = ("lying_syncs", "few_files", "no_room_now")
+_CHANCE_OF_CALL_FAULT = 0.15
+_LARGEST_BATCH_BYTES = 10_000  # of what producers send here
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,13 @@ class Options:
     quality: LinkQuality = field(default_factory=LinkQuality)
     disk: DiskSpeed = field(default_factory=DiskSpeed)
     tail_cache_bytes: int | None = None  # of newest records in a node's memory; None: as built
+    segment_bytes: int | None = None  # of logs; None: as set
+    metadata_segment_bytes: int | None = None
+    holes: bool = False  # a power cut may leave some in what was not synced
+
+    def files(self) -> FileSizes:
+        """What logs are cut into."""
+        return FileSizes(self.tail_cache_bytes, self.segment_bytes, self.metadata_segment_bytes)
 
     def describe(self) -> list[str]:
         """One line per option."""
@@ -88,6 +99,8 @@ def draw(
     """
     options = _draw(rng, nodes, separate, properties or {})
     options = _with_disk_faults(options, rng, 1.0 if bad_disks else _CHANCE_OF_DISK_FAULT)
+    options = _with_small_segments(options, rng)
+    options = _with_call_faults(options, rng, 1.0 if bad_disks else _CHANCE_OF_CALL_FAULT)
     return replace(options, **chosen)
 
 
@@ -152,6 +165,25 @@ def _with_disk_faults(options: Options, rng: Random, chance: float) -> Options:
         faults=[*options.faults, *more],
         tail_cache_bytes=rng.choice((0, 0, 3_000, None)),  # disks are read the more, the less it is
     )
+
+
+def _with_small_segments(options: Options, rng: Random) -> Options:
+    """Every log has several segments, and its indexes more than one entry."""
+    files = {
+        "log.roll.ms": rng.choice(("300", "1000", "4000", "604800000")),
+        "log.index.interval.bytes": rng.choice(("100", "1000", "4096")),
+    }
+    return replace(
+        options,
+        shape=replace(options.shape, properties={**files, **options.shape.properties}),
+        segment_bytes=rng.choice((_LARGEST_BATCH_BYTES, 3 * _LARGEST_BATCH_BYTES)),
+        metadata_segment_bytes=rng.choice((500, 2_000, 20_000)),
+    )
+
+
+def _with_call_faults(options: Options, rng: Random, chance: float) -> Options:
+    more = [name for name in CALL_FAULTS if rng.random() < chance]
+    return replace(options, faults=[*options.faults, *more], holes=rng.random() < 0.5)
 
 
 def _draw_properties(

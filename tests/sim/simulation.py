@@ -44,6 +44,8 @@ _EXPLAINED_BY: dict[str, tuple[str, ...]] = {
     "bad_reads": ("the leader's snapshot is damaged", "load failed", DAMAGED_RECORDS),
     "rot": ("damaged", "load failed", "cannot be cleaned", DAMAGED_RECORDS),
     "failed_sync": ("sync failed",),
+    "few_files": ("Too many open files",),
+    "no_room_now": ("No space left",),
 }
 
 
@@ -126,9 +128,10 @@ class Simulation:
         async with trio.open_nursery() as nursery:
             cluster = self.cluster = Cluster(world, nursery, options.shape, options.quality)
             self._nursery = nursery
-            cluster.tail_cache_bytes = options.tail_cache_bytes
+            cluster.files = options.files()
             for node in cluster.nodes.values():
                 node.speed = options.disk
+                node.disk.holes = options.holes
             for fault in options.faults:
                 world.tolerated += _EXPLAINED_BY.get(fault, ())
             invariants = self.invariants = Invariants(cluster)

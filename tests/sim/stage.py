@@ -34,7 +34,7 @@ from kraftrio.wire.messages.data import (
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.record_batch import Record, build_batch, iter_headers, iter_records
 from tests.sim.client import SimClient, Unavailable, client_of
-from tests.sim.cluster import Cluster, Shape, SimNode
+from tests.sim.cluster import Cluster, FileSizes, Shape, SimNode
 from tests.sim.invariants import Invariants
 from tests.sim.world import SimulationFailure, World
 
@@ -71,7 +71,7 @@ def play(
         async with trio.open_nursery() as nursery:
             shape = Shape(3, True, {**_CALM, **(properties or {})})
             stage = Stage(world, nursery, shape, may_lose=may_lose)
-            stage.cluster.tail_cache_bytes = tail_cache_bytes
+            stage.cluster.files = FileSizes(tail_cache_bytes)
             await stage.begin()
             try:
                 await script(stage)

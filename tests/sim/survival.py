@@ -1,0 +1,88 @@
+"""What a power cut leaves of a file whose newest changes were not synced.
+
+Owns: `Change`, `apply_change` and `survived`. Changes are written in order but reach the disk as
+the disk likes, one of three ways, drawn per file
+- a prefix of the changes, the last one torn at any byte;
+- the same, but of the torn one the length and not the bytes (zeros);
+- with holes: of the sectors that were written, any. Those that did not come through hold what was
+  there before, zeros behind the old end, and the file ends where its last sector that did ends.
+
+A file system writes back the pages of a file in any order, so a hole may lie before whole batches.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TypeAlias
+
+SECTOR_BYTES = 512  # what a disk writes as a whole
+
+Change: TypeAlias = tuple[int, bytes | None]
+"""(position, data), or (size, None): the file was cut, or made longer, to that size."""
+
+
+def apply_change(target: bytearray, position: int, data: bytes | None) -> None:
+    """Do one change."""
+    if data is None:
+        if position < len(target):
+            del target[position:]
+        else:
+            target.extend(bytes(position - len(target)))
+        return
+    if position > len(target):
+        target.extend(bytes(position - len(target)))
+    target[position : position + len(data)] = data
+
+
+def survived(
+    durable: bytes | bytearray, changes: list[Change], rng: Random, *, holes: bool
+) -> bytes:
+    """Choose what is left of a file.
+
+    Args:
+        holes: sectors may come through out of order.
+    """
+    data = bytearray(durable)
+    if not changes:
+        return bytes(data)
+    if holes and rng.random() < 0.5:
+        return _with_holes(data, changes, rng)
+    kept = rng.choice((0, len(changes), rng.randrange(len(changes) + 1)))
+    for position, content in changes[:kept]:
+        apply_change(data, position, content)
+    if kept < len(changes):
+        position, content = changes[kept]
+        if content is not None:
+            torn = content[: rng.randrange(len(content) + 1)]
+            if rng.random() < 0.3:
+                torn = bytes(len(torn))  # the length reached the disk, the bytes did not
+            apply_change(data, position, torn)
+    return bytes(data)
+
+
+def _with_holes(data: bytearray, changes: list[Change], rng: Random) -> bytes:
+    """Let the sectors that the newest changes wrote come through or not, each for itself.
+
+    A cut is journalled: what came before it is settled with it or gone with it.
+    """
+    first = rng.randrange(len(changes) + 1)
+    for number, (_, content) in enumerate(changes):
+        if content is None and number >= first:
+            first = number + 1 if rng.random() < 0.5 else first
+    settled = bytearray(data)
+    for position, content in changes[:first]:
+        apply_change(settled, position, content)
+    wanted = bytearray(settled)
+    for position, content in changes[first:]:
+        if content is None:
+            break  # it did not come through, nor did what was written behind it
+        apply_change(wanted, position, content)
+    result = bytearray(settled)
+    end = len(settled)
+    for start in range(0, len(wanted), SECTOR_BYTES):
+        sector = wanted[start : start + SECTOR_BYTES]
+        if settled[start : start + SECTOR_BYTES] == sector or rng.random() < 0.4:
+            continue
+        apply_change(result, start, bytes(sector))
+        end = start + len(sector)
+    return bytes(result[: max(end, len(settled))])
