@@ -19,8 +19,8 @@ Faults that a cluster must survive, hence all that are injected
 - A sync that fails: what of the file was not synced is gone at once, as the page cache drops it
   sooner or later, and later syncs succeed (what PostgreSQL's developers called fsyncgate). Of a
   partition's log it costs the replica its tail, so that is done like a power cut, too.
-- Syncs that lie: they do nothing, and the next power cut takes more. Not of the metadata's files:
-  a voter that has forgotten what it promised is not a fault that a quorum can survive.
+- Syncs that lie: a power cut leaves the disk as it was when they began to, but for the metadata's
+  files: a voter that has forgotten what it promised is not a fault that a quorum can survive.
 - Single calls fail for want of a file descriptor or of room (see `disk_calls`).
 See `damage` for which bits are flipped.
 """
@@ -54,12 +54,6 @@ class _Inode:
         """What is written again, or cut, is not rotten any more."""
         for position in [place for place in self.rot if start <= place < end]:
             del self.rot[position]
-
-    def settle(self) -> None:
-        """Make all durable that was written."""
-        for position, data in self.unsynced:
-            apply_change(self.durable, position, data)
-        self.unsynced.clear()
 
     def lose_unsynced(self) -> None:
         """Go back to what is durable."""
@@ -131,15 +125,15 @@ class SimFile:
         if self._disk.is_dead:
             return
         inode = self._inode
-        if self._disk.lies_about(self._path):
-            return
         fails = self._disk.sync_fails
         if fails is not None and fails(self._path):
             self._disk.sync_fails = None
             self._disk.failed_syncs.append(self._path)
             inode.lose_unsynced()
             raise OSError(errno.EIO, "sync failed", self._path)
-        inode.settle()
+        for position, data in inode.unsynced:
+            apply_change(inode.durable, position, data)
+        inode.unsynced.clear()
 
     def close(self) -> None:
         self._closed = True
@@ -187,6 +181,30 @@ class _Directory:
         return survivors
 
 
+def _copy_of(directory: _Directory) -> _Directory:
+    """A tree as it is written now, all of it durable."""
+    copy = _Directory()
+    for name, entry in directory.names.items():
+        if isinstance(entry, _Directory):
+            copy.names[name] = _copy_of(entry)
+        else:
+            copy.names[name] = _Inode(entry.modified_ms, bytes(entry.data))
+    copy.sync()
+    return copy
+
+
+def _with_metadata_of(survived: _Directory, frozen: _Directory) -> _Directory:
+    """A frozen tree, with the folders of the metadata from what survived."""
+    for name, entry in survived.names.items():
+        inside = frozen.names.get(name)
+        if is_metadata(name):
+            frozen.names[name] = entry
+        elif isinstance(entry, _Directory) and isinstance(inside, _Directory):
+            _with_metadata_of(entry, inside)
+    frozen.sync()
+    return frozen
+
+
 class SimDisk:
     """The FileSystem port over a tree in memory."""
 
@@ -198,7 +216,7 @@ class SimDisk:
         self.bad_reads: BadReads | None = None
         self.failing_calls: FailingCalls | None = None
         self.holes = False  # a power cut may leave some in what was not synced
-        self.lying_paths: str | None = None  # syncs of paths with this in them do nothing
+        self._frozen: _Directory | None = None  # all that a power cut leaves, since syncs lie
         self.sync_fails: Callable[[str], bool] | None = None  # the next one of such a path, once
         self.failed_syncs: list[str] = []
         self._shows_damage = True
@@ -244,6 +262,10 @@ class SimDisk:
         inode.rot[place.position] = place.mask
         return True
 
+    def contents(self, path: str) -> bytes:
+        """What was written to a file: for who looks on."""
+        return bytes(self._file(path).data)
+
     def is_rotten(self, path: str) -> bool:
         """Whether a file is there that has a bit which reads wrong."""
         found = self._find(path)
@@ -254,23 +276,13 @@ class SimDisk:
         for path in self.files():
             self._file(path).rot.clear()
 
-    def lies_about(self, path: str) -> bool:
-        """Tell whether a sync of this path does nothing."""
-        return self.lying_paths is not None and self.lying_paths in path and not is_metadata(path)
+    def freeze(self) -> None:
+        """From now on syncs lie, as of a disk that keeps all in a cache which it does not drain."""
+        self._frozen = _copy_of(self._root)
 
-    def settle(self) -> None:
-        """Make all durable that was written: the disk has had the time."""
-        self.lying_paths = None
-
-        def settle(directory: _Directory) -> None:
-            directory.sync()
-            for entry in directory.names.values():
-                if isinstance(entry, _Directory):
-                    settle(entry)
-                else:
-                    entry.settle()
-
-        settle(self._root)
+    def thaw(self) -> None:
+        """What was said to be synced is."""
+        self._frozen = None
 
     def files(self, *endings: str) -> list[str]:
         """The paths of all files with one of these endings, in order."""
@@ -292,7 +304,7 @@ class SimDisk:
     def after_kill(self) -> SimDisk:
         """The disk as the next process finds it; what still runs of the old one changes nothing."""
         successor = self._successor()
-        successor.lying_paths = self.lying_paths
+        successor._frozen = self._frozen
         successor._root = self._root
         return successor
 
@@ -323,6 +335,8 @@ class SimDisk:
 
         root = copy(self._root)
         assert isinstance(root, _Directory)
+        if self._frozen is not None:
+            root = _with_metadata_of(root, self._frozen)
         successor = self._successor()
         successor._root = root
         return successor
@@ -443,8 +457,7 @@ class SimDisk:
         if not isinstance(found, _Directory):
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
         self.check_call("sync_directory", path)
-        if not self.lies_about(path):
-            found.sync()
+        found.sync()
 
     def lock(self, path: str) -> SimLock:
         if path in self.locks:

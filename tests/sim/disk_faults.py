@@ -229,8 +229,8 @@ class DiskFaults:
         node = self._owner.some_node()
         if node is None or not node.is_broker:
             return
-        node.disk.lying_paths = self._rng.choice(("", "-", ".log", "checkpoint"))
-        self._note(node, f"syncs of {node.disk.lying_paths or 'everything'} lie")
+        node.disk.freeze()
+        self._note(node, "syncs lie")
         await trio.sleep(self._owner.length_s())
         if node.is_running and not node.is_paused and self._owner.may_lose_power(node):
             self._cluster.weak.add(node.node_id)
@@ -238,7 +238,7 @@ class DiskFaults:
             await self._owner.restart(node)
             await self._owner.until_in_sync(node)
             self._cluster.weak.discard(node.node_id)
-        node.disk.settle()
+        node.disk.thaw()
 
     async def few_files(self) -> None:
         """Some calls that need a file descriptor find none."""

@@ -9,6 +9,8 @@ and looks at the nodes whose tasks ran since. What it checks
 4. While a replica leads in an epoch, its high watermark does not go back.
 5. A leader's high watermark is not above the log end offset of a live member of the maximal ISR.
 6. What any replica holds below its high watermark is the same on every replica, byte for byte.
+7. Segments follow each other without gaps, overlaps and empty ones, and members of the ISR hold all
+   that is committed (see `log_invariants`).
 
 Exempt from 6: compacted topics, whose replicas compact by themselves.
 """
@@ -21,9 +23,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kraftrio.broker.partition import Partition
+from kraftrio.broker.partition_state import Role
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.record_batch import iter_headers
 from tests.sim.cluster import Cluster, SimNode
+from tests.sim.log_invariants import IsrCompleteness, Key, SegmentShape
 from tests.sim.world import Incarnation, SimulationFailure
 
 _READ_BYTES = 1 << 20
@@ -35,9 +39,11 @@ class _NodeView:
     """What was seen of one life of a node."""
 
     incarnation: Incarnation
+    shape: SegmentShape
     metadata_offset: int = 0
     # by topic id and partition: (leader epoch if it leads, high watermark)
     watermarks: dict[tuple[bytes, int], tuple[int, int]] = field(default_factory=dict)
+    ends: dict[tuple[bytes, int], int] = field(default_factory=dict)
 
 
 class Invariants:
@@ -50,7 +56,9 @@ class Invariants:
         self._metadata: dict[int, tuple[int, int]] = {}  # base offset -> (end offset, checksum)
         self._leaders: dict[tuple[bytes, int, int], int] = {}
         self._committed: dict[tuple[bytes, int], dict[int, tuple[int, int]]] = defaultdict(dict)
+        self.isr = IsrCompleteness(cluster)
         self.check_count = 0
+        self.segment_count = 0
 
     def check(self) -> None:
         """Check the nodes that did something since the last call."""
@@ -75,18 +83,34 @@ class Invariants:
         self.check_count += 1
         view = self._views.get(node.node_id)
         if view is None or view.incarnation is not incarnation:
-            view = self._views[node.node_id] = _NodeView(incarnation)
+            view = self._views[node.node_id] = _NodeView(incarnation, SegmentShape(node))
         self._check_quorum(node, view)
+        self.isr.on_controller(node, max(self._raft_leaders, default=-1))
         manager = node.replica_manager
         if manager is not None:
             for partition in manager.partitions():
                 key = (partition.topic_id, partition.topic_partition.partition)
-                high_watermark = partition.log.high_watermark
-                state = partition.state
+                log, state = partition.log, partition.state
+                if state.role is Role.OFFLINE:
+                    continue
+                high_watermark, end = log.high_watermark, log.log_end_offset
+                if end != view.ends.get(key):
+                    self._check_ends(node, view, partition, key, end)
                 epoch = state.leader_epoch if state.is_leader else -1
                 if view.watermarks.get(key) != (epoch, high_watermark):
                     self._check_partition(node, view, partition, key, epoch)
                     view.watermarks[key] = (epoch, high_watermark)
+
+    def _check_ends(
+        self, node: SimNode, view: _NodeView, partition: Partition, key: Key, end: int
+    ) -> None:
+        before, view.ends[key] = view.ends.get(key, end), end
+        if end < before:
+            self.isr.on_shorter(node, partition)
+        count = view.shape.count
+        name = f"{_name(partition.topic_partition)} on {node.name}"
+        view.shape.check(partition.log, key, name)
+        self.segment_count += view.shape.count - count
 
     # -- the quorum -----------------------------------------------------------------------------
 
@@ -147,6 +171,7 @@ class Invariants:
             if before_epoch == epoch and high_watermark < before:
                 self._fail(f"{name}: high watermark back from {before} to {high_watermark}")
             self._check_isr(partition, name, high_watermark)
+            self.isr.commit(key, high_watermark)
         if high_watermark > log.log_end_offset:
             self._fail(f"{name}: high watermark {high_watermark} above its end")
         if partition.topic_partition.topic != _COMPACTED:

@@ -77,7 +77,7 @@ class Nemesis:
             node.disk.room_bytes = None
             node.disk.bad_reads = node.disk.sync_fails = None
             node.disk.failing_calls = None
-            node.disk.settle()
+            node.disk.thaw()
             node.disk.scrub()
             node.speed = self._options.disk
         for node in cluster.nodes.values():

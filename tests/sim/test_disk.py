@@ -11,6 +11,7 @@ from kraftrio.wire.errors import CorruptRecordError
 from kraftrio.wire.record_batch import Record, build_batch, iter_headers, parse_header, verify_crc
 from tests.sim.damage import BadReads, place_of
 from tests.sim.disk import SimDisk
+from tests.sim.disk_calls import FailingCalls
 
 
 def disk_with(path: str, data: bytes) -> SimDisk:
@@ -183,3 +184,78 @@ def test_a_failed_sync_loses_what_was_not_synced() -> None:
     assert disk.failed_syncs == ["/data/log"]
     assert disk.read_file("/data/log") == b"synced"
     assert disk.after_power_cut(Random(1)).read_file("/data/log") == b"synced"
+
+
+def test_holes_keep_what_was_synced() -> None:
+    """Sectors of what was not synced come through or not; what was synced stays."""
+    found = set()
+    synced = b"s" * 700
+    for seed in range(300):
+        disk = disk_with("/data/log", synced)
+        disk.holes = True
+        file = disk.open("/data/log")
+        for number in range(4):
+            file.write_at(bytes([97 + number]) * 500, 700 + 500 * number)
+        data = disk.after_power_cut(Random(seed)).read_file("/data/log")
+        assert data.startswith(synced)
+        assert set(data[700:]) <= {0, *b"abcd"}
+        found.add(data)
+    assert any(data[1100:1300] == bytes(200) and data.endswith(b"d") for data in found)
+    assert len(found) > 20
+
+
+def test_a_cut_that_did_not_come_through_leaves_the_old_end() -> None:
+    """What was written behind it did not either."""
+    for seed in range(100):
+        disk = disk_with("/data/log", b"o" * 1500)
+        disk.holes = True
+        file = disk.open("/data/log")
+        file.truncate(600)
+        file.write_at(b"n" * 900, 600)
+        data = disk.after_power_cut(Random(seed)).read_file("/data/log")
+        assert data[:600] == b"o" * 600
+        assert b"no" not in data, "old bytes behind new ones"
+
+
+def test_syncs_that_lie_are_found_out_by_a_power_cut() -> None:
+    """It leaves the disk of the moment when they began; the metadata's files are spared."""
+    disk = disk_with("/data/log", b"before")
+    disk.make_directory("/data/__cluster_metadata-0")
+    disk.sync_directory("/data")
+    disk.freeze()
+    for path in ("/data/log", "/data/new", "/data/__cluster_metadata-0/new"):
+        file = disk.open(path, create=True)
+        file.write_at(b"after ", 0)
+        file.sync()
+    disk.sync_directory("/data")
+    disk.sync_directory("/data/__cluster_metadata-0")
+    killed = disk.after_kill()
+    assert killed.read_file("/data/log") == b"after ", "a kill is no power cut"
+    disk = killed.after_power_cut(Random(1))
+    assert disk.read_file("/data/log") == b"before"
+    assert not disk.exists("/data/new")
+    assert disk.read_file("/data/__cluster_metadata-0/new") == b"after "
+    disk.open("/data/log").write_at(b"BEFORE", 0)
+    disk.open("/data/log").sync()
+    assert disk.after_power_cut(Random(1)).read_file("/data/log") == b"BEFORE", "it lies no more"
+
+
+def test_single_calls_fail() -> None:
+    """For want of a descriptor or of room; the others are not touched."""
+    disk = disk_with("/data/log", b"abc")
+    file = disk.open("/data/log")
+    disk.failing_calls = FailingCalls(Random(1), errno.EMFILE, 1.0)
+    file.write_at(b"def", 3)
+    for call in (disk.open, disk.read_file, disk.sync_directory):
+        with pytest.raises(OSError, match="Too many open files"):
+            call("/data/log" if call != disk.sync_directory else "/data")
+    disk.failing_calls = FailingCalls(Random(1), errno.ENOSPC, 0.5)
+    refused = 0
+    for _ in range(40):
+        try:
+            file.write_at(b"ghi", 6)
+        except OSError as error:
+            refused += error.errno == errno.ENOSPC
+    assert 0 < refused < 40
+    assert len(disk.failing_calls.failed) == refused
+    assert disk.read_file("/data/log") == b"abcdefghi"
