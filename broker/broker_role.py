@@ -158,6 +158,7 @@ class BrokerRole:
         except* LogDirError as group:
             raise StartError(str(group.exceptions[0])) from group
         self._log_manager.finish_loading()
+        await self._services.moves.load()
 
     def _placement(self, image: MetadataImage, topic_partition: TopicPartition) -> Placement | None:
         """Where the metadata places a replica on this broker, if it does."""
@@ -224,7 +225,9 @@ class BrokerRole:
             environment.clock,
             lambda: self._dynamic.current,
             environment.run_in_thread,
+            services.moves.is_moving,
         )
+        nursery.start_soon(services.moves.run)
         nursery.start_soon(services.coordinator.run)
         nursery.start_soon(services.fetchers.run)
         nursery.start_soon(maintenance.run)
@@ -276,7 +279,12 @@ class BrokerRole:
         In a thread, so that a second signal is heard meanwhile.
         """
         broker_epoch = self._services.channel.broker_epoch
-        await self._environment.run_in_thread(lambda: self._log_manager.close(broker_epoch))
+
+        def close_logs() -> None:
+            self._services.moves.close()
+            self._log_manager.close(broker_epoch)
+
+        await self._environment.run_in_thread(close_logs)
 
 
 async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:

@@ -36,6 +36,7 @@ from kraftrio.broker.log.cleaner_plan import CleaningTarget, dirtiest
 from kraftrio.broker.log.log_manager import NO_ROOM, LogManager
 from kraftrio.broker.log.partition_log import PartitionLog
 from kraftrio.wire.errors import KafkaError
+from kraftrio.wire.primitives import TopicPartition
 
 _log = logging.getLogger("kraftrio.cleaner")
 
@@ -44,7 +45,12 @@ _MIN_BACKOFF_S = 0.01
 
 
 class LogCleaner:
-    """Compacts the logs of one broker."""
+    """Compacts the logs of one broker.
+
+    Args:
+        is_moving: is the log being copied to another directory? Then it is not compacted: the copy
+            could keep a record whose tombstone is gone before it is copied.
+    """
 
     def __init__(
         self,
@@ -52,11 +58,13 @@ class LogCleaner:
         clock: Clock,
         settings: Callable[[], BrokerConfig],
         run_in_thread: RunInThread = run_in_worker_thread,
+        is_moving: Callable[[TopicPartition], bool] = lambda _: False,
     ) -> None:
         self._logs = log_manager
         self._clock = clock
         self._settings = settings
         self._run_in_thread = run_in_thread
+        self._is_moving = is_moving
         self._put_off: dict[PartitionLog, float] = {}
 
     async def run(self) -> None:
@@ -79,7 +87,14 @@ class LogCleaner:
         self._put_off = {
             log: until for log, until in self._put_off.items() if log in present and until > now_ms
         }
-        target = dirtiest((log for log in compacted if log not in self._put_off), now_ms)
+        target = dirtiest(
+            (
+                log
+                for log in compacted
+                if log not in self._put_off and not self._is_moving(log.topic_partition)
+            ),
+            now_ms,
+        )
         if target is None:
             await self._save_offsets()
             return False
@@ -132,6 +147,8 @@ class LogCleaner:
         await self._in_thread(run, run.build_map)
         while run.next_group():
             await self._in_thread(run, run.clean_group)
+            if self._is_moving(run.log.topic_partition):
+                raise CleaningAborted(f"{run.log.topic_partition} moves to another directory")
             try:
                 run.swap(self._clock.wall_ms())
             except OSError as error:

@@ -19,6 +19,7 @@ from kraftrio.broker.config import BrokerConfig
 from kraftrio.broker.environment import RunInThread, run_in_worker_thread
 from kraftrio.broker.log.log_manager import LogDirError, LogManager
 from kraftrio.broker.log_cleaner import LogCleaner
+from kraftrio.wire.primitives import TopicPartition
 
 _log = logging.getLogger("kraftrio.logs")
 
@@ -28,7 +29,7 @@ _MIN_SLEEP_S = 0.01
 
 
 class LogMaintenance:
-    """Keeps the logs of one broker tidy."""
+    """Keeps the logs of one broker tidy (`is_moving`: see `LogCleaner`)."""
 
     def __init__(
         self,
@@ -36,12 +37,13 @@ class LogMaintenance:
         clock: Clock,
         settings: Callable[[], BrokerConfig],
         run_in_thread: RunInThread = run_in_worker_thread,
+        is_moving: Callable[[TopicPartition], bool] = lambda _: False,
     ) -> None:
         self._logs = log_manager
         self._clock = clock
         self._settings = settings
         self._run_in_thread = run_in_thread
-        self._cleaner = LogCleaner(log_manager, clock, settings, run_in_thread)
+        self._cleaner = LogCleaner(log_manager, clock, settings, run_in_thread, is_moving)
 
     async def run(self) -> None:
         """Do what is due, until cancelled."""

@@ -11,16 +11,18 @@ from typing import Any, NamedTuple, Protocol
 
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.kraft_meta.image import MetadataImage
-from kraftrio.wire.errors import KafkaError
+from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
 
 __all__ = [
     "ControllerPort",
+    "FutureReplica",
     "LogDirectory",
     "LogDirsPort",
     "LoggerPort",
     "MetadataPort",
     "QuorumPort",
+    "ReplicaMovesPort",
     "SchedulerPort",
     "TimerPort",
 ]
@@ -60,6 +62,13 @@ class SchedulerPort(Protocol):
         """Call `callback` after delay_ms."""
 
 
+class FutureReplica(NamedTuple):
+    """The copy of a replica in the log directory that it moves to."""
+
+    size_bytes: int
+    offset_lag: int  # how far its log end offset is behind
+
+
 class LogDirectory(NamedTuple):
     """One folder of log.dirs: what lies in it, or the error that made it unusable."""
 
@@ -68,6 +77,14 @@ class LogDirectory(NamedTuple):
     total_bytes: int = -1
     usable_bytes: int = -1
     error: KafkaError | None = None
+    futures: Mapping[TopicPartition, FutureReplica] = {}
+
+
+class ReplicaMovesPort(Protocol):
+    """Moves replicas between log directories."""
+
+    def alter(self, topic_partition: TopicPartition, path: str) -> ErrorCode:
+        """Let a replica move to the directory at `path`; NONE when it does or is there."""
 
 
 class LogDirsPort(Protocol):

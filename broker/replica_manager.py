@@ -162,6 +162,11 @@ class ReplicaManager:
         log = self.log(topic_partition)
         return log.log_start_offset == log.log_end_offset
 
+    @property
+    def unmade(self) -> UnmadeLogs:
+        """The replicas placed here that have no log yet."""
+        return self._unmade
+
     def high_watermark(self, topic_partition: TopicPartition) -> int:
         return self.leader(topic_partition).state.high_watermark
 

@@ -28,6 +28,7 @@ from kraftrio.broker.handlers_cluster import ApiVersionsHandler, ClusterHandlers
 from kraftrio.broker.handlers_configs import ConfigHandlers
 from kraftrio.broker.handlers_coordinator import CoordinatorHandlers
 from kraftrio.broker.handlers_fetch import FetchHandlers
+from kraftrio.broker.handlers_log_dirs import LogDirHandlers
 from kraftrio.broker.handlers_offsets import OffsetHandlers
 from kraftrio.broker.handlers_produce import ProduceHandlers
 from kraftrio.broker.handlers_quotas import QuotaHandlers
@@ -43,7 +44,8 @@ from kraftrio.broker.ports import LogDirectory, QuorumPort
 from kraftrio.broker.producer_ids import ProducerIdManager
 from kraftrio.broker.replica_fetcher import ReplicaFetchers
 from kraftrio.broker.replica_manager import ReplicaManager
-from kraftrio.broker.replication_quota import Direction, ReplicationQuota
+from kraftrio.broker.replica_moves import MOVE_RATE_CONFIG, ReplicaMoves
+from kraftrio.broker.replication_quota import Direction, ReplicationQuota, SlidingRate
 from kraftrio.broker.timers import Timers
 from kraftrio.broker.unserved_apis import UNSERVED_BY_BROKERS
 from kraftrio.kraft_meta.control import DEFAULT_FEATURES
@@ -63,8 +65,9 @@ _DESCRIBE_QUORUM_VERSION = 2
 class LogDirectories:
     """What DescribeLogDirs tells of the log directories."""
 
-    def __init__(self, log_manager: LogManager) -> None:
+    def __init__(self, log_manager: LogManager, moves: ReplicaMoves) -> None:
         self._log_manager = log_manager
+        self._moves = moves
 
     def log_directories(self) -> Sequence[LogDirectory]:
         """Every directory of log.dirs, with the sizes of its partitions."""
@@ -85,7 +88,15 @@ class LogDirectories:
                 failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
                 found.append(LogDirectory(log_dir.path, {}, error=failure))
                 continue
-            found.append(LogDirectory(log_dir.path, partitions, usage.total, usage.free))
+            found.append(
+                LogDirectory(
+                    log_dir.path,
+                    partitions,
+                    usage.total,
+                    usage.free,
+                    futures=self._moves.futures_in(log_dir),
+                )
+            )
         return found
 
 
@@ -141,11 +152,15 @@ class BrokerServices:
         log_manager.on_failed = self.channel.heartbeat_soon
         leader_quota = _quota(Direction.LEADER, config, clock)
         follower_quota = _quota(Direction.FOLLOWER, config, clock)
+        self._placer = DirectoryAssignments(
+            self.channel, config.node_id, self._broker_epoch, self.metadata, timers
+        )
         self.replica_manager = self._build_replicas(log_manager, timers, clock)
+        self.moves = self._build_moves(environment)
         self.fetchers = ReplicaFetchers(
             environment.network,
             config.node_id,
-            lambda: self.channel.broker_epoch,
+            self._broker_epoch,
             self.replica_manager,
             self.metadata,
             config,
@@ -181,10 +196,6 @@ class BrokerServices:
         self, log_manager: LogManager, timers: Timers, clock: Clock
     ) -> ReplicaManager:
         channel, config = self.channel, self._dynamic.static
-
-        def broker_epoch() -> int:
-            return channel.broker_epoch
-
         return ReplicaManager(
             config.node_id,
             log_manager,
@@ -192,12 +203,35 @@ class BrokerServices:
             timers,
             clock,
             self._topic_log_config,
-            proposals=IsrProposals(channel, config.node_id, broker_epoch, timers),
-            placer=DirectoryAssignments(
-                channel, config.node_id, broker_epoch, self.metadata, timers
-            ),
+            proposals=IsrProposals(channel, config.node_id, self._broker_epoch, timers),
+            placer=self._placer,
             lag_time_max_ms=config.replica_lag_time_max_ms,
         )
+
+    def _build_moves(self, environment: Environment) -> ReplicaMoves:
+        dynamic = self._dynamic
+        config = dynamic.static
+
+        def limit() -> int:
+            rate = dynamic.dynamic_value(MOVE_RATE_CONFIG)
+            assert isinstance(rate, int), rate
+            return rate
+
+        return ReplicaMoves(
+            self.replica_manager,
+            self.metadata,
+            self._placer,
+            environment.clock,
+            environment.run_in_thread,
+            limit,
+            SlidingRate(
+                config.alter_log_dirs_replication_quota_window_num,
+                config.alter_log_dirs_replication_quota_window_size_seconds,
+            ),
+        )
+
+    def _broker_epoch(self) -> int:
+        return self.channel.broker_epoch
 
     def _topic_log_config(self, topic: str) -> LogConfig:
         return self._dynamic.log_config(self.metadata.image, topic)
@@ -215,7 +249,7 @@ class BrokerServices:
         config = dynamic.static
         auto_topics = AutoTopicCreator(dynamic, metadata, channel)
         producer_ids = ProducerIdManager(
-            config.node_id, lambda: channel.broker_epoch, self._allocate_producer_ids
+            config.node_id, self._broker_epoch, self._allocate_producer_ids
         )
         sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, rng)
         groups = (
@@ -233,7 +267,8 @@ class BrokerServices:
             ClusterHandlers(
                 dynamic, metadata, channel, quorum, auto_topics, lambda: rng.randbytes(16)
             ).table(),
-            AdminHandlers(dynamic, metadata, channel, timers, LogDirectories(log_manager)).table(),
+            AdminHandlers(channel, timers).table(),
+            LogDirHandlers(dynamic, LogDirectories(log_manager, self.moves), self.moves).table(),
             ConfigHandlers(dynamic, metadata, channel, ProcessLoggers()).table(),
             CoordinatorHandlers(
                 self.coordinator, metadata, config, lambda name: auto_topics.create([name])

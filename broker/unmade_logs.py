@@ -5,6 +5,7 @@ Owns: `UnmadeLogs`. A log that is not found was
   ISR. It is made in the directory that the controller names, or in the least used one;
 - or is lost with a log directory that is offline. It is not made anew, since it may come back with
   the directory; the controller is told, unless it knows: directory ids are in its registration.
+An administrator may have asked for another directory before (AlterReplicaLogDirs): that one it is.
 Where a log was made or found is told likewise (`ReplicaPlacer`; KIP-858).
 
 Called by: replica_manager.py.
@@ -12,7 +13,7 @@ Called by: replica_manager.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from kraftrio.broker.log.log_config import LogConfig
@@ -47,10 +48,16 @@ class UnmadeLogs:
         self._log_manager = log_manager
         self._placer = placer
         self._unmade: dict[TopicPartition, Unmade] = {}
+        self._preferred: dict[TopicPartition, bytes] = {}
+        # Partitions of which only an unfinished copy was found (see `future_logs`).
+        self.is_abandoned: Callable[[TopicPartition], bool] = lambda _: False
         self.knows_cluster = False  # the first image shows what existed before this process
 
     def __len__(self) -> int:
         return len(self._unmade)
+
+    def __contains__(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self._unmade
 
     def __iter__(self) -> Iterator[TopicPartition]:
         return iter(list(self._unmade))
@@ -68,6 +75,10 @@ class UnmadeLogs:
         unmade = self._unmade.get(topic_partition)
         if unmade is not None and topic_id in (None, unmade.topic.topic_id):
             del self._unmade[topic_partition]
+
+    def prefer(self, topic_partition: TopicPartition, directory_id: bytes) -> None:
+        """Make its log in that directory when it comes to that; a later word replaces this one."""
+        self._preferred[topic_partition] = directory_id
 
     def is_new(self, topic_partition: TopicPartition) -> bool:
         """Was it made while this process ran, and has no log yet?"""
@@ -91,19 +102,21 @@ class UnmadeLogs:
             return None
         told = unmade.image.directory(self._broker_id)
         if self._is_lost(topic_partition, unmade):
-            if told in (MIGRATING, UNASSIGNED):
+            if told in (MIGRATING, UNASSIGNED) or self._log_manager.has_online(told):
                 self._place(topic_partition, unmade, LOST)
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"the log of {topic_partition} may be in a log directory that is offline",
             )
+        wanted = self._preferred.get(topic_partition, told)
         try:
             log = self._log_manager.get_or_create_log(
-                topic_partition, unmade.topic.topic_id, config, now_ms, directory_id=told
+                topic_partition, unmade.topic.topic_id, config, now_ms, directory_id=wanted
             )
         except OSError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         del self._unmade[topic_partition]
+        self._preferred.pop(topic_partition, None)
         log_dir = self._log_manager.dir_of(topic_partition)
         if log_dir is not None and log_dir.directory_id != told:
             self._place(topic_partition, unmade, log_dir.directory_id)
@@ -119,7 +132,7 @@ class UnmadeLogs:
         told = unmade.image.directory(self._broker_id)
         if told == UNASSIGNED:  # nothing that was acknowledged can be in it
             return self._broker_id in unmade.image.isr
-        return not self._log_manager.has_online(told)
+        return not self._log_manager.has_online(told) or self.is_abandoned(topic_partition)
 
     def _place(self, topic_partition: TopicPartition, unmade: Unmade, directory_id: bytes) -> None:
         if self._placer is not None:

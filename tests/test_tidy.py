@@ -65,6 +65,7 @@ WORKS_WITH = {
     "broker/quorum_peers.py": {"async", "logging", "trio"},
     "broker/replica_fetcher.py": {"async", "logging", "trio"},
     "broker/replica_manager.py": {"logging"},
+    "broker/replica_moves.py": {"async", "logging", "trio"},
     "broker/server.py": {"async", "logging", "trio"},
     "broker/services.py": {"shutil"},
     "broker/timers.py": {"async", "trio"},

@@ -20,6 +20,7 @@ STRAY_SUFFIX = "-stray"
 _MAX_NAME_CHARS = 255
 _PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 _MARKED = re.compile(r".+-[0-9]+\.[0-9a-f]{32}-(?:delete|future|stray)")
+_FUTURE = re.compile(r"(?P<name>.+)\.[0-9a-f]{32}-future")
 
 
 def directory_name(topic_partition: TopicPartition) -> str:
@@ -34,6 +35,22 @@ def delete_directory_name(topic_partition: TopicPartition, unique_id: bytes) -> 
 def stray_directory_name(topic_partition: TopicPartition, unique_id: bytes) -> str:
     """The name of a log directory that the metadata knows nothing of."""
     return _marked_name(topic_partition, unique_id, STRAY_SUFFIX)
+
+
+def future_directory_name(topic_partition: TopicPartition, unique_id: bytes) -> str:
+    """The name of a log directory that will take the place of another one (KIP-113)."""
+    return f"{directory_name(topic_partition)}.{unique_id.hex()}{FUTURE_SUFFIX}"
+
+
+def has_future_name(topic_partition: TopicPartition) -> bool:
+    """Is the topic's name short enough for a future log (KAFKA-4893)?"""
+    return len(future_directory_name(topic_partition, bytes(16))) <= _MAX_NAME_CHARS
+
+
+def parse_future_name(name: str) -> TopicPartition | None:
+    """The partition a future log belongs to; None for any other directory."""
+    match = _FUTURE.fullmatch(name)
+    return None if match is None else parse_directory_name(match["name"])
 
 
 def _marked_name(topic_partition: TopicPartition, unique_id: bytes, mark: str) -> str:

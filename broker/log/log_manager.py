@@ -132,7 +132,7 @@ class LogManager:
         self.default_config = default_config or LogConfig()
         self._tail_budget = TailBudget(tail_cache_bytes)
         self._producer_id_expiration_ms = producer_id_expiration_ms
-        self._new_id = new_id
+        self.new_id = new_id
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._dir_of: dict[TopicPartition, LogDir] = {}
         self._deleted: list[DeletedLog] = []
@@ -192,7 +192,7 @@ class LogManager:
         except CheckpointError as error:
             raise LogDirError(f"{path}: {error}") from None
         if found is None:
-            found = MetaProperties(cluster_id, node_id, self._new_id())
+            found = MetaProperties(cluster_id, node_id, self.new_id())
             write_meta_properties(fs, path, found)
         if found.cluster_id != cluster_id:
             raise LogDirError(
@@ -248,18 +248,14 @@ class LogManager:
         if not log_dir.is_online:
             return None
         try:
-            log = PartitionLog.open(
-                self._fs,
+            log = self.open_log(
                 self.path_of(pending),
                 topic_partition,
                 config or self.default_config,
-                topic_id=None,
                 recovery_point=log_dir.recovery_points.get(topic_partition, 0),
                 log_start_offset=log_dir.log_start_offsets.get(topic_partition, 0),
                 clean_shutdown=log_dir.clean_shutdown,
                 now_ms=now_ms,
-                tail_budget=self._tail_budget,
-                producer_id_expiration_ms=self._producer_id_expiration_ms,
             )
         except OSError as error:
             if error.errno in NO_ROOM:
@@ -285,7 +281,7 @@ class LogManager:
 
     def set_pending_aside(self, pending: PendingLog) -> str:
         """Rename the folder of a partition that is not to be loaded; its files stay."""
-        name = stray_directory_name(pending.topic_partition, self._new_id())
+        name = stray_directory_name(pending.topic_partition, self.new_id())
         path = posixpath.join(pending.directory.path, name)
         try:
             self._fs.rename(self.path_of(pending), path)
@@ -385,27 +381,49 @@ class LogManager:
         log_dir = self._choose_dir(directory_id)
         path = posixpath.join(log_dir.path, directory_name(topic_partition))
         try:
-            log = PartitionLog.open(
-                self._fs,
-                path,
-                topic_partition,
-                config,
-                topic_id=topic_id,
-                recovery_point=0,
-                log_start_offset=0,
-                clean_shutdown=True,
-                now_ms=now_ms,
-                tail_budget=self._tail_budget,
-                producer_id_expiration_ms=self._producer_id_expiration_ms,
+            log = self.open_log(
+                path, topic_partition, config, topic_id=topic_id, clean_shutdown=True, now_ms=now_ms
             )
         except OSError as error:
             self.fail_dir(log_dir, error)
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"cannot create {path}: {error.strerror}"
             ) from error
-        self._logs[topic_partition] = log
-        self._dir_of[topic_partition] = log_dir
+        self.put_in_service(log, log_dir)
         return log
+
+    def open_log(
+        self,
+        path: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        topic_id: bytes | None = None,
+        log_start_offset: int = 0,
+        recovery_point: int = 0,
+        clean_shutdown: bool,
+        now_ms: int,
+    ) -> PartitionLog:
+        """Open or make a log in that folder, not in service yet. Raises OSError. Any thread."""
+        return PartitionLog.open(
+            self._fs,
+            path,
+            topic_partition,
+            config,
+            topic_id=topic_id,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            clean_shutdown=clean_shutdown,
+            now_ms=now_ms,
+            tail_budget=self._tail_budget,
+            producer_id_expiration_ms=self._producer_id_expiration_ms,
+        )
+
+    def put_in_service(self, log: PartitionLog, log_dir: LogDir) -> None:
+        """Serve a partition from this log; it has no other."""
+        assert log.topic_partition not in self._logs, log
+        self._logs[log.topic_partition] = log
+        self._dir_of[log.topic_partition] = log_dir
 
     def _choose_dir(self, directory_id: bytes | None) -> LogDir:
         online = [log_dir for log_dir in self.dirs if log_dir.is_online]
@@ -431,11 +449,15 @@ class LogManager:
 
     def delete_log(self, topic_partition: TopicPartition, now_ms: int) -> None:
         """Take the log out of service and rename its directory; the files go later."""
-        name = delete_directory_name(topic_partition, self._new_id())
+        name = delete_directory_name(topic_partition, self.new_id())
         log = self._take_out(topic_partition, name)
         if log is not None:
-            due_ms = now_ms + log.config.file_delete_delay_ms
-            self._deleted.append(DeletedLog(due_ms, log.directory, log))
+            self.remove_later(log, now_ms)
+
+    def remove_later(self, log: PartitionLog, now_ms: int) -> None:
+        """Remove the directory of a log that is out of service, after file.delete.delay.ms."""
+        due_ms = now_ms + log.config.file_delete_delay_ms
+        self._deleted.append(DeletedLog(due_ms, log.directory, log))
 
     def set_aside(self, topic_partition: TopicPartition) -> str | None:
         """Take a stray log out of service, but keep its files: its owner may want them back.
@@ -443,7 +465,7 @@ class LogManager:
         Returns:
             the directory it is in now.
         """
-        name = stray_directory_name(topic_partition, self._new_id())
+        name = stray_directory_name(topic_partition, self.new_id())
         log = self._take_out(topic_partition, name)
         return None if log is None else log.directory
 

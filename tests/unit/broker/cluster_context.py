@@ -20,7 +20,6 @@ from kraftrio.broker.handlers_admin import AdminHandlers
 from kraftrio.broker.handlers_cluster import ClusterHandlers
 from kraftrio.broker.handlers_configs import ConfigHandlers
 from kraftrio.broker.metadata_cache import MetadataCache
-from kraftrio.broker.ports import LogDirectory
 from kraftrio.kraft_meta.control import ControllerConfig
 from kraftrio.kraft_meta.controller import Controller
 from kraftrio.kraft_meta.deferred import Deferred
@@ -120,7 +119,6 @@ class ClusterContext:
         self.held: list[Callable[[], None]] | None = None
         self.timers = ManualTimers()
         self.loggers = FixedLoggers()
-        self.directories: list[LogDirectory] = []
         self.apply(self.controller.activate(MetadataImage(), 0))
         for broker_id, alive in (brokers or {1: True}).items():
             self.register(broker_id, fenced=not alive)
@@ -129,7 +127,7 @@ class ClusterContext:
         self.cluster = ClusterHandlers(
             self.dynamic, self.metadata, self, self, self.auto_topics, lambda: b"\x07" * 16
         )
-        self.admin = AdminHandlers(self.dynamic, self.metadata, self, self.timers, self)
+        self.admin = AdminHandlers(self, self.timers)
 
     # --- what handlers ask for (ports) ---
 
@@ -169,9 +167,6 @@ class ClusterContext:
                 nodes=[DescribeQuorumNode(node_id=1)],
             )
         )
-
-    def log_directories(self) -> list[LogDirectory]:
-        return self.directories
 
     # --- what tests do ---
 

@@ -1,10 +1,9 @@
-"""Topic administration, elections, reassignments, log folders."""
+"""Topic administration, elections, reassignments."""
 
 from __future__ import annotations
 
-from kraftrio.broker.ports import LogDirectory
 from kraftrio.wire.codec import encode
-from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
     AlterPartitionReassignmentsRequest,
     CreatableTopic,
@@ -13,15 +12,11 @@ from kraftrio.wire.messages.admin import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DeleteTopicState,
-    DescribableLogDirTopic,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
     ElectLeadersRequest,
     ListPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from kraftrio.wire.primitives import TopicPartition
 from tests.unit.broker.cluster_context import ClusterContext, context
 
 
@@ -121,43 +116,3 @@ def test_reassignments_are_the_controllers_decision() -> None:
     assert listed() == [("t", [new])]
     assert move(None) == ErrorCode.NONE
     assert listed() == []
-
-
-def _log_dirs(
-    cluster: ClusterContext, topics: list[DescribableLogDirTopic] | None
-) -> DescribeLogDirsResponse:
-    response = cluster.admin.describe_log_dirs(DescribeLogDirsRequest(topics=topics), context(5))
-    for version in range(1, 6):
-        encode(response, version)
-    return response
-
-
-def test_log_folders_are_described() -> None:
-    """Null topics mean all; asked-for partitions that are not here are left out."""
-    cluster = ClusterContext({"log.dirs": "/a,/b", "cordoned.log.dirs": "/b"})
-    cluster.directories = [
-        LogDirectory("/a", {TopicPartition("t", 1): 5, TopicPartition("t", 0): 7}, 100, 40),
-        LogDirectory("/b", {}, error=KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)),
-    ]
-    first, second = _log_dirs(cluster, None).results
-    assert (first.log_dir, first.total_bytes, first.usable_bytes) == ("/a", 100, 40)
-    (topic,) = first.topics
-    assert [
-        (one.partition_index, one.partition_size, one.offset_lag) for one in topic.partitions
-    ] == [(0, 7, 0), (1, 5, 0)]
-    assert (second.error_code, second.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
-    asked = [
-        DescribableLogDirTopic(topic="t", partitions=[1, 9]),
-        DescribableLogDirTopic(topic="nope", partitions=[0]),
-    ]
-    (topic,) = _log_dirs(cluster, asked).results[0].topics
-    assert [one.partition_index for one in topic.partitions] == [1]
-    assert _log_dirs(cluster, []).results[0].topics == []
-
-
-def test_cordoned_folders_are_marked() -> None:
-    """A cordoned folder says so; * stands for all."""
-    for cordoned, marks in (("/b", [False, True]), ("*", [True, True]), ("", [False, False])):
-        cluster = ClusterContext({"cordoned.log.dirs": cordoned})
-        cluster.directories = [LogDirectory("/a", {}), LogDirectory("/b", {})]
-        assert [one.is_cordoned for one in _log_dirs(cluster, None).results] == marks

@@ -57,6 +57,7 @@ class CleanerContext:
         self.clock = FixedClock()
         self.run_in_thread: RunInThread = run_in_worker_thread
         self.config = BrokerConfig.load(None, settings, {}, host_name=lambda: "h")
+        self.moving: set[str] = set()
         self._ids = itertools.count(1)
         self.start()
 
@@ -68,7 +69,11 @@ class CleanerContext:
         self.logs.default_config = config
         self.logs.load_all(self.logs.start(CLUSTER, 1), NOW_MS)
         self.cleaner = LogCleaner(
-            self.logs, self.clock, lambda: self.config, lambda work: self.run_in_thread(work)
+            self.logs,
+            self.clock,
+            lambda: self.config,
+            lambda work: self.run_in_thread(work),
+            lambda topic_partition: topic_partition.topic in self.moving,
         )
 
     def add(self, topic: str, count: int = 12, **config: object) -> PartitionLog:
@@ -277,3 +282,20 @@ async def test_works_in_place_where_there_are_no_threads() -> None:
     assert context.fs.read_file(CHECKPOINT) == b"0\n1\none 0 10\n"
     assert all(in_trio)
     assert in_trio
+
+
+async def test_a_log_that_moves_to_another_directory_is_left_alone() -> None:
+    """Also when the move begins while it is cleaned: a copy must not miss a tombstone."""
+    context = CleanerContext()
+    log = context.add("moving")
+    before = count_of(log)
+    context.moving.add("moving")
+    assert not await context.cleaner.clean_next()
+    context.moving.clear()
+    context.fs.on_copy = lambda: context.moving.add("moving")
+    assert await context.cleaner.clean_next()
+    assert (count_of(log), log.first_dirty_offset) == (before, 0)
+    context.moving.clear()
+    context.clock.now_ms += 100_000
+    assert await context.cleaner.clean_next()
+    assert count_of(log) < before
