@@ -79,8 +79,9 @@ class Broker:
 
     def command(self) -> list[str]:
         """Return the command line; the port is kept over restarts once it is known."""
-        command = [*self.python_command(), "--data", str(self.data_directory)]
-        command += ["--listen", f"{self.host}:{self.port}"]
+        command = [*self.python_command(), "--listen", f"{self.host}:{self.port}"]
+        if "log.dirs" not in self.config:
+            command += ["--data", str(self.data_directory)]
         for name, value in self.config.items():
             command += ["--set", f"{name}={value}"]
         return command
