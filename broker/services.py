@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import shutil
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kraftrio.broker.auto_topics import AutoTopicCreator
@@ -36,11 +36,11 @@ from kraftrio.broker.handlers_security import SecurityHandlers
 from kraftrio.broker.handlers_transactions import TransactionHandlers
 from kraftrio.broker.isr_proposals import IsrProposals
 from kraftrio.broker.log.log_config import LogConfig
-from kraftrio.broker.log.log_manager import LogManager
+from kraftrio.broker.log.log_manager import LogDir, LogManager
 from kraftrio.broker.logging_setup import ProcessLoggers
 from kraftrio.broker.metadata_cache import MetadataCache
 from kraftrio.broker.metadata_publisher import MetadataPublisher
-from kraftrio.broker.ports import LogDirectory, QuorumPort
+from kraftrio.broker.ports import FutureReplica, LogDirectory, QuorumPort
 from kraftrio.broker.producer_ids import ProducerIdManager
 from kraftrio.broker.replica_fetcher import ReplicaFetchers
 from kraftrio.broker.replica_manager import ReplicaManager
@@ -58,6 +58,7 @@ from kraftrio.wire.messages.quorum import (
     AllocateProducerIdsResponse,
     DescribeQuorumRequest,
 )
+from kraftrio.wire.primitives import TopicPartition
 
 _DESCRIBE_QUORUM_VERSION = 2
 
@@ -65,9 +66,13 @@ _DESCRIBE_QUORUM_VERSION = 2
 class LogDirectories:
     """What DescribeLogDirs tells of the log directories."""
 
-    def __init__(self, log_manager: LogManager, moves: ReplicaMoves) -> None:
+    def __init__(
+        self,
+        log_manager: LogManager,
+        futures_in: Callable[[LogDir], Mapping[TopicPartition, FutureReplica]],
+    ) -> None:
         self._log_manager = log_manager
-        self._moves = moves
+        self._futures_in = futures_in
 
     def log_directories(self) -> Sequence[LogDirectory]:
         """Every directory of log.dirs, with the sizes of its partitions."""
@@ -94,7 +99,7 @@ class LogDirectories:
                     partitions,
                     usage.total,
                     usage.free,
-                    futures=self._moves.futures_in(log_dir),
+                    futures=self._futures_in(log_dir),
                 )
             )
         return found
@@ -268,7 +273,9 @@ class BrokerServices:
                 dynamic, metadata, channel, quorum, auto_topics, lambda: rng.randbytes(16)
             ).table(),
             AdminHandlers(channel, timers).table(),
-            LogDirHandlers(dynamic, LogDirectories(log_manager, self.moves), self.moves).table(),
+            LogDirHandlers(
+                dynamic, LogDirectories(log_manager, self.moves.futures_in), self.moves
+            ).table(),
             ConfigHandlers(dynamic, metadata, channel, ProcessLoggers()).table(),
             CoordinatorHandlers(
                 self.coordinator, metadata, config, lambda name: auto_topics.create([name])

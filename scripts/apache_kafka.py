@@ -284,7 +284,7 @@ def broker_command(directory: Path, port: int, overrides: list[str]) -> list[str
     file = directory / "server.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
     if not (data / "meta.properties").exists():
-        format_storage = ["format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c", str(file)]
+        format_storage = ["format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c", str(file), "-g"]
         subprocess.run(tool_command("kafka-storage", format_storage), stdout=sys.stderr, check=True)
     return [*java_command(flags=BROKER_FLAGS), TOOLS["kafka-server"], str(file)]
 

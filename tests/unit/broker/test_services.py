@@ -22,7 +22,7 @@ def test_a_log_directory_that_fails_is_told_of_with_its_error(tmp_path: Path) ->
         manager.create_log(TopicPartition("t", number), b"1" * 16, LogConfig(), 0)
     manager.fail_dir(manager.dirs[1], OSError(errno.EIO, "broken"))
     paths[2].rename(tmp_path / "elsewhere")
-    good, failed, gone = LogDirectories(manager).log_directories()
+    good, failed, gone = LogDirectories(manager, lambda _: {}).log_directories()
     assert (good.path, list(good.partitions), good.error) == (str(paths[0]), [("t", 0)], None)
     assert 0 < good.usable_bytes <= good.total_bytes
     for one in (failed, gone):
