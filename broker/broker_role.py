@@ -19,15 +19,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import trio
 
-from kraftrio.broker.config import BrokerConfig, Listener
+from kraftrio.broker.config import BrokerConfig
 from kraftrio.broker.controller_channel import RegistrationError
 from kraftrio.broker.controller_client import ControllerClient
 from kraftrio.broker.dynamic_config import DynamicConfig
 from kraftrio.broker.environment import Environment
+from kraftrio.broker.listening import BoundListener
 from kraftrio.broker.log.duplicate_logs import Placement, set_duplicates_aside
 from kraftrio.broker.log.log_manager import LogDirError, PendingLog
 from kraftrio.broker.log_maintenance import LogMaintenance
@@ -46,9 +46,6 @@ from kraftrio.wire.messages.quorum import Listener as RegisteredListener
 from kraftrio.wire.primitives import TopicPartition
 
 _log = logging.getLogger("kraftrio.node")
-
-BoundListener = tuple[Listener, Any]
-"""A listener of the configuration with its bound socket."""
 
 _WITHOUT_CONTROLLER_S = 1.0
 _POLL_S = 0.05

@@ -40,8 +40,9 @@ ENVIRONMENT_PREFIX = "KRAFTRIO_"
 _COMMAND_LINE_NAMES = frozenset({"config", "data", "listen", "log.level", "set"})
 _FOREIGN_PREFIXES = ("listener.name.", "rsm.config.", "rlmm.config.")
 _MS = {"ms": 1, "minutes": 60_000, "hours": 3_600_000}
-_ENDPOINT = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%]*)\]|([^:\[\]/]*)):(-?[0-9]+)\Z")
-_HOST_PORT = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^:\[\]/@]+)):([0-9]+)\Z")
+_IPV6 = r"[0-9A-Fa-f:.]+(?:%[0-9A-Za-z_.-]+)?"  # with its zone, as in fe80::1%eth0
+_ENDPOINT = re.compile(rf"([A-Za-z0-9_.-]+)://(?:\[({_IPV6})\]|([^:\[\]/]*)):(-?[0-9]+)\Z")
+_HOST_PORT = re.compile(rf"(?:\[({_IPV6})\]|([^:\[\]/@]+)):([0-9]+)\Z")
 
 
 def _port(name: str, item: str, text: str) -> int:
@@ -245,7 +246,8 @@ class BrokerConfig(BrokerProperties):
                 raise ConfigError(
                     f"max.connections.per.ip.overrides has {host}:{count}: wanted is a count"
                 )
-            self.max_connections_per_ip_overrides[host] = int(count)
+            address = host.removeprefix("[").removesuffix("]")
+            self.max_connections_per_ip_overrides[address] = int(count)
 
     def _resolve_protocols(self) -> dict[str, str]:
         name = "listener.security.protocol.map"

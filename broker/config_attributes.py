@@ -9,7 +9,21 @@ also follows log.retention.minutes and log.retention.hours.
 
 from __future__ import annotations
 
+import ipaddress
 from typing import NamedTuple
+
+
+def address_text(host: str, port: int) -> str:
+    """Write an address as host:port; an IPv6 address stands in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def ip_version(host: str) -> int | None:
+    """4 or 6 for an address; None for a name, or for every address of the machine."""
+    try:
+        return ipaddress.ip_address(host).version
+    except ValueError:
+        return None
 
 
 class HostPort(NamedTuple):
@@ -28,8 +42,7 @@ class Listener(NamedTuple):
     protocol: str
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.name}://{host}:{self.port}"
+        return f"{self.name}://{address_text(self.host, self.port)}"
 
 
 class Voter(NamedTuple):

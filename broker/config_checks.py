@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from kraftrio.broker.config_attributes import HostPort, Listener, Voter
+from kraftrio.broker.config_attributes import HostPort, Listener, Voter, ip_version
 from kraftrio.broker.config_types import ConfigError, ConfigValue
 
 _WILDCARDS = ("0.0.0.0", "::", "0:0:0:0:0:0:0:0")
@@ -113,7 +113,25 @@ def _check_listeners(config: Settings) -> None:
     if not config.listeners:
         raise ConfigError("listeners is empty: at least one address is needed")
     _check_unique("listeners", (one.name for one in config.listeners))
-    _check_unique("listeners", (f"port {one.port}" for one in config.listeners if one.port))
+    _check_ports(config.listeners)
+
+
+def _check_ports(listeners: Iterable[Listener]) -> None:
+    """A port is used once, or once for each of IPv4 and IPv6 (KIP-797)."""
+    used: dict[int, list[Listener]] = {}
+    for one in listeners:
+        if one.port:
+            used.setdefault(one.port, []).append(one)
+    for port, sharing in used.items():
+        if len(sharing) > 1 and sorted(map(_ip_version, sharing)) != [4, 6]:
+            raise ConfigError(
+                f"listeners has port {port} twice: each may be used once, or once for an IPv4"
+                " address and once for an IPv6 address"
+            )
+
+
+def _ip_version(listener: Listener) -> int:
+    return ip_version(listener.host) or 0
 
 
 def _check_unique(name: str, items: Iterable[str]) -> None:

@@ -10,12 +10,10 @@ Called by: `node`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import trio
 
 from kraftrio.broker.broker_sessions import BrokerSessions
-from kraftrio.broker.config import Listener
 from kraftrio.broker.dispatch import Dispatcher
 from kraftrio.broker.dynamic_config import DynamicConfig
 from kraftrio.broker.environment import Environment
@@ -24,6 +22,7 @@ from kraftrio.broker.handlers_configs import ConfigHandlers
 from kraftrio.broker.handlers_controller import ControllerHandlers
 from kraftrio.broker.handlers_quorum import QuorumHandlers
 from kraftrio.broker.handlers_security import SecurityHandlers
+from kraftrio.broker.listening import BoundListener
 from kraftrio.broker.logging_setup import ProcessLoggers
 from kraftrio.broker.metadata_cache import MetadataCache
 from kraftrio.broker.node_settings import server_limits
@@ -79,7 +78,7 @@ class ControllerRole:
     def _on_metadata(self, _delta: MetadataDelta, image: MetadataImage) -> None:
         self._metadata.image = image
 
-    async def run(self, sockets: Sequence[tuple[Listener, Any]]) -> None:
+    async def run(self, sockets: Sequence[BoundListener]) -> None:
         """Serve the controller listeners until cancelled."""
         self._quorum.subscribe(self._on_metadata)
         async with trio.open_nursery() as nursery:

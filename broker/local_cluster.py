@@ -7,8 +7,9 @@ does. A file that is there is never changed: it decides the ports of later start
 edited. A node's folder that was lost is laid out anew from what the others tell.
 
 `run_cluster` owns the processes: it starts them, passes their ready lines and their log lines on,
-tells when one ends by itself (the others go on), and stops all in good order at SIGTERM or SIGINT.
-A second signal is passed on too, which ends the nodes at once. Called by the command line.
+tells when one ends by itself, and stops all in good order at SIGTERM, SIGINT or SIGHUP. When one
+ends that was ready the others go on; one that cannot start stops them. A second signal is passed on
+too, which ends the nodes at once. Called by the command line.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from dataclasses import dataclass, field
 
 import trio
 
+from kraftrio.broker.config_attributes import address_text
 from kraftrio.broker.config_types import ConfigError
 from kraftrio.broker.log.checkpoints import (
     CheckpointError,
@@ -35,6 +37,7 @@ from kraftrio.broker.log.checkpoints import (
 )
 from kraftrio.broker.log.files import FileSystem, write_atomically
 from kraftrio.broker.properties import parse_properties
+from kraftrio.broker.stop_signals import is_impatient, stop_signals_received
 from kraftrio.wire.primitives import uuid_to_text
 
 DEFAULT_NODES = 3
@@ -73,7 +76,8 @@ class PlannedNode:
 
     def command(self, *options: str) -> list[str]:
         """Give the command line that runs this node alone."""
-        start = [sys.executable, "-m", "kraftrio", "start", "--config", self.config_file]
+        # -P: whatever lies in the current folder under the name of a module is not meant.
+        start = [sys.executable, "-P", "-m", "kraftrio", "start", "--config", self.config_file]
         return [*start, *options]
 
 
@@ -140,12 +144,13 @@ def node_properties(
     count = len(ports)
     replicas = min(MAX_REPLICATION_FACTOR, count)
     host, port = ports[node_id]
-    client, controller = f"{_shown(host)}:{port}", f"{_shown(host)}:{port + 1}"
+    client, controller = address_text(host, port), address_text(host, port + 1)
     properties = {
         "process.roles": "broker,controller",
         "node.id": str(node_id),
         "controller.quorum.voters": ",".join(
-            f"{voter}@{_shown(ports[voter][0])}:{ports[voter][1] + 1}" for voter in sorted(ports)
+            f"{voter}@{address_text(ports[voter][0], ports[voter][1] + 1)}"
+            for voter in sorted(ports)
         ),
         "listeners": f"PLAINTEXT://{client},CONTROLLER://{controller}",
         "controller.listener.names": "CONTROLLER",
@@ -276,10 +281,6 @@ def _text_of(properties: Mapping[str, str]) -> bytes:
     return "".join(f"{name}={value}\n" for name, value in escaped.items()).encode()
 
 
-def _shown(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
 # -- processes ----------------------------------------------------------------------------------
 
 
@@ -291,6 +292,7 @@ class _Running:
     process: subprocess.Popen[bytes]
     output: trio.lowlevel.FdStream
     errors: trio.lowlevel.FdStream
+    is_ready: bool = False
 
 
 @dataclass
@@ -301,12 +303,18 @@ class _Progress:
     has_failed: bool = False
     running: dict[int, _Running] = field(default_factory=dict)
 
+    def stop(self) -> None:
+        """Ask every node to stop; asked again they end at once."""
+        self.is_stopping = True
+        for running in self.running.values():
+            running.process.send_signal(signal.SIGTERM)
+
 
 async def run_cluster(
     nodes: Sequence[PlannedNode],
     options: Sequence[str],
-    announce: Callable[[str], None],
-    report: Callable[[str], None],
+    announce: Callable[[str], object],
+    report: Callable[[str], object],
 ) -> int:
     """Run the nodes until a signal stops them, or none is left.
 
@@ -319,7 +327,7 @@ async def run_cluster(
         the exit status: 1 if a node ended by itself, or badly.
     """
     progress = _Progress()
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with stop_signals_received() as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_pass_signals_on, signals, progress)
             async with trio.open_nursery() as watched:
@@ -357,22 +365,24 @@ def _end_with_parent() -> None:
 
 
 async def _pass_signals_on(signals: AsyncIterator[int], progress: _Progress) -> None:
-    async for _ in signals:
-        progress.is_stopping = True
-        for running in progress.running.values():
-            running.process.send_signal(signal.SIGTERM)
+    earlier: list[int] = []
+    async for number in signals:
+        if not progress.is_stopping or is_impatient(earlier, number):
+            progress.stop()
+        earlier.append(number)
 
 
 async def _watch(
     running: _Running,
     progress: _Progress,
-    announce: Callable[[str], None],
-    report: Callable[[str], None],
+    announce: Callable[[str], object],
+    report: Callable[[str], object],
 ) -> None:
     """Pass a node's lines on until it ends, and tell if nobody asked for its end."""
     node = running.node
 
     def tell(line: str) -> None:
+        running.is_ready = True
         ready, at, data = line.partition(" data=")
         announce(f"{ready} pid={running.process.pid}{at}{data}")
 
@@ -386,11 +396,15 @@ async def _watch(
     if not progress.is_stopping:
         how = f"signal {-status}" if status < 0 else f"status {status}"
         report(f"kraftrio: node {node.node_id} ended by itself: {how}")
-    if status or not progress.is_stopping:
+        progress.has_failed = True
+        if not running.is_ready and progress.running:
+            report("kraftrio: stopping the other nodes, since not all could start")
+            progress.stop()
+    elif status:
         progress.has_failed = True
 
 
-async def _each_line(stream: trio.lowlevel.FdStream, take: Callable[[str], None]) -> None:
+async def _each_line(stream: trio.lowlevel.FdStream, take: Callable[[str], object]) -> None:
     rest = b""
     async with stream:
         while data := await stream.receive_some(_READ_BYTES):

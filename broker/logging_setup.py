@@ -6,6 +6,10 @@ Time in UTC, level in 5 columns, component (the last part of the logger's name) 
 then key=value pairs. A traceback follows on indented lines. At INFO the broker says little: its
 start, its stop, and what somebody should look at.
 
+Whatever comes over and over is told now and then, with how often it came (`line_limits`); a logger
+that is set to DEBUG tells everything. Standard error that cannot be written costs lines and
+nothing else (`line_output`).
+
 Owns the format, Kafka's level names, and `ProcessLoggers`, through which DescribeConfigs and
 IncrementalAlterConfigs see the loggers of the process (resource type 8). Called by the command
 line and by `handlers_configs`.
@@ -15,8 +19,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import IO, Final
+
+from kraftrio.broker.line_limits import LineLimits
+from kraftrio.broker.line_output import STANDARD_ERROR, LineOutput
 
 TRACE = 5
 
@@ -31,6 +38,7 @@ LEVELS: Final[dict[str, int]] = {
 }
 _PACKAGE = "kraftrio"
 _FIELDS = "kraftrio_fields"
+_LEFT_OUT = "kraftrio_left_out"
 
 
 def level_name(level: int) -> str:
@@ -72,10 +80,31 @@ class LineFormatter(logging.Formatter):
         fields: Mapping[str, object] = getattr(record, _FIELDS, {})
         for key, value in fields.items():
             line += f" {key}={_show(value)}"
+        if left_out := getattr(record, _LEFT_OUT, 0):
+            line += f" left_out={left_out}"
         if record.exc_info:
             trace = self.formatException(record.exc_info)
             line += "".join(f"\n    {one}" for one in trace.splitlines())
         return line
+
+
+class LimitedLines(logging.Filter):
+    """Leaves out what comes over and over, unless its logger is set to DEBUG."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._now_s = now_s
+        self._limits = LineLimits()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.CRITICAL or logging.getLogger(record.name).isEnabledFor(
+            logging.DEBUG
+        ):
+            return True
+        text = f"{record.getMessage()} {getattr(record, _FIELDS, '')}"
+        left_out = self._limits.admit((record.name, record.msg), text, self._now_s())
+        setattr(record, _LEFT_OUT, left_out)
+        return left_out is not None
 
 
 def log_event(logger: logging.Logger, level: int, message: str, **fields: object) -> None:
@@ -95,8 +124,10 @@ def setup_logging(level: str, stream: IO[str] | None = None) -> logging.Handler:
     """
     number = parse_level(level)
     logging.addLevelName(TRACE, "TRACE")
-    handler = logging.StreamHandler(stream)
+    output = LineOutput(STANDARD_ERROR) if stream is None else stream
+    handler = logging.StreamHandler(output)
     handler.setFormatter(LineFormatter())
+    handler.addFilter(LimitedLines())
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(number)

@@ -7,10 +7,10 @@ Order of a start
 3. The metadata quorum: its log is loaded, it talks to its peers; a controller's listener accepts.
 4. A broker joins the cluster and serves (`broker_role`), and the ready line is printed.
 
-Order of a graceful stop (SIGTERM, SIGINT): the broker leaves the cluster, an active controller
-hands over to another voter, everything ends, the logs are flushed and marked as cleanly closed,
-directories unlocked.  A signal during the start ends it where it is.  A second signal ends the
-process at once.
+Order of a graceful stop (SIGTERM, SIGINT, SIGHUP): the broker leaves the cluster, an active
+controller hands over to another voter, everything ends, the logs are flushed and marked as cleanly
+closed, directories unlocked.  A signal during the start ends it where it is.  A second signal ends
+the process at once (`stop_signals`).
 
 What ends a node by itself: its metadata log's disk fails, or every log directory is offline, or the
 controller wants this broker no more.  All are told in one line (`NodeError`); any other exception
@@ -24,17 +24,19 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
-from typing import Any
 
 import trio
 
-from kraftrio.broker.broker_role import BoundListener, BrokerRole
+from kraftrio.broker.broker_role import BrokerRole
 from kraftrio.broker.config import BrokerConfig
+from kraftrio.broker.config_attributes import address_text
 from kraftrio.broker.config_validator import NodeConfigValidator
 from kraftrio.broker.controller_client import ControllerClient
 from kraftrio.broker.controller_role import ControllerRole
 from kraftrio.broker.dynamic_config import DynamicConfig
 from kraftrio.broker.environment import Environment
+from kraftrio.broker.line_output import STANDARD_OUTPUT, LineOutput
+from kraftrio.broker.listening import BoundListener, bind_listeners
 from kraftrio.broker.log.metadata_log import MetadataLogError
 from kraftrio.broker.node_errors import NodeError, StartError, reason
 from kraftrio.broker.node_settings import (
@@ -46,6 +48,7 @@ from kraftrio.broker.node_settings import (
 )
 from kraftrio.broker.quorum_peers import QuorumPeers
 from kraftrio.broker.server import innermost
+from kraftrio.broker.stop_signals import is_impatient, stop_signals_received
 from kraftrio.broker.storage import NodeStorage
 from kraftrio.broker.timers import Timers
 from kraftrio.kraft_meta.quorum_service import ClusterIdError, QuorumService
@@ -144,7 +147,7 @@ class Node:
 
     async def run(self) -> None:
         """Run until a signal asks for a graceful stop (see `run_until`)."""
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        with stop_signals_received() as signals:
             async with trio.open_nursery() as nursery:
                 stopping = trio.Event()
                 nursery.start_soon(_watch_signals, signals, stopping)
@@ -161,7 +164,7 @@ class Node:
         """
         sockets: list[BoundListener] = []
         try:
-            self._bind_listeners(sockets)
+            bind_listeners(self._config, self._environment.network, sockets)
             controller_names = self._config.controller_listener_names
             for_broker = [one for one in sockets if one[0].name not in controller_names]
             for_controller = [one for one in sockets if one[0].name in controller_names]
@@ -215,44 +218,37 @@ class Node:
             kind = NodeError if self._is_serving else StartError
             raise kind(f"the metadata log in {directory} failed: {reason(error)}") from error
 
-    def _bind_listeners(self, sockets: list[BoundListener]) -> None:
-        for listener in self._config.listeners:
-            try:
-                sock: Any = self._environment.network.bind(listener.host, listener.port)
-            except OSError as error:
-                raise StartError(
-                    f"cannot listen on {listener.host or '*'}:{listener.port}:"
-                    f" {error.strerror or error}"
-                ) from error
-            sockets.append((listener, sock))
-
     def _tell_ready(self, sockets: list[BoundListener]) -> None:
         self._is_serving = True
         config = self._config
         listener, sock = sockets[0]
-        host = listener.host or socket.gethostname()
-        port = sock.getsockname()[1]
+        address = address_text(listener.host or socket.gethostname(), sock.getsockname()[1])
         _log.info(
-            "started node=%d cluster=%s listener=%s:%d",
-            config.node_id,
-            self.cluster_id,
-            host,
-            port,
+            "started node=%d cluster=%s listener=%s", config.node_id, self.cluster_id, address
         )
-        self._announce(
-            f"kraftrio ready {host}:{port} node={config.node_id} data={config.log_dirs[0]}"
-        )
+        self._announce(f"kraftrio ready {address} node={config.node_id} data={config.log_dirs[0]}")
 
 
 async def _watch_signals(signals: AsyncIterator[int], stopping: trio.Event) -> None:
     """The first signal asks for a graceful stop; after a second the logs recover at the start."""
+    earlier: list[int] = []
     async for number in signals:
         name = signal.Signals(number).name
-        if stopping.is_set():
+        if is_impatient(earlier, number):
             _log.warning("stopping at once signal=%s", name)
             os._exit(_EXIT_BY_SECOND_SIGNAL)
-        _log.info("stopping signal=%s", name)
-        stopping.set()
+        earlier.append(number)
+        if not stopping.is_set():
+            _log.info("stopping signal=%s", name)
+            stopping.set()
+
+
+def _announce(line: str) -> None:
+    """Print the ready line; a node whose output cannot be written serves all the same."""
+    output = LineOutput(STANDARD_OUTPUT)
+    output.write(f"{line}\n")
+    if output.failure is not None:
+        _log.warning("the ready line cannot be written reason=%s", output.failure)
 
 
 async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
@@ -272,7 +268,7 @@ def run_until_stopped(config: BrokerConfig) -> int:
     for warning in config.warnings:
         _log.warning("%s", warning)
     raise_open_files_limit()
-    node = Node(config, Environment(), lambda line: print(line, flush=True))
+    node = Node(config, Environment(), _announce)
     failure: BaseException | None = None
     try:
         trio.run(node.run)

@@ -5,10 +5,12 @@ Called by: `node`.
 
 from __future__ import annotations
 
+import logging
 import resource
 
 from kraftrio.broker.config import BrokerConfig
 from kraftrio.broker.controller_client import ControllerClientConfig
+from kraftrio.broker.node_errors import StartError
 from kraftrio.broker.server import ServerLimits
 from kraftrio.kraft_meta.control import ControllerConfig
 from kraftrio.kraft_meta.image import Endpoint
@@ -17,6 +19,9 @@ from kraftrio.kraft_meta.raft_ready import RaftConfig
 
 PLAINTEXT_PROTOCOL_ID = 0
 _FILES_FOR_LOGS = 200
+_FEW_FILES = 4096
+_FEWEST_FILES = 64
+_log = logging.getLogger("kraftrio.node")
 
 
 def quorum_config(config: BrokerConfig) -> QuorumConfig:
@@ -85,11 +90,14 @@ def server_limits(config: BrokerConfig) -> ServerLimits:
     """What a listener grants its clients."""
     # Clients may not take the files that logs need: above this they wait as above max.connections.
     open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for_clients = max(open_files - max(_FILES_FOR_LOGS, open_files // 4), 1)
+    for_clients = config.max_connections
+    if open_files != resource.RLIM_INFINITY:
+        for_clients = max(open_files - max(_FILES_FOR_LOGS, open_files // 4), 1)
     return ServerLimits(
         socket_request_max_bytes=config.socket_request_max_bytes,
         max_connections=min(config.max_connections, for_clients),
         max_connections_per_ip=config.max_connections_per_ip,
+        max_connections_per_ip_overrides=config.max_connections_per_ip_overrides,
         connections_max_idle_ms=config.connections_max_idle_ms,
         max_in_flight_requests=config.kraftrio_max_inflight_requests_per_connection,
         socket_send_buffer_bytes=config.socket_send_buffer_bytes,
@@ -98,6 +106,19 @@ def server_limits(config: BrokerConfig) -> ServerLimits:
 
 
 def raise_open_files_limit() -> None:
-    """Every partition keeps a file open and every client a socket: take what the system grants."""
+    """Every partition keeps a file open and every client a socket: take what the system grants.
+
+    Raises:
+        StartError: that is not enough for a node without any partition.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < _FEWEST_FILES:
+        raise StartError(f"only {hard} files may be open: raise it to {_FEWEST_FILES} at least"
+                         " (ulimit -n)")  # fmt: skip
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard != resource.RLIM_INFINITY and hard < _FEW_FILES:
+        _log.warning(
+            "few files may be open limit=%d: every partition and every client takes one, raise it"
+            " (ulimit -n)",
+            hard,
+        )

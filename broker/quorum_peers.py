@@ -119,7 +119,7 @@ class QuorumPeers:
 
     def unreachable(self, node_id: int, reason: str, refused: bool) -> None:
         """Tell the core that what was sent to a node is lost."""
-        if node_id not in self._silent:
+        if self._silent.get(node_id) != reason:
             _log.info("quorum node cannot be reached node=%d reason=%s", node_id, reason)
         self._silent[node_id] = reason
         self.service.peer_unreachable(node_id, refused=refused)

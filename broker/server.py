@@ -24,8 +24,8 @@ from __future__ import annotations
 import errno
 import logging
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import trio
@@ -33,7 +33,13 @@ import trio
 from kraftrio.broker.context import ClientInfo
 from kraftrio.broker.dispatch import Dispatcher
 from kraftrio.clients.send_queue import SendQueue
-from kraftrio.clients.transport import ListeningSocket, Network, Socket, SystemNetwork
+from kraftrio.clients.transport import (
+    ListeningSocket,
+    Network,
+    Socket,
+    SystemNetwork,
+    peer_host,
+)
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.wire.api import APIS
 from kraftrio.wire.errors import RemoteProtocolError
@@ -45,7 +51,6 @@ _log = logging.getLogger("kraftrio.server")
 _SCRATCH_BYTES = 256 * 1024
 _UNSENT_LIMIT_BYTES = 4 * 1024 * 1024  # a reader pauses while this much waits for its peer
 _ACCEPT_PAUSE_S = 0.1
-_CLOSE_LINES_PER_S = 10
 _OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _SYSTEM_NETWORK = SystemNetwork()
 
@@ -67,6 +72,11 @@ class ServerLimits:
     max_in_flight_requests: int
     socket_send_buffer_bytes: int
     socket_receive_buffer_bytes: int
+    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+
+    def connections_of(self, host: str) -> int:
+        """How many connections one address may have."""
+        return self.max_connections_per_ip_overrides.get(host, self.max_connections_per_ip)
 
 
 class Connection:
@@ -252,25 +262,6 @@ def describe_request(request: RequestStart | None, client: ClientInfo) -> str:
     )
 
 
-class CloseReports:
-    """Logs why connections were closed, but only some in each second: peers choose how many."""
-
-    def __init__(self) -> None:
-        self._second = 0
-        self._count = 0
-
-    def report(self, message: str, *arguments: object) -> None:
-        """Log a line, or count it as one too many."""
-        second = int(trio.current_time())
-        if second != self._second:
-            if self._count > _CLOSE_LINES_PER_S:
-                _log.info("more connections closed count=%d", self._count - _CLOSE_LINES_PER_S)
-            self._second, self._count = second, 0
-        self._count += 1
-        if self._count <= _CLOSE_LINES_PER_S or _log.isEnabledFor(logging.DEBUG):
-            _log.info(message, *arguments)
-
-
 class Listener:
     """One listening socket and the connections it accepted.
 
@@ -295,7 +286,6 @@ class Listener:
         self._connections: dict[Connection, None] = {}  # in the order of their coming
         self._per_ip: Counter[str] = Counter()
         self._below_limit = trio.Event()
-        self._reports = CloseReports()
 
     async def run(self) -> None:
         """Accept and serve until cancelled; then close every connection."""
@@ -309,6 +299,11 @@ class Listener:
     async def _accept(self, nursery: trio.Nursery) -> None:
         while True:
             while len(self._connections) >= self._limits.max_connections:
+                _log.warning(
+                    "connection limit reached, others wait listener=%s limit=%d",
+                    self.name,
+                    self._limits.max_connections,
+                )
                 self._below_limit = trio.Event()
                 await self._below_limit.wait()
             await self._network.wait_readable(self._sock)
@@ -325,9 +320,9 @@ class Listener:
             self._admit(sock, address, nursery)
 
     def _admit(self, sock: Socket, address: tuple[str, int], nursery: trio.Nursery) -> None:
-        host, port = address[0], address[1]
-        if self._per_ip[host] >= self._limits.max_connections_per_ip:
-            self._reports.report("connection refused client=%s reason=max.connections.per.ip", host)
+        host, port = peer_host(address[0]), address[1]
+        if self._per_ip[host] >= self._limits.connections_of(host):
+            _log.warning("connections refused client=%s reason=max.connections.per.ip", host)
             sock.close()
             return
         limits = self._limits
@@ -352,7 +347,7 @@ class Listener:
         try:
             await connection.serve()
         except* RemoteProtocolError as group:
-            self._reports.report(
+            _log.info(
                 "connection closed client=%s:%d software=%s/%s reason=%s",
                 client.host,
                 client.port,

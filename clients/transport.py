@@ -11,6 +11,7 @@ Called by: the broker's server and the connections to brokers and controllers.
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Iterable
 from typing import Any, Protocol
@@ -19,7 +20,11 @@ import trio
 
 from kraftrio.wire.primitives import Buffer
 
-_ACCEPT_BACKLOG = 512
+ACCEPT_BACKLOG = 512
+_ANY_IPV4 = "0.0.0.0"
+_ANY_IPV6 = "::"
+_WITHOUT_IPV6 = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
+_MAPPED_IPV4 = "::ffff:"
 
 
 class Socket(Protocol):
@@ -55,8 +60,16 @@ class ListeningSocket(Protocol):
 class Network(Protocol):
     """Where sockets come from, and how to wait for them."""
 
-    def bind(self, host: str, port: int) -> Any:
-        """Open a `ListeningSocket`; an empty host is every interface, port 0 any free one.
+    def bind(
+        self, host: str, port: int, *, backlog: int = ACCEPT_BACKLOG, ipv6_only: bool = False
+    ) -> Any:
+        """Open a `ListeningSocket`.
+
+        Args:
+            host: empty: every address of the machine, of IPv4 and IPv6.
+            port: 0: any free one.
+            backlog: how many connections may wait to be accepted.
+            ipv6_only: leave the IPv4 addresses of this port to another listener.
 
         Raises:
             OSError: the address cannot be resolved or is taken.
@@ -83,18 +96,31 @@ class Network(Protocol):
 class SystemNetwork:
     """The operating system's TCP."""
 
-    def bind(self, host: str, port: int) -> socket.socket:
-        infos = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
+    def bind(
+        self, host: str, port: int, *, backlog: int = ACCEPT_BACKLOG, ipv6_only: bool = False
+    ) -> socket.socket:
+        if host:
+            return self._listen(host, port, backlog, ipv6_only)
+        try:
+            return self._listen(_ANY_IPV6, port, backlog, ipv6_only)
+        except OSError as error:
+            if error.errno not in _WITHOUT_IPV6:
+                raise
+            return self._listen(_ANY_IPV4, port, backlog, ipv6_only)
+
+    def _listen(self, host: str, port: int, backlog: int, ipv6_only: bool) -> socket.socket:
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         # An IPv4 address first: clients told "localhost" try 127.0.0.1 everywhere.
         family, kind, protocol, _, address = min(infos, key=lambda info: info[0] != socket.AF_INET)
         sock = socket.socket(family, kind, protocol)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                # Whatever the system's default is: "::" stands for the IPv4 addresses as well.
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, ipv6_only)
             sock.setblocking(False)
             sock.bind(address)
-            sock.listen(_ACCEPT_BACKLOG)
+            sock.listen(backlog)
         except OSError:
             sock.close()
             raise
@@ -125,3 +151,12 @@ class SystemNetwork:
 
     def notify_closing(self, sock: socket.socket) -> None:
         trio.lowlevel.notify_closing(sock)
+
+
+def peer_host(address: str) -> str:
+    """Give a peer's address as its own machine writes it.
+
+    A socket that takes both families shows an IPv4 peer as ::ffff:a.b.c.d.
+    """
+    plain = address.removeprefix(_MAPPED_IPV4)
+    return plain if "." in plain else address

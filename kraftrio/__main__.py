@@ -17,6 +17,13 @@ EXIT_FAILURE = 1
 _LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
+def _complain(text: str) -> None:
+    """Tell on standard error why the command ends; whether anybody can read it changes nothing."""
+    from kraftrio.broker.line_output import STANDARD_ERROR, LineOutput
+
+    LineOutput(STANDARD_ERROR).write(f"kraftrio: {text}\n")
+
+
 class _Parser(argparse.ArgumentParser):
     """Tells what is wrong in one sentence."""
 
@@ -109,14 +116,14 @@ def _settings(arguments: argparse.Namespace) -> dict[str, str]:
 def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
     """The properties that the options stand for; later options win over earlier ones."""
     from kraftrio.broker.config import parse_host_port
+    from kraftrio.broker.config_attributes import address_text
 
     overrides = _settings(arguments)
     if arguments.data is not None:
         overrides["log.dirs"] = arguments.data
     if arguments.listen is not None:
         host, port = parse_host_port("--listen", arguments.listen)
-        shown = f"[{host}]" if ":" in host else host
-        overrides["listeners"] = f"PLAINTEXT://{shown}:{port}"
+        overrides["listeners"] = f"PLAINTEXT://{address_text(host, port)}"
     return overrides
 
 
@@ -127,7 +134,7 @@ def _start(arguments: argparse.Namespace) -> int:
     try:
         config = BrokerConfig.load(arguments.config, _overrides(arguments), os.environ)
     except ConfigError as error:
-        print(f"kraftrio: {error}", file=sys.stderr)
+        _complain(str(error))
         return EXIT_USAGE
     setup_logging(arguments.log_level)
 
@@ -137,7 +144,7 @@ def _start(arguments: argparse.Namespace) -> int:
     try:
         return run_until_stopped(config)
     except StartError as error:
-        print(f"kraftrio: {error}", file=sys.stderr)
+        _complain(str(error))
         return EXIT_FAILURE
 
 
@@ -147,6 +154,7 @@ def _cluster(arguments: argparse.Namespace) -> int:
     import trio
 
     from kraftrio.broker.config import ConfigError
+    from kraftrio.broker.line_output import STANDARD_ERROR, STANDARD_OUTPUT, LineOutput
     from kraftrio.broker.local_cluster import ClusterError, plan_cluster, run_cluster
     from kraftrio.broker.log.files import OsFileSystem
 
@@ -158,27 +166,35 @@ def _cluster(arguments: argparse.Namespace) -> int:
             random.SystemRandom(),
             nodes=arguments.nodes,
             base_port=arguments.base_port,
-            host=arguments.host,
+            host=arguments.host.removeprefix("[").removesuffix("]"),
             settings=settings,
         )
     except (ConfigError, ClusterError) as error:
-        print(f"kraftrio: {error}", file=sys.stderr)
+        _complain(str(error))
         return EXIT_USAGE
     options = ["--log-level", arguments.log_level]
     for name, value in settings.items():
         options += ["--set", f"{name}={value}"]
 
-    def announce(line: str) -> None:
-        print(line, flush=True)
-
-    def report(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
-    return trio.run(run_cluster, nodes, options, announce, report)
+    output, errors = LineOutput(STANDARD_OUTPUT), LineOutput(STANDARD_ERROR)
+    try:
+        return trio.run(
+            run_cluster,
+            nodes,
+            options,
+            lambda line: output.write(f"{line}\n"),
+            lambda line: errors.write(f"{line}\n"),
+        )
+    finally:
+        output.close()
+        errors.close()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status (argparse exits with 2 by itself)."""
+    from kraftrio.broker.line_output import reserve_standard_descriptors
+
+    reserve_standard_descriptors()
     # Until the node listens to it, an interrupt ends the process without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     arguments = _parser().parse_args(argv)

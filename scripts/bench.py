@@ -138,7 +138,7 @@ def command_of(kind: str, directory: Path, port: int) -> list[str]:
         flags = ["group.initial.rebalance.delay.ms=0"]
         return apache_kafka.broker_command(directory, port, flags)
     return [
-        *(sys.executable, "-m", "kraftrio", "start"),
+        *(sys.executable, "-P", "-m", "kraftrio", "start"),
         *("--data", str(directory / "data"), "--listen", f"127.0.0.1:{port}"),
         *("--set", "group.initial.rebalance.delay.ms=0"),
     ]

@@ -137,7 +137,7 @@ def silence_after_kill(cluster: Cluster, victim: str) -> float:
     packages = str(python_packages("python-clients.txt"))
     arguments = [packages, cluster.bootstrap, "failover", str(partition)]
     sender = subprocess.Popen(
-        [sys.executable, "-c", SENDER, *arguments], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-P", "-c", SENDER, *arguments], stdout=subprocess.PIPE, text=True
     )
     try:
         assert sender.stdout is not None

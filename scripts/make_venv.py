@@ -40,7 +40,7 @@ def make(root: Path, groups: list[str], stamp: str) -> int:
     if not is_same_root(venv, root) or not works(python):
         say(f"making {venv} with Python {version} (first use, this takes a moment)")
         shutil.rmtree(venv, ignore_errors=True)
-        if run([sys.executable, "-m", "venv", str(venv)]) != 0:
+        if run([sys.executable, "-P", "-m", "venv", str(venv)]) != 0:
             return fail(f"could not make {venv} with {sys.executable}")
     else:
         groups += sorted(installed(venv) & extras_of(root) - set(groups))
@@ -48,7 +48,7 @@ def make(root: Path, groups: list[str], stamp: str) -> int:
         say(f"renewing {venv} for {', '.join(missing)}")
     extras = ",".join(group for group in groups if group != "base")
     target = f"{root}[{extras}]" if extras else str(root)
-    install = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
+    install = [str(python), "-P", "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
     if run([*install, "--editable", target]) != 0:
         return fail(f"could not install {target} into {venv}")
     for stale in venv.glob("stamp-*"):
@@ -87,7 +87,7 @@ def works(python: Path) -> bool:
     """Tell whether the environment's python starts and can install."""
     if not python.exists():
         return False
-    probe = [str(python), "-c", "import pip, sys; sys.exit(sys.version_info < (3, 11))"]
+    probe = [str(python), "-P", "-c", "import pip, sys; sys.exit(sys.version_info < (3, 11))"]
     return subprocess.run(probe, capture_output=True, check=False).returncode == 0
 
 

@@ -171,12 +171,11 @@ def test_nodes_end_with_the_command(running: Running) -> None:
 
 
 def test_all_nodes_fail(directory: Path) -> None:
-    """A cluster whose nodes cannot start ends by itself, and each reason is told."""
+    """A cluster whose nodes cannot start ends by itself, and the first reason is told."""
     running = Running(directory, "--nodes", "2", "--base-port", "0", "--set", "process.roles=cook")
     assert running.end() == 1
-    for node_id in (1, 2):
-        assert re.search(rf"^\[{node_id}\] kraftrio: .*process.roles", running.log(), re.M)
-        assert f"kraftrio: node {node_id} ended by itself: status 2" in running.log()
+    assert re.search(r"^\[[12]\] kraftrio: .*process.roles", running.log(), re.M)
+    assert re.search(r"^kraftrio: node [12] ended by itself: status 2$", running.log(), re.M)
 
 
 @pytest.mark.parametrize(

@@ -615,7 +615,9 @@ class HostNetwork:
         self.host = internet.host(name)
         self.is_dead = False
 
-    def bind(self, host: str, port: int) -> SimListener:
+    def bind(
+        self, host: str, port: int, *, backlog: int = _BACKLOG, ipv6_only: bool = False
+    ) -> SimListener:
         if self.is_dead:
             raise OSError(errno.ENETDOWN, "process is dead")
         if port == 0:

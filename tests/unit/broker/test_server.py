@@ -381,8 +381,8 @@ class Unreachable(SystemNetwork):
     def tune(self, sock: Any, send_buffer_bytes: int, receive_buffer_bytes: int) -> None:
         super().tune(sock.sock, send_buffer_bytes, receive_buffer_bytes)
 
-    def bind(self, host: str, port: int) -> Any:
-        return _CutListener(super().bind(host, port))
+    def bind(self, host: str, port: int, **how: Any) -> Any:
+        return _CutListener(super().bind(host, port, **how))
 
     async def wait_readable(self, sock: Any) -> None:
         await super().wait_readable(sock.sock)
