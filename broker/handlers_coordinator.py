@@ -4,7 +4,9 @@ Behaviour
 - Requests go to the shard of the group's partition; this module knows the layouts of the versions,
   what is checked before a group is asked, and how a failure is told in each response.
 - Groups of the consumer protocol (KIP-848) are not served: ConsumerGroupDescribe says of every
-  group that it is none, which makes tools ask DescribeGroups.
+  group that it is none, which makes tools ask DescribeGroups; ConsumerGroupHeartbeat is refused
+  with UNSUPPORTED_VERSION, as by Kafka without the feature. Were it not advertised, librdkafka
+  would wait for a group for ever.
 - Share groups have no coordinator here: INVALID_REQUEST, as Kafka says when they are off. Nor have
   transactions: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which fails every client at once.
 
@@ -48,6 +50,8 @@ from kraftrio.wire.messages.groups import (
     ConsumerGroupDescribeDescribedGroup,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -120,6 +124,7 @@ class CoordinatorHandlers:
             ApiKey.DESCRIBE_GROUPS: self.describe_groups,
             ApiKey.LIST_GROUPS: self.list_groups,
             ApiKey.DELETE_GROUPS: self.delete_groups,
+            ApiKey.CONSUMER_GROUP_HEARTBEAT: self.consumer_group_heartbeat,
             ApiKey.CONSUMER_GROUP_DESCRIBE: self.consumer_group_describe,
         }
 
@@ -378,6 +383,14 @@ class CoordinatorHandlers:
 
         return self._coordinator.write(
             group_ids[0], lambda shard, _now: shard.delete_groups(group_ids), fail
+        )
+
+    def consumer_group_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+    ) -> ConsumerGroupHeartbeatResponse:
+        return ConsumerGroupHeartbeatResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            error_message="This broker serves groups of the classic protocol only.",
         )
 
     def consumer_group_describe(

@@ -14,7 +14,6 @@ from typing import Final
 from kraftrio.wire.api import ApiKey
 
 _TRANSACTIONS = "transactions are not served"
-_CONSUMER_GROUPS = "groups of the consumer protocol are not served"
 _VOTERS = "the voters are those of controller.quorum.voters"
 
 UNSERVED_BY_BROKERS: Final[Mapping[ApiKey, str]] = MappingProxyType(
@@ -24,7 +23,6 @@ UNSERVED_BY_BROKERS: Final[Mapping[ApiKey, str]] = MappingProxyType(
         ApiKey.END_TXN: _TRANSACTIONS,
         ApiKey.WRITE_TXN_MARKERS: _TRANSACTIONS,
         ApiKey.TXN_OFFSET_COMMIT: _TRANSACTIONS,
-        ApiKey.CONSUMER_GROUP_HEARTBEAT: _CONSUMER_GROUPS,
         ApiKey.PUSH_TELEMETRY: "there is no receiver of client metrics, and no subscription",
         ApiKey.ALTER_REPLICA_LOG_DIRS: "replicas stay in their log directories",
         ApiKey.ALTER_CLIENT_QUOTAS: "client quotas are not served",

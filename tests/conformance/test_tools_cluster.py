@@ -28,12 +28,12 @@ def test_broker_api_versions(kafka: KafkaTools, broker: Broker) -> None:
 def test_what_is_not_served_is_not_offered(
     kafka: KafkaTools, topic: str, unique_group: Callable[[], str]
 ) -> None:
-    """Neither the new group protocol nor transactions; who asks for them is told at once."""
+    """Neither transactions nor share groups; the new group protocol is off. All hear at once."""
     shown = kafka.run("kafka-broker-api-versions").stdout
     if SERVES_ALL:
         assert "EndTxn(26): UNSUPPORTED" not in shown
         return
-    for name in ("ConsumerGroupHeartbeat", "AddPartitionsToTxn", "EndTxn", "ShareFetch"):
+    for name in ("AddPartitionsToTxn", "EndTxn", "ShareFetch"):
         assert re.search(rf"\b{name}\(\d+\): UNSUPPORTED", shown), f"{name} is offered now"
     consumer = ["--topic", topic, "--group", unique_group(), "--timeout-ms", "20000"]
     consumer += ["--command-property", "group.protocol=consumer"]

@@ -94,6 +94,18 @@ async function describeConfigs(topic) {
 
 const calls = {
   produce,
+  async transact({ topic, name }) {
+    const options = { transactionalId: name, idempotent: true, maxInFlightRequests: 1 };
+    const transactional = kafka.producer(options);
+    try {
+      await transactional.connect();
+      const transaction = await transactional.transaction();
+      await transaction.send({ topic, messages: [{ value: 'x' }] });
+      await transaction.commit();
+    } finally {
+      await transactional.disconnect();
+    }
+  },
   async create_topic({ topic, partitions, configs }) {
     const configEntries = Object.entries(configs).map(([name, value]) => ({ name, value }));
     const wanted = { topic, numPartitions: partitions, replicationFactor: 1, configEntries };

@@ -9,12 +9,13 @@ import pytest
 from kraftrio.broker.coordinator.ports import OFFSETS_TOPIC
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.kraft_meta.image import Endpoint
-from kraftrio.wire.api import APIS, ApiKey
+from kraftrio.wire.api import APIS
 from kraftrio.wire.codec import decode, encode
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import FindCoordinatorRequest
 from kraftrio.wire.messages.groups import (
     ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     HeartbeatRequest,
@@ -483,9 +484,9 @@ def test_consumer_group_describe_of_classic_groups(broker: BrokerStandIn, versio
     assert group.authorized_operations == -(2**31)
 
 
-def test_served_apis(broker: BrokerStandIn) -> None:
-    """The consumer protocol's heartbeat is not offered; its description is, for tools."""
-    served = broker.handlers.table()
-    assert ApiKey.CONSUMER_GROUP_DESCRIBE in served
-    assert ApiKey.CONSUMER_GROUP_HEARTBEAT not in served
-    assert len(served) == 12
+def test_the_consumer_protocol_is_off(broker: BrokerStandIn) -> None:
+    """UNSUPPORTED_VERSION, which clients take as final; they would wait for no such API."""
+    for version in (0, 1):
+        response = ask(broker, ConsumerGroupHeartbeatRequest(group_id="g", member_id="m"), version)
+        assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert "classic" in response.error_message
