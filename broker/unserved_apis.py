@@ -24,7 +24,6 @@ UNSERVED_BY_BROKERS: Final[Mapping[ApiKey, str]] = MappingProxyType(
         ApiKey.WRITE_TXN_MARKERS: _TRANSACTIONS,
         ApiKey.TXN_OFFSET_COMMIT: _TRANSACTIONS,
         ApiKey.PUSH_TELEMETRY: "there is no receiver of client metrics, and no subscription",
-        ApiKey.ALTER_REPLICA_LOG_DIRS: "replicas stay in their log directories",
         ApiKey.ALTER_CLIENT_QUOTAS: "client quotas are not served",
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "SASL is not served",
         ApiKey.ADD_RAFT_VOTER: _VOTERS,
