@@ -45,7 +45,8 @@ from kraftrio.kraft_meta.replication_control import (
     elect_leaders,
     elect_unclean_leaders,
 )
-from kraftrio.kraft_meta.topic_control import create_partitions, create_topics, delete_topics
+from kraftrio.kraft_meta.topic_control import create_partitions, create_topics
+from kraftrio.kraft_meta.topic_deletion import delete_topics
 from kraftrio.wire.messages.admin import (
     AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,

@@ -1,10 +1,10 @@
-"""CreateTopics, DeleteTopics and CreatePartitions: decisions on the uncommitted image.
+"""CreateTopics and CreatePartitions: decisions on the uncommitted image.
 
 Behaviour: each topic succeeds or fails alone, with all of its records or none; validate_only
 answers as the real thing would, without records. A request that asks for more partitions than
 max_partitions_per_request is refused whole (POLICY_VIOLATION), before anything is placed.
 Version notes: CreateTopics v4 made counts optional (-1, KIP-464), v5 returns configs (KIP-525), v7
-the topic id. DeleteTopics v6 takes names or ids (KIP-516).
+the topic id.
 
 Called by: controller.py. Kafka's counterpart: ReplicationControlManager.
 """
@@ -15,12 +15,11 @@ from collections.abc import Iterable, Sequence
 
 from kraftrio.kraft_meta.control import METADATA_TOPIC, Circumstances, ControllerResult
 from kraftrio.kraft_meta.directories import directories_of
-from kraftrio.kraft_meta.image import TOPIC, MetadataImage, TopicImage
+from kraftrio.kraft_meta.image import TOPIC, MetadataImage
 from kraftrio.kraft_meta.records import (
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
-    RemoveTopicRecord,
     TopicRecord,
 )
 from kraftrio.kraft_meta.replica_placement import ReplicaPlacer
@@ -40,14 +39,7 @@ from kraftrio.wire.messages.admin import (
     CreatePartitionsTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
-    DeletableTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
 )
-from kraftrio.wire.primitives import ZERO_UUID
-
-_FIRST_DELETE_VERSION_WITH_DISABLED_CODE = 3
 
 
 def create_topics(request: CreateTopicsRequest, now: Circumstances) -> ControllerResult:
@@ -291,70 +283,6 @@ def _duplicates(names: Iterable[str]) -> dict[str, None]:
             repeated[name] = None
         seen[name] = None
     return repeated
-
-
-def delete_topics(request: DeleteTopicsRequest, now: Circumstances) -> ControllerResult:
-    """Decide on each topic of the request, by name or by id."""
-    states = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-    if not now.config.delete_topic_enable:
-        code = ErrorCode.TOPIC_DELETION_DISABLED
-        if now.api_version < _FIRST_DELETE_VERSION_WITH_DISABLED_CODE:
-            code = ErrorCode.INVALID_REQUEST
-        error = KafkaError(code, "Topic deletion is disabled.")
-        return ControllerResult(
-            [], DeleteTopicsResponse(responses=[_failed_deletion(s, error) for s in states])
-        )
-    counts: dict[bytes, int] = {}
-    found: list[TopicImage | KafkaError] = []
-    for state in states:
-        try:
-            topic = _topic_to_delete(state, now.image)
-        except KafkaError as error:
-            found.append(error)
-            continue
-        counts[topic.topic_id] = counts.get(topic.topic_id, 0) + 1
-        found.append(topic)
-    records: list[MetadataRecord] = []
-    results: list[DeletableTopicResult] = []
-    for state, outcome in zip(states, found, strict=True):
-        if isinstance(outcome, KafkaError):
-            results.append(_failed_deletion(state, outcome))
-        elif counts[outcome.topic_id] > 1:
-            what = "name" if state.name is not None else "id"
-            repeated = KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
-            results.append(_failed_deletion(state, repeated))
-        else:
-            records.append(RemoveTopicRecord(outcome.topic_id))
-            results.append(DeletableTopicResult(name=outcome.name, topic_id=outcome.topic_id))
-    return ControllerResult(records, DeleteTopicsResponse(responses=results))
-
-
-def _topic_to_delete(state: DeleteTopicState, image: MetadataImage) -> TopicImage:
-    has_id = state.topic_id != ZERO_UUID
-    if state.name is None:
-        if not has_id:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
-        topic = image.topic_by_id(state.topic_id)
-        if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, None)
-        return topic
-    if has_id:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."
-        )
-    topic = image.topic(state.name)
-    if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
-    return topic
-
-
-def _failed_deletion(state: DeleteTopicState, error: KafkaError) -> DeletableTopicResult:
-    return DeletableTopicResult(
-        name=state.name,
-        topic_id=state.topic_id,
-        error_code=error.code,
-        error_message=error.message or error.code.text,
-    )
 
 
 def create_partitions(request: CreatePartitionsRequest, now: Circumstances) -> ControllerResult:

@@ -248,3 +248,9 @@ def topic(
             for key, value in (configs or {}).items()
         ],
     )
+
+
+def three_brokers(**settings: Any) -> ControllerContext:
+    context = ControllerContext(**settings)
+    context.start_brokers(1, 2, 3)
+    return context

@@ -15,22 +15,14 @@ from kraftrio.wire.messages.admin import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
     CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DeleteTopicState,
 )
 from kraftrio.wire.primitives import ZERO_UUID
-from tests.unit.kraft_meta.context import ControllerContext, topic
+from tests.unit.kraft_meta.context import ControllerContext, three_brokers, topic
 
 
 def create(context: ControllerContext, *topics: CreatableTopic, **options: Any) -> list[Any]:
     response = context.send(CreateTopicsRequest(topics=list(topics), **options), api_version=7)
     return list(response.topics)
-
-
-def three_brokers(**settings: Any) -> ControllerContext:
-    context = ControllerContext(**settings)
-    context.start_brokers(1, 2, 3)
-    return context
 
 
 def test_a_topic_is_created_as_asked() -> None:
@@ -208,81 +200,6 @@ def test_a_fenced_replica_starts_outside_of_the_isr() -> None:
     partition = context.partition("t")
     assert partition.isr == (2, 3)
     assert partition.leader == 2
-
-
-# ---- DeleteTopics
-
-
-def delete(context: ControllerContext, *states: DeleteTopicState) -> list[Any]:
-    response = context.send(DeleteTopicsRequest(topics=list(states)), api_version=6)
-    return list(response.responses)
-
-
-def test_topics_are_deleted_by_name_and_by_id() -> None:
-    """Answers carry name and id; the configuration goes with the topic."""
-    context = three_brokers()
-    a, b = context.create("a", retention_ms="5"), context.create("b")
-    results = delete(context, DeleteTopicState(name="a"), DeleteTopicState(topic_id=b))
-    assert [(r.name, r.topic_id, r.error_code) for r in results] == [("a", a, 0), ("b", b, 0)]
-    assert not context.image.topics_by_name
-    assert not context.image.topics_by_id
-    assert not context.image.config(TOPIC, "a")
-
-
-def test_old_requests_delete_by_names() -> None:
-    """Versions 1 to 5 carry a list of names."""
-    context = three_brokers()
-    context.create("a")
-    response = context.send(DeleteTopicsRequest(topic_names=["a", "b"]), api_version=3)
-    assert [(r.name, r.error_code) for r in response.responses] == [
-        ("a", ErrorCode.NONE),
-        ("b", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-    ]
-
-
-def test_refused_deletions() -> None:
-    """Unknown names and ids, neither, both, and one topic twice."""
-    context = three_brokers()
-    a = context.create("a")
-    results = delete(
-        context,
-        DeleteTopicState(name="x"),
-        DeleteTopicState(topic_id=b"x" * 16),
-        DeleteTopicState(),
-        DeleteTopicState(name="a", topic_id=a),
-        DeleteTopicState(name="a"),
-        DeleteTopicState(topic_id=a),
-    )
-    assert [r.error_code for r in results] == [
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INVALID_REQUEST,
-        ErrorCode.INVALID_REQUEST,
-        ErrorCode.INVALID_REQUEST,
-        ErrorCode.INVALID_REQUEST,
-    ]
-    assert context.image.topic("a") is not None
-
-
-@pytest.mark.parametrize(
-    ("api_version", "code"),
-    [(1, ErrorCode.INVALID_REQUEST), (3, ErrorCode.TOPIC_DELETION_DISABLED)],
-)
-def test_deletion_can_be_disabled(api_version: int, code: ErrorCode) -> None:
-    """delete.topic.enable=false: 73, or 42 for clients that do not know it."""
-    context = three_brokers(delete_topic_enable=False)
-    context.create("a")
-    response = context.send(DeleteTopicsRequest(topic_names=["a"]), api_version=api_version)
-    assert response.responses[0].error_code == code
-    assert context.image.topic("a") is not None
-
-
-def test_a_deleted_name_is_free_again() -> None:
-    """The new topic has another id."""
-    context = three_brokers()
-    first = context.create("a")
-    delete(context, DeleteTopicState(name="a"))
-    assert context.create("a") != first
 
 
 # ---- CreatePartitions
