@@ -195,6 +195,11 @@ class Connection:
         return self._lost is not None
 
     @property
+    def loss(self) -> str | None:
+        """Why the connection has ended; None while it has not."""
+        return None if self._lost is None else self._lost.reason
+
+    @property
     def requests_in_flight(self) -> int:
         """How many requests wait for their answer."""
         return self._protocol.requests_in_flight

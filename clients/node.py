@@ -271,9 +271,13 @@ class Node:
             assert attempt is not None
             await attempt.wait()
             if not self.is_connected:
-                failure = self.failure
-                assert failure is not None
+                # Without a failure it was connected, and lost before this task could run.
+                failure = self.failure or self._loss(self._connection)
                 raise type(failure)(failure.message, code=failure.code)
+
+    def _loss(self, connection: Connection | None) -> NetworkError:
+        reason = None if connection is None else connection.loss
+        return NetworkError(f"{self.host}:{self.port}: {reason or 'the connection was lost'}")
 
     def close(self) -> None:
         """Close the connection, if there is one; it may be opened again."""
@@ -299,7 +303,7 @@ class Node:
                 self.failure = None
                 self._end_attempt(attempt)
                 await self._wait_end(connection)
-                self.failure = NetworkError(f"{self.host}:{self.port}: the connection was lost")
+                self.failure = self._loss(connection)
         except ConnectionLost as error:
             self.failure = NetworkError(error.reason)
         except KafkaClientError as error:
