@@ -229,7 +229,7 @@ class ConsumerOffsets:
             return
         offsets = self._consumed(partitions)
         try:
-            await self._commits.commit(offsets)
+            await self._commits.commit(offsets, is_automatic=True)
         except KafkaClientError as error:
             _log_commit(offsets, error)
 

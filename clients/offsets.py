@@ -29,9 +29,11 @@ from kraftrio.clients.errors import (
     LeaderNotAvailableError,
     RetriableError,
     TimedOutError,
+    UnknownTopicOrPartitionError,
     error_for,
 )
 from kraftrio.clients.membership import GroupMetadata
+from kraftrio.clients.metadata import is_another
 from kraftrio.clients.node import Node
 from kraftrio.clients.transport import Network
 from kraftrio.wire.api import ApiKey
@@ -48,17 +50,19 @@ from kraftrio.wire.messages.groups import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.primitives import ZERO_UUID, TopicPartition
 
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2
 
 _NAMED_TOPICS_VERSION = 9  # OffsetFetch and OffsetCommit name topics by id from version 10 on
+_UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 _GROUPS_VERSION = 8  # OffsetFetch asks for several groups
 _CONSUMER_ID = -1  # in the place of a replica's id
 
@@ -435,12 +439,31 @@ class OffsetClient:
             raise RetriableError(message, code=error.code)
         raise type(error)(message, code=error.code)
 
+    def topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, bytes]:
+        """Return the ids that topics have at the moment; zeros where none is known."""
+        metadata = self._cluster.metadata
+        return {partition.topic: metadata.topic_id(partition.topic) for partition in partitions}
+
+    def is_there(self, partition: TopicPartition, topic_id: bytes) -> bool:
+        """Whether metadata knows the partition, and its topic is still that one."""
+        metadata = self._cluster.metadata
+        is_same = not is_another(metadata.topic_id(partition.topic), topic_id)
+        return is_same and metadata.partition(*partition) is not None
+
     async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMetadata
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        topic_ids: Mapping[str, bytes],
+        member: GroupMetadata,
     ) -> None:
         """Commit offsets for a member (or for nobody in particular: generation -1).
 
+        Args:
+            topic_ids: of the topics that the offsets are of; zeros for those that are not known.
+
         Raises:
+            UnknownTopicOrPartitionError: some partition is not there (any more), or not yet; the
+                others are committed.
             RetriableError: commit again.
             CommitFailedError, RebalanceInProgressError, FencedInstanceIdError: the partitions are,
                 or may be, no longer the member's.
@@ -448,9 +471,11 @@ class OffsetClient:
         """
         topics: dict[str, OffsetCommitRequestTopic] = {}
         for partition, commit in offsets.items():
-            topic = topics.setdefault(
-                partition.topic, OffsetCommitRequestTopic(name=partition.topic)
-            )
+            topic = topics.get(partition.topic)
+            if topic is None:
+                topic = topics[partition.topic] = OffsetCommitRequestTopic(
+                    name=partition.topic, topic_id=topic_ids[partition.topic]
+                )
             topic.partitions.append(
                 OffsetCommitRequestPartition(
                     partition_index=partition.partition,
@@ -466,9 +491,19 @@ class OffsetClient:
             group_instance_id=member.group_instance_id,
             topics=list(topics.values()),
         )
-        response = await self.ask_coordinator(request, max_version=_NAMED_TOPICS_VERSION)
+        has_ids = all(topic.topic_id != ZERO_UUID for topic in topics.values())
+        response = await self.ask_coordinator(
+            request, max_version=None if has_ids else _NAMED_TOPICS_VERSION
+        )
+        self._check_committed(response, {topic_id: name for name, topic_id in topic_ids.items()})
+
+    def _check_committed(self, response: OffsetCommitResponse, names: Mapping[bytes, str]) -> None:
+        """Raise what a commit was refused for; a partition that is not there counts last."""
+        unknown: tuple[int, TopicPartition] | None = None
         for answered in response.topics:
+            name = answered.name or names.get(answered.topic_id, "")
             for each in answered.partitions:
+                partition = TopicPartition(name, each.partition_index)
                 if each.error_code in _THROWN_OUT:
                     raise CommitFailedError(
                         f"offsets of {self.group_id!r} were not committed, because the group has"
@@ -476,9 +511,18 @@ class OffsetClient:
                         " be longer than max_poll_interval_ms",
                         code=ErrorCode(each.error_code),
                     )
-                if each.error_code:
-                    partition = TopicPartition(answered.name, each.partition_index)
+                if each.error_code in _UNKNOWN_TOPIC:
+                    unknown = each.error_code, partition
+                elif each.error_code:
                     self._raise_coordinator_error(each.error_code, partition)
+        if unknown is not None:
+            code, (name, index) = unknown
+            self._cluster.request_refresh()
+            raise UnknownTopicOrPartitionError(
+                f"no offset of {self.group_id!r} was committed for {name}-{index}:"
+                f" {error_for(code)}",
+                code=ErrorCode(code),
+            )
 
 
 _RETRIED_OF_COORDINATOR = frozenset(
