@@ -11,6 +11,8 @@ Kafka's RecordAccumulator and Sender:
    the partition's leader has changed. MESSAGE_TOO_LARGE splits it.
 4. A batch older than delivery_timeout_ms is given up, sent or not. Late answers are ignored.
 5. The size of a batch counts before compression; what was compressed before tells how much fits.
+6. A topic that was made anew is the same topic with other partitions: what waits for a partition
+   that it still has is written there, what waits for one that is gone waits for it to come back.
 
 Sans-IO: time comes in as milliseconds of a clock that never goes back; leaders come from `update`.
 Called by: `producer`. KIP-91, KIP-98, KIP-360, KIP-480, KIP-794, KIP-951.
@@ -32,7 +34,7 @@ from kraftrio.clients.errors import (
     TimedOutError,
     error_for,
 )
-from kraftrio.clients.metadata import ClusterMetadata, TopicMetadata
+from kraftrio.clients.metadata import ClusterMetadata, TopicMetadata, is_another
 from kraftrio.clients.partitioner import draw_partition, hash_of_key
 from kraftrio.clients.producer_batch import (
     LONG_BYTES,
@@ -87,16 +89,36 @@ class PartitionQueue:
 class TopicQueues:
     """The partitions of one topic and what its records without a key go by."""
 
-    __slots__ = ("name", "queues", "ratio", "sticky", "sticky_bytes", "topic_id", "used_ms")
+    __slots__ = (
+        "all_queues",
+        "name",
+        "queues",
+        "ratio",
+        "sticky",
+        "sticky_bytes",
+        "topic_id",
+        "used_ms",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.topic_id = ZERO_UUID
         self.used_ms = 0.0  # when it was last said that it is in use
-        self.queues: list[PartitionQueue] = []
+        self.queues: list[PartitionQueue] = []  # of the partitions it has
+        self.all_queues: list[PartitionQueue] = []  # and of those it had before it was made anew
         self.sticky: PartitionQueue | None = None
         self.sticky_bytes = 0  # that went there
         self.ratio = 1.0  # compressed to uncompressed, as expected
+
+    def resize(self, partition_count: int) -> None:
+        """Have so many partitions."""
+        if partition_count == len(self.queues):
+            return
+        for index in range(len(self.all_queues), partition_count):
+            self.all_queues.append(PartitionQueue(self, self.name, index))
+        self.queues = self.all_queues[:partition_count]
+        if self.sticky not in self.queues:
+            self.sticky = None
 
 
 class Accumulator:
@@ -241,7 +263,7 @@ class Accumulator:
     def close_all(self) -> None:
         """Let everything that waits be sent without lingering: somebody flushes."""
         for topic in self.topics.values():
-            for queue in topic.queues:
+            for queue in topic.all_queues:
                 self._close(queue)
 
     def _draw(self, topic: TopicQueues) -> PartitionQueue:
@@ -308,14 +330,27 @@ class Accumulator:
         return topic
 
     def _update_topic(self, topic: TopicQueues, described: TopicMetadata) -> None:
+        partition_count = max(described.partitions) + 1
+        if is_another(described.topic_id, topic.topic_id):
+            for queue in topic.all_queues:
+                self._begin_new_log(queue)
+        elif described.topic_id != ZERO_UUID:
+            # A broker that is behind may not know of all partitions yet: none is ever taken away.
+            partition_count = max(partition_count, len(topic.queues))
         topic.topic_id = described.topic_id
-        for index in range(len(topic.queues), max(described.partitions) + 1):
-            topic.queues.append(PartitionQueue(topic, topic.name, index))
-        for queue in topic.queues:
+        topic.resize(partition_count)
+        for queue in topic.all_queues:
             partition = described.partitions.get(queue.partition)
             queue.leader_id = NO_LEADER if partition is None else partition.leader_id
             if partition is not None:
                 queue.leader_epoch = partition.leader_epoch
+
+    def _begin_new_log(self, queue: PartitionQueue) -> None:
+        """The partition is another topic's now, whose leader epochs begin again."""
+        for batch in queue.batches:
+            batch.leader_epoch = -1
+        if self.sequences is not None:
+            self.sequences.on_new_log(queue)
 
     # -- sending --------------------------------------------------------------------------------
 
@@ -557,6 +592,8 @@ class Accumulator:
         if batch in queue.batches:
             queue.batches.remove(batch)
         because = f": {batch.last_failure}" if batch.last_failure is not None else ""
+        if queue.partition >= len(queue.topic_queues.queues):
+            because = ": the topic was made anew, without that partition"
         error = TimedOutError(
             f"{batch.record_count} record(s) for {queue.topic}-{queue.partition} were not written"
             f" within {self._config.delivery_timeout_ms} ms{because}"

@@ -47,6 +47,7 @@ from kraftrio.wire.messages.cluster import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from kraftrio.wire.primitives import ZERO_UUID
 
 GROUP_KEY_TYPE: Final = 0
 TRANSACTION_KEY_TYPE: Final = 1
@@ -419,9 +420,17 @@ class Cluster:
         leader_id: int,
         leader_epoch: int,
         endpoints: Collection[BrokerAddress] = (),
+        *,
+        topic_id: bytes = ZERO_UUID,
     ) -> bool:
-        """Take the new leader that a broker told beside an error (KIP-951); True: it was news."""
-        changed = self._metadata.with_leader(topic, partition, leader_id, leader_epoch, endpoints)
+        """Take the new leader that a broker told beside an error (KIP-951); True: it was news.
+
+        Args:
+            topic_id: of the topic that the broker was asked about.
+        """
+        changed = self._metadata.with_leader(
+            topic, partition, leader_id, leader_epoch, endpoints, topic_id=topic_id
+        )
         if changed is None:
             return False
         self._install(changed)

@@ -494,12 +494,16 @@ class Consumer(ConsumerOffsets):
             self._group.wake()
 
     def _metadata_changed(self) -> None:
+        metadata = self._cluster.metadata
+        for state in self._state:
+            # At once: no position may be committed for a topic that it is not of.
+            self._state.note_metadata(state, metadata)
         group = self._group
         if group is not None:
             if self._pattern is not None:
                 group.want_topics(self._matching_topics())
             group.metadata_changed()
-        for name, topic in self._cluster.metadata.topics.items():
+        for name, topic in metadata.topics.items():
             code = topic.error_code
             if code in _FATAL_TOPIC_ERRORS and (
                 name in self._subscription or self._state.reads(name)

@@ -16,6 +16,8 @@ Owns positions, pauses, and the answers of brokers that nobody has looked at yet
        FETCHING                                                             -> any
 
    KIP-320: with the leader epoch of the last record read, the new leader tells where logs part.
+   A topic that was made anew (`topic_id`) has another log, of which no position says anything:
+   VALIDATING with `is_log_new`, and no leader is asked.
 4. Bounded: a broker is asked for no more than `fetch_max_bytes` at a time, less what of its answers
    nobody has taken yet, and not at all before each partition that it leads has but one answer
    left; so one busy partition does not keep the others waiting for its long poll.
@@ -34,8 +36,9 @@ from typing import NamedTuple
 
 from kraftrio.clients.consumer_config import OffsetReset
 from kraftrio.clients.consumer_records import ConsumerBatch
+from kraftrio.clients.metadata import ClusterMetadata, is_another
 from kraftrio.wire.errors import KafkaError
-from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.primitives import ZERO_UUID, TopicPartition
 
 NO_EPOCH = -1
 
@@ -96,6 +99,7 @@ class PartitionState:
         "fetch_epoch",
         "fetch_offset",
         "high_watermark",
+        "is_log_new",
         "is_paused",
         "is_queued",
         "last_stable_offset",
@@ -107,12 +111,15 @@ class PartitionState:
         "retry_at",
         "served",
         "status",
+        "topic_id",
         "topic_partition",
         "version",
     )
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
+        self.topic_id = ZERO_UUID  # of the topic that the position is in; zeros: not known
+        self.is_log_new = False  # the position is that of a topic that had the same name before
         self.status = FetchStatus.INITIALIZING
         self.position: Position | None = None
         self.fetch_offset = 0
@@ -226,6 +233,7 @@ class FetchState:
         self.settle()
         self._start_over(state)
         state.position = position
+        state.is_log_new = False
         state.reset = None
         state.fetch_offset, state.fetch_epoch = position
         needs_validation = validate and position.leader_epoch not in (
@@ -239,8 +247,24 @@ class FetchState:
         self.settle()
         self._start_over(state)
         state.position = None
+        state.is_log_new = False
         state.reset = reset
         state.status = FetchStatus.RESETTING
+
+    def note_metadata(self, state: PartitionState, metadata: ClusterMetadata) -> None:
+        """Take note of the topic that has the partition, and of who leads it."""
+        topic, partition = state.topic_partition
+        self.topic_seen(state, metadata.topic_id(topic))
+        leader = metadata.leader(topic, partition)
+        if leader is not None:
+            self.leader_seen(state, leader[1])
+
+    def topic_seen(self, state: PartitionState, topic_id: bytes) -> None:
+        """Take note of the topic's id; one that was made anew has nothing of what was read."""
+        if is_another(topic_id, state.topic_id):
+            self._begin_new_log(state)
+        if topic_id != ZERO_UUID:
+            state.topic_id = topic_id
 
     def leader_seen(self, state: PartitionState, leader_epoch: int) -> None:
         """Take note of the partition's leader; the log of a new one is compared."""
@@ -254,6 +278,16 @@ class FetchState:
                 self.seek(state, position, validate=True)
             elif state.chunks and state.fetch_epoch != leader_epoch:
                 self.seek(state, position, validate=False)  # fetched ahead from another's log
+
+    def _begin_new_log(self, state: PartitionState) -> None:
+        """The partition is another topic's now: nothing of the former one counts any more."""
+        self.settle()
+        self._start_over(state)
+        state.current_leader_epoch = state.fetch_epoch = NO_EPOCH
+        state.high_watermark = state.last_stable_offset = state.log_start_offset = -1
+        if state.position is not None:
+            state.is_log_new = True
+            state.status = FetchStatus.VALIDATING
 
     def validated(self, state: PartitionState) -> None:
         """The leader's log is the one that was read."""

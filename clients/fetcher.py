@@ -64,6 +64,7 @@ class _Asked(NamedTuple):
     """One partition in a request."""
 
     state: PartitionState
+    topic_id: bytes
     version: int
     fetch_offset: int
 
@@ -116,7 +117,7 @@ class Fetcher:
             if leader is None:
                 lacks_leader = True
                 continue
-            self._state.leader_seen(state, leader[1])
+            self._state.note_metadata(state, self._cluster.metadata)
             if self._state.wants_fetch(state) and state.retry_at <= now:
                 is_advised = state.preferred_node >= 0 and state.preferred_until > now
                 node_id = state.preferred_node if is_advised else leader[0]
@@ -171,7 +172,9 @@ class Fetcher:
                     partition_max_bytes=config.max_partition_fetch_bytes,
                 )
             )
-            asked[state.topic_partition] = _Asked(state, state.version, state.fetch_offset)
+            asked[state.topic_partition] = _Asked(
+                state, described.topic_id, state.version, state.fetch_offset
+            )
         request = FetchRequest(
             max_wait_ms=config.fetch_max_wait_ms,
             min_bytes=config.fetch_min_bytes,
@@ -298,6 +301,7 @@ class Fetcher:
                 leader.leader_id,
                 leader.leader_epoch,
                 list(self._endpoints.values()),
+                topic_id=asked.topic_id,
             )
             if not is_news:
                 self._cluster.request_refresh()

@@ -4,7 +4,10 @@ Owns `ClusterMetadata`. Rules:
 1. A snapshot never changes; `updated` and `with_leader` return another. Readers may keep one.
 2. A partition's leader epoch never goes back while its topic has the same id: older news about a
    partition is ignored, the rest of the same response counts (as Kafka's Metadata does).
-3. A topic that was asked for and cannot be described has no partitions and an error code.
+3. A topic that was deleted and made anew has another id, and its leader epochs begin again. An id
+   that was replaced never comes back: what a broker that is behind tells of it is ignored.
+4. A topic that was asked for and cannot be described has no partitions and an error code; the id
+   is the last one that was told.
 
 Pure. Called by: `cluster`; read by every client. KIP-320, KIP-516, KIP-951; protocol guide,
 "Metadata".
@@ -22,6 +25,8 @@ from kraftrio.wire.messages.cluster import (
     MetadataResponseTopic,
 )
 from kraftrio.wire.primitives import ZERO_UUID
+
+_KEPT_FORMER_IDS = 10  # a broker that is further behind than that many topics of one name
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +53,19 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """One topic, its partitions in order; with an error there are none."""
+    """One topic, its partitions in order; with an error there are none.
+
+    Attributes:
+        topic_id: zeros where brokers are too old to tell.
+        former_ids: of the topics that had its name before, as far as they were seen; newest last.
+    """
 
     name: str
     topic_id: bytes = ZERO_UUID
     is_internal: bool = False
     error_code: ErrorCode = ErrorCode.NONE
     partitions: Mapping[int, PartitionMetadata] = field(default_factory=dict)
+    former_ids: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +89,11 @@ class ClusterMetadata:
         """Return what is known about a partition."""
         described = self.topics.get(topic)
         return None if described is None else described.partitions.get(partition)
+
+    def topic_id(self, topic: str) -> bytes:
+        """Return a topic's id; zeros while none is known."""
+        described = self.topics.get(topic)
+        return ZERO_UUID if described is None else described.topic_id
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """Return the name of the topic with this id."""
@@ -118,10 +134,19 @@ class ClusterMetadata:
         leader_id: int,
         leader_epoch: int,
         endpoints: Collection[BrokerAddress] = (),
+        *,
+        topic_id: bytes = ZERO_UUID,
     ) -> ClusterMetadata | None:
-        """Return the snapshot after a broker told of a newer leader (KIP-951); None: not news."""
+        """Return the snapshot after a broker told of a newer leader (KIP-951); None: not news.
+
+        Args:
+            topic_id: of the topic that the broker was asked about: epochs of one that had the same
+                name before say nothing.
+        """
         known = self.partition(topic, partition)
         if known is None or leader_id < 0 or leader_epoch <= known.leader_epoch:
+            return None
+        if is_another(topic_id, self.topic_id(topic)):
             return None
         brokers = {**self.brokers, **{address.node_id: address for address in endpoints}}
         if leader_id not in brokers:
@@ -139,14 +164,29 @@ class ClusterMetadata:
         )
 
 
+def is_another(topic_id: bytes, other_id: bytes) -> bool:
+    """Whether two ids are those of different topics; zeros, an id not known, are of any."""
+    return topic_id != other_id and ZERO_UUID not in (topic_id, other_id)
+
+
 def _topic(name: str, told: MetadataResponseTopic, known: TopicMetadata | None) -> TopicMetadata:
-    same = known is not None and known.topic_id == told.topic_id
+    code, topic_id = _code(told.error_code), told.topic_id
+    if known is None:
+        known = TopicMetadata(name, topic_id)
+    former_ids = known.former_ids
+    if topic_id in former_ids:
+        return known
+    if is_another(topic_id, known.topic_id):
+        former_ids = (*former_ids, known.topic_id)[-_KEPT_FORMER_IDS:]
+        known = TopicMetadata(name, topic_id)
     partitions = {}
-    if told.error_code == ErrorCode.NONE:
+    if code == ErrorCode.NONE:
         for item in sorted(told.partitions, key=lambda item: item.partition_index):
-            before = known.partitions.get(item.partition_index) if known and same else None
+            before = known.partitions.get(item.partition_index)
             partitions[item.partition_index] = _partition(item, before)
-    return TopicMetadata(name, told.topic_id, told.is_internal, _code(told.error_code), partitions)
+    elif topic_id == ZERO_UUID:
+        topic_id = known.topic_id
+    return TopicMetadata(name, topic_id, told.is_internal, code, partitions, former_ids)
 
 
 def _partition(

@@ -31,6 +31,7 @@ from kraftrio.clients.connection import (
     open_connection,
 )
 from kraftrio.clients.errors import (
+    ClosedError,
     KafkaClientError,
     NetworkError,
     TimedOutError,
@@ -308,9 +309,13 @@ class Node:
             self.failure = NetworkError(error.reason)
         except KafkaClientError as error:
             self.failure = error
-        self._connection = None
-        self._back_off()
-        self._end_attempt(attempt)
+        except trio.Cancelled:
+            self.failure = ClosedError(f"{self.host}:{self.port}: the client is being closed")
+            raise
+        finally:
+            self._connection = None
+            self._back_off()
+            self._end_attempt(attempt)
 
     def _end_attempt(self, attempt: trio.Event) -> None:
         if self._attempt is attempt:

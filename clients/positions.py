@@ -6,6 +6,7 @@ Owns the task that takes partitions from INITIALIZING, RESETTING and VALIDATING 
 2. After a change of leaders the new one tells where the epoch of the last record read ends in its
    log. If that is before the position, the log was truncated: with a reset policy the position
    goes back to there, without one it is a LogTruncationError (KIP-320).
+   The same where the topic was made anew: there is nothing left of what was read.
 3. An answer to a question that is out of date is dropped: the partition's `version` tells.
 4. What cannot be repaired is told to the application with its next poll; meanwhile the partition
    backs off and is tried again.
@@ -15,6 +16,7 @@ Called by: `consumer`.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable
@@ -37,6 +39,8 @@ from kraftrio.clients.offsets import (
     OffsetAndTimestamp,
     OffsetClient,
 )
+
+logger = logging.getLogger(__name__)
 
 
 class Positions:
@@ -174,8 +178,10 @@ class Positions:
                 self._cluster.request_refresh()
                 self._back_off(state)
                 continue
-            self._state.leader_seen(state, leader[1])
-            if state.version == version:
+            self._state.note_metadata(state, self._cluster.metadata)
+            if state.is_log_new:
+                self._leave_lost_position(state)
+            elif state.version == version:
                 asked[state] = (version, leader[1])
         if not asked:
             return
@@ -203,22 +209,33 @@ class Positions:
         is_known = told.end_offset >= 0 and told.leader_epoch >= 0
         if is_known and told.end_offset >= position.offset:
             self._state.validated(state)
-        elif self._reset.to is ResetTo.NONE:
-            self._back_off(state)
-            self._fail(self._truncation(state, position, told.end_offset if is_known else None))
-        elif is_known:
+        elif is_known and self._reset.to is not ResetTo.NONE:
             divergence = Position(told.end_offset, told.leader_epoch)
             self._state.seek(state, divergence, validate=False)
         else:
+            self._leave_lost_position(state, told.end_offset if is_known else None)
+
+    def _leave_lost_position(
+        self, state: PartitionState, divergent_offset: int | None = None
+    ) -> None:
+        """Go where the policy says; without one the application decides, and may seek."""
+        if self._reset.to is ResetTo.NONE:
+            self._back_off(state)
+            self._fail(self._truncation(state, divergent_offset))
+        else:
+            logger.info("%s: reset", self._truncation(state, divergent_offset))
             self._state.request_reset(state, self._reset)
 
     def _truncation(
-        self, state: PartitionState, position: Position, divergent_offset: int | None
+        self, state: PartitionState, divergent_offset: int | None
     ) -> LogTruncationError:
         topic, partition = state.topic_partition
+        position = state.position
+        assert position is not None, "only a partition with a position is compared"
         where = "" if divergent_offset is None else f" from offset {divergent_offset} on"
+        what = "was made anew" if state.is_log_new else "was truncated"
         return LogTruncationError(
-            f"{topic}-{partition} was truncated: the leader's log differs from what was consumed"
+            f"{topic}-{partition} {what}: the leader's log differs from what was consumed"
             f" up to offset {position.offset}{where}",
             topic_partition=state.topic_partition,
             offset=position.offset,

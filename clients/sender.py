@@ -206,8 +206,10 @@ class Sender:
 
     def _send(self, node: Node, batches: list[Batch]) -> None:
         """Send one request; a failure to do so is told to the core like a refusal."""
-        request, has_ids = self._request(batches)
-        max_version = None if has_ids else _LAST_VERSION_WITH_NAMES
+        request = self._request(batches)
+        # As they are now: the topic may be made anew before the answer comes.
+        topic_ids = {topic.name: topic.topic_id for topic in request.topic_data}
+        max_version = _LAST_VERSION_WITH_NAMES if ZERO_UUID in topic_ids.values() else None
         self._in_flight[node.node_id] = self._in_flight.get(node.node_id, 0) + 1
         try:
             if self._acks == 0:
@@ -223,30 +225,28 @@ class Sender:
                     max_version=max_version,
                     at_once=True,
                 )
-                reply.then(partial(self._on_reply, node, batches))
+                reply.then(partial(self._on_reply, node, batches, topic_ids))
         except KafkaClientError as error:
             self._in_flight[node.node_id] -= 1
             self._fail(batches, error.code, str(error))
 
-    def _request(self, batches: list[Batch]) -> tuple[ProduceRequest, bool]:
+    def _request(self, batches: list[Batch]) -> ProduceRequest:
         topics: dict[str, TopicProduceData] = {}
-        has_ids = True
         for batch in batches:
             queue = batch.queue
             topic = topics.get(queue.topic)
             if topic is None:
-                topic_id = queue.topic_queues.topic_id
-                has_ids = has_ids and topic_id != ZERO_UUID
-                topic = topics[queue.topic] = TopicProduceData(name=queue.topic, topic_id=topic_id)
+                topic = topics[queue.topic] = TopicProduceData(
+                    name=queue.topic, topic_id=queue.topic_queues.topic_id
+                )
             topic.partition_data.append(
                 PartitionProduceData(index=queue.partition, records=memoryview(batch.data))
             )
-        request = ProduceRequest(
+        return ProduceRequest(
             acks=self._acks,
             timeout_ms=self._config.request_timeout_ms,
             topic_data=list(topics.values()),
         )
-        return request, has_ids
 
     # -- answers --------------------------------------------------------------------------------
 
@@ -258,7 +258,9 @@ class Sender:
         self._on_progress()
         self.pump()
 
-    def _on_reply(self, node: Node, batches: list[Batch], reply: Reply) -> None:
+    def _on_reply(
+        self, node: Node, batches: list[Batch], topic_ids: dict[str, bytes], reply: Reply
+    ) -> None:
         self._in_flight[node.node_id] -= 1
         try:
             response: ProduceResponse = reply.value()
@@ -267,7 +269,7 @@ class Sender:
             self._fail(batches, error.code, str(error))
         else:
             node.throttle(response.throttle_time_ms)
-            self._on_response(batches, response)
+            self._on_response(batches, topic_ids, response)
         self._on_progress()
         self.pump()
 
@@ -279,7 +281,9 @@ class Sender:
         if code in _STALE_METADATA:
             self._cluster.request_refresh()
 
-    def _on_response(self, batches: list[Batch], response: ProduceResponse) -> None:
+    def _on_response(
+        self, batches: list[Batch], topic_ids: dict[str, bytes], response: ProduceResponse
+    ) -> None:
         told = response.responses
         if len(batches) == len(told) == len(told[0].partition_responses) == 1:
             only = told[0].partition_responses[0]
@@ -298,19 +302,21 @@ class Sender:
         ]
         for batch in batches:
             queue = batch.queue
+            topic_id = topic_ids[queue.topic]
             answer = answers.get((queue.topic, queue.partition)) or answers.get(
-                (queue.topic_queues.topic_id, queue.partition)
+                (topic_id, queue.partition)
             )
             if answer is None:
                 self._fail([batch], ErrorCode.NETWORK_EXCEPTION, "the answer leaves it out")
             elif answer.error_code == ErrorCode.NONE:
                 self._core.on_delivered(batch, answer.base_offset, answer.log_append_time_ms)
             else:
-                self._on_refusal(batch, answer, endpoints)
+                self._on_refusal(batch, topic_id, answer, endpoints)
 
     def _on_refusal(
         self,
         batch: Batch,
+        topic_id: bytes,
         answer: PartitionProduceResponse,
         endpoints: list[BrokerAddress],
     ) -> None:
@@ -330,6 +336,7 @@ class Sender:
             leader.leader_id,
             leader.leader_epoch,
             endpoints,
+            topic_id=topic_id,
         )
         now_ms = trio.current_time() * 1000
         self._core.on_error(batch, code, message, now_ms, log_start_offset=answer.log_start_offset)

@@ -14,6 +14,7 @@ Owns `Sequences`. Rules, as in Kafka's TransactionManager (KIP-98, KIP-360):
    before it are answered, other partitions do once all of theirs are. (Kafka's client numbers those
    before the gap anew, too, and so may write one twice.) Without an epoch left a new id is asked
    for.
+6. A partition whose topic was made anew knows no producer: it is a gap after all that was sent.
 
 Sans-IO. Called by: `accumulator`.
 """
@@ -174,6 +175,17 @@ class Sequences:
         if not refused:
             queue.sequence.is_unresolved = True
             self._unresolved[queue] = (batch.last_sequence + 1) & MAX_SEQUENCE
+
+    def on_new_log(self, queue: PartitionQueue) -> None:
+        """The partition's log was replaced by an empty one, which takes any sequence to begin with.
+
+        What was sent may be in either: it keeps its sequences until that is known.
+        """
+        sequence = queue.sequence
+        if sequence.producer_id == NO_PRODUCER_ID:
+            return  # nothing was ever sent there
+        sequence.last_acked_sequence = sequence.last_acked_offset = -1
+        self._to_restart[queue] = set(sequence.unanswered)
 
     def on_split(self, queue: PartitionQueue, batch: Batch, parts: list[Batch]) -> None:
         """A batch is replaced by parts that were never sent, in its place in the order."""
