@@ -1,4 +1,4 @@
-"""The library's own clients in a simulation: `Producer`, `Consumer` and `Admin` as programs use them.
+"""Programs in a simulation that use the library's own clients: `Producer`, `Consumer`, `Admin`.
 
 Owns: `Machine`, where a program and its clients live, and the programs: `ProducerProgram`,
 `ReaderProgram` (partitions assigned by hand), `GroupProgram` (a member of a group) and
@@ -9,7 +9,7 @@ Owns: `Machine`, where a program and its clients live, and the programs: `Produc
    tells a member that lost its place) and go on. Everything else a client raises ends the
    simulation.
 3. They tell the `History` what was acknowledged, read, owned and committed. `describe` says what a
-   program still waits for, "" when that is nothing: after the faults that must come in bounded time.
+   program still waits for, "" when that is nothing: once the faults are over that must come.
 
 Called by: scenarios, and simulations that want the library's clients beside the small ones.
 """
@@ -224,7 +224,7 @@ class ReaderProgram:
     """Reads all of some partitions, again and again, with partitions assigned by hand.
 
     Args:
-        passes: how often it begins with the first record again; None: until cancelled.
+        settings: of the consumer.
     """
 
     def __init__(
@@ -380,8 +380,8 @@ class GroupProgram:
 class TopicProgram:
     """A topic that is deleted and made anew, beside a producer and consumers that go on.
 
-    Every new life of it has another number of partitions. After `settle` the topic stays: what is
-    acknowledged from then on must be read by every consumer of it in bounded time.
+    Its number of partitions is drawn anew each time. Told to stop (`is_stopping`), it lets the
+    topic be: what is acknowledged from then on every consumer of it must read in bounded time.
     """
 
     def __init__(self, machine: Machine, topic: str, *, most_partitions: int = 4) -> None:
@@ -389,6 +389,8 @@ class TopicProgram:
         self._most_partitions = most_partitions
         self.topic = topic
         self.lives = 0
+        self.is_stopping = False
+        self._replication_factor = 1
         self._is_settled = False
         self._must_be_read: set[bytes] = set()
         self._read: dict[str, set[bytes]] = {}
@@ -396,6 +398,8 @@ class TopicProgram:
 
     def describe(self) -> str:
         """Tell what still must come; "" when nothing must."""
+        if not self._is_settled:
+            return f"{self.topic} is not let be yet"
         if self._acknowledged < _ENOUGH:
             return f"{self.topic}: {self._acknowledged} records written since it stays"
         for who, read in sorted(self._read.items()):
@@ -411,20 +415,19 @@ class TopicProgram:
                 await self._create(admin)
 
     async def run(self, gap_s: float = 5.0) -> None:
-        """Delete it and make it anew, now and then, until cancelled."""
+        """Delete it and make it anew, now and then, until told to stop."""
         with self._machine.life():
             async with self._machine.admin() as admin:
-                while True:
-                    await trio.sleep(self._machine.rng.expovariate(1 / gap_s))
-                    await self.renew(admin)
+                while not self.is_stopping:
+                    await trio.sleep(min(self._machine.rng.expovariate(1 / gap_s), 5 * gap_s))
+                    await self._renew(admin)
+        self._is_settled = True
 
-    async def renew(self, admin: Admin) -> None:
-        """Delete it and make it anew; once begun it is finished."""
-        with trio.CancelScope(shield=True):
-            await self._until_done(lambda: admin.delete_topics([self.topic]))
-            if self._machine.rng.random() < 0.5:
-                await self._machine.pause(3.0)
-            await self._create(admin)
+    async def _renew(self, admin: Admin) -> None:
+        await self._until_done(lambda: admin.delete_topics([self.topic]))
+        if self._machine.rng.random() < 0.5:
+            await self._machine.pause(3.0)
+        await self._create(admin)
 
     async def _create(self, admin: Admin) -> None:
         count = self._machine.rng.randint(1, self._most_partitions)
@@ -445,10 +448,6 @@ class TopicProgram:
                 await self._machine.pause()
             else:
                 return
-
-    def settle(self) -> None:
-        """Nobody deletes it any more."""
-        self._is_settled = True
 
     # -- those who use it -----------------------------------------------------------------------
 
