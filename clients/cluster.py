@@ -373,7 +373,7 @@ class Cluster:
         if timeout_s is None:
             timeout_s = self.config.default_api_timeout_ms / 1000
         self._wanted.set()
-        with trio.move_on_after(timeout_s) as scope:
+        with trio.move_on_after(max(timeout_s, 0)) as scope:  # the rest of a time that may be up
             await self._awaited.wait()
         if scope.cancelled_caught:
             raise self._unreachable(timeout_s)
