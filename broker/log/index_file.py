@@ -152,6 +152,7 @@ class IndexFile:
                     self._file_size_bytes = self._flushed_count * size
                 if count > self._flushed_count:
                     data = self._pack(self._flushed_count, count)
+                    self._file_size_bytes = -1  # not known if only a part gets there
                     file.write_at(data, self._flushed_count * size)
                     self._flushed_count = count
                     self._file_size_bytes = count * size

@@ -49,6 +49,7 @@ from kraftrio.broker.log.directories import (
 from kraftrio.broker.log.files import DirectoryLock, FileSystem
 from kraftrio.broker.log.log_config import LONG_MAX, LogConfig
 from kraftrio.broker.log.partition_log import PartitionLog
+from kraftrio.broker.log.recovery import open_log
 from kraftrio.broker.log.tail_cache import DEFAULT_TOTAL_LIMIT_BYTES, TailBudget
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
@@ -405,7 +406,7 @@ class LogManager:
         now_ms: int,
     ) -> PartitionLog:
         """Open or make a log in that folder, not in service yet. Raises OSError. Any thread."""
-        return PartitionLog.open(
+        return open_log(
             self._fs,
             path,
             topic_partition,

@@ -26,11 +26,12 @@ class PartitionFiles:
 
     __slots__ = (
         "_epochs",
-        "_epochs_lock",
         "_fs",
+        "_is_closed",
         "_saved_epochs_version",
         "_unsynced_directory",
         "_unsynced_files",
+        "_write_lock",
         "directory",
     )
 
@@ -38,7 +39,8 @@ class PartitionFiles:
         self._fs = fs
         self.directory = directory
         self._epochs = epochs
-        self._epochs_lock = threading.Lock()
+        self._write_lock = threading.Lock()
+        self._is_closed = False
         self._saved_epochs_version = 0  # what a cache has that was just read
         self._unsynced_files = True
         self._unsynced_directory = True  # the name of the directory itself
@@ -47,15 +49,23 @@ class PartitionFiles:
         """Write the leader epochs if they changed."""
         if self._epochs.version == self._saved_epochs_version:
             return
-        with self._epochs_lock:
+        with self._write_lock:
             version = self._epochs.version
             self._write(LEADER_EPOCH_CHECKPOINT, format_leader_epochs(self._epochs.entries))
             self._saved_epochs_version = version
 
     def save_topic_id(self, topic_id: bytes) -> None:
-        self._write(PARTITION_METADATA, format_partition_metadata(topic_id))
+        with self._write_lock:
+            self._write(PARTITION_METADATA, format_partition_metadata(topic_id))
+
+    def close(self) -> None:
+        """Write nothing any more: the directory may soon be another log's."""
+        with self._write_lock:
+            self._is_closed = True
 
     def _write(self, name: str, data: bytes) -> None:
+        if self._is_closed:
+            return
         self._unsynced_files = True
         write_atomically(self._fs, f"{self.directory}/{name}", data, sync=False)
 

@@ -2,7 +2,7 @@
 
 Owns everything in one partition directory. Synchronous; the replica manager, the coordinators, the
 metadata quorum and the log manager call it from one thread, except `flush*`, which any thread may
-call. It is opened by `recovery.open_log` (also as `PartitionLog.open`).
+call. It is opened by `recovery.open_log`.
 
 Rules:
 1. Check, write, record: an append that is refused or fails on disk leaves the log as it was.
@@ -12,15 +12,13 @@ Rules:
 4. Reads give whole batches and never one at or beyond `max_offset`.
 5. Deleted segments keep their files as `.deleted` for file.delete.delay.ms: `remove_retired` ends
    them.
-6. What a flush makes durable includes epochs and topic id, so the recovery point never promises
-   more than a restart finds.
+6. What a flush makes durable includes producers, epochs and topic id, so the recovery point never
+   promises more than a restart finds.
 """
 
 from __future__ import annotations
 
-import threading
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from kraftrio.broker.log.append_validation import RecordValidationError, validate_client_batch
 from kraftrio.broker.log.batch_scan import ScannedBatch
@@ -28,11 +26,13 @@ from kraftrio.broker.log.files import FileSystem
 from kraftrio.broker.log.follower_batches import check_follower_batches
 from kraftrio.broker.log.leader_epoch_cache import EpochEntry, LeaderEpochCache
 from kraftrio.broker.log.log_config import INT_MAX, LONG_MAX, LogConfig
+from kraftrio.broker.log.log_flush import LogFlush
 from kraftrio.broker.log.partition_files import PartitionFiles
 from kraftrio.broker.log.producer_replay import rebuild_producer_state, record_producer
 from kraftrio.broker.log.producer_snapshots import ProducerSnapshots
 from kraftrio.broker.log.results import AppendInfo, LogRead, RecoveryEvent
 from kraftrio.broker.log.retention import RetiredSegments, deletable_segments
+from kraftrio.broker.log.roll_policy import RollPolicy
 from kraftrio.broker.log.segment import SWAP_SUFFIX, Segment
 from kraftrio.broker.log.segment_list import OffsetAndTimestamp, SegmentList
 from kraftrio.broker.log.tail_cache import TailBudget, TailCache
@@ -92,52 +92,22 @@ class PartitionLog:
         self.log_start_offset = log_start_offset
         self.log_end_offset = self._active.end_offset
         self.high_watermark = log_start_offset
-        self.recovery_point = min(recovery_point, self.log_end_offset)
         self.size_bytes = segments.total_bytes()
         self.recovery_events: list[RecoveryEvent] = []
         self.last_append_ms = 0  # by the clock of whoever appends: producers expire by it
         self.first_dirty_offset = 0  # compaction has looked at everything before it
-        self.truncation_count = 0  # counts the log's closing too: work on old segments is void
         self._tail = TailCache(tail_budget or TailBudget())
         self._retired = RetiredSegments()
         self._files = PartitionFiles(fs, directory, leader_epochs)
-        self._flush_lock = threading.Lock()
-        self._closed = False
-        self._roll_jitter_ms = 0
-        self.config = config
-
-    @classmethod
-    def open(
-        cls,
-        fs: FileSystem,
-        directory: str,
-        topic_partition: TopicPartition,
-        config: LogConfig,
-        *,
-        topic_id: bytes | None,
-        recovery_point: int,
-        log_start_offset: int,
-        clean_shutdown: bool,
-        now_ms: int,
-        tail_budget: TailBudget | None = None,
-        producer_id_expiration_ms: int | None = None,
-    ) -> PartitionLog:
-        """Open or create the log in `directory`, recovering what a crash left."""
-        from kraftrio.broker.log.recovery import open_log  # it builds this class
-
-        return open_log(
-            fs,
-            directory,
-            topic_partition,
-            config,
-            topic_id=topic_id,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            clean_shutdown=clean_shutdown,
-            now_ms=now_ms,
-            tail_budget=tail_budget,
-            producer_id_expiration_ms=producer_id_expiration_ms,
+        self._flush = LogFlush(
+            self._files,
+            snapshots,
+            min(recovery_point, self.log_end_offset),
+            lambda: (self.segments, self.log_end_offset),
         )
+        # What is left of a truncation that the disk stopped: done before the next append.
+        self._rest_of_cut: Callable[[], None] | None = None
+        self.config = config
 
     def __repr__(self) -> str:
         return (
@@ -156,10 +126,7 @@ class PartitionLog:
         self._config = config
         for segment in self.segments:
             segment.set_config(config)
-        jitter = config.segment_jitter_ms
-        # Any spread will do, but a given log should keep its own over restarts.
-        name = str(self.topic_partition).encode()
-        self._roll_jitter_ms = zlib.crc32(name) % jitter if jitter else 0
+        self._rolls = RollPolicy(config, self.topic_partition)
 
     @property
     def latest_epoch(self) -> int:
@@ -169,6 +136,16 @@ class PartitionLog:
     @property
     def active_segment(self) -> Segment:
         return self._active
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything before it is durable; a restart after a crash checks what follows."""
+        return self._flush.recovery_point
+
+    @property
+    def truncation_count(self) -> int:
+        """Rises as the log is cut or closed: work on the segments of before is void then."""
+        return self._flush.cut_count
 
     @property
     def last_stable_offset(self) -> int:
@@ -215,6 +192,8 @@ class PartitionLog:
         """
         if origin is not AppendOrigin.CLIENT:
             return self._append_own(records, leader_epoch, now_ms, origin, transaction_version)
+        if self._rest_of_cut is not None:
+            self._finish_cut(self._rest_of_cut)
         config = self._config
         records, header = validate_client_batch(records, config, self.topic_partition, now_ms)
         has_producer = header.producer_id >= 0
@@ -237,7 +216,7 @@ class PartitionLog:
         assign_offsets(records, header, base_offset, leader_epoch)
         last_offset = base_offset + header.last_offset_delta
         segment = self._active
-        if self._should_roll(segment, size, last_offset, header.max_timestamp, now_ms):
+        if self._rolls.must_roll(segment, size, last_offset, header.max_timestamp, now_ms):
             segment = self.roll(now_ms)
         segment.append(records, (header,))
         self.last_append_ms = now_ms
@@ -270,6 +249,8 @@ class PartitionLog:
         transaction_version: int,
     ) -> AppendInfo:
         """Append batches that this broker built: no checks of what only clients get wrong."""
+        if self._rest_of_cut is not None:
+            self._finish_cut(self._rest_of_cut)
         config = self._config
         headers = list(iter_headers(records))
         if not headers:
@@ -303,6 +284,8 @@ class PartitionLog:
         Raises:
             KafkaError: a bad checksum, or offsets that do not follow the log's end.
         """
+        if self._rest_of_cut is not None:
+            self._finish_cut(self._rest_of_cut)
         end_offset = self.log_end_offset
         records, headers, markers = check_follower_batches(
             records,
@@ -338,7 +321,7 @@ class PartitionLog:
                 self._append_stamped(piece, (header,), (marker,), now_ms)
         else:
             segment = self._active
-            if self._should_roll(segment, size, last_offset, max_timestamp, now_ms):
+            if self._rolls.must_roll(segment, size, last_offset, max_timestamp, now_ms):
                 segment = self._roll_before(first, last_offset, now_ms)
             segment.append(records, headers)
             self.last_append_ms = now_ms
@@ -376,21 +359,6 @@ class PartitionLog:
                 # The batch is in the log: it counts. The next save or flush tries again.
                 return
 
-    def _should_roll(
-        self, segment: Segment, size: int, last_offset: int, max_timestamp: int, now_ms: int
-    ) -> bool:
-        segment_size = segment.size_bytes
-        config = self._config
-        if segment_size + size > config.segment_bytes:
-            return True
-        if segment_size:
-            first = segment.first_batch_timestamp
-            # By record time, so that replaying old data makes segments of old data.
-            waited = max_timestamp - first if first >= 0 else now_ms - segment.created_ms
-            if waited > config.roll_ms - self._roll_jitter_ms:
-                return True
-        return segment.indexes_are_full or not segment.fits_offset(last_offset)
-
     def _roll_before(self, first: BatchHeader, last_offset: int, now_ms: int) -> Segment:
         """Roll for batches whose offsets are given: they may leave a gap, or exceed a segment."""
         active = self._active
@@ -402,23 +370,22 @@ class PartitionLog:
         return self.roll(now_ms)
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
-        """Close the active segment and start one at the log end (or later); snapshot producers."""
+        """Close the active segment and start one at the log end (or later); snapshot producers.
+
+        OSError: the log is as before; what the disk took of the roll already does no harm.
+        """
         offset = max(self.log_end_offset, base_offset or 0)
         old = self._active
         if old.base_offset == offset:
             if old.size_bytes:
                 raise AssertionError(f"{old} cannot be rolled onto itself")
-            # An empty segment with full indexes (KAFKA-6388): start it anew.
-            old.close_file()
-            new = Segment.create(self._fs, self.directory, offset, self._config, now_ms)
-            self.segments.replace_active(new)
-            self._active = new
-            return new
+            old.start_anew(now_ms)  # an empty segment with full indexes (KAFKA-6388)
+            return old
+        old.on_become_inactive()
+        old.write_indexes()
         self.snapshots.write(self.producer_state, offset)
         new = Segment.create(self._fs, self.directory, offset, self._config, now_ms)
-        old.on_become_inactive()
-        old.end_offset = offset
-        old.write_indexes()
+        old.end_offset = offset  # nothing can fail any more
         self.segments.append(new)
         self._active = new
         self.log_end_offset = offset
@@ -498,28 +465,41 @@ class PartitionLog:
         if offset < self.segments.first_base_offset:
             self.truncate_fully_and_start_at(offset)
             return True
-        self.truncation_count += 1
+        self._flush.on_cut_begins()
         self._tail.clear()
-        # Later segments first: a crash between leaves a log without a gap.
-        for segment in reversed(self.segments.take_after(offset)):
-            segment.remove()
-        self._active = active = self.segments.active
         try:
-            active.truncate_to(offset)
-        finally:  # if damage is in its way, the later segments are gone
-            self.size_bytes = self.segments.total_bytes()
-            self._after_truncation(active.end_offset)
+            self.segments.remove_after(offset)
+            self.segments.active.truncate_to(offset)
+        finally:  # also if damage or the disk is in its way: the later segments may be gone
+            self._on_cut(self._restore_state)
+        self._finish_cut(self._restore_state)
         return True
 
-    def _after_truncation(self, end_offset: int) -> None:
-        self.log_end_offset = end_offset
-        self.log_start_offset = min(self.log_start_offset, end_offset)
-        self.recovery_point = min(self.recovery_point, end_offset)
+    def _on_cut(self, rest: Callable[[], None]) -> None:
+        """Take over where the segments end now; `rest` is what is left to be done on disk."""
+        self._rest_of_cut = rest
+        self._active = active = self.segments.active
+        self.log_end_offset = end_offset = active.end_offset
+        self.size_bytes = self.segments.total_bytes()
+        start_offset = max(min(self.log_start_offset, end_offset), self.segments.first_base_offset)
+        self.log_start_offset = start_offset
         self.first_dirty_offset = min(self.first_dirty_offset, end_offset)
-        self.high_watermark = max(min(self.high_watermark, end_offset), self.log_start_offset)
+        self.high_watermark = max(min(self.high_watermark, end_offset), start_offset)
         self.leader_epochs.truncate_from_end(end_offset)
-        if self.snapshots.remove_after(end_offset):
-            self._fs.sync_directory(self.directory)  # a later crash must not bring them back
+        self._flush.on_cut(end_offset)
+
+    def _finish_cut(self, rest: Callable[[], None]) -> None:
+        """Do what is left; should it fail, nothing is appended before it is done."""
+        rest()
+        # Removed segments and snapshots must not come back at a power cut, behind new records.
+        self._fs.sync_directory(self.directory)
+        self._files.save_epochs()
+        self._rest_of_cut = None
+
+    def _restore_state(self) -> None:
+        """Make the producers' state what it was at the present log end."""
+        end_offset = self.log_end_offset
+        self.snapshots.remove_after(end_offset)
         rebuild_producer_state(
             self.producer_state,
             self.snapshots,
@@ -529,27 +509,43 @@ class PartitionLog:
             self.last_append_ms,
         )
         self.producer_state.on_high_watermark(self.high_watermark)
-        self._files.save_epochs()
+
+    def _forget_state(self) -> None:
+        """Forget all producers: nothing of what they wrote is here any more."""
+        self.snapshots.remove(self.snapshots.offsets)
+        self.producer_state.clear(self.log_end_offset)
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
-        """Drop everything and start again at `offset` (which may be after the old end)."""
+        """Drop everything and start again at `offset` (which may be after the old end).
+
+        OSError: what is left is a beginning of the log, or an empty one elsewhere.
+        """
         assert offset >= 0, offset
-        self.truncation_count += 1
+        self._flush.on_cut_begins()
         self._tail.clear()
-        for segment in reversed(list(self.segments)):
-            segment.remove()
-        self.snapshots.remove(self.snapshots.offsets)
-        self._active = Segment.create(self._fs, self.directory, offset, self._config, now_ms)
-        self.segments = SegmentList([self._active])
-        self.size_bytes = 0
-        self.log_start_offset = offset
-        self.log_end_offset = offset
-        self.high_watermark = offset
-        self.recovery_point = min(self.recovery_point, offset)
-        self.first_dirty_offset = min(self.first_dirty_offset, offset)
+        try:
+            self.segments.remove_after(-1)
+            first = self.segments.active
+            first.truncate_to_position(0, first.base_offset)
+            if first.base_offset != offset:
+                self._replace_empty(first, offset, now_ms)
+        finally:
+            active = self.segments.active
+            is_anew = active.base_offset == active.end_offset == offset
+            self._on_cut(self._forget_state if is_anew else self._restore_state)
+        self.log_start_offset = self.high_watermark = offset
         self.leader_epochs.clear()
-        self.producer_state.clear(offset)
-        self._files.save_epochs()
+        self._finish_cut(self._forget_state)
+
+    def _replace_empty(self, old: Segment, offset: int, now_ms: int) -> None:
+        new = Segment.create(self._fs, self.directory, offset, self._config, now_ms)
+        try:
+            old.remove()
+        finally:
+            if old.is_removed:
+                self.segments = SegmentList([new])
+            else:
+                new.remove()
 
     def delete_records_before(self, offset: int) -> bool:
         """Move the log start offset up; retention then deletes the segments before it.
@@ -585,10 +581,13 @@ class PartitionLog:
         if count == len(self.segments):
             self.roll(now_ms)  # the log always has an active segment
         self.delete_records_before(self.segments.base_offsets[count])
-        removed = self.segments.take_oldest(count)
-        self.size_bytes = self.segments.total_bytes()
-        self._retired.retire(removed, now_ms + self._config.file_delete_delay_ms)
-        self.snapshots.remove([segment.base_offset for segment in removed])
+        oldest = list(self.segments)[:count]
+        try:
+            self._retired.retire(oldest, now_ms + self._config.file_delete_delay_ms)
+        finally:
+            self.segments.forget_retired()
+            self.size_bytes = self.segments.total_bytes()
+        self.snapshots.remove([segment.base_offset for segment in oldest])
         return count
 
     def replace_segments(self, old: Sequence[Segment], new: Segment, now_ms: int) -> None:
@@ -610,42 +609,21 @@ class PartitionLog:
 
     def flush(self) -> int:
         """Make everything appended so far durable; return the new recovery point. Any thread."""
-        return self._flush_before(LONG_MAX)
+        return self._flush.flush_before(LONG_MAX)
 
     def flush_closed_segments(self) -> int:
         """Make all but the active segment durable, as Kafka does after each roll. Any thread."""
-        return self._flush_before(self._active.base_offset)
+        return self._flush.flush_before(self._active.base_offset)
 
     @property
     def has_unflushed_segments(self) -> bool:
         """Whether a closed segment waits for its flush."""
         return self.recovery_point < self._active.base_offset
 
-    def _flush_before(self, limit: int) -> int:
-        with self._flush_lock:
-            if self._closed:
-                return self.recovery_point
-            truncations = self.truncation_count
-            offset = min(self.log_end_offset, limit)
-            recovery_point = self.recovery_point
-            segments = list(self.segments)
-            try:
-                for segment in segments:
-                    if segment.end_offset >= recovery_point and segment.base_offset < limit:
-                        segment.flush()
-                self._files.sync()
-            except FileNotFoundError:
-                if not self._closed:
-                    raise
-            if self._closed:  # deleted under our hands: nothing left to flush
-                return self.recovery_point
-            if truncations == self.truncation_count:
-                self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))
-            return self.recovery_point
-
     def mark_durable(self) -> None:
         """What was opened is durable as it is: a clean stop flushed it."""
         self._files.mark_durable()
+        self.snapshots.mark_durable()
         for segment in self.segments:
             segment.mark_durable()
 
@@ -655,8 +633,10 @@ class PartitionLog:
 
     def close(self) -> None:
         """Stop cleanly: snapshot, last time index entry, everything durable."""
-        if self._closed:
+        if self._flush.is_closed:
             return
+        if self._rest_of_cut is not None:
+            self._finish_cut(self._rest_of_cut)
         self._files.save_epochs()
         if self.log_end_offset or self.truncation_count:  # else nothing is lost with the files
             self._active.on_become_inactive()
@@ -668,8 +648,7 @@ class PartitionLog:
 
     def close_files(self) -> None:
         """Close the files without saving anything: a failed disk, a deleted log, a crash test."""
-        self._closed = True
-        self.truncation_count += 1
+        self._flush.close()
         self._tail.clear()
         for segment in self.segments:
             segment.close_file()

@@ -31,12 +31,17 @@ def snapshot_offsets(names: Iterable[str]) -> list[int]:
 class ProducerSnapshots:
     """Which snapshot files a log directory has; writes, loads and removes them."""
 
-    __slots__ = ("_fs", "directory", "offsets")
+    __slots__ = ("_fs", "_unsynced", "directory", "offsets")
 
     def __init__(self, fs: FileSystem, directory: str, names: Iterable[str]) -> None:
         self._fs = fs
         self.directory = directory
         self.offsets = snapshot_offsets(names)
+        self._unsynced = dict.fromkeys(self.offsets)  # as a process that was killed left them
+
+    def mark_durable(self) -> None:
+        """The files were flushed by a clean stop."""
+        self._unsynced.clear()
 
     def write(self, state: ProducerStateManager, offset: int, *, sync: bool = False) -> None:
         """Save the state as it is before `offset`. An existing snapshot there stays."""
@@ -45,8 +50,27 @@ class ProducerSnapshots:
         state.map_end_offset = offset
         path = snapshot_path(self.directory, offset)
         write_atomically(self._fs, path, state.snapshot_bytes(), sync=sync)
+        if not sync:
+            self._unsynced[offset] = None
         self.offsets.append(offset)
         self.offsets.sort()
+
+    def sync(self) -> None:
+        """Make the files durable: they know producers whose batches are deleted. Any thread."""
+        unsynced = list(self._unsynced)
+        for offset in unsynced:
+            try:
+                file = self._fs.open(snapshot_path(self.directory, offset))
+            except FileNotFoundError:  # removed meanwhile
+                continue
+            try:
+                file.sync()
+            finally:
+                file.close()
+        if unsynced:
+            self._fs.sync_directory(self.directory)
+        for offset in unsynced:
+            self._unsynced.pop(offset, None)
 
     def load_latest(self, state: ProducerStateManager, before: int, now_ms: int) -> int | None:
         """Load the newest readable snapshot at or below `before`; return its offset."""
@@ -68,6 +92,7 @@ class ProducerSnapshots:
     def remove(self, offsets: Iterable[int]) -> None:
         for offset in list(offsets):
             self._fs.remove(snapshot_path(self.directory, offset))
+            self._unsynced.pop(offset, None)
             if offset in self.offsets:
                 self.offsets.remove(offset)
 

@@ -7,10 +7,11 @@ Rules:
    and that offsets rise. The log is cut before the first bad one, and later segments are dropped;
    indexes, producer state, aborted transactions and leader epochs of that part are made anew.
 3. Opening an existing log never moves its recovery point up: a second crash checks again.
-4. Leftovers: `.deleted` and `.cleaned` are removed, a `.swap` is completed (KAFKA-12520).
+4. Leftovers: `.deleted` and `.cleaned` are removed, a `.swap` is completed (KAFKA-12520); so are
+   empty segments that are not where the log ends.
 
 What was done is returned as `RecoveryEvent`s in `PartitionLog.recovery_events`, for the caller to
-log. Called by `PartitionLog.open`.
+log. Called by `log_manager`.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from kraftrio.broker.producer_state import (
     ProducerStateManager,
 )
 from kraftrio.wire.control_records import read_end_transaction_marker
-from kraftrio.wire.errors import KafkaError
+from kraftrio.wire.errors import CorruptRecordError, KafkaError
 from kraftrio.wire.primitives import TopicPartition
 
 _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
@@ -75,7 +76,11 @@ def open_log(
     tail_budget: TailBudget | None = None,
     producer_id_expiration_ms: int | None = None,
 ) -> PartitionLog:
-    """Open the log in `directory`, or make an empty one. See `PartitionLog.open`."""
+    """Open the log in `directory`, recovering what a crash left, or make an empty one.
+
+    Raises:
+        InconsistentTopicIdError: it is another topic's. OSError: the disk fails; to be tried again.
+    """
     loader = _Loader(fs, directory, config, now_ms)
     names = loader.prepare_directory()
     stored_id = loader.load_topic_id(names)
@@ -252,9 +257,37 @@ class _Loader:
         segments = [
             Segment.open(self._fs, self._directory, base, self._config) for base in sorted(logs)
         ]
+        segments = self._without_empty_ones(segments)
         for segment, after in pairwise(segments):
             segment.end_offset = after.base_offset
         return segments
+
+    def _without_empty_ones(self, segments: Sequence[Segment]) -> list[Segment]:
+        """Remove the empty segments that a roll or a truncation left when the disk failed.
+
+        What is in such a one's place went on in the segment before it, perhaps beyond its base
+        offset, and reads must not look for it here.
+        """
+        kept: list[Segment] = []
+        for segment in segments:
+            if segment.size_bytes or (segment is segments[-1] and self._goes_on(kept, segment)):
+                kept.append(segment)
+            else:
+                self._note("removed", segment.path(LOG_SUFFIX), "an empty segment")
+                segment.remove()
+        return kept
+
+    def _goes_on(self, before: Sequence[Segment], segment: Segment) -> bool:
+        """Whether an empty last segment begins where the one before it ends."""
+        if not before:
+            return True
+        try:
+            end_offset = before[-1].load_end_offset()
+        except CorruptRecordError:
+            return True  # what is whole of it is found out later
+        if self._config.compact:
+            return end_offset <= segment.base_offset
+        return end_offset == segment.base_offset
 
     def recover(
         self,

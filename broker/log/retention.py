@@ -55,10 +55,16 @@ class RetiredSegments:
         self._waiting: list[tuple[int, Segment]] = []
 
     def retire(self, segments: Iterable[Segment], due_ms: int) -> None:
-        """Rename the files; `remove_due` ends them from `due_ms` on."""
+        """Rename the files; `remove_due` ends them from `due_ms` on.
+
+        OSError: the segments that are retired by then are kept, see `Segment.retire`.
+        """
         for segment in segments:
-            segment.retire()
-            self._waiting.append((due_ms, segment))
+            try:
+                segment.retire()
+            finally:
+                if segment.is_retired:
+                    self._waiting.append((due_ms, segment))
 
     def remove_due(self, now_ms: int) -> int:
         """Remove the files whose delay is over; return how many segments still wait."""

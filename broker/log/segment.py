@@ -49,7 +49,8 @@ DELETED_SUFFIX = ".deleted"
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 
-_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+_INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+_SUFFIXES = (LOG_SUFFIX, *_INDEX_SUFFIXES)
 
 _MAX_CURSORS = 8
 _BASE_OFFSET_BYTES = 8
@@ -103,6 +104,7 @@ class Segment:
         "created_ms",
         "directory",
         "end_offset",
+        "is_removed",
         "size_bytes",
         "suffix",
     )
@@ -128,6 +130,7 @@ class Segment:
         self.end_offset = end_offset
         self.created_ms = created_ms
         self.suffix = ""
+        self.is_removed = False
         self._file: File | None = None
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
@@ -170,16 +173,32 @@ class Segment:
             new=True,
         )
         segment.suffix = suffix
-        file = segment._open_file(create=True)
+        try:
+            segment._make_files()
+        except OSError:
+            segment._remove_what_was_made()
+            raise
+        return segment
+
+    def _make_files(self) -> None:
+        """Make the files, the log last: a segment is there once its log is."""
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            index_file = self._fs.open(self.path(suffix), create=True)
+            try:
+                if index_file.size_bytes():
+                    index_file.truncate(0)
+            finally:
+                index_file.close()
+        self._fs.remove(self.path(TXN_INDEX_SUFFIX))
+        file = self._open_file(create=True)
         if file.size_bytes():
             file.truncate(0)
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            index_file = fs.open(segment.path(suffix), create=True)
-            if index_file.size_bytes():
-                index_file.truncate(0)
-            index_file.close()
-        fs.remove(segment.path(TXN_INDEX_SUFFIX))
-        return segment
+
+    def _remove_what_was_made(self) -> None:
+        try:
+            self.remove()
+        except OSError as error:  # the next start does
+            _logger.warning("cannot remove %s yet: %s", self.path(LOG_SUFFIX), error)
 
     @classmethod
     def open(
@@ -404,15 +423,18 @@ class Segment:
         """Do what could fail between the write and its bookkeeping: open, load, cut."""
         file = self._open_file()
         if self._torn:
-            file.truncate(self.size_bytes)
-            self._torn = False
+            self._cut_to_size(file)
         assert self.offset_index.loaded and self.time_index.loaded
         assert self.max_timestamp >= NO_TIMESTAMP
         self._append_ready = True
 
+    def _cut_to_size(self, file: File) -> None:
+        file.truncate(self.size_bytes)
+        self._torn = False
+
     def _cut_torn_tail(self, file: File) -> None:
         try:
-            file.truncate(self.size_bytes)
+            self._cut_to_size(file)
         except OSError as error:
             self._torn = True
             self._append_ready = False
@@ -520,6 +542,7 @@ class Segment:
         """Cut every batch that holds `offset` or a later one; return the bytes cut."""
         found = self._find(offset)
         if found is None:
+            self.end_offset = min(self.end_offset, offset)  # compaction left no batch before it
             return 0
         position, base_offset, _ = found
         return self.truncate_to_position(position, min(offset, base_offset))
@@ -559,10 +582,20 @@ class Segment:
         return cut
 
     def on_become_inactive(self) -> None:
-        """The segment is rolled or closed: the time index gets its last entry."""
+        """The segment is rolled or closed: its file ends with its last batch, the time index gets
+        its last entry. It may be appended to again, should the roll fail.
+        """
+        if self._torn:
+            self._cut_to_size(self._open_file())
         if self.size_bytes:
             timestamp = self.max_timestamp
             self.time_index.maybe_append(timestamp, self._max_timestamp_offset, at_roll=True)
+
+    def start_anew(self, now_ms: int) -> None:
+        """Begin an empty segment again, with empty indexes."""
+        assert not self.size_bytes, self
+        self.reset_indexes()
+        self.created_ms = now_ms
 
     def flush(self) -> None:
         """Make log, indexes and their names durable. Any thread; nothing once it is closed."""
@@ -621,23 +654,41 @@ class Segment:
             self._txn_index.renamed(self.path(TXN_INDEX_SUFFIX))
 
     def retire(self) -> None:
-        """Rename the files to `.deleted`, missing ones aside: readers may go on until `remove`."""
+        """Rename the files to `.deleted`, missing ones aside: readers may go on until `remove`.
+
+        OSError: it is retired all the same unless the log itself kept its name (`is_retired`).
+        """
         self.rename_files(DELETED_SUFFIX)
 
+    @property
+    def is_retired(self) -> bool:
+        return self.suffix == DELETED_SUFFIX
+
     def rename_files(self, suffix: str, *, log_last: bool = False) -> None:
-        """Give the files another suffix, missing ones aside; the log goes first or last."""
-        kinds = _SUFFIXES[::-1] if log_last else _SUFFIXES
-        old_paths = [self.path(kind) for kind in kinds]
-        self.suffix = suffix
-        self._follow_names()
-        for kind, path in zip(kinds, old_paths, strict=True):
+        """Give the files another suffix, missing ones aside; the log goes first or last.
+
+        The segment has the suffix that its log has, also after an OSError.
+        """
+        old_paths = {kind: self.path(kind) for kind in _SUFFIXES}
+        old_suffix = self.suffix
+        for kind in _SUFFIXES[::-1] if log_last else _SUFFIXES:
+            path = old_paths[kind]
             if self._fs.exists(path):
-                self._fs.rename(path, self.path(kind))
+                self._fs.rename(path, path.removesuffix(old_suffix) + suffix)
+            if kind == LOG_SUFFIX:
+                self.suffix = suffix
+                self._follow_names()
 
     def remove(self) -> None:
-        """Close and remove the files under their present names."""
+        """Remove the files under their present names, the log first, and close.
+
+        OSError: it is gone all the same unless its log could not be removed (`is_removed`); an
+        index that stays behind is cut by the next segment of that name, or removed by a start.
+        """
+        self._fs.remove(self.path(LOG_SUFFIX))
+        self.is_removed = True
         self.close_file()
         for index in self._all_indexes():
             index.discard()
-        for suffix in _SUFFIXES:
+        for suffix in _INDEX_SUFFIXES:
             self._fs.remove(self.path(suffix))

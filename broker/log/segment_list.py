@@ -64,11 +64,6 @@ class SegmentList:
         self.base_offsets.append(segment.base_offset)
         self.active = segment
 
-    def replace_active(self, segment: Segment) -> None:
-        self._segments[-1] = segment
-        self.base_offsets[-1] = segment.base_offset
-        self.active = segment
-
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
         """Put a compacted segment in the place of neighbours that are not active."""
         first = self._segments.index(old[0])
@@ -83,23 +78,28 @@ class SegmentList:
         here = self._segments[first : first + len(wanted)]
         return here == list(wanted) and here[-1] is not self.active
 
-    def take_oldest(self, count: int) -> list[Segment]:
-        """Remove and return the oldest segments; the active one stays."""
-        assert count < len(self._segments)
-        taken = self._segments[:count]
+    def forget_retired(self) -> None:
+        """Drop the oldest segments whose files are `.deleted`."""
+        count = sum(segment.is_retired for segment in self._segments)
+        assert all(segment.is_retired for segment in self._segments[:count])
         # New lists: a flush in another thread may be walking over the old ones.
         self._segments = self._segments[count:]
         self.base_offsets = self.base_offsets[count:]
-        return taken
 
-    def take_after(self, offset: int) -> list[Segment]:
-        """Remove and return the segments behind the one that holds `offset`."""
-        keep = self.floor_index(offset) + 1
-        taken = self._segments[keep:]
-        self._segments = self._segments[:keep]
-        self.base_offsets = self.base_offsets[:keep]
-        self.active = self._segments[-1]
-        return taken
+    def remove_after(self, offset: int) -> None:
+        """Remove the segments behind the one that holds `offset`, the last one first.
+
+        So a crash, or an OSError, between leaves a log without a gap.
+        """
+        while self.active.base_offset > max(offset, self.first_base_offset):
+            active = self.active
+            try:
+                active.remove()
+            finally:
+                if active.is_removed:
+                    self._segments = self._segments[:-1]
+                    self.base_offsets = self.base_offsets[:-1]
+                    self.active = self._segments[-1]
 
     # -- look-ups -------------------------------------------------------------------------------
 

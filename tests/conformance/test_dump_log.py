@@ -11,6 +11,7 @@ import pytest
 from kraftrio.broker.log.files import OsFileSystem
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.partition_log import AppendOrigin, PartitionLog
+from kraftrio.broker.log.recovery import open_log
 from kraftrio.wire.control_records import EndTransactionMarker, build_end_transaction_batch
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.record_batch import Compression
@@ -43,7 +44,7 @@ class DiskLog:
         self.log = self.open(clean=True)
 
     def open(self, *, clean: bool) -> PartitionLog:
-        self.log = PartitionLog.open(
+        self.log = open_log(
             OsFileSystem(),
             str(self.path),
             TopicPartition("topic", 0),

@@ -9,6 +9,7 @@ from pathlib import Path
 from kraftrio.broker.log.checkpoints import LEADER_EPOCH_CHECKPOINT
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.partition_log import AppendInfo, AppendOrigin, PartitionLog
+from kraftrio.broker.log.recovery import open_log
 from kraftrio.wire.control_records import EndTransactionMarker, build_end_transaction_batch
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.record_batch import (
@@ -89,7 +90,7 @@ class LogContext:
 
     def open(self, *, clean: bool) -> PartitionLog:
         """Open the log from what is on the file system."""
-        self.log = PartitionLog.open(
+        self.log = open_log(
             self.fs,
             DIRECTORY,
             TOPIC_PARTITION,

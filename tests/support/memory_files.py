@@ -72,6 +72,29 @@ def _apply_data(target: bytearray, change: _Write | _Truncate, units: int | None
     target[change.position : end] = data
 
 
+@dataclass
+class FailedCall:
+    """One call of the port that fails, by its number from the moment this is set.
+
+    Args:
+        number: 1 for the next call.
+        partly: a write leaves the first half of its bytes behind.
+    """
+
+    number: int
+    code: int
+    partly: bool = True
+    calls: int = 0
+    place: str = ""  # which call it was, once it has failed
+
+    def on_call(self, operation: str, path: str) -> None:
+        """Count a call; raise OSError when it is the one."""
+        self.calls += 1
+        if self.calls == self.number:
+            self.place = f"{operation} {path}"
+            raise OSError(self.code, f"injected into {self.place}")
+
+
 # Gives what a read of a file from a position gives instead of these bytes.
 ReadFault = Callable[[str, int, bytes], bytes]
 # Gives the bytes to write before failing and the error, or None to let the write pass.
@@ -98,6 +121,7 @@ class MemoryFile:
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
         self._check()
+        self._fs.check_fault("read_at", self._path)
         self._fs.read_count += 1
         data = bytes(self._inode.data[position : position + size_bytes])
         fault = self._fs.read_fault
@@ -144,6 +168,8 @@ class MemoryFileSystem:
         self.write_fault: WriteFault | None = None
         self.read_fault: ReadFault | None = None
         self.faults: dict[tuple[str, str], OSError] = {}
+        self.failed_call: FailedCall | None = None
+        self.on_call: Callable[[str, str], None] | None = None  # told each (operation, path)
         self.sync_count = 0
         self.read_count = 0
         self._now_ms = now_ms
@@ -151,6 +177,10 @@ class MemoryFileSystem:
     # Faults.
 
     def check_fault(self, operation: str, path: str) -> None:
+        if self.on_call is not None:
+            self.on_call(operation, path)
+        if self.failed_call is not None:
+            self.failed_call.on_call(operation, path)
         for (wanted, part), error in self.faults.items():
             if wanted == operation and part in path:
                 raise error
@@ -161,6 +191,7 @@ class MemoryFileSystem:
 
     def heal(self) -> None:
         self.faults.clear()
+        self.failed_call = None
         self.write_fault = None
         self.read_fault = None
 
@@ -217,8 +248,13 @@ class MemoryFileSystem:
     # Called by files.
 
     def write(self, path: str, inode: _Inode, data: bytes, position: int) -> None:
-        self.check_fault("write", path)
         fault = self.write_fault(path, position, len(data)) if self.write_fault else None
+        try:
+            self.check_fault("write", path)
+        except OSError as error:
+            if self.failed_call is None or not self.failed_call.partly:
+                raise
+            fault = (len(data) // 2, error)
         if fault is not None:
             data = data[: fault[0]]
         change = _Write(inode, position, data)
@@ -262,6 +298,7 @@ class MemoryFileSystem:
         return path in self.files or path in self.directories
 
     def size_bytes(self, path: str) -> int:
+        self.check_fault("stat", path)
         if path not in self.files:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return len(self.files[path].data)
@@ -270,6 +307,7 @@ class MemoryFileSystem:
         return self.files[path].modified_ms
 
     def list_directory(self, path: str) -> list[str]:
+        self.check_fault("list", path)
         if path not in self.directories:
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
         names = [posixpath.basename(p) for p in self.files if posixpath.dirname(p) == path]

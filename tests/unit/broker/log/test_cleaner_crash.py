@@ -10,7 +10,9 @@ import pytest
 from kraftrio.wire.record_batch import verify_crc
 from tests.support.cleaning import clean, finish, start_run
 from tests.support.logs import LogContext
-from tests.support.memory_files import MemoryFileSystem
+from tests.support.memory_files import FailedCall, MemoryFileSystem
+
+CHANGES = ("write", "truncate", "sync", "rename", "remove", "make_directory")
 
 
 class PowerCut(BaseException):
@@ -24,14 +26,13 @@ class FailingFileSystem(MemoryFileSystem):
         super().__init__()
         self.operation_count = 0
         self.end_at: int | None = None
-        self.error: BaseException = PowerCut()
 
     def check_fault(self, operation: str, path: str) -> None:
         super().check_fault(operation, path)
-        if operation not in ("read", "open"):
+        if operation in CHANGES:
             self.operation_count += 1
             if self.operation_count == self.end_at:
-                raise self.error
+                raise PowerCut
 
 
 def history(fs: MemoryFileSystem) -> LogContext:
@@ -186,17 +187,37 @@ def test_crash_at_each_operation(at: int) -> None:
         assert committed(again) == EXPECTED[0]
 
 
-@pytest.mark.parametrize("at", range(1, TOTAL + 1, 3))
-def test_disk_error_at_each_operation(at: int) -> None:
-    """The disk refuses an operation: a restart finds the log whole."""
-    fs = FailingFileSystem()
-    context = history(fs)
-    expected, end = committed(context), context.log.log_end_offset
-    fs.end_at = fs.operation_count + at
-    fs.error = OSError(errno.EIO, "injected")
-    run = start_run(context)
-    with pytest.raises(OSError, match="injected"):
-        finish(run, context)
-    fs.end_at = None
-    found = reopened(context, fs.after_crash(fs.unsynced_units), context.recovery_point)
-    check(found, expected, end)
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EMFILE], ids=errno.errorcode.get)
+def test_disk_error_at_each_call(code: int) -> None:
+    """The disk refuses a call: the log goes on unless it was in a swap, and a restart finds all."""
+    for number in range(1, 10_000):
+        context = history(MemoryFileSystem())
+        call = FailedCall(number, code)
+        context.fs.failed_call = call
+        is_swapping = False
+        try:
+            run = start_run(context)
+            try:
+                run.build_map()
+                while run.next_group():
+                    run.clean_group()
+                    is_swapping = True  # the log cleaner takes the directory offline then
+                    run.swap(context.now_ms)
+                    is_swapping = False
+                run.sync()
+            finally:
+                run.discard()
+        except OSError as error:
+            assert call.place in str(error)
+        context.fs.heal()
+        if not call.place:
+            assert number > 60
+            return
+        if not is_swapping:
+            assert committed(context) == EXPECTED[0], call.place
+            clean(context)
+            assert committed(context) == EXPECTED[0], call.place
+        context.log.close_files()
+        context.open(clean=False)
+        check(context, EXPECTED[0], EXPECTED[1])
+    raise AssertionError("the compaction does not end")

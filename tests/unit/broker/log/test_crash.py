@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 from random import Random
 
@@ -235,3 +236,51 @@ def test_truncation_survives_a_power_cut() -> None:
 def test_closed_log_type_is_one_log() -> None:
     """The context really opens PartitionLog (guards the helpers above)."""
     assert isinstance(LogContext().log, PartitionLog)
+
+
+def test_removed_segments_stay_removed() -> None:
+    """Records that were cut do not come back at a power cut, in place of those written since."""
+    context = LogContext(segment_bytes=300)
+    for number in range(8):
+        context.append(b"old%d" % number)
+    context.log.flush()
+    context.log.truncate_to(1)
+    context.config = dataclasses.replace(context.config, segment_bytes=10_000)
+    context.log.config = context.config
+    for number in range(1, 9):
+        context.append(b"new%d" % number)
+    context.log.flush()
+    found = survivor(context, context.fs.after_crash(0), recovery_point=9)
+    assert found.values() == [b"old0", *(b"new%d" % number for number in range(1, 9))]
+    check_whole(found)
+
+
+def test_a_tail_that_could_not_be_cut_is_cut_before_a_roll() -> None:
+    """Else the closed segment would keep half a batch, and readers would end there."""
+    context = LogContext(segment_bytes=300)
+    context.append(b"first")
+    context.fs.write_fault = lambda path, position, size: (70, OSError(errno.ENOSPC, "injected"))
+    context.fs.fail("truncate", ".log")
+    with pytest.raises(OSError, match="injected"):
+        context.append(b"second")
+    context.fs.heal()
+    context.log.roll(context.now_ms)
+    context.append(b"third")
+    context.restart()
+    assert context.values() == [b"first", b"third"]
+
+
+def test_producers_survive_a_power_cut_without_their_batches() -> None:
+    """What retention has deleted is known by a snapshot only, so a flush makes that durable."""
+    context = LogContext(segment_bytes=300, retention_bytes=0)
+    context.append(b"a" * 200, producer_id=1, producer_epoch=0, sequence=0)
+    context.log.roll(context.now_ms)
+    context.commit()
+    context.log.apply_retention(context.now_ms)
+    context.append(b"b")
+    flushed = context.log.flush()
+    context.log_start_offset = context.log.log_start_offset
+    found = survivor(context, context.fs.after_crash(0), recovery_point=flushed)
+    assert found.values() == [b"b"]
+    info = found.append(b"a" * 200, producer_id=1, producer_epoch=0, sequence=0)
+    assert info.duplicate

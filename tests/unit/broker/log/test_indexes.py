@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from random import Random
 
 import pytest
@@ -194,3 +195,20 @@ def test_random_history_equals_a_plain_list(fs: MemoryFileSystem, seed: int) -> 
         below = [entry for entry in model if entry[0] <= probe]
         assert index.lookup(probe) == (below[-1] if below else (100, 0))
         assert index.entry_count == len(model)
+
+
+def test_half_a_flush_leaves_nothing_behind_a_cut(fs: MemoryFileSystem) -> None:
+    """Entries that got to the file by a flush that failed are not taken for later ones."""
+    index = offsets(fs, new=True)
+    index.append(103, 70)
+    index.flush(sync=True)
+    for offset in (105, 107, 109, 111):
+        index.append(offset, offset)
+    fs.write_fault = lambda path, position, size: (size // 2, OSError(errno.ENOSPC, "injected"))
+    with pytest.raises(OSError, match="injected"):
+        index.flush(sync=True)
+    fs.heal()
+    index.truncate_to(104)
+    index.flush(sync=True)
+    assert fs.size_bytes(PATH) == 8
+    assert offsets(fs).entry_count == 1

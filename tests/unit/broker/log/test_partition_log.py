@@ -590,3 +590,16 @@ def test_closed_log_gives_an_error_and_opens_nothing() -> None:
     with pytest.raises(OSError, match="closed"):
         context.append(b"b")
     assert context.log.flush() == 0
+
+
+def test_a_cut_behind_the_last_batch_of_a_segment() -> None:
+    """Where compaction left no batch below the offset the log ends there all the same."""
+    context = LogContext(segment_bytes=200)
+    for number in range(2):
+        context.append(b"%d" % number)
+    context.log.roll(NOW_MS, 10)  # a gap, as a leader with a compacted log has it
+    context.append(b"10")
+    assert context.log.truncate_to(7)
+    assert context.log.log_end_offset == 7
+    assert context.append(b"7").base_offset == 7
+    assert context.values() == [b"0", b"1", b"7"]

@@ -15,6 +15,7 @@ from kraftrio.broker.log.leader_epoch_cache import EpochEntry
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.log_manager import LogManager
 from kraftrio.broker.log.partition_log import PartitionLog
+from kraftrio.broker.log.recovery import open_log
 from kraftrio.wire.primitives import TopicPartition, uuid_from_text
 from tests.support.logs import NOW_MS, load_tree, records_of
 from tests.support.memory_files import MemoryFileSystem
@@ -84,7 +85,7 @@ def test_unclean_opening_rebuilds_the_same_files(fs: MemoryFileSystem, name: str
         index_interval_bytes=200 if name == "indexed-0" else 4096,
         cleanup_policy="compact" if name == "compacted-0" else "delete",
     )
-    log = PartitionLog.open(
+    log = open_log(
         fs,
         f"/data/{name}",
         partition(name),

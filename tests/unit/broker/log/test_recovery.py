@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraftrio.broker.log.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
-from kraftrio.broker.log.partition_log import PartitionLog
-from kraftrio.broker.log.recovery import InconsistentTopicIdError
+from kraftrio.broker.log.recovery import InconsistentTopicIdError, open_log
 from kraftrio.wire.errors import CorruptRecordError
 from tests.support.logs import DIRECTORY, NOW_MS, TOPIC_ID, TOPIC_PARTITION, LogContext, batch
 
@@ -232,7 +231,7 @@ def test_log_of_another_topic_is_refused() -> None:
     context = filled()
     context.log.close()
     with pytest.raises(InconsistentTopicIdError):
-        PartitionLog.open(
+        open_log(
             context.fs,
             DIRECTORY,
             TOPIC_PARTITION,
@@ -359,3 +358,40 @@ def test_bad_batch_of_a_scan_is_an_error() -> None:
     context.overwrite(FIRST + ".log", data[: size + 8] + bytes(4) + data[size + 12 :])
     with pytest.raises(CorruptRecordError):
         list(context.log.batches(0))
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_empty_segment_inside_is_removed(clean: bool) -> None:
+    """A roll that failed once left one while the log went on in the segment before."""
+    context = filled()
+    context.log.close()
+    context.overwrite(f"{2:020d}.log", b"")
+    context.overwrite(f"{2:020d}.index", b"")
+    context.recovery_point = 12 if clean else 0
+    context.open(clean=clean)
+    assert context.values() == VALUES
+    assert context.log.segments.base_offsets == [0, 4, 8]
+    assert [r.offset for r in context.read_all(2)] == list(range(2, 12))
+    assert [event.action for event in context.log.recovery_events] == ["removed"]
+    assert f"{2:020d}.index" not in context.files()
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+@pytest.mark.parametrize("base_offset", [9, 12, 20])
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_empty_last_segment_begins_where_the_log_ends(
+    clean: bool, base_offset: int, policy: str
+) -> None:
+    """One that lies elsewhere was left by a failed roll, and perhaps the log was cut since."""
+    context = filled(cleanup_policy=policy)
+    context.log.close()
+    context.overwrite(f"{base_offset:020d}.log", b"")
+    context.recovery_point = 12 if clean else 0
+    context.open(clean=clean)
+    end_offset = 20 if policy == "compact" and base_offset == 20 else 12
+    assert context.log.log_end_offset == end_offset  # compaction may have left a hole before it
+    context.append(b"after")
+    assert context.values() == [*VALUES, b"after"]
+    context.kill()
+    assert context.values() == [*VALUES, b"after"]
+    assert context.log.log_end_offset == end_offset + 1
