@@ -4,10 +4,12 @@ Owns `AutoTopicCreator`, the one place that does it. Rules:
 1. One creation at a time for a name: hundreds of clients may ask for the same topic at once.
 2. The answer to a client does not wait: it is UNKNOWN_TOPIC_OR_PARTITION until the image has the
    topic, as in Kafka, and clients ask again.
-3. Internal topics get as many replicas as there are brokers, at most three, unless the replication
-   factor was set by someone: a single node works without settings, a cluster is safe by default.
-   While a cluster starts, its quorum's size counts: the first broker that is up must not make a
-   topic of one replica.
+3. Internal topics get the replicas that their setting says, as in Kafka: the controller refuses
+   while fewer brokers have registered, and coordinators are not available until then. Only where
+   every broker is a controller too, and nobody set the factor, as many as there are such nodes do,
+   at most three: a single node works without settings.
+4. Other topics get the controller's numbers of partitions and replicas unless this broker sets
+   its own.
 Called by `handlers_cluster` (Metadata) and the coordinators (FindCoordinator).
 """
 
@@ -33,6 +35,7 @@ TRANSACTION_STATE: Final = "__transaction_state"
 INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 
 _CREATE_TOPICS_VERSION = 7
+_CONTROLLERS_DEFAULT = -1
 _log = logging.getLogger("kraftrio.broker.topics")
 
 
@@ -133,21 +136,26 @@ class AutoTopicCreator:
             )
         return CreatableTopic(
             name=name,
-            num_partitions=config.num_partitions,
-            replication_factor=config.default_replication_factor,
+            num_partitions=self._set_or_default("num.partitions"),
+            replication_factor=self._set_or_default("default.replication.factor"),
         )
+
+    def _set_or_default(self, name: str) -> int:
+        """Rule 4."""
+        config = self._dynamic.current
+        value = config.value(name)
+        assert isinstance(value, int)
+        return value if config.is_set(name) else _CONTROLLERS_DEFAULT
 
     def _replication_factor(self, name: str) -> int:
         """Rule 3."""
         config = self._dynamic.current
         factor = config.value(name)
         assert isinstance(factor, int)
-        if config.is_set(name):
+        if config.is_set(name) or not config.is_controller:
             return factor
-        brokers = len(self._metadata.image.brokers)
-        if config.is_controller:
-            # Its fellow voters are brokers like itself; some may only be late.
-            brokers = max(brokers, len(config.controller_quorum_voters))
+        # Its fellow voters are brokers like itself; some may only be late.
+        brokers = max(len(self._metadata.image.brokers), len(config.controller_quorum_voters))
         return max(1, min(factor, brokers))
 
     @staticmethod

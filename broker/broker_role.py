@@ -228,11 +228,12 @@ class BrokerRole:
         nursery.start_soon(services.coordinator.run)
         nursery.start_soon(services.fetchers.run)
         nursery.start_soon(maintenance.run)
-        limits = server_limits(self._config)
+        limits = server_limits(self._dynamic.current)
         for listener, sock in sockets:
             server = ServerListener(
                 listener.name, sock, services.dispatcher(), limits, environment.network
             )
+            self._dynamic.subscribe(partial(_limit, server))
             nursery.start_soon(server.run)
 
     async def _become_active(
@@ -249,6 +250,9 @@ class BrokerRole:
                 raise StartError(str(error)) from error
             on_ready()
         nursery.start_soon(channel.run_heartbeats)
+        nursery.start_soon(
+            channel.watch_failed_directories, self._config.log_dir_failure_timeout_ms / 1000
+        )
 
     async def _leave(self) -> None:
         """Let the controller move the leaderships away, unless there is no controller any more."""
@@ -282,6 +286,10 @@ class BrokerRole:
             self._log_manager.close(broker_epoch)
 
         await self._environment.run_in_thread(close_logs)
+
+
+def _limit(server: ServerListener, config: BrokerConfig) -> None:
+    server.limit(server_limits(config))
 
 
 async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:

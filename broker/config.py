@@ -140,7 +140,8 @@ class BrokerConfig(BrokerProperties):
         self._resolve_listeners()
         self._resolve_quorum()
         check_config(self)
-        self.warnings.extend(check_supported(self))
+        defaults = {key.name: key.default for key in BROKER_KEYS.values()}
+        self.warnings.extend(check_supported(self, defaults))
 
     @classmethod
     def load(

@@ -233,6 +233,7 @@ class BrokerProperties:
     add_partitions_to_txn_retry_backoff_ms: int
     add_partitions_to_txn_retry_backoff_max_ms: int
     producer_id_expiration_ms: int
+    producer_id_expiration_check_interval_ms: int
     quota_window_num: int
     quota_window_size_seconds: int
     controller_quota_window_num: int

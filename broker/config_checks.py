@@ -1,17 +1,19 @@
 """Checks that look at several of the broker's settings, and refusal of what cannot be honoured.
 
 Rule: a setting that would change what the broker promises (who may connect, where data lies) is
-refused when we cannot keep it; a setting that only tunes something we do not have is accepted.
+refused when we cannot keep it; a setting that only tunes something we do not have is accepted,
+with a warning (`config_without_effect`).
 Called by `config.BrokerConfig`; raises `ConfigError` with one sentence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from kraftrio.broker.config_attributes import HostPort, Listener, Voter, ip_version
+from kraftrio.broker.config_attributes import HostPort, Listener, Voter, address_text, ip_version
 from kraftrio.broker.config_types import ConfigError, ConfigValue
+from kraftrio.broker.config_without_effect import warnings_without_effect
 
 _WILDCARDS = ("0.0.0.0", "::", "0:0:0:0:0:0:0:0")
 _JAVA_CLASSES = (
@@ -24,22 +26,17 @@ _JAVA_CLASSES = (
 _DEFAULT_PRINCIPAL_BUILDER = (
     "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 )
-# Settings of parts that do not exist here: harmless, but whoever sets them should know.
-_WITHOUT_EFFECT = (
-    "delegation.token.secret.key",
-    "kafka.metrics.reporters",
-    "metric.reporters",
-    "replica.selector.class",
-    "transaction.two.phase.commit.enable",
-    "unstable.api.versions.enable",
-    "unstable.feature.versions.enable",
-)
+# What the segments of a topic hold at least; the internal topics' own settings allow less.
+_LEAST_SEGMENT_BYTES = 1 << 20
+_INTERNAL_SEGMENTS = ("offsets.topic.segment.bytes", "transaction.state.log.segment.bytes")
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 class Settings(Protocol):
     """The part of `BrokerConfig` that the checks read."""
 
     originals: dict[str, str]
+    values: dict[str, ConfigValue]
     node_id: int
     process_roles: list[str]
     listeners: list[Listener]
@@ -49,6 +46,7 @@ class Settings(Protocol):
     controller_quorum_voters: list[Voter]
     controller_quorum_bootstrap_servers: list[HostPort]
     log_retention_ms: int
+    group_coordinator_rebalance_protocols: list[str]
 
     def value(self, name: str) -> ConfigValue:
         """A property's own value."""
@@ -81,7 +79,7 @@ def check_config(config: Settings) -> None:
     _check_limits(config)
 
 
-def check_supported(config: Settings) -> list[str]:
+def check_supported(config: Settings, defaults: Mapping[str, ConfigValue]) -> list[str]:
     """Refuse what would be a false promise; give warnings for what has no effect."""
     for listener in config.listeners:
         if listener.protocol != "PLAINTEXT":
@@ -103,7 +101,20 @@ def check_supported(config: Settings) -> list[str]:
         raise ConfigError(
             "remote.log.storage.system.enable is true: tiered storage is not supported"
         )
-    warnings = [f"{name} has no effect" for name in _WITHOUT_EFFECT if name in config.originals]
+    if "classic" not in config.group_coordinator_rebalance_protocols:
+        raise ConfigError(
+            f"group.coordinator.rebalance.protocols is"
+            f" {','.join(config.group_coordinator_rebalance_protocols)}: it must name classic,"
+            f" the one protocol of groups that is served"
+        )
+    warnings = warnings_without_effect(config.originals, config.values, defaults)
+    if config.originals.get("controller.quorum.voters") and (
+        config.controller_quorum_bootstrap_servers
+    ):
+        warnings.append(
+            "controller.quorum.bootstrap.servers has no effect: controller.quorum.voters names the"
+            " controllers"
+        )
     if "zookeeper.connect" in config.originals:
         warnings.append("zookeeper.connect has no effect: the broker keeps its metadata itself")
     return warnings
@@ -208,16 +219,31 @@ def _check_voters(config: Settings) -> None:
 
 
 def _check_bootstrap_servers(config: Settings) -> None:
-    """Without voters this node alone is the quorum: several servers would split the cluster."""
-    servers = config.controller_quorum_bootstrap_servers
-    if len(servers) > 1:
-        raise ConfigError(
-            f"controller.quorum.bootstrap.servers names {len(servers)} controllers: name them in "
-            f"controller.quorum.voters as id@host:port (voters that change are not supported yet)"
-        )
+    """Without voters this node alone is the quorum: another server would split the cluster."""
+    own = {
+        (host, one.port)
+        for one in (*config.advertised_listeners, *config.controller_listeners)
+        if one.name in config.controller_listener_names
+        for host in (one.host, *_LOCAL_HOSTS)
+    }
+    for server in config.controller_quorum_bootstrap_servers:
+        if server not in own:
+            raise ConfigError(
+                f"controller.quorum.bootstrap.servers names"
+                f" {address_text(server.host, server.port)}, which is not this node: name the"
+                f" controllers in controller.quorum.voters as id@host:port (finding them by"
+                f" bootstrap servers alone is not supported yet)"
+            )
 
 
 def _check_limits(config: Settings) -> None:
+    for name in _INTERNAL_SEGMENTS:
+        size = config.value(name)
+        assert isinstance(size, int)
+        if size < _LEAST_SEGMENT_BYTES:
+            raise ConfigError(
+                f"{name} is {size}: a topic's segments have at least {_LEAST_SEGMENT_BYTES} bytes"
+            )
     if config.log_retention_ms == 0:
         raise ConfigError("log.retention.ms is 0: it must be -1 for no limit, or at least 1")
     _check_order(config, "replica.fetch.wait.max.ms", "replica.socket.timeout.ms")

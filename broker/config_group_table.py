@@ -67,7 +67,7 @@ offsets.retention.check.interval.ms | long | 600000 | 1.. | high
 offsets.topic.num.partitions | int | 50 | 1.. | high
     Partitions of the offsets topic; fixed once it exists.
 offsets.topic.replication.factor | short | 3 | 1.. | high
-    Replicas of the offsets topic; fewer brokers lower the default.
+    Replicas of the offsets topic; fewer nodes that are all controllers, too, lower the default.
 offsets.topic.segment.bytes | int | 104857600 | 1.. | high
     Segment size of the offsets topic.
 offsets.topic.compression.codec | int | 0 | | high
@@ -76,7 +76,7 @@ offsets.topic.compression.codec | int | 0 | | high
 transaction.state.log.num.partitions | int | 50 | 1.. | high
     Partitions of the transaction topic; fixed once it exists.
 transaction.state.log.replication.factor | short | 3 | 1.. | high
-    Replicas of the transaction topic; fewer brokers lower the default.
+    Replicas of the transaction topic; the default is lowered like that of the offsets topic.
 transaction.state.log.min.isr | int | 2 | 1.. | high
     min.insync.replicas of the transaction topic.
 transaction.state.log.segment.bytes | int | 104857600 | 1.. | high

@@ -12,7 +12,8 @@ Owns: this broker's epoch and whether it is fenced. Rules, as KIP-631:
 4. A registration that is gone (unregistered) is made anew as the same incarnation; when another
    incarnation lives under this id, this one ends.
 5. It registers with the log directories that are online. Those that fail later are told by every
-   heartbeat, by one at once (KIP-858).
+   heartbeat, by one at once (KIP-858). When the controller cannot be told of one for
+   log.dir.failure.timeout.ms this broker ends, so that its leaderships can move.
 6. At a graceful stop it asks for a controlled shutdown and goes when the controller says so.
 
 The way to the controller is the port `Controller`: `controller_client` in a broker. It waits
@@ -26,6 +27,7 @@ BrokerLifecycleManager, BrokerRegistrationTracker.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any, Protocol
@@ -89,6 +91,8 @@ class ControllerChannel:
         self._offline_log_dirs = offline_log_dirs
         self._registration: BrokerRegistrationRequest | None = None
         self._heartbeat_due = trio.Event()
+        self._directory_failed = trio.Event()
+        self._told_offline: frozenset[bytes] = frozenset()
         self._heartbeat_lock = trio.Lock()
         self._wants_shut_down = False
         self.broker_epoch = -1
@@ -154,6 +158,7 @@ class ControllerChannel:
         if code is ErrorCode.NONE:
             self.broker_epoch = response.broker_epoch
             self.is_fenced = True
+            self._told_offline = frozenset(offline)
             _log.info("registered broker=%d epoch=%d", self._broker_id, self.broker_epoch)
         return code
 
@@ -179,6 +184,32 @@ class ControllerChannel:
     def heartbeat_soon(self) -> None:
         """Let the next heartbeat go at once: there is something to tell."""
         self._heartbeat_due.set()
+
+    def directory_failed(self) -> None:
+        """Tell the controller of a log directory that has failed."""
+        self._directory_failed.set()
+        self.heartbeat_soon()
+
+    async def watch_failed_directories(self, timeout_s: float) -> None:
+        """End this broker when a failed directory could not be told for so long (rule 5).
+
+        Raises:
+            RegistrationError: that is the case.
+        """
+        untold_since: dict[bytes, float] = {}
+        while True:
+            self._directory_failed = trio.Event()
+            now = trio.current_time()
+            untold = [one for one in self._offline_log_dirs() if one not in self._told_offline]
+            untold_since = {one: untold_since.get(one, now) for one in untold}
+            deadline = min(untold_since.values(), default=math.inf) + timeout_s
+            if now >= deadline:
+                raise RegistrationError(
+                    f"the controller could not be told within {timeout_s:g} s that a log"
+                    f" directory of broker {self._broker_id} has failed"
+                )
+            with trio.move_on_at(deadline):
+                await self._directory_failed.wait()
 
     def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Heartbeat at once if the controller waits to hear that this image was applied.
@@ -255,6 +286,7 @@ class ControllerChannel:
                 ErrorCode(response.error_code).name,
             )
             return response
+        self._told_offline = frozenset(request.offline_log_dirs)
         if response.is_fenced != self.is_fenced:
             self.is_fenced = response.is_fenced
             _log.debug(

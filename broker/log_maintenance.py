@@ -23,7 +23,6 @@ from kraftrio.wire.primitives import TopicPartition
 
 _log = logging.getLogger("kraftrio.logs")
 
-_PRODUCER_EXPIRY_INTERVAL_MS = 600_000
 _MAX_FLUSH_POLL_MS = 1000
 _MIN_SLEEP_S = 0.01
 
@@ -52,7 +51,7 @@ class LogMaintenance:
             nursery.start_soon(self._every, self._checkpoint_interval_ms, self._checkpoint)
             nursery.start_soon(self._every, self._retention_interval_ms, self._retain)
             nursery.start_soon(self._cleaner.run)
-            nursery.start_soon(self._every, lambda: _PRODUCER_EXPIRY_INTERVAL_MS, self._expire)
+            nursery.start_soon(self._every, self._expiry_interval_ms, self._expire)
 
     async def _every(
         self, interval_ms: Callable[[], float], work: Callable[[], Awaitable[None]]
@@ -72,11 +71,15 @@ class LogMaintenance:
         settings = self._settings()
         return min(
             settings.log_flush_offset_checkpoint_interval_ms,
+            settings.log_flush_start_offset_checkpoint_interval_ms,
             settings.replica_high_watermark_checkpoint_interval_ms,
         )
 
     def _retention_interval_ms(self) -> float:
         return self._settings().log_retention_check_interval_ms
+
+    def _expiry_interval_ms(self) -> float:
+        return self._settings().producer_id_expiration_check_interval_ms
 
     async def _flush(self) -> None:
         for log in self._logs.flush_due(self._clock.wall_ms()):
@@ -102,5 +105,8 @@ class LogMaintenance:
 
     async def _expire(self) -> None:
         now_ms = self._clock.wall_ms()
+        expiration_ms = self._settings().producer_id_expiration_ms
+        self._logs.producer_id_expiration_ms = expiration_ms  # of logs that are opened later
         for log in self._logs.logs():
+            log.producer_state.producer_id_expiration_ms = expiration_ms
             log.producer_state.expire(now_ms)

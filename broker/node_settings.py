@@ -43,6 +43,8 @@ def quorum_config(config: BrokerConfig) -> QuorumConfig:
             election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
             retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
             request_timeout_ms=config.controller_quorum_request_timeout_ms,
+            fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
+            snapshot_chunk_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
         ),
         metadata_log_max_record_bytes_between_snapshots=(
             config.metadata_log_max_record_bytes_between_snapshots

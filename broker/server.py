@@ -287,6 +287,11 @@ class Listener:
         self._per_ip: Counter[str] = Counter()
         self._below_limit = trio.Event()
 
+    def limit(self, limits: ServerLimits) -> None:
+        """Grant something else from now on; connections that are there stay as they are."""
+        self._limits = limits
+        self._below_limit.set()
+
     async def run(self) -> None:
         """Accept and serve until cancelled; then close every connection."""
         try:

@@ -154,7 +154,7 @@ class BrokerServices:
             log_manager.offline_directory_ids,
         )
         controller.on_connected(self.channel.heartbeat_soon)
-        log_manager.on_failed = self.channel.heartbeat_soon
+        log_manager.on_failed = self.channel.directory_failed
         leader_quota = _quota(Direction.LEADER, config, clock)
         follower_quota = _quota(Direction.FOLLOWER, config, clock)
         self._placer = DirectoryAssignments(

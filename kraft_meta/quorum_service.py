@@ -605,8 +605,9 @@ class QuorumService:
 
     def _maybe_start_snapshot(self, now_ms: float, nursery: trio.Nursery) -> None:
         config, image = self.config, self.image
+        interval_ms = config.metadata_log_max_snapshot_interval_ms or math.inf  # 0: never
         if self._snapshot_due_ms is math.inf:
-            self._snapshot_due_ms = now_ms + config.metadata_log_max_snapshot_interval_ms
+            self._snapshot_due_ms = now_ms + interval_ms
         if self._snapshot_running:
             return
         size_due = (
@@ -615,7 +616,7 @@ class QuorumService:
         time_due = now_ms >= self._snapshot_due_ms
         if not size_due and not time_due:
             return
-        self._snapshot_due_ms = now_ms + config.metadata_log_max_snapshot_interval_ms
+        self._snapshot_due_ms = now_ms + interval_ms
         newest = self._log.latest_snapshot_id()
         if image.offset < 0 or (newest is not None and newest.end_offset > image.offset):
             return

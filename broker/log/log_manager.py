@@ -132,7 +132,7 @@ class LogManager:
         self.dirs = [LogDir(path) for path in log_dirs]
         self.default_config = default_config or LogConfig()
         self._tail_budget = TailBudget(tail_cache_bytes)
-        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self.producer_id_expiration_ms = producer_id_expiration_ms
         self.new_id = new_id
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._dir_of: dict[TopicPartition, LogDir] = {}
@@ -417,7 +417,7 @@ class LogManager:
             clean_shutdown=clean_shutdown,
             now_ms=now_ms,
             tail_budget=self._tail_budget,
-            producer_id_expiration_ms=self._producer_id_expiration_ms,
+            producer_id_expiration_ms=self.producer_id_expiration_ms,
         )
 
     def put_in_service(self, log: PartitionLog, log_dir: LogDir) -> None:

@@ -393,3 +393,59 @@ async def test_a_broker_that_is_going_does_not_register_anew(
     context.controller.heartbeat_errors = [ErrorCode.STALE_BROKER_EPOCH] * 100
     await trio.sleep(3)
     assert len(context.controller.registrations) == 1
+
+
+# ---- log directories that failed
+
+
+async def test_a_failed_directory_is_told_and_the_broker_goes_on(
+    context: Context, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """However long: the controller knows."""
+    await context.join()
+    nursery.start_soon(context.channel.run_heartbeats)
+    nursery.start_soon(context.channel.watch_failed_directories, 30)
+    await trio.sleep(100)
+    context.offline.append(b"d" * 16)
+    context.channel.directory_failed()
+    await trio.sleep(100)
+    assert context.controller.heartbeats[-1][1].offline_log_dirs == [b"d" * 16]
+
+
+@pytest.mark.parametrize("is_silent", [True, False])
+async def test_a_broker_that_cannot_tell_of_a_failed_directory_ends(
+    context: Context, autojump_clock: MockClock, is_silent: bool
+) -> None:
+    """After log.dir.failure.timeout.ms, be the controller silent or refusing."""
+    await context.join()
+    if is_silent:
+        context.controller.parked = []
+    else:
+        context.controller.heartbeat_errors = [ErrorCode.NOT_CONTROLLER] * 10_000
+    context.offline.append(b"d" * 16)
+    begin = trio.current_time()
+    with pytest.RaisesGroup(pytest.RaisesExc(RegistrationError, match="within 30 s that a log")):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(context.channel.run_heartbeats)
+            nursery.start_soon(context.channel.watch_failed_directories, 30)
+            await trio.sleep(5)
+            context.offline.append(b"e" * 16)  # another one does not begin anew
+            context.channel.directory_failed()
+    assert trio.current_time() - begin == pytest.approx(30)
+
+
+async def test_a_directory_that_is_told_late_but_in_time(
+    context: Context, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """Each has its own time."""
+    await context.join()
+    context.controller.parked = []
+    nursery.start_soon(context.channel.run_heartbeats)
+    nursery.start_soon(context.channel.watch_failed_directories, 30)
+    context.offline.append(b"d" * 16)
+    context.channel.directory_failed()
+    await trio.sleep(29)
+    parked, context.controller.parked = context.controller.parked, None
+    for deferred in parked:
+        deferred.complete(BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False))
+    await trio.sleep(100)

@@ -354,6 +354,47 @@ def test_single_node_needs_no_settings_for_internal_topics() -> None:
     assert cluster.metadata.image.config(TOPIC, TRANSACTION_STATE)["min.insync.replicas"] == "1"
 
 
+def test_a_broker_alone_waits_for_others() -> None:
+    """With controllers of their own nobody knows how many brokers come: the setting counts."""
+    cluster = ClusterContext(
+        {
+            "process.roles": "broker",
+            "controller.quorum.voters": "9@c:9093",
+            "controller.listener.names": "CONTROLLER",
+        }
+    )
+    done: list[tuple[str, ErrorCode]] = []
+    names = (CONSUMER_OFFSETS, TRANSACTION_STATE)
+    cluster.auto_topics.create(names, lambda name, code: done.append((name, code)))
+    assert done == [(name, ErrorCode.INVALID_REPLICATION_FACTOR) for name in names]
+    cluster.register(2, fenced=False)
+    cluster.register(3, fenced=False)
+    cluster.auto_topics.create(names)
+    for name in names:
+        topic = cluster.metadata.topic(name)
+        assert topic is not None
+        assert {len(one.replicas) for one in topic.partitions.values()} == {3}
+
+
+@pytest.mark.parametrize(
+    ("settings", "asked"),
+    [
+        ({}, (-1, -1)),
+        ({"num.partitions": "4"}, (4, -1)),
+        ({"default.replication.factor": "1"}, (-1, 1)),
+    ],
+)
+def test_automatic_topics_take_the_controllers_defaults(
+    settings: dict[str, str], asked: tuple[int, int]
+) -> None:
+    """Unless this broker sets its own, be they the same as the defaults."""
+    cluster = ClusterContext(settings)
+    cluster.auto_topics.create(["t"])
+    (topic,) = cluster.submitted[-1].topics
+    assert (topic.num_partitions, topic.replication_factor) == asked
+    assert cluster.metadata.topic("t") is not None
+
+
 def test_replication_factor_that_was_set_is_kept() -> None:
     """Whoever sets the factor gets it, or the error."""
     cluster = ClusterContext({"offsets.topic.replication.factor": "3"})

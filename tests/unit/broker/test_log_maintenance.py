@@ -112,3 +112,44 @@ async def test_the_last_directory_that_fails_ends_the_maintenance(
         await context.run_for(60)
     assert caught.group_contains(LogDirError, match="no log directory is online")
     assert context.logs.get_log(log.topic_partition) is None
+
+
+async def test_idle_producers_expire_by_the_settings_of_now(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """producer.id.expiration.ms may change while the broker runs; the check has its interval."""
+    context = Maintained(**{"producer.id.expiration.check.interval.ms": "5000"})
+    log = context.add()
+    records = batch(b"v", producer_id=7, producer_epoch=0, sequence=0)
+    log.append_as_leader(records, 0, NOW_MS)
+    await context.run_for(30)
+    assert log.producer_state.get(7) is not None
+    context.config = context.config.with_overrides({"producer.id.expiration.ms": "20000"})
+    await context.run_for(4)
+    assert log.producer_state.get(7) is not None
+    await context.run_for(6)
+    assert log.producer_state.get(7) is None
+    assert context.logs.producer_id_expiration_ms == 20_000
+
+
+@pytest.mark.parametrize(
+    "interval",
+    [
+        "log.flush.offset.checkpoint.interval.ms",
+        "log.flush.start.offset.checkpoint.interval.ms",
+        "replica.high.watermark.checkpoint.interval.ms",
+    ],
+)
+async def test_checkpoints_come_as_often_as_the_shortest_interval(
+    autojump_clock: trio.testing.MockClock, interval: str
+) -> None:
+    """Each of the three intervals counts."""
+    longer = {
+        "log.flush.offset.checkpoint.interval.ms": "90000",
+        "log.flush.start.offset.checkpoint.interval.ms": "90000",
+        "replica.high.watermark.checkpoint.interval.ms": "90000",
+    }
+    context = Maintained(**(longer | {interval: "1000"}))
+    context.add()
+    await context.run_for(2)
+    assert context.fs.exists(HIGH_WATERMARKS)

@@ -262,6 +262,22 @@ async def test_connections_of_one_address_are_limited() -> None:
             assert (await client.receive())[0] == 1
 
 
+async def test_limits_may_change_while_it_listens() -> None:
+    """Who waits is let in when there is more room; a lower limit closes nobody's connection."""
+    few = replace(LIMITS, max_connections=1)
+    async with listening(Handlers(), few) as (listener, connect):
+        first, second = await connect(), await connect()
+        await second.send(18, 0, 1, b"")
+        await first.send(18, 0, 1, b"")
+        assert (await first.receive())[0] == 1
+        assert len(listener._connections) == 1
+        listener.limit(replace(few, max_connections=2))
+        assert (await second.receive())[0] == 1
+        listener.limit(replace(few, max_connections_per_ip_overrides={"127.0.0.1": 1}))
+        await first.send(18, 0, 2, b"")
+        assert (await first.receive())[0] == 2
+
+
 async def test_above_the_connection_limit_a_client_waits_its_turn() -> None:
     async with listening(Handlers(), replace(LIMITS, max_connections=1)) as (_, connect):
         first, second = await connect(), await connect()

@@ -356,6 +356,21 @@ def test_a_quiet_cluster_makes_no_second_snapshot() -> None:
     virtually(main)
 
 
+def test_an_interval_of_zero_makes_no_snapshots() -> None:
+    """metadata.log.max.snapshot.interval.ms: 0 is never, however much changes."""
+
+    async def main() -> None:
+        node = Node(new_disk(), metadata_log_max_snapshot_interval_ms=0)
+        async with node.running():
+            await node.join()
+            for n in range(5):
+                await node.create(f"t{n}")
+                await trio.sleep(2)
+            assert node.log.latest_snapshot_id() is None
+
+    virtually(main)
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_a_crash_at_any_moment_keeps_what_was_answered(seed: int) -> None:
     """The machine dies while requests are under way; answered topics are there again."""
