@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Final
 
 from kraftrio.broker.dynamic_config import DynamicConfig
 from kraftrio.broker.logging_setup import log_event
 from kraftrio.broker.ports import ControllerPort, MetadataPort
+from kraftrio.kraft_meta.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
     CreatableTopic,
@@ -29,10 +29,6 @@ from kraftrio.wire.messages.admin import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-
-CONSUMER_OFFSETS: Final = "__consumer_offsets"
-TRANSACTION_STATE: Final = "__transaction_state"
-INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 
 _CREATE_TOPICS_VERSION = 7
 _CONTROLLERS_DEFAULT = -1

@@ -22,7 +22,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from kraftrio.broker.auto_topics import INTERNAL_TOPICS, AutoTopicCreator
+from kraftrio.broker.auto_topics import AutoTopicCreator
 from kraftrio.broker.context import RequestContext
 from kraftrio.broker.dynamic_config import DynamicConfig
 from kraftrio.broker.handlers_controller import BROKER_ENDPOINT, refuse_endpoint_type
@@ -35,7 +35,7 @@ from kraftrio.broker.topic_descriptions import (
 )
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.kraft_meta.image import MetadataImage, TopicImage
-from kraftrio.kraft_meta.topic_names import check_topic_name
+from kraftrio.kraft_meta.topic_names import INTERNAL_TOPICS, check_topic_name
 from kraftrio.wire.api import ApiKey
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.fitting import fit_version

@@ -28,6 +28,7 @@ from kraftrio.broker.context import RequestContext
 from kraftrio.broker.partition import Partition
 from kraftrio.broker.replica_manager import ReplicaManager
 from kraftrio.kraft_meta.deferred import Deferred
+from kraftrio.kraft_meta.topic_names import INTERNAL_TOPICS
 from kraftrio.wire.api import ApiKey
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.data import (
@@ -67,8 +68,6 @@ _NOT_AVAILABLE_VERSION = 5
 
 _READ_COMMITTED = 1
 _CONSUMER_REPLICA_ID = -1
-
-_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
 class OffsetHandlers:
@@ -214,7 +213,7 @@ class OffsetHandlers:
                 answer = DeleteRecordsPartitionResult(
                     partition_index=asked.partition_index, low_watermark=-1
                 )
-                if topic.name in _INTERNAL_TOPICS:
+                if topic.name in INTERNAL_TOPICS:
                     answer.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
                 else:
                     self._delete(topic.name, asked.offset, answer, waiting)

@@ -8,6 +8,7 @@ Behaviour (Apache Kafka's)
 - acks=all answers when the high watermark has passed every batch, or REQUEST_TIMED_OUT at
   `timeout_ms` for those it has not passed; they stay in the log.  NOT_ENOUGH_REPLICAS refuses a
   batch, NOT_ENOUGH_REPLICAS_AFTER_APPEND leaves it in the log, too.
+- What brokers keep in internal topics is nobody's to write: INVALID_TOPIC_EXCEPTION.
 - An idempotent batch that is already there is answered with its first offset (KIP-98).
 - A batch whose sequence does not follow is refused for that only when the followers have shown that
   this broker still leads: a leader deposed without knowing it has not seen what the producer sent
@@ -35,7 +36,7 @@ from kraftrio.broker.producer_ids import ProducerIdManager
 from kraftrio.broker.refused_batches import Place, RefusedBatches, sequenced
 from kraftrio.broker.replica_manager import ReplicaManager
 from kraftrio.kraft_meta.deferred import Deferred
-from kraftrio.kraft_meta.topic_names import check_topic_name
+from kraftrio.kraft_meta.topic_names import INTERNAL_TOPICS, check_topic_name
 from kraftrio.wire.api import ApiKey
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from kraftrio.wire.messages.data import (
@@ -56,6 +57,9 @@ from kraftrio.wire.messages.data import (
 )
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.record_batch import MAGIC, Compression
+
+# Of tools that may write to internal topics, as in Kafka.
+ADMIN_CLIENT_ID = "__admin_client"
 
 _NONE = ErrorCode.NONE
 _TOPIC_ID_VERSION = 13
@@ -176,6 +180,8 @@ class ProduceHandlers:
         if _attributes(records) & _TRANSACTIONAL_BIT:
             # No coordinator has this transaction (KIP-890), so nobody would ever end it.
             return _refusal(data, ErrorCode.INVALID_PRODUCER_ID_MAPPING, None), -1
+        if topic_partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
+            return _refusal(data, self._why_internal(topic_partition), None), -1
         if self._refused and self._is_overtaking(place, topic_partition, records):
             message = "a batch that the producer sent before this one is to be sent again first"
             return _refusal(data, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message), -1
@@ -204,6 +210,11 @@ class ProduceHandlers:
             log_start_offset=info.log_start_offset,
         )
         return answer, info.last_offset + 1
+
+    def _why_internal(self, topic_partition: TopicPartition) -> ErrorCode:
+        if self._metadata.partition(*topic_partition) is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
 
     def _note_refusal(self, place: Place, data: PartitionProduceData, code: ErrorCode) -> None:
         if code.retriable and (batch := sequenced(data.records)) is not None:
@@ -296,7 +307,7 @@ class ProduceHandlers:
     def describe_producers(
         self, request: DescribeProducersRequest, context: RequestContext
     ) -> DescribeProducersResponse:
-        """List the producers whose state each partition's leader keeps (KIP-664)."""
+        """List the producers that each replica hosted here knows, leader or not (KIP-664)."""
         return DescribeProducersResponse(
             topics=[
                 DescribeProducersTopicResponse(
@@ -316,7 +327,7 @@ class ProduceHandlers:
         answer = DescribeProducersPartitionResponse(partition_index=topic_partition.partition)
         try:
             check_topic_name(topic_partition.topic)
-            log = self._replicas.log(topic_partition)
+            log = self._replicas.hosted(topic_partition).log
         except KafkaError as error:
             answer.error_code = error.code
             answer.error_message = error.message or error.code.text

@@ -17,8 +17,7 @@ from kraftrio.broker.metadata_cache import MetadataCache
 from kraftrio.broker.replica_manager import ReplicaManager
 from kraftrio.broker.replication_quota import Direction
 from kraftrio.kraft_meta.image import BROKER, TOPIC, MetadataDelta, MetadataImage
-
-OFFSETS_TOPIC = "__consumer_offsets"
+from kraftrio.kraft_meta.topic_names import CONSUMER_OFFSETS
 
 
 class GroupCoordinator(Protocol):
@@ -105,11 +104,11 @@ class MetadataPublisher:
     def _publish_coordinators(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Elect and resign by who leads the partitions of the offsets topic now."""
         for topic in delta.deleted_topics.values():
-            if topic.name == OFFSETS_TOPIC:
+            if topic.name == CONSUMER_OFFSETS:
                 for index in sorted(topic.partitions):
                     self._coordinator.resign(index)
         for topic_delta in delta.changed_topics.values():
-            if topic_delta.name != OFFSETS_TOPIC:
+            if topic_delta.name != CONSUMER_OFFSETS:
                 continue
             for index, partition in sorted(topic_delta.partitions.items()):
                 previous = topic_delta.previous_partition(index)

@@ -151,6 +151,17 @@ class ReplicaManager:
             raise KafkaError(code)
         return partition
 
+    def hosted(self, topic_partition: TopicPartition) -> Partition:
+        """The replica hosted here, in whatever role.
+
+        Raises:
+            KafkaError: it is elsewhere, or nowhere, or its log directory has failed.
+        """
+        partition = self._partitions.get(topic_partition) or self._make(topic_partition)
+        if partition.state.role is Role.OFFLINE:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        return partition
+
     def log(self, topic_partition: TopicPartition) -> PartitionLog:
         """The log of a partition led here (raises like `leader`)."""
         return self.leader(topic_partition).log

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kraftrio.broker.auto_topics import INTERNAL_TOPICS
 from kraftrio.kraft_meta.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from kraftrio.kraft_meta.topic_names import INTERNAL_TOPICS
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import (
     NO_AUTHORIZED_OPERATIONS,

@@ -1,4 +1,5 @@
-"""Which topic names are legal, and which ones collide: `check_topic_name`, `find_collision`.
+"""Which topic names are legal, which ones collide, and which topics are Kafka's own:
+`check_topic_name`, `find_collision`, `INTERNAL_TOPICS`.
 
 Rules: as Kafka's. 1 to 249 characters of ASCII letters, digits, '.', '_' and '-', not "." or "..".
 '.' and '_' are one character in the names of metrics, so names that differ in nothing else collide.
@@ -15,6 +16,12 @@ from typing import Final
 from kraftrio.wire.errors import ErrorCode, KafkaError
 
 MAX_NAME_LENGTH: Final = 249
+
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+TRANSACTION_STATE: Final = "__transaction_state"
+SHARE_GROUP_STATE: Final = "__share_group_state"
+INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
+
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 

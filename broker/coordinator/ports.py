@@ -10,13 +10,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from kraftrio.kraft_meta.image import Endpoint, PartitionImage, TopicImage
+from kraftrio.kraft_meta.topic_names import CONSUMER_OFFSETS
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import Buffer, TopicPartition
 
 if TYPE_CHECKING:  # cores import this module, and must not import the disk layer
     from kraftrio.broker.producer_state import AppendOrigin
 
-OFFSETS_TOPIC = "__consumer_offsets"
+OFFSETS_TOPIC = CONSUMER_OFFSETS
 
 
 class GroupProperties(Protocol):

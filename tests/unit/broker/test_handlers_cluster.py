@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from kraftrio.broker.auto_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kraftrio.broker.handlers_cluster import ApiVersionsHandler
 from kraftrio.kraft_meta.control import DEFAULT_FEATURES
 from kraftrio.kraft_meta.image import TOPIC
@@ -16,6 +15,7 @@ from kraftrio.kraft_meta.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from kraftrio.kraft_meta.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kraftrio.wire.codec import decode, encode
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import (

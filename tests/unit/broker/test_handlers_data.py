@@ -23,11 +23,14 @@ from kraftrio.kraft_meta.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from kraftrio.kraft_meta.topic_names import INTERNAL_TOPICS
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
+    DescribeProducersRequest,
+    DescribeProducersTopicRequest,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -39,6 +42,7 @@ from kraftrio.wire.messages.data import (
     PartitionData,
     PartitionProduceData,
     ProduceRequest,
+    ProduceResponse,
     ReplicaState,
     TopicProduceData,
 )
@@ -768,3 +772,72 @@ async def test_produce_with_too_few_replicas(autojump_clock: object) -> None:
         broker.publish(PartitionChangeRecord(TOPIC_ID, 0, isr=(1,)))
         assert handlers.produce("t").value == [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)]
         assert handlers.produce("t", acks=1).value == [(ErrorCode.NONE, 1)]
+
+
+# -- internal topics, and producers -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("topic", sorted(INTERNAL_TOPICS))
+@pytest.mark.parametrize("version", [3, 12, 13])
+async def test_internal_topics_are_written_by_brokers_and_tools_alone(
+    topic: str, version: int
+) -> None:
+    """INVALID_TOPIC_EXCEPTION for anybody else; a partition that is not there comes first."""
+    broker = Broker()
+    broker.publish(TopicRecord(topic, TOPIC_ID), PartitionRecord(TOPIC_ID, 0, (1,), (1,), 1))
+    handlers = Handlers(broker)
+
+    def produce(client_id: str | None) -> list[int]:
+        asked = context(version)
+        asked.client_id = client_id
+        topic_data = TopicProduceData(
+            name="" if version == 13 else topic,
+            topic_id=TOPIC_ID,
+            partition_data=[
+                PartitionProduceData(index=index, records=memoryview(batch(b"x")))
+                for index in (0, 9)
+            ],
+        )
+        request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic_data])
+        response = handlers.produces.produce(request, asked)
+        assert isinstance(response, ProduceResponse)
+        return [one.error_code for one in response.responses[0].partition_responses]
+
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for client_id in ("app", None, ""):
+        assert produce(client_id) == [ErrorCode.INVALID_TOPIC_EXCEPTION, unknown]
+    assert broker.replicas.log(TopicPartition(topic, 0)).log_end_offset == 0
+    assert produce("__admin_client") == [ErrorCode.NONE, unknown]
+
+
+async def test_producers_are_described_by_every_replica() -> None:
+    """A follower knows them, too, and a replica that nobody has asked for yet; others do not."""
+    broker = Broker()
+    async with broker.running():
+        handlers = Handlers(broker)
+
+        def describe(topic: str = "t") -> tuple[int, list[int]]:
+            request = DescribeProducersRequest(
+                topics=[DescribeProducersTopicRequest(name=topic, partition_indexes=[0])]
+            )
+            response = handlers.produces.describe_producers(request, context(0))
+            (answer,) = response.topics[0].partitions
+            return answer.error_code, [one.producer_id for one in answer.active_producers]
+
+        broker.publish(
+            TopicRecord("t", TOPIC_ID), PartitionRecord(TOPIC_ID, 0, (1, 2, 3), (1, 2, 3), 2)
+        )
+        assert describe() == (ErrorCode.NONE, [])
+        broker.replicas.append_as_follower(
+            TP,
+            batch(b"x", producer_id=7, producer_epoch=0, sequence=0),
+            0,
+            leader_high_watermark=0,
+            leader_log_start_offset=0,
+        )
+        assert describe() == (ErrorCode.NONE, [7])
+        broker.publish(TopicRecord("u", OTHER_ID), PartitionRecord(OTHER_ID, 0, (2, 3), (2, 3), 2))
+        assert describe("u") == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
+        assert describe("none") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
+        broker.replicas.go_offline([TP])
+        assert describe() == (ErrorCode.KAFKA_STORAGE_ERROR, [])
