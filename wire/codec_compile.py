@@ -54,11 +54,8 @@ _KEPT_COUNTS = 64
 
 def compile_decoder(cls: type[Any], version: int) -> Decoder:
     """Build ``decode(buf, pos) -> (message, pos)`` for one version."""
-    spec = _message_spec(cls)
-    assert spec.versions is not None
-    if version not in spec.versions:
-        raise RemoteProtocolError(f"{spec.name} has no version {version}")
-    run: Decoder = _DecoderWriter(version, version in spec.flexible).build(spec)
+    flexible = version in message_spec(cls, version, RemoteProtocolError).flexible
+    run: Decoder = DecoderWriter(version, flexible).build(cls)
     return run
 
 
@@ -68,22 +65,22 @@ def compile_encoder(cls: type[Any], version: int) -> Encoder:
     It appends the pieces to ``out``, and to ``large`` the positions in ``out`` of those pieces
     that are not worth copying.
     """
-    spec = _message_spec(cls)
-    assert spec.versions is not None
-    if version not in spec.versions:
-        raise LocalProtocolError(f"{spec.name} has no version {version}")
-    run: Encoder = _EncoderWriter(version, version in spec.flexible).build(spec)
+    spec = message_spec(cls, version, LocalProtocolError)
+    run: Encoder = EncoderWriter(version, version in spec.flexible).build(spec)
     return run
 
 
-def _message_spec(cls: type[Any]) -> StructSpec:
+def message_spec(cls: type[Any], version: int, refusal: type[Exception]) -> StructSpec:
+    """Return the description of a message; raise ``refusal`` when it has no such version."""
     spec = spec_of(cls)
     if spec.versions is None:
         raise LocalProtocolError(f"{spec.name} is a part of messages, not a message")
+    if version not in spec.versions:
+        raise refusal(f"{spec.name} has no version {version}")
     return spec
 
 
-class _Source:
+class Source:
     """Lines of source, the names they use, and fresh local names."""
 
     def __init__(self, version: int, flexible: bool) -> None:
@@ -136,7 +133,7 @@ class _Source:
         return self.flexible
 
 
-class _DecoderWriter(_Source):
+class DecoderWriter(Source):
     """Writes ``run(buf, pos)``.
 
     Values go straight into the attributes of the object that is being made. Those of fixed size
@@ -154,14 +151,15 @@ class _DecoderWriter(_Source):
             skip_tags=_skip_tags,
         )
 
-    def build(self, spec: StructSpec) -> Any:
+    def build(self, element: Kind | type[Any]) -> Any:
+        """Build the decoder of a message, of a struct in it, or of another value."""
+        name = element.__name__ if isinstance(element, type) else element.name
         self.line("end = len(buf)")
         self.line("view = memoryview(buf)")
-        self.line(f"m = new({self.constant('C', spec.cls)})")
-        self._struct(spec, "m", spec.name)
+        self._element(element, "m", name)
         self._flush()
         self.line("return m, pos")
-        return self.compile("def run(buf, pos):", f"decode {spec.name} v{self.version}")
+        return self.compile("def run(buf, pos):", f"decode {name} v{self.version}")
 
     # Runs
 
@@ -347,6 +345,13 @@ class _DecoderWriter(_Source):
         self.line(f"for _ in range({count}):")
         self.indent()
         item = self.local("m")
+        self._element(element, item, path)
+        self._flush()
+        self.line(f"{values}.append({item})")
+        self.dedent()
+
+    def _element(self, element: Kind | type[Any], item: str, path: str) -> None:
+        """Write the reading of one element into the local ``item``."""
         if isinstance(element, type):
             self.line(f"{item} = new({self.constant('C', element)})")
             self._struct(spec_of(element), item, path)
@@ -354,12 +359,9 @@ class _DecoderWriter(_Source):
             self._fixed(element.code, element.size_bytes, item)
         else:
             self._variable(element, self.flexible, False, item, path)
-        self._flush()
-        self.line(f"{values}.append({item})")
-        self.dedent()
 
 
-class _EncoderWriter(_Source):
+class EncoderWriter(Source):
     """Writes ``run(m, out, large)``; packed values wait in ``_run`` until they are flushed."""
 
     def __init__(self, version: int, flexible: bool) -> None:
@@ -594,9 +596,13 @@ class _EncoderWriter(_Source):
         else:
             self._content(element, None, self.flexible, item)
         self._flush()
+        self._after_element()
         if not least_size_bytes(element, self.version, self.flexible):
             self.line("continue")  # the body may be empty
         self.dedent()
+
+    def _after_element(self) -> None:
+        """Write what is done after each element; a place for subclasses."""
 
 
 # Arrays of fixed-size elements: one compiled struct for each count that occurs

@@ -1,0 +1,145 @@
+"""Arrays whose entries are made when somebody iterates over them, and dropped right after.
+
+A request of a few megabytes may hold millions of entries. Held as objects they would take a hundred
+times its memory, and be freed, or looked at by the garbage collector, in one go that takes long. So
+`codec_slices` decodes a long array into `Entries` (or `Numbers`), which know where its bytes lie,
+and handlers answer with `each`, whose entries are made while the response is encoded.
+
+Rules
+- They stand where a message declares a list, but can be counted and iterated only. Each iteration
+  makes the entries anew: what is done with one shall not be repeated.
+- An array with at most KEPT_ENTRIES entries is an ordinary list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sized
+from struct import Struct
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from kraftrio.wire.primitives import Buffer
+
+KEPT_ENTRIES = 256
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+U = TypeVar("U")
+
+EntryReader = Callable[[Buffer, int], tuple[Any, int]]
+"""Reads one entry: (buf, pos) -> (entry, pos after it)."""
+
+
+class Countable(Sized, Iterable[T_co], Protocol[T_co]):
+    """What all arrays of messages can do."""
+
+
+class LazyArray(Generic[T]):
+    """See the module; equal to a list of the same entries."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[T]:
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, list | LazyArray):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self)}>"
+
+
+class Entries(LazyArray[Any]):
+    """The entries of an array that was decoded before, and is known to be well-formed.
+
+    Args:
+        pos: where its first entry begins.
+        read: decodes one of them.
+    """
+
+    __slots__ = ("_buf", "_count", "_read", "_run_pos", "_run_start", "_runs")
+
+    def __init__(self, buf: Buffer, pos: int, read: EntryReader) -> None:
+        self._buf = buf
+        self._read = read
+        self._count = 0
+        # What may be decoded again: where it begins and how many; and entries that are held, since
+        # they have long arrays of their own, which would have to be stepped over.
+        self._runs: list[tuple[int, int] | Any] = []
+        self._run_pos = pos
+        self._run_start = 0
+
+    def add(self, entry: Any, end: int, *, is_held: bool) -> None:
+        """Take the next entry, which ends at `end`."""
+        if is_held:
+            self._end_run()
+            self._runs.append(entry)
+            self._run_pos, self._run_start = end, self._count + 1
+        self._count += 1
+
+    def _end_run(self) -> None:
+        if self._count > self._run_start:
+            self._runs.append((self._run_pos, self._count - self._run_start))
+
+    def complete(self) -> None:
+        """Take note that the last entry was added."""
+        self._end_run()
+        self._run_start = self._count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Any]:
+        buf, read = self._buf, self._read
+        for run in self._runs:
+            if type(run) is not tuple:
+                yield run
+                continue
+            pos, count = run
+            for _ in range(count):
+                entry, pos = read(buf, pos)
+                yield entry
+
+
+class Numbers(LazyArray[Any]):
+    """An array of `count` values of fixed size, each of the `struct` character `code`."""
+
+    __slots__ = ("_count", "_struct", "_view")
+
+    def __init__(self, buf: Buffer, pos: int, count: int, code: str) -> None:
+        self._struct = Struct(">" + code)
+        self._count = count
+        self._view = memoryview(buf)[pos : pos + count * self._struct.size]
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Any]:
+        for (value,) in self._struct.iter_unpack(self._view):
+            yield value
+
+
+class _Made(LazyArray[U], Generic[T, U]):
+    __slots__ = ("_entries", "_make")
+
+    def __init__(self, make: Callable[[T], U], entries: Countable[T]) -> None:
+        self._make = make
+        self._entries = entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[U]:
+        return map(self._make, self._entries)
+
+
+def each(make: Callable[[T], U], entries: Countable[T]) -> list[U]:
+    """Make an entry from each entry: now when they are few, else when they are iterated over."""
+    if len(entries) <= KEPT_ENTRIES:
+        return [make(entry) for entry in entries]
+    return cast(list[U], _Made(make, entries))
