@@ -225,6 +225,7 @@ class BrokerRole:
             services.moves.is_moving,
         )
         nursery.start_soon(services.moves.run)
+        nursery.start_soon(services.sliced_work.run)
         nursery.start_soon(services.coordinator.run)
         nursery.start_soon(services.fetchers.run)
         nursery.start_soon(maintenance.run)

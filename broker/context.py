@@ -4,8 +4,10 @@ which version.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(slots=True)
@@ -28,6 +30,8 @@ class ClientInfo:
     principal: str = "User:ANONYMOUS"
     is_closed: bool = False
     on_close: list[Callable[[], None]] = field(default_factory=list, compare=False, repr=False)
+    queued_work: deque[Any] | None = field(default=None, compare=False, repr=False)
+    """What `sliced_work` has yet to do for this connection; requests behind it wait."""
 
     def closed(self) -> None:
         """Tell who wants to know that the connection has ended; the server calls it, once."""

@@ -27,6 +27,7 @@ from kraftrio.broker.logging_setup import ProcessLoggers
 from kraftrio.broker.metadata_cache import MetadataCache
 from kraftrio.broker.node_settings import server_limits
 from kraftrio.broker.server import Listener as ServerListener
+from kraftrio.broker.sliced_work import SlicedWork
 from kraftrio.broker.timers import Timers
 from kraftrio.broker.unserved_apis import UNSERVED_BY_CONTROLLERS
 from kraftrio.kraft_meta.control import DEFAULT_FEATURES
@@ -49,6 +50,7 @@ class ControllerRole:
         self._limits = server_limits(config)
         self._network = environment.network
         self._quorum = quorum
+        self._sliced_work = SlicedWork(environment.clock.monotonic_ms)
         self._metadata = MetadataCache()
         self._sessions = BrokerSessions(
             environment.network, quorum, config.node_id, config.inter_broker_listener_name
@@ -72,7 +74,9 @@ class ControllerRole:
         api_versions = ApiVersionsHandler(
             lambda: dispatcher.advertised(), self._metadata, DEFAULT_FEATURES
         )
-        dispatcher = Dispatcher({**self._handlers, **api_versions.table()}, UNSERVED_BY_CONTROLLERS)
+        dispatcher = Dispatcher(
+            {**self._handlers, **api_versions.table()}, UNSERVED_BY_CONTROLLERS, self._sliced_work
+        )
         return dispatcher
 
     def _on_metadata(self, _delta: MetadataDelta, image: MetadataImage) -> None:
@@ -83,6 +87,7 @@ class ControllerRole:
         self._quorum.subscribe(self._on_metadata)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._sessions.run)
+            nursery.start_soon(self._sliced_work.run)
             for listener, sock in sockets:
                 server = ServerListener(
                     listener.name, sock, self._dispatcher(), self._limits, self._network

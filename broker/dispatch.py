@@ -17,28 +17,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import GeneratorType
 from typing import Any
 
 from kraftrio.broker.context import ClientInfo, RequestContext
+from kraftrio.broker.sliced_work import Done, SlicedWork, Work, do_at_once
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.wire.api import APIS, ApiKey
 from kraftrio.wire.codec import decode, encode, encode_parts
+from kraftrio.wire.codec_slices import decode_slices, encode_slices
 from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
 from kraftrio.wire.framing import RequestStart, parse_request_start
-from kraftrio.wire.messages.cluster import ApiVersion, ApiVersionsResponse
+from kraftrio.wire.messages.cluster import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from kraftrio.wire.primitives import Buffer
 
 Handler = Callable[[Any, RequestContext], Any]
 """Takes a decoded request and its context; returns a response, a `Deferred` of one, or None (no
-reply).
+reply); or work in slices (a generator) whose value is one of these.
 """
 
 Encoder = Callable[[], list[Buffer]]
+"""Gives the bytes of a response, or raises the error that closes the connection."""
+
+Answer = Encoder | Deferred[Encoder] | None
 
 # Answered when asked, but offered only by a broker with a telemetry receiver (KIP-714).
 _NOT_ADVERTISED = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS})
 
 _PRODUCE_FIRST_SERVED = 3
+
+# A request above this size may have many entries, and is decoded in slices.
+_LARGE_BYTES = 8 << 10
+_LARGE_DATA_BYTES = 64 << 10  # where most bytes are records
+
+# The data path: encoded when sent (records are not copied), and not held up by others' long work.
+_DATA_PATH = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
 
 
 @dataclass(slots=True, frozen=True)
@@ -50,6 +63,16 @@ class Route:
     max_version: int
     flexible_from: int | None
     handler: Handler
+    large_bytes: int
+    is_data_path: bool
+
+    def has_flexible_header(self, version: int) -> bool:
+        """Whether the header of a response has tagged fields (KIP-511: never of ApiVersions)."""
+        return (
+            self.flexible_from is not None
+            and version >= self.flexible_from
+            and self.request is not ApiVersionsRequest
+        )
 
 
 class Dispatcher:
@@ -57,18 +80,30 @@ class Dispatcher:
 
     Args:
         unserved: why APIs that the wire knows are not served.
+        sliced_work: does what takes long; None: all is done at once.
     """
 
     def __init__(
-        self, handlers: Mapping[ApiKey, Handler], unserved: Mapping[ApiKey, str] | None = None
+        self,
+        handlers: Mapping[ApiKey, Handler],
+        unserved: Mapping[ApiKey, str] | None = None,
+        sliced_work: SlicedWork | None = None,
     ) -> None:
         self._unserved = unserved or {}
+        self._sliced_work = sliced_work
         self._routes: dict[int, Route] = {}
         for key, handler in handlers.items():
             api = APIS[key]
             first = _PRODUCE_FIRST_SERVED if key == ApiKey.PRODUCE else api.min_version
+            is_data_path = key in _DATA_PATH
             self._routes[int(key)] = Route(
-                api.request, first, api.max_version, api.flexible_from, handler
+                api.request,
+                first,
+                api.max_version,
+                api.flexible_from,
+                handler,
+                _LARGE_DATA_BYTES if is_data_path else _LARGE_BYTES,
+                is_data_path,
             )
 
     def advertised(self) -> list[ApiVersion]:
@@ -99,9 +134,7 @@ class Dispatcher:
         """Parse the header (RemoteProtocolError when it cannot be)."""
         return parse_request_start(frame, self._flexible_from)
 
-    def handle(
-        self, frame: memoryview, start: RequestStart, client: ClientInfo
-    ) -> Encoder | Deferred[Encoder] | None:
+    def handle(self, frame: memoryview, start: RequestStart, client: ClientInfo) -> Answer:
         """Serve one request.
 
         Returns:
@@ -121,38 +154,123 @@ class Dispatcher:
                 f"{ApiKey(api_key).name} version {version} is not served"
                 f" ({route.min_version}..{route.max_version} are)"
             )
+        context = RequestContext(api_key, version, correlation_id, client_id, client)
+        if len(frame) > route.large_bytes or client.queued_work:
+            return self._work(client, self._serve(route, frame, position, context), route)
         request: Any
         request, _ = decode(route.request, version, frame, position)
-        context = RequestContext(api_key, version, correlation_id, client_id, client)
         response = route.handler(request, context)
+        if route.is_data_path and type(response) is not GeneratorType:
+            return _answer_when_sent(response, route, context)
+        return self._work(client, self._respond(response, route, context), route)
+
+    def _work(self, client: ClientInfo, work: Work[Answer], route: Route) -> Answer:
+        """Let work be done in slices, at once as far as there is time."""
+        done = self._start(client, work, route)
+        if not isinstance(done, Deferred):
+            return done.value()
+        encoder: Deferred[Encoder] = Deferred()
+        done.then(lambda done: _settle(done, encoder))
+        return encoder
+
+    def _start(
+        self, client: ClientInfo, work: Work[Answer], route: Route
+    ) -> Done[Answer] | Deferred[Done[Answer]]:
+        if self._sliced_work is None:
+            return do_at_once(work)
+        return self._sliced_work.start(client, work, is_urgent=route.is_data_path)
+
+    def _serve(
+        self, route: Route, frame: memoryview, position: int, context: RequestContext
+    ) -> Work[Answer]:
+        """Decode, handle and encode in slices."""
+        request: Any
+        if len(frame) > route.large_bytes:
+            request = yield from decode_slices(route.request, context.api_version, frame, position)
+        else:
+            request, _ = decode(route.request, context.api_version, frame, position)
+        response = route.handler(request, context)
+        del request, frame
+        return (yield from self._respond(response, route, context))
+
+    def _respond(self, response: Any, route: Route, context: RequestContext) -> Work[Answer]:
+        """Encode in slices what a handler gave."""
+        if type(response) is GeneratorType:
+            response = yield from response
+        if route.is_data_path:
+            return _answer_when_sent(response, route, context)
+        if isinstance(response, Deferred):
+            if not response.done:
+                return self._respond_later(response, route, context)
+            response = response.value
         if response is None:
             return None
-        flexible = (
-            route.flexible_from is not None
-            and version >= route.flexible_from
-            and api_key != ApiKey.API_VERSIONS
-        )
-        if isinstance(response, Deferred):
-            encoder: Deferred[Encoder] = Deferred()
-            response.then(
-                lambda value: encoder.complete(_encoder(value, version, correlation_id, flexible))
-            )
-            return encoder
-        return _encoder(response, version, correlation_id, flexible)
+        parts = yield from encode_slices(response, context.api_version)
+        answer = _with_header(parts, route, context)
+        return lambda: answer
+
+    def _respond_later(
+        self, response: Deferred[Any], route: Route, context: RequestContext
+    ) -> Deferred[Encoder]:
+        encoder: Deferred[Encoder] = Deferred()
+
+        def on_response(value: Any) -> None:
+            done = self._start(context.client, self._respond(value, route, context), route)
+            if isinstance(done, Deferred):
+                done.then(lambda done: _settle(done, encoder))
+            else:
+                _settle(done, encoder)
+
+        response.then(on_response)
+        return encoder
 
 
-def _encoder(response: Any, version: int, correlation_id: int, flexible: bool) -> Encoder:
-    def encode_response() -> list[Buffer]:
-        parts = encode_parts(response, version)
-        size = 4 + flexible + sum(map(len, parts))
-        head = size.to_bytes(4, "big") + correlation_id.to_bytes(4, "big", signed=True)
-        if flexible:
-            head += b"\0"  # no tagged fields in the header
-        if len(parts) == 1:
-            return [head + parts[0]]
-        return [head, *parts]
+def _answer_when_sent(response: Any, route: Route, context: RequestContext) -> Answer:
+    """Encode a response of the data path when it is sent."""
+    if response is None:
+        return None
+    if isinstance(response, Deferred):
+        encoder: Deferred[Encoder] = Deferred()
+        response.then(lambda value: encoder.complete(_encoder(value, route, context)))
+        return encoder
+    return _encoder(response, route, context)
 
-    return encode_response
+
+def _encoder(response: Any, route: Route, context: RequestContext) -> Encoder:
+    return lambda: _with_header(encode_parts(response, context.api_version), route, context)
+
+
+def _with_header(parts: list[Buffer], route: Route, context: RequestContext) -> list[Buffer]:
+    """Put the length and the header before a response."""
+    flexible = route.has_flexible_header(context.api_version)
+    size = 4 + flexible + sum(map(len, parts))
+    head = size.to_bytes(4, "big") + context.correlation_id.to_bytes(4, "big", signed=True)
+    if flexible:
+        head += b"\0"  # no tagged fields in the header
+    if len(parts) == 1:
+        return [head + parts[0]]
+    return [head, *parts]
+
+
+def _settle(done: Done[Answer], encoder: Deferred[Encoder]) -> None:
+    """Pass on how some work ended; its error is raised when the answer's turn has come."""
+    if done.error is not None:
+        encoder.complete(done.value)  # type: ignore[arg-type]  # it raises
+    else:
+        _pass_on(done.value(), encoder)
+
+
+def _pass_on(answer: Answer, encoder: Deferred[Encoder]) -> None:
+    if answer is None:
+        encoder.complete(_nothing)  # a place among the answers was taken when it was not known
+    elif isinstance(answer, Deferred):
+        answer.then(encoder.complete)
+    else:
+        encoder.complete(answer)
+
+
+def _nothing() -> list[Buffer]:
+    return []
 
 
 def _unsupported_api_versions(correlation_id: int, route: Route) -> Encoder:

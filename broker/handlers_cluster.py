@@ -18,15 +18,16 @@ from __future__ import annotations
 
 import re
 import zlib
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from kraftrio.broker.auto_topics import AutoTopicCreator
 from kraftrio.broker.context import RequestContext
 from kraftrio.broker.dynamic_config import DynamicConfig
 from kraftrio.broker.handlers_controller import BROKER_ENDPOINT, refuse_endpoint_type
 from kraftrio.broker.ports import ControllerPort, MetadataPort, QuorumPort
+from kraftrio.broker.sliced_sets import distinct, in_order
 from kraftrio.broker.topic_descriptions import (
     CLUSTER_OPERATIONS,
     TOPIC_OPERATIONS,
@@ -34,11 +35,13 @@ from kraftrio.broker.topic_descriptions import (
     described_partition,
 )
 from kraftrio.kraft_meta.deferred import Deferred
-from kraftrio.kraft_meta.image import MetadataImage, TopicImage
+from kraftrio.kraft_meta.image import MetadataImage
 from kraftrio.kraft_meta.topic_names import INTERNAL_TOPICS, check_topic_name
 from kraftrio.wire.api import ApiKey
+from kraftrio.wire.codec_slices import Slices
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.fitting import fit_version
+from kraftrio.wire.lazy_arrays import each
 from kraftrio.wire.messages.cluster import (
     NO_AUTHORIZED_OPERATIONS,
     ApiVersion,
@@ -55,14 +58,19 @@ from kraftrio.wire.messages.cluster import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponseTopic,
     SupportedFeatureKey,
+    TopicRequest,
 )
 from kraftrio.wire.primitives import ZERO_UUID
 
 Handler = Callable[[Any, RequestContext], Any]
+
+MAX_TOPICS_AT_ONCE: Final = 10_000
+"""The controller refuses a request for more partitions than this, and makes none of them."""
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 _TELEMETRY_CODECS = (4, 3, 1, 2)  # zstd, lz4, gzip, snappy: the order Kafka prefers
@@ -186,12 +194,12 @@ class ClusterHandlers:
 
     # --- Metadata ---
 
-    def metadata(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+    def metadata(
+        self, request: MetadataRequest, context: RequestContext
+    ) -> Slices[MetadataResponse]:
         """Describe brokers and topics."""
-        version = context.api_version
-        refused = _refused_topics(request, version)
-        if refused is not None:
-            return MetadataResponse(topics=refused, error_code=ErrorCode.INVALID_REQUEST)
+        if (yield from _makes_no_sense(request, context.api_version)):
+            return _refused_topics(request)
         image = self._metadata.image
         brokers = []
         for broker in image.alive_brokers():
@@ -205,11 +213,12 @@ class ClusterHandlers:
                         rack=broker.rack,
                     )
                 )
+        topics = yield from self._topics(request, image, context)
         return MetadataResponse(
             brokers=brokers,
             cluster_id=image.cluster_id or None,
             controller_id=self._controller_id([one.node_id for one in brokers]),
-            topics=self._topics(request, image, context),
+            topics=topics,
             cluster_authorized_operations=_operations(
                 request.include_cluster_authorized_operations, CLUSTER_OPERATIONS
             ),
@@ -223,33 +232,54 @@ class ClusterHandlers:
 
     def _topics(
         self, request: MetadataRequest, image: MetadataImage, context: RequestContext
-    ) -> list[MetadataResponseTopic]:
+    ) -> Slices[list[MetadataResponseTopic]]:
         operations = _operations(request.include_topic_authorized_operations, TOPIC_OPERATIONS)
         listener, version = context.listener_name, context.api_version
+        describe = partial(
+            self._descriptions.topic,
+            image,
+            listener_name=listener,
+            version=version,
+            operations=operations,
+        )
         if request.topics is None or (version == 0 and not request.topics):
-            return self._descriptions.every_topic(image, listener, version, operations)
-        ids = [one.topic_id for one in request.topics if one.topic_id != ZERO_UUID]
+            return (yield from self._descriptions.every_topic(image, listener, version, operations))
+        ids = yield from distinct(
+            one.topic_id for one in request.topics if one.topic_id != ZERO_UUID
+        )
         if ids:  # as in Kafka, names beside ids are not looked at
-            return [
-                _unknown_id(topic_id)
-                if (topic := image.topic_by_id(topic_id)) is None
-                else self._descriptions.topic(image, topic, listener, version, operations)
-                for topic_id in dict.fromkeys(ids)
-            ]
-        found, missing = [], []
-        for name in dict.fromkeys(one.name for one in request.topics):
-            assert name is not None, "null names were refused"
+
+            def by_id(topic_id: bytes) -> MetadataResponseTopic:
+                topic = image.topic_by_id(topic_id)
+                return _unknown_id(topic_id) if topic is None else describe(topic)
+
+            return each(by_id, ids)
+
+        def by_name(name: str) -> MetadataResponseTopic:
             topic = image.topic(name)
-            if topic is not None:
-                found.append(self._descriptions.topic(image, topic, listener, version, operations))
-            else:
-                code = _missing_code(name)
-                found.append(_topic_failure(name, code, operations))
-                if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    missing.append(name)
-        if missing and self._may_create(request, version):
+            if topic is None:
+                return _topic_failure(name, _missing_code(name), operations)
+            return describe(topic)
+
+        names = yield from distinct(one.name or "" for one in request.topics)
+        if self._may_create(request, version):
+            yield from self._create_missing(names, image)
+        return each(by_name, names)
+
+    def _create_missing(self, names: list[str], image: MetadataImage) -> Slices[None]:
+        """Have topics created, unless they are more than the controller creates at once."""
+        missing = []
+        for name in names:
+            if (
+                image.topic(name) is None
+                and _missing_code(name) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            ):
+                missing.append(name)
+                if len(missing) > MAX_TOPICS_AT_ONCE:
+                    return
+            yield
+        if missing:
             self._auto_topics.create(missing)
-        return found
 
     def _may_create(self, request: MetadataRequest, version: int) -> bool:
         # Clients before version 4 could not say no.
@@ -297,45 +327,42 @@ class ClusterHandlers:
 
     def describe_topic_partitions(
         self, request: DescribeTopicPartitionsRequest, context: RequestContext
-    ) -> DescribeTopicPartitionsResponse:
+    ) -> Slices[DescribeTopicPartitionsResponse]:
         """Describe topics by name, page by page (KIP-966)."""
         image, cursor = self._metadata.image, request.cursor
         if cursor is not None and cursor.partition_index < 0:
             return _refused_page(request)
         every = not request.topics
-        names: Collection[str] = (
-            image.topics_by_name if every else {one.name for one in request.topics}
-        )
-        if cursor is not None and not every and cursor.topic_name not in names:
-            return _refused_page(request)
-        ordered = sorted(names)
-        if cursor is not None:
-            ordered = ordered[bisect_left(ordered, cursor.topic_name) :]
+        names: Collection[str] = image.topics_by_name
+        if not every:
+            names = yield from distinct(one.name for one in request.topics)
+            if cursor is not None and cursor.topic_name not in names:
+                return _refused_page(request)
         most = self._dynamic.current.max_request_partition_size_limit
         left = max(1, min(request.response_partition_limit, most))
-        described: list[DescribeTopicPartitionsResponseTopic] = []
-        for position, name in enumerate(ordered):
+        pages: list[_Page] = []
+        next_cursor = None
+        for name in (yield from in_order(names)):
+            yield
             first = 0
-            if cursor is not None and name == cursor.topic_name:
-                first = cursor.partition_index
+            if cursor is not None:
+                if name < cursor.topic_name:
+                    continue
+                first = cursor.partition_index if name == cursor.topic_name else 0
+            if left <= 0:
+                next_cursor = Cursor(topic_name=name, partition_index=0)
+                break
             topic = image.topic(name)
-            if topic is None:
-                described.append(_undescribed_topic(name, _missing_code(name)))
-                continue
-            entry, next_index = _describe_page(image, topic, context.listener_name, first, left)
-            described.append(entry)
-            left -= len(entry.partitions)
-            if next_index is not None:
-                return DescribeTopicPartitionsResponse(
-                    topics=described,
-                    next_cursor=Cursor(topic_name=name, partition_index=next_index),
-                )
-            if left <= 0 and position + 1 < len(ordered):
-                return DescribeTopicPartitionsResponse(
-                    topics=described,
-                    next_cursor=Cursor(topic_name=ordered[position + 1], partition_index=0),
-                )
-        return DescribeTopicPartitionsResponse(topics=described)
+            count = 0 if topic is None else max(0, topic.partition_count - first)
+            pages.append(_Page(name, first, min(count, left)))
+            if count > left:
+                next_cursor = Cursor(topic_name=name, partition_index=first + left)
+                break
+            left -= count
+        return DescribeTopicPartitionsResponse(
+            topics=each(partial(_describe_page, image, context.listener_name), pages),
+            next_cursor=next_cursor,
+        )
 
 
 def _operations(asked: bool, operations: int) -> int:
@@ -350,21 +377,26 @@ def _missing_code(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _refused_topics(request: MetadataRequest, version: int) -> list[MetadataResponseTopic] | None:
-    """The answers when the request's topics make no sense; None when they do."""
+def _makes_no_sense(request: MetadataRequest, version: int) -> Slices[bool]:
+    """Tell whether a topic has neither a name nor an id, or an id where none may be."""
     for topic in request.topics or ():
         null_name = topic.name is None and (version < 12 or topic.topic_id == ZERO_UUID)
         early_id = topic.topic_id != ZERO_UUID and version in (10, 11)
         if null_name or early_id:
-            return [
-                MetadataResponseTopic(
-                    error_code=ErrorCode.INVALID_REQUEST,
-                    name=one.name or "",
-                    topic_id=one.topic_id,
-                )
-                for one in request.topics or ()
-            ]
-    return None
+            return True
+        yield
+    return False
+
+
+def _refused_topics(request: MetadataRequest) -> MetadataResponse:
+    def refuse(topic: MetadataRequestTopic) -> MetadataResponseTopic:
+        return MetadataResponseTopic(
+            error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id
+        )
+
+    return MetadataResponse(
+        topics=each(refuse, request.topics or []), error_code=ErrorCode.INVALID_REQUEST
+    )
 
 
 def _topic_failure(name: str, code: ErrorCode, operations: int) -> MetadataResponseTopic:
@@ -391,31 +423,37 @@ def _undescribed_topic(name: str, code: ErrorCode) -> DescribeTopicPartitionsRes
     )
 
 
+class _Page(NamedTuple):
+    """What is told of one topic: `partition_count` partitions from `first` on."""
+
+    name: str
+    first: int
+    partition_count: int
+
+
 def _describe_page(
-    image: MetadataImage, topic: TopicImage, listener_name: str, first: int, most: int
-) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
-    """Describe up to `most` partitions from `first` on; and the first one left out."""
-    indexes = [index for index in sorted(topic.partitions) if index >= first]
-    entry = DescribeTopicPartitionsResponseTopic(
+    image: MetadataImage, listener_name: str, page: _Page
+) -> DescribeTopicPartitionsResponseTopic:
+    topic = image.topic(page.name)
+    if topic is None:
+        return _undescribed_topic(page.name, _missing_code(page.name))
+    return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[
             described_partition(image, index, topic.partitions[index], listener_name)
-            for index in indexes[:most]
+            for index in range(page.first, page.first + page.partition_count)
         ],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
-    return entry, indexes[most] if len(indexes) > most else None
 
 
 def _refused_page(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
-    return DescribeTopicPartitionsResponse(
-        topics=[
-            DescribeTopicPartitionsResponseTopic(
-                error_code=ErrorCode.INVALID_REQUEST, name=one.name
-            )
-            for one in request.topics
-        ]
-    )
+    def refuse(topic: TopicRequest) -> DescribeTopicPartitionsResponseTopic:
+        return DescribeTopicPartitionsResponseTopic(
+            error_code=ErrorCode.INVALID_REQUEST, name=topic.name
+        )
+
+    return DescribeTopicPartitionsResponse(topics=each(refuse, request.topics))

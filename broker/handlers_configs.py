@@ -36,6 +36,7 @@ from kraftrio.kraft_meta.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GRO
 from kraftrio.kraft_meta.topic_names import check_topic_name
 from kraftrio.wire.api import ApiKey
 from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.lazy_arrays import each
 from kraftrio.wire.messages.cluster import (
     ListConfigResource,
     ListConfigResourcesRequest,
@@ -101,23 +102,21 @@ class ConfigHandlers:
         self, request: DescribeConfigsRequest, _context: RequestContext
     ) -> DescribeConfigsResponse:
         """Describe each resource asked for."""
-        results = []
-        for resource in request.resources:
+
+        def describe(resource: DescribeConfigsResource) -> DescribeConfigsResult:
             try:
                 entries = self._describe(resource)
             except KafkaError as error:
-                results.append(_describe_failure(resource, error))
-                continue
-            results.append(
-                DescribeConfigsResult(
-                    error_code=ErrorCode.NONE,
-                    error_message="",
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
-                    configs=[_trim(entry, request) for entry in _chosen(entries, resource)],
-                )
+                return _describe_failure(resource, error)
+            return DescribeConfigsResult(
+                error_code=ErrorCode.NONE,
+                error_message="",
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                configs=[_trim(entry, request) for entry in _chosen(entries, resource)],
             )
-        return DescribeConfigsResponse(results=results)
+
+        return DescribeConfigsResponse(results=each(describe, request.resources))
 
     def _describe(self, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
         kind, name = resource.resource_type, resource.resource_name
@@ -345,12 +344,10 @@ class ConfigHandlers:
             TOPIC: sorted(image.topics_by_name) if TOPIC in types else [],
         }
         return ListConfigResourcesResponse(
-            config_resources=[
-                ListConfigResource(resource_name=name, resource_type=kind)
-                for kind in _LISTED_TYPES
-                if kind in types
-                for name in names[kind]
-            ]
+            config_resources=each(
+                lambda one: ListConfigResource(resource_name=one[1], resource_type=one[0]),
+                [(kind, name) for kind in _LISTED_TYPES if kind in types for name in names[kind]],
+            )
         )
 
 

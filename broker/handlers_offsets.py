@@ -19,7 +19,6 @@ from 5 on clients know OFFSET_NOT_AVAILABLE.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -27,11 +26,15 @@ from typing import Any
 from kraftrio.broker.context import RequestContext
 from kraftrio.broker.partition import Partition
 from kraftrio.broker.replica_manager import ReplicaManager
+from kraftrio.broker.sliced_sets import repeated
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.kraft_meta.topic_names import INTERNAL_TOPICS
 from kraftrio.wire.api import ApiKey
+from kraftrio.wire.codec_slices import Slices
 from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.lazy_arrays import each
 from kraftrio.wire.messages.data import (
+    DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
@@ -41,6 +44,7 @@ from kraftrio.wire.messages.data import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -87,42 +91,49 @@ class OffsetHandlers:
 
     def list_offsets(
         self, request: ListOffsetsRequest, context: RequestContext
-    ) -> ListOffsetsResponse:
+    ) -> Slices[ListOffsetsResponse]:
         """Find offsets by position or time."""
-        named = Counter(
-            (topic.name, partition.partition_index)
+        twice = yield from repeated(
+            f"{partition.partition_index} {topic.name}"
             for topic in request.topics
             for partition in topic.partitions
         )
-        topics = []
-        for topic in request.topics:
-            answers = []
-            for asked in topic.partitions:
-                answer = ListOffsetsPartitionResponse(
-                    partition_index=asked.partition_index,
-                    timestamp=-1,
-                    offset=-1,
-                    leader_epoch=-1,
-                )
-                if named[topic.name, asked.partition_index] > 1:
-                    answer.error_code = ErrorCode.INVALID_REQUEST
-                elif (
-                    asked.timestamp < EARLIEST_PENDING_UPLOAD
-                    or context.api_version < _FIRST_VERSION.get(asked.timestamp, 0)
-                ):
-                    answer.error_code = ErrorCode.UNSUPPORTED_VERSION
-                else:
-                    self._find_offset(topic.name, asked, request, answer)
-                if (
-                    answer.error_code == ErrorCode.OFFSET_NOT_AVAILABLE
-                    and context.api_version < _NOT_AVAILABLE_VERSION
-                ):
-                    answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
-                if context.api_version < _LEADER_EPOCH_VERSION:
-                    answer.leader_epoch = -1  # the field must not be set where it is not sent
-                answers.append(answer)
-            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-        return ListOffsetsResponse(topics=topics)
+
+        def answer(topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+            is_repeated = f"{asked.partition_index} {topic}" in twice
+            return self._list_offset(topic, asked, request, context.api_version, is_repeated)
+
+        def answer_topic(topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
+            return ListOffsetsTopicResponse(
+                name=topic.name, partitions=each(partial(answer, topic.name), topic.partitions)
+            )
+
+        return ListOffsetsResponse(topics=each(answer_topic, request.topics))
+
+    def _list_offset(
+        self,
+        topic: str,
+        asked: ListOffsetsPartition,
+        request: ListOffsetsRequest,
+        version: int,
+        is_repeated: bool,
+    ) -> ListOffsetsPartitionResponse:
+        answer = ListOffsetsPartitionResponse(
+            partition_index=asked.partition_index, timestamp=-1, offset=-1, leader_epoch=-1
+        )
+        if is_repeated:
+            answer.error_code = ErrorCode.INVALID_REQUEST
+        elif asked.timestamp < EARLIEST_PENDING_UPLOAD or version < _FIRST_VERSION.get(
+            asked.timestamp, 0
+        ):
+            answer.error_code = ErrorCode.UNSUPPORTED_VERSION
+        else:
+            self._find_offset(topic, asked, request, answer)
+        if answer.error_code == ErrorCode.OFFSET_NOT_AVAILABLE and version < _NOT_AVAILABLE_VERSION:
+            answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+        if version < _LEADER_EPOCH_VERSION:
+            answer.leader_epoch = -1  # the field must not be set where it is not sent
+        return answer
 
     def _find_offset(
         self,
@@ -174,15 +185,13 @@ class OffsetHandlers:
     ) -> OffsetForLeaderEpochResponse:
         """Where does a leader epoch end in the leader's log (KIP-101, KIP-279, KIP-320)?"""
         return OffsetForLeaderEpochResponse(
-            topics=[
-                OffsetForLeaderTopicResult(
+            topics=each(
+                lambda topic: OffsetForLeaderTopicResult(
                     topic=topic.topic,
-                    partitions=[
-                        self._end_of_epoch(topic.topic, partition) for partition in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
+                    partitions=each(partial(self._end_of_epoch, topic.topic), topic.partitions),
+                ),
+                request.topics,
+            )
         )
 
     def _end_of_epoch(self, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
@@ -203,36 +212,54 @@ class OffsetHandlers:
 
     def delete_records(
         self, request: DeleteRecordsRequest, context: RequestContext
-    ) -> DeleteRecordsResponse | Deferred[DeleteRecordsResponse]:
+    ) -> Slices[DeleteRecordsResponse | Deferred[DeleteRecordsResponse]]:
         """Move log start offsets up (KIP-107)."""
-        topics = []
+        answers: dict[TopicPartition, DeleteRecordsPartitionResult] = {}
         waiting: list[tuple[Partition, int, DeleteRecordsPartitionResult]] = []
         for topic in request.topics:
-            answers = []
             for asked in topic.partitions:
-                answer = DeleteRecordsPartitionResult(
-                    partition_index=asked.partition_index, low_watermark=-1
+                self._delete(
+                    TopicPartition(topic.name, asked.partition_index),
+                    asked.offset,
+                    answers,
+                    waiting,
                 )
-                if topic.name in INTERNAL_TOPICS:
-                    answer.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
-                else:
-                    self._delete(topic.name, asked.offset, answer, waiting)
-                answers.append(answer)
-            topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=answers))
-        response = DeleteRecordsResponse(topics=topics)
+                yield
+
+        def answer(topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+            topic_partition = TopicPartition(topic, asked.partition_index)
+            return answers.get(topic_partition) or _not_deleted(
+                topic_partition, self._why_not_deleted(topic_partition)
+            )
+
+        response = DeleteRecordsResponse(
+            topics=each(
+                lambda topic: DeleteRecordsTopicResult(
+                    name=topic.name, partitions=each(partial(answer, topic.name), topic.partitions)
+                ),
+                request.topics,
+            )
+        )
         if not waiting:
             return response
         return self._await_deletion(response, waiting, request.timeout_ms)
 
     def _delete(
         self,
-        topic: str,
+        topic_partition: TopicPartition,
         offset: int,
-        answer: DeleteRecordsPartitionResult,
+        answers: dict[TopicPartition, DeleteRecordsPartitionResult],
         waiting: list[tuple[Partition, int, DeleteRecordsPartitionResult]],
     ) -> None:
+        """Delete where this broker leads; only of these there is an answer to be kept."""
+        if topic_partition.topic in INTERNAL_TOPICS:
+            return
         try:
-            partition = self._replicas.leader(TopicPartition(topic, answer.partition_index))
+            partition = self._replicas.leader(topic_partition)
+        except KafkaError:
+            return
+        answer = answers[topic_partition] = _not_deleted(topic_partition, ErrorCode.NONE)
+        try:
             target = self._replicas.delete_records(partition, offset)
         except KafkaError as error:
             answer.error_code = error.code
@@ -240,6 +267,15 @@ class OffsetHandlers:
         answer.low_watermark = partition.low_watermark()
         if answer.low_watermark < target:
             waiting.append((partition, target, answer))
+
+    def _why_not_deleted(self, topic_partition: TopicPartition) -> ErrorCode:
+        if topic_partition.topic in INTERNAL_TOPICS:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        try:
+            self._replicas.leader(topic_partition)
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # when it was asked to delete
 
     def _await_deletion(
         self,
@@ -266,6 +302,12 @@ class OffsetHandlers:
                 partition, target, timeout_ms, partial(on_deleted, partition, answer)
             )
         return deferred
+
+
+def _not_deleted(topic_partition: TopicPartition, code: ErrorCode) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(
+        partition_index=topic_partition.partition, low_watermark=-1, error_code=code
+    )
 
 
 def _check_available(partition: Partition, request: ListOffsetsRequest) -> None:

@@ -39,6 +39,7 @@ from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.kraft_meta.topic_names import INTERNAL_TOPICS, check_topic_name
 from kraftrio.wire.api import ApiKey
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
+from kraftrio.wire.lazy_arrays import each
 from kraftrio.wire.messages.data import (
     BatchIndexAndErrorMessage,
     DescribeProducersPartitionResponse,
@@ -309,16 +310,16 @@ class ProduceHandlers:
     ) -> DescribeProducersResponse:
         """List the producers that each replica hosted here knows, leader or not (KIP-664)."""
         return DescribeProducersResponse(
-            topics=[
-                DescribeProducersTopicResponse(
+            topics=each(
+                lambda topic: DescribeProducersTopicResponse(
                     name=topic.name,
-                    partitions=[
-                        self._describe_partition(TopicPartition(topic.name, index))
-                        for index in topic.partition_indexes
-                    ],
-                )
-                for topic in request.topics
-            ]
+                    partitions=each(
+                        lambda index: self._describe_partition(TopicPartition(topic.name, index)),
+                        topic.partition_indexes,
+                    ),
+                ),
+                request.topics,
+            )
         )
 
     def _describe_partition(

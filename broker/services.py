@@ -46,6 +46,7 @@ from kraftrio.broker.replica_fetcher import ReplicaFetchers
 from kraftrio.broker.replica_manager import ReplicaManager
 from kraftrio.broker.replica_moves import MOVE_RATE_CONFIG, ReplicaMoves
 from kraftrio.broker.replication_quota import Direction, ReplicationQuota, SlidingRate
+from kraftrio.broker.sliced_work import SlicedWork
 from kraftrio.broker.timers import Timers
 from kraftrio.broker.unserved_apis import UNSERVED_BY_BROKERS
 from kraftrio.kraft_meta.control import DEFAULT_FEATURES
@@ -144,6 +145,7 @@ class BrokerServices:
         config = dynamic.static
         clock, rng = environment.clock, environment.rng
         self._dynamic = dynamic
+        self.sliced_work = SlicedWork(clock.monotonic_ms)
         self.metadata = MetadataCache()
         self.publisher: MetadataPublisher
         self.channel = ControllerChannel(
@@ -300,5 +302,7 @@ class BrokerServices:
         api_versions = ApiVersionsHandler(
             lambda: dispatcher.advertised(), self.metadata, DEFAULT_FEATURES
         )
-        dispatcher = Dispatcher({**self._handlers, **api_versions.table()}, UNSERVED_BY_BROKERS)
+        dispatcher = Dispatcher(
+            {**self._handlers, **api_versions.table()}, UNSERVED_BY_BROKERS, self.sliced_work
+        )
         return dispatcher

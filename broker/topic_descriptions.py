@@ -15,9 +15,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from kraftrio.broker.sliced_sets import in_order
 from kraftrio.kraft_meta.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from kraftrio.kraft_meta.topic_names import INTERNAL_TOPICS
+from kraftrio.wire.codec_slices import Slices
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.lazy_arrays import each_once
 from kraftrio.wire.messages.cluster import (
     NO_AUTHORIZED_OPERATIONS,
     DescribeTopicPartitionsResponsePartition,
@@ -99,10 +102,12 @@ def metadata_topic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[
-            metadata_partition(image, index, topic.partitions[index], listener_name, version)
-            for index in sorted(topic.partitions)
-        ],
+        partitions=each_once(
+            lambda index: metadata_partition(
+                image, index, topic.partitions[index], listener_name, version
+            ),
+            sorted(topic.partitions),
+        ),
         topic_authorized_operations=operations,
     )
 
@@ -146,16 +151,21 @@ class TopicDescriptions:
         listener_name: str,
         version: int,
         operations: int = NO_AUTHORIZED_OPERATIONS,
-    ) -> list[MetadataResponseTopic]:
+    ) -> Slices[list[MetadataResponseTopic]]:
         """Describe all topics, by name."""
         self._follow(image)
         view = _View(listener_name, _kind_of(version), operations)
         found = self._every.get(view)
-        if found is None:
-            found = [
-                self.topic(image, image.topics_by_name[name], listener_name, version, operations)
-                for name in sorted(image.topics_by_name)
-            ]
+        if found is not None:
+            return found
+        topics = []
+        for name in (yield from in_order(image.topics_by_name)):
+            topics.append(image.topics_by_name[name])
+            yield
+        found = each_once(
+            lambda topic: self.topic(image, topic, listener_name, version, operations), topics
+        )
+        if self._image is image:
             self._every[view] = found
         return found
 

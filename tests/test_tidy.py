@@ -71,6 +71,7 @@ WORKS_WITH = {
     "broker/server.py": {"async", "logging", "trio"},
     "broker/services.py": {"shutil"},
     "broker/stop_signals.py": {"signal", "trio"},
+    "broker/sliced_work.py": {"async", "trio"},
     "broker/timers.py": {"async", "trio"},
     "kraft_meta/deferred.py": {"async", "trio"},
     "kraft_meta/quorum_service.py": {"async", "logging", "trio"},

@@ -24,7 +24,7 @@ T = TypeVar("T")
 Slices: TypeAlias = Generator[None, None, T]
 """Work with pauses; its value is a T."""
 
-_JOINED_PIECES = 512
+_JOINED_PIECES = 4096
 
 _MALFORMED = (struct.error, IndexError, UnicodeDecodeError)
 _UNENCODABLE = (struct.error, AttributeError, TypeError, ValueError, OverflowError)

@@ -7,12 +7,13 @@ and handlers answer with `each`, whose entries are made while the response is en
 
 Rules
 - They stand where a message declares a list, but can be counted and iterated only. Each iteration
-  makes the entries anew: what is done with one shall not be repeated.
-- An array with at most KEPT_ENTRIES entries is an ordinary list.
+  makes the entries anew (not those of `each_once`): making one must have no effect.
+- A decoded array of at most KEPT_ENTRIES entries is an ordinary list; so is an answer to very few.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sized
 from struct import Struct
 from typing import Any, Generic, Protocol, TypeVar, cast
@@ -20,6 +21,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from kraftrio.wire.primitives import Buffer
 
 KEPT_ENTRIES = 256
+_MADE_AT_ONCE = 16
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -33,17 +35,17 @@ class Countable(Sized, Iterable[T_co], Protocol[T_co]):
     """What all arrays of messages can do."""
 
 
-class LazyArray(Generic[T]):
+class LazyArray(ABC, Generic[T]):
     """See the module; equal to a list of the same entries."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]
 
-    def __len__(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def __len__(self) -> int: ...
 
-    def __iter__(self) -> Iterator[T]:
-        raise NotImplementedError
+    @abstractmethod
+    def __iter__(self) -> Iterator[T]: ...
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, list | LazyArray):
@@ -140,6 +142,33 @@ class _Made(LazyArray[U], Generic[T, U]):
 
 def each(make: Callable[[T], U], entries: Countable[T]) -> list[U]:
     """Make an entry from each entry: now when they are few, else when they are iterated over."""
-    if len(entries) <= KEPT_ENTRIES:
+    if len(entries) <= _MADE_AT_ONCE:
         return [make(entry) for entry in entries]
     return cast(list[U], _Made(make, entries))
+
+
+class _Remembered(_Made[T, U]):
+    """Entries that are made once."""
+
+    __slots__ = ("_made",)
+
+    def __init__(self, make: Callable[[T], U], entries: Countable[T]) -> None:
+        super().__init__(make, entries)
+        self._made: list[U] | None = None
+
+    def __iter__(self) -> Iterator[U]:
+        if self._made is not None:
+            yield from self._made
+            return
+        made = []
+        for entry in super().__iter__():
+            made.append(entry)
+            yield entry
+        self._made = made
+
+
+def each_once(make: Callable[[T], U], entries: Countable[T]) -> list[U]:
+    """Make entries like `each`, and keep them for answers to come."""
+    if len(entries) <= _MADE_AT_ONCE:
+        return each(make, entries)
+    return cast(list[U], _Remembered(make, entries))

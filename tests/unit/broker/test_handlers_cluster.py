@@ -40,6 +40,7 @@ from kraftrio.wire.messages.quorum import (
     UnregisterBrokerRequest,
 )
 from kraftrio.wire.primitives import ZERO_UUID
+from tests.support.sliced import finish
 from tests.unit.broker.cluster_context import CLUSTER_ID, ClusterContext, context
 
 
@@ -56,7 +57,7 @@ def metadata(
         topics=None if every else [MetadataRequestTopic(name=name) for name in names],
         allow_auto_topic_creation=allow,
     )
-    response = cluster.cluster.metadata(request, context(version, listener))
+    response = finish(cluster.cluster.metadata(request, context(version, listener)))
     return decode(MetadataResponse, version, encode(response, version))[0]
 
 
@@ -161,7 +162,7 @@ def test_lookup_by_id() -> None:
             MetadataRequestTopic(name="beside"),
         ]
     )
-    response = cluster.cluster.metadata(request, context(12))
+    response = finish(cluster.cluster.metadata(request, context(12)))
     assert [(one.name, one.topic_id, one.error_code) for one in response.topics] == [
         ("t", topic_id, 0),
         (None, unknown, 100),
@@ -182,7 +183,7 @@ def test_ids_and_null_names_where_they_make_no_sense(
     """Such a request is refused for all its topics."""
     cluster = ClusterContext()
     request = MetadataRequest(topics=[topic, MetadataRequestTopic(name="u")])
-    response = cluster.cluster.metadata(request, context(version))
+    response = finish(cluster.cluster.metadata(request, context(version)))
     encode(response, version)
     assert [one.error_code for one in response.topics] == [42, 42]
     assert (response.brokers, response.controller_id) == ([], -1)
@@ -200,7 +201,7 @@ def test_authorized_operations_only_when_asked() -> None:
         include_cluster_authorized_operations=True,
         include_topic_authorized_operations=True,
     )
-    asked = cluster.cluster.metadata(request, context(8))
+    asked = finish(cluster.cluster.metadata(request, context(8)))
     assert asked.topics[0].topic_authorized_operations == 3576
     assert asked.cluster_authorized_operations == 8096
 
@@ -298,7 +299,7 @@ def test_descriptions_follow_the_image() -> None:
     cluster.create_topic("u")
 
     def every() -> list[MetadataResponseTopic]:
-        return cluster.cluster.metadata(MetadataRequest(topics=None), context(12)).topics
+        return finish(cluster.cluster.metadata(MetadataRequest(topics=None), context(12))).topics
 
     first = every()
     assert every() is first
@@ -437,7 +438,7 @@ def page(
         response_partition_limit=limit,
         cursor=None if cursor is None else Cursor(topic_name=cursor[0], partition_index=cursor[1]),
     )
-    response = cluster.cluster.describe_topic_partitions(request, context(0))
+    response = finish(cluster.cluster.describe_topic_partitions(request, context(0)))
     response = decode(DescribeTopicPartitionsResponse, 0, encode(response, 0))[0]
     after = response.next_cursor
     return (

@@ -48,6 +48,7 @@ from kraftrio.wire.messages.data import (
 )
 from kraftrio.wire.primitives import TopicPartition
 from tests.support.logs import batch, records_of
+from tests.support.sliced import finish
 from tests.unit.broker.cluster_context import context
 from tests.unit.broker.replica_context import LAG_MS, OTHER_ID, TOPIC_ID, TP, Broker
 
@@ -171,7 +172,7 @@ class Handlers:
                 )
             ],
         )
-        return self.offsets.list_offsets(request, context(version)).topics[0].partitions[0]
+        return finish(self.offsets.list_offsets(request, context(version))).topics[0].partitions[0]
 
 
 class Quota:
@@ -583,7 +584,7 @@ def delete_records(
         ],
         timeout_ms=timeout_ms,
     )
-    response = handlers.offsets.delete_records(request, context(2))
+    response = finish(handlers.offsets.delete_records(request, context(2)))
     answer: Deferred[tuple[ErrorCode, int]] = Deferred()
     assert isinstance(response, Deferred), "followers have to delete, too"
     response.then(
