@@ -197,7 +197,13 @@ class Partition:
         self.state.high_watermark = self.log.high_watermark
 
     def start_to_lead(self) -> None:
-        """A leader epoch begins: what lies above the high watermark has sizes nobody counted."""
+        """A leader epoch begins: what lies above the high watermark has sizes nobody counted.
+
+        Another replica may have led since the epoch before, if the metadata tells of both changes
+        at once, so that nobody's fetches show any more what they were to confirm. Whoever waits for
+        a commit goes on: what this log holds at its offset is what it is told of.
+        """
+        self._deny_confirmations(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._uncommitted.clear()
         if self.log.log_end_offset > self.state.high_watermark:
             self._uncommitted.append((self.log.log_end_offset, _ENOUGH_BYTES))
@@ -218,9 +224,12 @@ class Partition:
         """This replica no longer leads: nobody's wait can succeed here."""
         waiters = self.commit_waiters + self.low_watermark_waiters
         self.commit_waiters, self.low_watermark_waiters = [], []
-        confirmations, self.confirmations = self.confirmations, []
         self._uncommitted.clear()
         answer(waiters, code)
+        self._deny_confirmations(code)
+        self.wake_fetches()
+
+    def _deny_confirmations(self, code: ErrorCode) -> None:
+        confirmations, self.confirmations = self.confirmations, []
         for confirmation in confirmations:
             confirmation.finish(code)
-        self.wake_fetches()

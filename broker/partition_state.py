@@ -18,8 +18,9 @@ The leader's rules
    (FENCED_LEADER_EPOCH), a newer one means that we have not heard of it yet (UNKNOWN_LEADER_EPOCH;
    KIP-320).
 
-A new leader knows nothing of its followers until they fetch. A leader that goes on in a new leader
-epoch keeps what it knows.
+A leader knows nothing of its followers until they fetch in its leader epoch, also where it led in
+the one before, as far as it knows: the metadata may tell of several changes at once, and followers
+may have cut their logs for a leader in between that we never heard of.
 
 Called by `replica_manager`, which owns one `PartitionState` beside each log, calls it without an
 await between read and write, and carries out the `Effects`.
@@ -171,14 +172,6 @@ class Progress:
         self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         self.fetch_ms = max(self.fetch_ms, now_ms)
 
-    def start_epoch(self, leader_end_offset: int, now_ms: float, *, in_isr: bool) -> None:
-        """A new leader epoch: whoever is in the ISR has time to fetch before it is put out."""
-        started_ms = now_ms if in_isr else float("-inf")
-        self.last_caught_up_ms = started_ms
-        if self.log_end_offset != UNKNOWN_OFFSET:
-            self.fetch_leader_end_offset = leader_end_offset
-            self.fetch_ms = started_ms
-
     def is_caught_up(self, leader_end_offset: int, now_ms: float, lag_time_max_ms: float) -> bool:
         return (
             self.log_end_offset == leader_end_offset
@@ -272,16 +265,17 @@ class PartitionState:
             self._forget_followers()
             return new_epoch
         self._set_isr(partition.isr)
-        followers = self._followers if was_leader else {}
+        known = {} if new_epoch else self._followers
         self._followers = {
-            replica: followers.get(replica) or Progress()
+            replica: known.get(replica) or Progress()
             for replica in partition.replicas
             if replica != self.broker_id
         }
         if new_epoch:
             self.epoch_start_offset = log_end_offset
             for replica, progress in self._followers.items():
-                progress.start_epoch(log_end_offset, now_ms, in_isr=replica in partition.isr)
+                if replica in partition.isr:
+                    progress.last_caught_up_ms = now_ms  # it has time to fetch
         return new_epoch
 
     def resign(self) -> None:

@@ -88,6 +88,19 @@ def _high_watermark_of_a_stale_isr() -> list[Patch]:
     ]
 
 
+def _progress_of_another_leader_epoch() -> list[Patch]:
+    original = PartitionState.apply
+
+    def apply(self: PartitionState, partition: Any, log_end_offset: int, now_ms: float = 0) -> bool:
+        known = dict(self._followers)
+        begun = original(self, partition, log_end_offset, now_ms)
+        for replica in known.keys() & self._followers.keys():
+            self._followers[replica] = known[replica]
+        return begun
+
+    return [(PartitionState, "apply", apply)]
+
+
 def _high_watermark_without_the_maximal_isr() -> list[Patch]:
     return [(PartitionState, "advance_high_watermark", _advance_by(lambda s: s.isr))]
 
@@ -425,6 +438,7 @@ MUTATIONS: dict[str, Mutation] = {
     "high-watermark-without-the-maximal-isr": Mutation(
         _high_watermark_without_the_maximal_isr, _FAILOVERS
     ),
+    "progress-of-another-leader-epoch": Mutation(_progress_of_another_leader_epoch, _FAILOVERS),
     "high-watermark-of-the-leader-alone": Mutation(_high_watermark_of_the_leader_alone, {}),
     "truncation-by-high-watermark": Mutation(_truncation_by_high_watermark, _FAILOVERS),
     "no-check-of-the-last-epoch": Mutation(_no_check_of_the_last_epoch, _FAILOVERS),

@@ -14,6 +14,7 @@ _SEEDS = range(1, 201)
 _LEFT_TO_SCRIPTS = {
     "epochs-are-not-kept",
     "no-fencing-of-old-leader-epochs",
+    "progress-of-another-leader-epoch",
     "quorum-counts-what-is-not-synced",
     "truncation-by-high-watermark",
 }

@@ -186,6 +186,53 @@ async def kip_320_stale_follower(stage: Stage) -> None:
     await _same_logs(stage, tp, ["m0", "m1"])
 
 
+async def leader_changes_unseen(stage: Stage) -> None:
+    """A leader hears at once that another one led and that it leads again (no KIP).
+
+    A follower had its record, and cut it for the leader in between.
+    """
+    tp = await stage.create("t", [2, 1, 3], min_insync_replicas=2)
+    client = stage.client("p")
+    expect(await stage.produce(client, 2, tp, "m0") is ErrorCode.NONE, "m0 is acknowledged")
+    stage.node(2).crash()
+    await stage.until(lambda: stage.leads(1, tp), "broker 1 leads")
+    stage.node(2).start()
+    await stage.until(lambda: set(stage.image(tp).isr) == {1, 2, 3}, "all are in sync")
+    await stage.until(
+        lambda: stage.high_watermark(2, tp) == stage.high_watermark(3, tp) == 1, "m0 is committed"
+    )
+    # Broker 2 stays in the ISR for now, but gets nothing more.
+    stage.hang([1], [2])
+    answers: list[ErrorCode] = []
+
+    async def produce_m1() -> None:
+        answers.append(await stage.produce(client, 1, tp, "m1"))
+
+    stage.start(produce_m1)
+    await stage.until(lambda: stage.end(3, tp) == 2, "broker 3 has m1")
+    await trio.sleep(0.05)  # and has said so
+    stage.hang([101, 102, 103], [1])
+    elect = ElectLeadersRequest(
+        topic_partitions=[TopicPartitions(topic="t", partitions=[0])], timeout_ms=5_000
+    )
+    await stage.client("admin").call_node(2, elect)
+    await stage.until(lambda: stage.end(3, tp) == 1, "broker 3 follows broker 2, and cuts m1")
+    stage.node(2).crash()
+    await stage.until(lambda: stage.image(tp).leader == 1, "broker 1 is to lead again")
+    for controller in (101, 102, 103):
+        stage.cluster.internet.mend(f"n{controller}", "n1")
+    epoch = stage.image(tp).leader_epoch
+    partition = stage.node(1).replica_manager.partition(tp)
+    assert partition is not None
+    await stage.until(lambda: partition.state.leader_epoch >= epoch, "broker 1 hears of it")
+    expect(stage.end(3, tp) == 2 or stage.high_watermark(1, tp) == 1, "m1 counts too early")
+    stage.mend()
+    stage.node(2).start()
+    await stage.until(lambda: set(stage.image(tp).isr) == {1, 2, 3}, "all are in sync")
+    await stage.until(lambda: answers == [ErrorCode.NONE], "m1 is acknowledged")
+    await _same_logs(stage, tp, ["m0", "m1"])
+
+
 # Scenario, the mutation that it must notice, and whether records may legally be lost in it.
 SCENARIOS: list[tuple[Script, str, bool]] = [
     (kip_101_loss, "truncation-by-high-watermark", False),
@@ -194,6 +241,7 @@ SCENARIOS: list[tuple[Script, str, bool]] = [
     (kip_320_stale_consumer, "no-fencing-of-old-leader-epochs", False),
     (kip_320_truncation_is_noticed, "epochs-are-not-kept", True),
     (kip_320_stale_follower, "no-fencing-of-old-leader-epochs", False),
+    (leader_changes_unseen, "progress-of-another-leader-epoch", False),
 ]
 NAMES = [script.__name__ for script, _, _ in SCENARIOS]
 

@@ -289,7 +289,8 @@ async def test_failed_fetches_tell_no_progress() -> None:
         diverging = part(handlers.fetch(4, 2, last_fetched_epoch=0))
         assert diverging.diverging_epoch is not None
         assert (diverging.diverging_epoch.epoch, diverging.diverging_epoch.end_offset) == (0, 3)
-        assert progress.log_end_offset == -1
+        progress = partition.state.progress(2)  # in the new leader epoch
+        assert progress is not None and progress.log_end_offset == -1
         part(handlers.fetch(3, 2, last_fetched_epoch=0))
         assert progress.log_end_offset == 3
 
@@ -746,6 +747,22 @@ async def test_sequences_are_not_judged_by_a_deposed_leader(autojump_clock: obje
         deposed = await refused_by_sequence(broker, handlers)
         broker.publish(PartitionChangeRecord(TOPIC_ID, 0, leader=2))
         assert deposed.value == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_sequences_are_not_judged_by_fetches_in_another_leader_epoch(
+    autojump_clock: object,
+) -> None:
+    """Another one may have led between the two, though we heard of both changes at once."""
+    broker = Broker()
+    async with broker.running():
+        broker.lead()
+        handlers = Handlers(broker)
+        refused = await refused_by_sequence(broker, handlers)
+        broker.publish(
+            PartitionChangeRecord(TOPIC_ID, 0, leader=2),
+            PartitionChangeRecord(TOPIC_ID, 0, leader=1),
+        )
+        assert refused.value == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_sequences_are_judged_by_the_last_in_the_isr(autojump_clock: object) -> None:

@@ -413,15 +413,24 @@ def test_a_new_leader_knows_nothing_of_its_followers() -> None:
     assert not state.advance_high_watermark()
 
 
-def test_a_leader_that_goes_on_keeps_what_it_knows() -> None:
+@pytest.mark.parametrize("epoch", [1, 2, 5])
+def test_a_leader_in_a_new_epoch_knows_nothing_of_its_followers(epoch: int) -> None:
+    """Another may have led since, unseen, and followers may have cut what they had for it."""
     state = trio_leader((1, 2))
     fetch(state, 2, 9)
-    assert state.apply(image(epoch=1, isr=(1, 2), replicas=(1, 2, 3), partition_epoch=1), 10, 500)
+    assert state.high_watermark == 9
+    assert state.apply(
+        image(epoch=epoch, isr=(1, 2), replicas=(1, 2, 3), partition_epoch=epoch), 10, 500
+    )
     progress = state.progress(2)
-    assert progress is not None and progress.log_end_offset == 9
+    assert progress is not None and progress.log_end_offset == -1
     assert state.epoch_start_offset == 10
+    state.on_append(11, 500)
+    assert not state.advance_high_watermark(500) and state.high_watermark == 9
     assert state.check_isr(500 + LAG_MS) is None
     assert state.check_isr(501 + LAG_MS) is not None
+    fetch(state, 2, 11)
+    assert state.high_watermark == 11
 
 
 def test_a_change_of_the_isr_alone_begins_no_epoch() -> None:
