@@ -6,7 +6,8 @@ Pure functions from the settings in force to response entries. Kafka's rules:
 - Only a setting's own name decides: log.retention.ms stays "default" when log.retention.hours was
   set, though its value follows; synonyms before the own name are dropped.
 - A value is shown as it was understood (007 as 7), its synonyms as they were written.
-- Internal settings are hidden; values that must not be shown are null.
+- Internal settings are hidden, a topic's unless the topic sets them; values that must not be shown
+  are null.
 Called by `handlers_configs` and `config_validator`.
 """
 
@@ -119,6 +120,8 @@ def _inheriting(
     """Entries of a resource whose defaults are the broker's properties."""
     entries = []
     for name, key in keys.items():
+        if key.internal and name not in overrides:
+            continue
         value = broker_default(key, dynamic.current)
         if key.synonym:
             synonyms = broker_synonyms(key.synonym, dynamic)

@@ -50,6 +50,8 @@ follower.replication.throttled.replicas | list | | | medium
     Replicas whose fetching may be slowed down, as partition:broker pairs, or * for all.
 index.interval.bytes | int | 4096 | 0.. | medium | log.index.interval.bytes
     Bytes of log between two entries of the offset index.
+internal.segment.bytes | int | null | 1.. | medium | internal
+    Largest segment file of a partition, below what segment.bytes allows; for tests and Streams.
 leader.replication.throttled.replicas | list | | | medium
     Replicas whose serving may be slowed down, as partition:broker pairs, or * for all.
 local.retention.bytes | long | -2 | -2.. | medium | log.local.retention.bytes
@@ -99,6 +101,8 @@ unclean.leader.election.enable | boolean | false | | medium | unclean.leader.ele
     Let a replica outside the ISR lead, at the price of lost data.
 """
 
+INTERNAL_SEGMENT_BYTES: Final = "internal.segment.bytes"
+
 TOPIC_KEYS: Final[dict[str, ConfigKey]] = {key.name: key for key in read_sheet(TOPIC_SHEET)}
 
 _THROTTLED = (
@@ -145,7 +149,11 @@ def log_config(topic_overrides: Mapping[str, str], broker_config: BrokerConfig) 
         broker_config: the broker's settings in force (see `dynamic_config`).
     """
     defaults = _default_log_config(broker_config)
-    return LogConfig.from_properties(topic_overrides, defaults) if topic_overrides else defaults
+    if not topic_overrides:
+        return defaults
+    config = LogConfig.from_properties(topic_overrides, defaults)
+    smaller = topic_overrides.get(INTERNAL_SEGMENT_BYTES)
+    return config if smaller is None else replace(config, segment_bytes=int(smaller))
 
 
 def _check_throttled(name: str, items: list[str]) -> None:

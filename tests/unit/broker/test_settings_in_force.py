@@ -17,7 +17,7 @@ from kraftrio.broker.config import BROKER_KEYS, BrokerConfig, ConfigError
 from kraftrio.broker.config_types import ConfigKey, ConfigType, format_value
 from kraftrio.broker.config_without_effect import reason_without_effect
 from kraftrio.broker.log.log_config import LogConfig
-from kraftrio.broker.topic_config import TOPIC_KEYS
+from kraftrio.broker.topic_config import INTERNAL_SEGMENT_BYTES, TOPIC_KEYS
 
 SOURCES = sorted(Path(kraftrio.broker.__file__).parent.rglob("*.py"))
 # They declare or list settings, but use none.
@@ -79,6 +79,7 @@ def test_topics_settings_reach_their_logs() -> None:
     """The same for the settings of topics, of which tiered storage's alone change nothing."""
     of_logs = {name.replace("_", ".") for name in LogConfig.__dataclass_fields__}
     elsewhere = {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
+    elsewhere.add(INTERNAL_SEGMENT_BYTES)  # it takes the place of segment.bytes
     rest = set(TOPIC_KEYS) - of_logs - elsewhere - TOPICS_WITHOUT_EFFECT
     assert {name for name in rest if not name.startswith("remote.")} == set()
 

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from kraftrio.broker.config import BROKER_KEYS, BrokerConfig
+from kraftrio.broker.config_describe import TOPIC_SOURCE, describe_topic
 from kraftrio.broker.config_types import format_value
 from kraftrio.broker.config_validator import NodeConfigValidator
 from kraftrio.broker.dynamic_config import DynamicConfig
@@ -57,6 +58,25 @@ def test_synonyms_of_groups_are_the_brokers() -> None:
     for key in GROUP_KEYS.values():
         if key.synonym:
             assert BROKER_KEYS[key.synonym].default == key.default
+
+
+def test_segments_may_be_smaller_than_users_may_ask_for() -> None:
+    """internal.segment.bytes goes before segment.bytes; it is shown only of topics that set it."""
+    broker = config(log_segment_bytes="2000000")
+    own = {"internal.segment.bytes": "500", "segment.bytes": "3000000"}
+    validate_topic_configs(own, broker)
+    assert log_config(own, broker).segment_bytes == 500
+    assert log_config({"segment.bytes": "3000000"}, broker).segment_bytes == 3000000
+    assert "Value must be at least 1" in refusal(broker, internal_segment_bytes="0")
+    assert "Not a number of type INT" in refusal(broker, internal_segment_bytes="x")
+    dynamic = DynamicConfig(broker, lambda _: None)
+    shown = {entry.name: entry for entry in describe_topic(own, dynamic)}
+    entry = shown.pop("internal.segment.bytes")
+    assert (entry.value, entry.config_source, entry.is_sensitive) == ("500", TOPIC_SOURCE, False)
+    assert [(one.name, one.value, one.source) for one in entry.synonyms] == [
+        ("internal.segment.bytes", "500", TOPIC_SOURCE)
+    ]
+    assert shown.keys() == {entry.name for entry in describe_topic({}, dynamic)}
 
 
 def test_topic_overrides_the_broker() -> None:
