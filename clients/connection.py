@@ -10,6 +10,7 @@ Owns: the socket, what waits to be sent, and what waits for an answer. Rules:
    is dropped when it comes. A request whose time is up closes the connection, since nobody
    knows what the peer still sends, and whether it did what was asked.
 4. A connection ends once, for one reason; then every unanswered request is told, in order.
+   Answers that have arrived by then count: they are delivered first, unless this side closes.
    Callbacks of replies run synchronously, also within `close`, and must not raise.
 5. Bounded: the size of a response, the bytes not sent yet and the requests not answered yet. Above
    the last two `send` refuses with `ConnectionBusy` and the connection is as it was.
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 import errno
 import math
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
@@ -186,7 +188,11 @@ class Connection:
         self._lost: ConnectionLost | None = None
         self._closed = trio.Event()
         self._wake_writer = trio.Event()
-        self._sent_callbacks: list[Callable[[], object]] = []
+        self._send_failure: str | None = None  # nothing goes out any more
+        self._is_receiving = False  # callbacks of replies may send
+        self._queued_bytes = 0  # ever
+        # Who waits for the socket to take so many bytes of them, in order.
+        self._waiting_to_go: deque[tuple[int, Callable[[ConnectionLost | None], object]]] = deque()
         self._next_deadline = math.inf  # what the watcher sleeps until
         self._wake_watcher = trio.Event()
 
@@ -243,14 +249,25 @@ class Connection:
             self._wake_watcher.set()
         return reply
 
-    def send_oneway(self, request: Any, api_version: int, *, at_once: bool = False) -> None:
+    def send_oneway(
+        self,
+        request: Any,
+        api_version: int,
+        when_sent: Callable[[ConnectionLost | None], object] | None = None,
+        *,
+        at_once: bool = False,
+    ) -> None:
         """Queue a request that is not answered: a Produce with acks=0.
+
+        Args:
+            when_sent: called with None once the socket has taken all of it, or with the loss of
+                the connection before that; nobody ever knows more of such a request.
 
         Raises:
             ConnectionLost, ConnectionBusy, LocalProtocolError: as `send`.
         """
         kind = _kind_of(type(request), api_version)
-        self._queue(request, kind, api_version, None, at_once)
+        self._queue(request, kind, api_version, None, at_once, when_sent)
 
     async def call(self, request: Any, api_version: int, timeout_s: float) -> Any:
         """Send a request and wait for its response.
@@ -261,22 +278,21 @@ class Connection:
         """
         return await self.send(request, api_version, timeout_s).wait()
 
-    def when_sent(self, callback: Callable[[], object]) -> None:
-        """Run `callback` once the peer has taken all that is queued, or the connection has ended.
-
-        It tells who sends without wanting answers when there is room again.
-        """
-        self._sent_callbacks.append(callback)
-        if not self._unsent.size_bytes:
-            self._wake_writer.set()
-
     def _tell_sent(self) -> None:
-        callbacks, self._sent_callbacks = self._sent_callbacks, []
-        for callback in callbacks:
-            callback()
+        """Call back for requests of which the socket has taken the last byte."""
+        waiting = self._waiting_to_go
+        taken_bytes = self._queued_bytes - self._unsent.size_bytes
+        while waiting and waiting[0][0] <= taken_bytes:
+            waiting.popleft()[1](None)
 
     def _queue(
-        self, request: Any, kind: _Kind, api_version: int, reply: Reply | None, at_once: bool
+        self,
+        request: Any,
+        kind: _Kind,
+        api_version: int,
+        reply: Reply | None,
+        at_once: bool,
+        when_sent: Callable[[ConnectionLost | None], object] | None = None,
     ) -> None:
         if self._lost is not None:
             raise ConnectionLost(self._lost.reason)
@@ -292,22 +308,33 @@ class Connection:
         )
         if reply is not None:
             self._protocol.expect_response(correlation_id, reply, flexible=kind.flexible_response)
+        before_bytes = self._unsent.size_bytes
         self._unsent.append(parts)
+        self._queued_bytes += self._unsent.size_bytes - before_bytes
+        if when_sent is not None:
+            self._waiting_to_go.append((self._queued_bytes, when_sent))
         if not (at_once and self._push()):
             self._wake_writer.set()
 
     def _push(self) -> bool:
         """Give the socket what it takes; True when nothing is left, or the connection is lost."""
         try:
-            if not self._unsent.push():
-                return False
+            is_out = self._unsent.push()
         except OSError as error:
-            self._lose(f"sending failed: {error}")
+            self._end_sending(f"sending failed: {error}")
             return True
-        self._tell_sent()
-        return True
+        if self._waiting_to_go:
+            self._tell_sent()
+        return is_out
 
     # -- the end --------------------------------------------------------------------------------
+
+    def _end_sending(self, reason: str) -> None:
+        """End the connection after what was answered before: that is here, or never will be."""
+        self._send_failure = reason
+        if not self._is_receiving:
+            while self._receive():
+                pass
 
     def close(self) -> None:
         """Close now; what was not sent is dropped, what was not answered is told."""
@@ -324,20 +351,20 @@ class Connection:
         """
         if self._lost is not None:
             return
-        self._lost = ConnectionLost(reason)
+        lost = self._lost = ConnectionLost(reason)
         self._network.notify_closing(self._sock)
         self._sock.close()
+        self._tell_sent()
         self._unsent.clear()
         self._closed.set()
         self._wake_writer.set()
         self._wake_watcher.set()
-        self._tell_sent()
+        while self._waiting_to_go:
+            self._waiting_to_go.popleft()[1](lost)
         if undecodable is not None:
-            undecodable._finish(None, self._lost)
+            undecodable._finish(None, lost)
         for reply in self._protocol.waiting():
-            reply._finish(
-                None, RequestTimedOut(reason) if reply._deadline <= overdue else self._lost
-            )
+            reply._finish(None, RequestTimedOut(reason) if reply._deadline <= overdue else lost)
 
     # -- tasks ----------------------------------------------------------------------------------
 
@@ -351,10 +378,19 @@ class Connection:
 
     def _receive(self) -> bool:
         """Deliver what is there; False when nothing was, or the connection has ended."""
+        self._is_receiving = True
+        try:
+            return self._receive_some()
+        finally:
+            self._is_receiving = False
+
+    def _receive_some(self) -> bool:
         buffers = self._protocol.receive_buffers()
         try:
             count = self._sock.recvmsg_into(buffers)[0]
         except BlockingIOError:
+            if self._send_failure is not None:
+                self._lose(self._send_failure)
             return False
         except OSError as error:
             self._lose(f"receiving failed: {error}")
@@ -405,16 +441,21 @@ class Connection:
         except OSError as error:
             self._lose(f"the connection failed: {error}")
 
+    def _earliest_deadline(self) -> float:
+        return min((reply._deadline for reply in self._protocol.waiting()), default=math.inf)
+
     async def _watch_deadlines(self) -> None:
         """Close the connection when a request is not answered in time."""
         while self._lost is None:
             now = trio.current_time()
-            earliest = min(
-                (reply._deadline for reply in self._protocol.waiting()), default=math.inf
-            )
+            earliest = self._earliest_deadline()
             if earliest <= now:
-                self._lose("a request was not answered in time", overdue=now)
-                return
+                # This process may have stood still: what came meanwhile came in time.
+                while self._earliest_deadline() <= now and self._receive():
+                    pass
+                if self._earliest_deadline() <= now:
+                    self._lose("a request was not answered in time", overdue=now)
+                continue
             self._next_deadline = earliest
             self._wake_watcher = trio.Event()
             with trio.move_on_at(earliest):
@@ -481,6 +522,8 @@ async def _connect(network: Network, host: str, port: int, timeout_s: float) -> 
             raise ConnectionLost(
                 f"cannot connect to {host}:{port}: {_innermost(error)}", refused=_is_refusal(error)
             ) from error
+        except UnicodeError as error:  # of the resolver
+            raise ConnectionLost(f"{host!r} is no name of a host: {error}") from error
     raise ConnectionLost(f"cannot connect to {host}:{port} within {timeout_s:g} s")
 
 

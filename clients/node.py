@@ -34,6 +34,7 @@ from kraftrio.clients.errors import (
     ClosedError,
     KafkaClientError,
     NetworkError,
+    RetriableError,
     TimedOutError,
     UnsupportedVersionError,
     error_for,
@@ -163,22 +164,26 @@ class Node:
     def send_oneway(
         self,
         request: Any,
-        when_sent: Callable[[], object],
+        when_sent: Callable[[RetriableError | None], object],
         *,
         max_version: int | None = None,
     ) -> None:
         """Send a request that is not answered: a Produce with acks=0.
 
         Args:
-            when_sent: called when the broker has taken it, or the connection has ended.
+            when_sent: called with None once the system has taken it, with an error if the
+                connection ended before; if it ends later, nobody knows what the broker got.
 
         Raises:
             NetworkError, UnsupportedVersionError: as `send`.
         """
         connection, version = self._route(request, 0, max_version)
+
+        def tell(lost: ConnectionLost | None) -> None:
+            when_sent(None if lost is None else self.client_error(lost))
+
         try:
-            connection.send_oneway(request, version, at_once=True)
-            connection.when_sent(when_sent)
+            connection.send_oneway(request, version, tell, at_once=True)
         except ConnectionLost as error:
             raise self.client_error(error) from None
         except LocalProtocolError as error:
@@ -212,7 +217,7 @@ class Node:
         except ConnectionLost as error:
             raise self.client_error(error) from None
 
-    def client_error(self, error: ConnectionLost) -> KafkaClientError:
+    def client_error(self, error: ConnectionLost) -> NetworkError | TimedOutError:
         """Return the clients' error for a connection's."""
         if isinstance(error, RequestTimedOut):
             return TimedOutError(f"{self.host}:{self.port} did not answer in time")

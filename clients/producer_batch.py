@@ -266,6 +266,7 @@ def headers_size(headers: Headers) -> int:
 class Delivery:
     """What becomes of one record: `await delivery` waits until the broker has it.
 
+    With acks=0 no broker tells, so it waits until this machine's socket has taken it.
     Waiting may be cancelled and repeated; the record is sent all the same.
     """
 

@@ -4,7 +4,8 @@ Owns the Produce requests in flight and the way to a producer id. Rules:
 1. A broker has at most max_in_flight_requests_per_connection Produce requests unanswered.
 2. Answers are worked off where they arrive, synchronously; a request of which the answer does not
    come fails each of its batches with NETWORK_EXCEPTION, and the core decides.
-3. With acks=0 a batch counts as delivered once the broker's socket has taken the request.
+3. With acks=0 a batch counts as delivered once the socket has taken its request; if the connection
+   is lost before, it is sent again like any other. What is lost after that nobody can know.
 4. `pump` sends, synchronously, from wherever something has changed: a full batch, an answer. The
    task is for what comes with time and for what must be waited for; it sleeps until a node or
    metadata changes, or a time that the core has named.
@@ -250,11 +251,14 @@ class Sender:
 
     # -- answers --------------------------------------------------------------------------------
 
-    def _on_sent(self, node_id: int, batches: list[Batch]) -> None:
-        """A request that is not answered is out."""
+    def _on_sent(self, node_id: int, batches: list[Batch], error: RetriableError | None) -> None:
+        """A request that is not answered is out, or the connection was lost before it was."""
         self._in_flight[node_id] -= 1
-        for batch in batches:
-            self._core.on_delivered(batch, -1, -1)
+        if error is not None:
+            self._fail(batches, error.code, str(error))
+        else:
+            for batch in batches:
+                self._core.on_delivered(batch, -1, -1)
         self._on_progress()
         self.pump()
 
