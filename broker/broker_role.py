@@ -25,6 +25,7 @@ import trio
 from kraftrio.broker.config import BrokerConfig
 from kraftrio.broker.controller_channel import RegistrationError
 from kraftrio.broker.controller_client import ControllerClient
+from kraftrio.broker.departure import Departure
 from kraftrio.broker.dynamic_config import DynamicConfig
 from kraftrio.broker.environment import Environment
 from kraftrio.broker.listening import BoundListener
@@ -32,7 +33,7 @@ from kraftrio.broker.log.duplicate_logs import Placement, set_duplicates_aside
 from kraftrio.broker.log.log_manager import LogDirError, PendingLog
 from kraftrio.broker.log_maintenance import LogMaintenance
 from kraftrio.broker.node_errors import NodeError, StartError
-from kraftrio.broker.node_settings import PLAINTEXT_PROTOCOL_ID, server_limits
+from kraftrio.broker.node_settings import PLAINTEXT_PROTOCOL_ID, server_limits, voter_addresses
 from kraftrio.broker.server import Listener as ServerListener
 from kraftrio.broker.server import innermost
 from kraftrio.broker.services import BrokerServices
@@ -46,9 +47,6 @@ from kraftrio.wire.messages.quorum import Listener as RegisteredListener
 from kraftrio.wire.primitives import TopicPartition
 
 _log = logging.getLogger("kraftrio.node")
-
-_WITHOUT_CONTROLLER_S = 1.0
-_POLL_S = 0.05
 
 
 class BrokerRole:
@@ -257,23 +255,20 @@ class BrokerRole:
 
     async def _leave(self) -> None:
         """Let the controller move the leaderships away, unless there is no controller any more."""
-        if not self._config.controlled_shutdown_enable:
+        config = self._config
+        if not config.controlled_shutdown_enable:
             return
-        with trio.move_on_after(self._config.kraftrio_shutdown_timeout_ms / 1000):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._wait_until_abandoned, nursery.cancel_scope)
-                await self._services.channel.controlled_shutdown()
-                nursery.cancel_scope.cancel()
-
-    async def _wait_until_abandoned(self, scope: trio.CancelScope) -> None:
-        """End a controlled shutdown that nobody can grant: the other controllers are gone, too."""
-        seen_at = trio.current_time()
-        while trio.current_time() - seen_at < _WITHOUT_CONTROLLER_S:
-            if self._quorum.leader_id >= 0:
-                seen_at = trio.current_time()
-            await trio.sleep(_POLL_S)
-        _log.info("no controller is left to move the leaderships away")
-        scope.cancel()
+        voters = voter_addresses(config)
+        voters.pop(config.node_id, None)
+        departure = Departure(
+            self._environment.network,
+            self._services.channel,
+            f"kraftrio-broker-{config.node_id}",
+            voters,
+            is_voter=config.is_controller,
+            has_controller=lambda: self._quorum.leader_id >= 0,
+        )
+        await departure.leave(config.kraftrio_shutdown_timeout_ms / 1000)
 
     async def close(self) -> None:
         """Flush, checkpoint and mark the logs as cleanly closed; after everything else has ended.

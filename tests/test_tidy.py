@@ -53,6 +53,7 @@ WORKS_WITH = {
     "broker/controller_client.py": {"async", "logging", "trio"},
     "broker/controller_role.py": {"async", "trio"},
     "broker/coordinator/runtime.py": {"async", "logging", "trio"},
+    "broker/departure.py": {"async", "logging", "trio"},
     "broker/directory_assignments.py": {"logging"},
     "broker/environment.py": {"async", "trio"},
     "broker/isr_keeper.py": {"logging"},
