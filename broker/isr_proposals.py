@@ -185,12 +185,6 @@ class IsrProposals:
         self._keep(proposals)  # what the controller did not speak of is asked again
         self._send_after(_RETRY_MS if proposals else 0)
         for proposal, result in answered:
-            if result.error is not ErrorCode.NONE:
-                _log.info(
-                    "isr proposal refused partition=%s-%d reason=%s",
-                    *proposal.topic_partition,
-                    result.error.name,
-                )
             proposal.callback(result)
 
     def _keep(self, proposals: dict[_Key, _Proposal]) -> None:

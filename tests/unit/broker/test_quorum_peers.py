@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
 
+from kraftrio.broker.quorum_peers import QuorumPeers
+from kraftrio.clients.transport import SystemNetwork
 from kraftrio.kraft_meta.raft_ready import RaftConfig
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.quorum import (
@@ -351,3 +354,23 @@ def test_random_lives_lose_nothing_that_was_answered(seed: int) -> None:
         await quorum.wait_for_topics(names)
 
     quorum.run(main)
+
+
+def test_a_link_that_fails_for_another_reason_is_told_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A line for each new reason, none while it stays the same."""
+    peers = QuorumPeers(
+        SystemNetwork(), 1, "cluster", {2: ("b", 9093), 3: ("c", 9093)}, RaftConfig()
+    )
+    told: list[int] = []
+    service: Any = SimpleNamespace(peer_unreachable=lambda node_id, refused: told.append(node_id))
+    peers.attach(service)
+    caplog.set_level("INFO", "kraftrio.metadata")
+    for reason in ("refused", "refused", "it answers: UNKNOWN", "it answers: UNKNOWN"):
+        peers.unreachable(2, reason, False)
+    assert told == [2, 2, 2, 2]
+    assert [line.partition("reason=")[2] for line in caplog.messages] == [
+        "refused",
+        "it answers: UNKNOWN",
+    ]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import io
+import logging
 
 import pytest
 import trio
 
 from kraftrio.broker.log.log_config import LogConfig
+from kraftrio.broker.logging_setup import setup_logging
 from kraftrio.broker.partition_state import Role
 from kraftrio.broker.waiters import FetchWaiter
 from kraftrio.kraft_meta.records import (
@@ -167,6 +170,27 @@ async def test_late_followers_are_put_out_of_the_isr(autojump_clock: object) -> 
         assert not codes
         proposal.take()
         assert codes == [ErrorCode.NONE]
+
+
+async def test_a_proposal_that_is_refused_over_and_over_is_told_once(
+    autojump_clock: object,
+) -> None:
+    """What is proposed and that it is not taken: a line each, not a hundred."""
+    log = io.StringIO()
+    handler = setup_logging("INFO", log)
+    broker = Broker()
+    try:
+        async with broker.running():
+            broker.lead(isr=(1, 2))
+            broker.fetched(3, 0)
+            for round_number in range(100):
+                broker.proposed[round_number].refuse(ErrorCode.REQUEST_TIMED_OUT)
+                await trio.sleep(1)
+    finally:
+        logging.getLogger().removeHandler(handler)
+    assert log.getvalue().count("propose isr") == 1
+    assert log.getvalue().count("isr not taken") == 1
+    assert log.getvalue().count("\n") == 2
 
 
 async def test_proposals_are_sent_again_after_trouble(autojump_clock: object) -> None:
