@@ -13,7 +13,10 @@ is built anew by each active controller and never recorded. Rules, as KIP-631:
 5. A session starts with a heartbeat or registration that this controller saw. After a change of
    controllers brokers get one session timeout to be heard of, yet a restarted broker need not
    wait for the session of its former life.
-6. Log directories that a heartbeat reports offline are dealt with (directory_control.py) before
+6. A session that ended while this controller heard nobody (its process stood still) goes on for as
+   long as that was, at most for another session: heartbeats that wait are let in before anybody is
+   fenced. It shows by a deadline that is looked at late, with nothing heard since.
+7. Log directories that a heartbeat reports offline are dealt with (directory_control.py) before
    anything else that it asks for, which waits for the next one. A broker with none left is fenced.
 
 Called by: controller.py. Kafka's counterpart: ClusterControlManager, BrokerHeartbeatManager.
@@ -62,6 +65,8 @@ from kraftrio.wire.messages.quorum import (
 )
 from kraftrio.wire.primitives import uuid_to_text
 
+_LATE_MS = 100.0  # a deadline is looked at later than this only by a process that stood still
+
 
 @dataclass(slots=True)
 class _Contact:
@@ -70,6 +75,8 @@ class _Contact:
     broker_epoch: int
     session_deadline_ms: float
     heard_of: bool
+    grace_ms: float
+    """By how much the session may yet be prolonged (rule 6)."""
     metadata_offset: int = -1
     controlled_shutdown_offset: int | None = None
 
@@ -80,16 +87,19 @@ class ClusterControl:
     def __init__(self, config: ControllerConfig) -> None:
         self._config = config
         self._contacts: dict[int, _Contact] = {}
+        self._listened_ms = 0.0  # when this controller last did anything
 
     def activate(self, image: MetadataImage, now_ms: float) -> None:
         """Start the sessions of a new reign (rule 5)."""
+        self._listened_ms = now_ms
         self._contacts = {
             broker.broker_id: self._new_contact(broker.broker_epoch, now_ms, heard_of=False)
             for broker in image.alive_brokers()
         }
 
     def _new_contact(self, broker_epoch: int, now_ms: float, *, heard_of: bool) -> _Contact:
-        return _Contact(broker_epoch, now_ms + self._config.broker_session_timeout_ms, heard_of)
+        timeout_ms = self._config.broker_session_timeout_ms
+        return _Contact(broker_epoch, now_ms + timeout_ms, heard_of, grace_ms=timeout_ms)
 
     # ---- registration
 
@@ -194,6 +204,7 @@ class ClusterControl:
             self._contacts[request.broker_id] = contact
         contact.heard_of = True
         contact.session_deadline_ms = now.now_ms + self._config.broker_session_timeout_ms
+        contact.grace_ms = self._config.broker_session_timeout_ms
         contact.metadata_offset = request.current_metadata_offset
         records, fenced, should_shut_down = self._next_state(broker, contact, request, now)
         response = BrokerHeartbeatResponse(
@@ -275,7 +286,7 @@ class ClusterControl:
     def _without_directories(
         self, broker: BrokerImage, failed: list[bytes], now: Circumstances
     ) -> list[MetadataRecord]:
-        """Rule 6."""
+        """Rule 7."""
         return [
             registration_without(broker, failed),
             *changes_when_directories_fail(self._config, now.image, now.index, broker, failed),
@@ -298,6 +309,7 @@ class ClusterControl:
         self, image: MetadataImage, index: PartitionIndex, now_ms: float
     ) -> list[MetadataRecord]:
         """Fence one broker whose session ended; the next is judged when that one is gone."""
+        self._prolong_unheard_sessions(now_ms)
         for broker_id in sorted(self._contacts):
             contact = self._contacts[broker_id]
             if contact.session_deadline_ms <= now_ms:
@@ -306,6 +318,21 @@ class ClusterControl:
                 if records:
                     return records
         return []
+
+    def listened(self, now_ms: float) -> None:
+        """Take note that requests are heard."""
+        self._listened_ms = now_ms
+
+    def _prolong_unheard_sessions(self, now_ms: float) -> None:
+        """Rule 6."""
+        for contact in self._contacts.values():
+            deaf_ms = now_ms - max(contact.session_deadline_ms, self._listened_ms)
+            if contact.session_deadline_ms <= now_ms and deaf_ms >= _LATE_MS:
+                prolonged_ms = min(deaf_ms, contact.grace_ms)
+                contact.grace_ms -= prolonged_ms
+                if prolonged_ms > 0:
+                    contact.session_deadline_ms = now_ms + prolonged_ms
+        self._listened_ms = now_ms
 
     def fence(
         self, image: MetadataImage, index: PartitionIndex, broker_id: int, broker_epoch: int

@@ -140,6 +140,7 @@ class Controller:
         """
         assert self.is_active
         self._now_ms = now_ms
+        self._cluster.listened(now_ms)
         now = Circumstances(
             config=self.config,
             validator=self._validator,

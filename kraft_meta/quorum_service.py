@@ -446,6 +446,8 @@ class QuorumService:
             if self._failure is not None:
                 raise self._failure
             self._wake = trio.Event()
+            if self._next_deadline_ms(core) <= self._clock.monotonic_ms():
+                await trio.lowlevel.checkpoint()  # what waits in sockets is heard first
             now_ms = self._clock.monotonic_ms()
             core.tick(now_ms)
             self._check_reign(core)
@@ -466,13 +468,15 @@ class QuorumService:
             self._check_reign(core)
 
     async def _wait(self, core: RaftCore) -> None:
-        deadlines = [core.next_deadline_ms(), self._controller.next_deadline_ms()]
+        deadline_ms = self._next_deadline_ms(core)
         if not self._snapshot_running:
-            deadlines.append(self._snapshot_due_ms)
-        deadline_ms = min((d for d in deadlines if d is not None), default=math.inf)
-        delay_s = max(deadline_ms - self._clock.monotonic_ms(), 0) / 1000
-        with trio.move_on_after(delay_s):
+            deadline_ms = min(deadline_ms, self._snapshot_due_ms)
+        with trio.move_on_after(max(deadline_ms - self._clock.monotonic_ms(), 0) / 1000):
             await self._wake.wait()
+
+    def _next_deadline_ms(self, core: RaftCore) -> float:
+        deadlines = core.next_deadline_ms(), self._controller.next_deadline_ms()
+        return min((d for d in deadlines if d is not None), default=math.inf)
 
     async def _persist(self, core: RaftCore, ready: Ready) -> None:
         """Make a Ready durable, in the order that raft.py asks for."""

@@ -126,6 +126,21 @@ class ControllerContext:
             self.commit(self.controller.on_deadline(self.now_ms))
         self.now_ms = end_ms
 
+    def stand_still(self, duration_ms: float) -> None:
+        """Let time pass without a look at any deadline."""
+        self.now_ms += duration_ms
+
+    def run_deadlines(self) -> list[MetadataRecord]:
+        """Look at what fell due by now; return the records."""
+        records: list[MetadataRecord] = []
+        while (deadline_ms := self.controller.next_deadline_ms()) is not None:
+            if deadline_ms > self.now_ms:
+                break
+            decided = self.controller.on_deadline(self.now_ms)
+            self.commit(decided)
+            records += decided
+        return records
+
     # ---- brokers
 
     def try_register(

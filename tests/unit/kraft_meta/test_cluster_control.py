@@ -148,6 +148,41 @@ def test_after_a_failover_brokers_get_one_session_to_be_heard_of() -> None:
     assert context.image.brokers[1].fenced
 
 
+def test_who_could_not_be_heard_is_not_fenced() -> None:
+    """A controller that stood still past the ends of sessions takes waiting heartbeats first."""
+    context = ControllerContext()
+    context.start_brokers(1, 2)
+    context.stand_still(SESSION_MS + 3000)
+    assert context.run_deadlines() == []
+    context.heartbeat(1)
+    context.sleep(2999)
+    assert not context.image.brokers[2].fenced
+    context.sleep(1)
+    assert context.image.brokers[2].fenced, "it has been silent for as long as nobody was heard"
+    assert not context.image.brokers[1].fenced
+
+
+def test_standing_still_again_and_again_prolongs_a_session_by_another_one_at_most() -> None:
+    context = ControllerContext()
+    context.start_brokers(1)
+    context.stand_still(2 * SESSION_MS)
+    assert context.run_deadlines() == []
+    context.stand_still(2 * SESSION_MS)
+    context.run_deadlines()
+    assert context.image.brokers[1].fenced
+
+
+def test_a_deadline_that_is_late_while_others_are_heard_is_an_end() -> None:
+    """A controller that waits for its disk hears heartbeats all the same."""
+    context = ControllerContext()
+    context.start_brokers(1, 2)
+    context.stand_still(SESSION_MS + 3000)
+    context.heartbeat(2)
+    context.run_deadlines()
+    assert context.image.brokers[1].fenced
+    assert not context.image.brokers[2].fenced
+
+
 def test_brokers_silent_together_are_judged_one_after_the_other() -> None:
     """The second to be fenced keeps the last ISR; no leader is left."""
     context = ControllerContext()
