@@ -47,16 +47,16 @@ _STOP_DEADLINE_S = 60.0
 class SimClock(Clock):
     """A node's clocks: Trio's for deadlines, and a wall clock of its own."""
 
-    __slots__ = ("_drift", "_world", "offset_ms")
+    __slots__ = ("_world", "drift", "offset_ms")
 
-    def __init__(self, world: World, offset_ms: float = 0.0, drift: float = 0.0) -> None:
+    def __init__(self, world: World) -> None:
         self._world = world
-        self._drift = drift
-        self.offset_ms = offset_ms
+        self.drift = 0.0  # how much faster than time it runs, as a share
+        self.offset_ms = 0.0
 
     def wall_ms(self) -> int:
         now_ms = self._world.now_s * 1000
-        return START_WALL_MS + int(now_ms * (1 + self._drift) + self.offset_ms)
+        return START_WALL_MS + int(now_ms * (1 + self.drift) + self.offset_ms)
 
 
 @dataclass(frozen=True, slots=True)

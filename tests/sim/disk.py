@@ -21,6 +21,7 @@ Faults that a cluster must survive, hence all that are injected
   partition's log it costs the replica its tail, so that is done like a power cut, too.
 - Syncs that lie: a power cut leaves the disk as it was when they began to, but for the metadata's
   files: a voter that has forgotten what it promised is not a fault that a quorum can survive.
+- A whole log directory fails: all that is done in it, until it is mended.
 - Single calls fail for want of a file descriptor or of room (see `disk_calls`).
 See `damage` for which bits are flipped.
 """
@@ -37,6 +38,8 @@ from kraftrio.wire.primitives import Buffer
 from tests.sim.damage import BadReads, flipped, is_metadata, place_of
 from tests.sim.disk_calls import FailingCalls
 from tests.sim.survival import Change, apply_change, survived
+
+BROKEN = "the disk is broken"  # in the text of each error of a directory that failed
 
 
 class _Inode:
@@ -105,6 +108,7 @@ class SimFile:
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
         self._check()
+        self._disk.check_call("read", self._path)
         with memoryview(self._inode.data) as view:
             found = bytes(view[position : position + size_bytes])
         return self._disk.shown(self._path, self._inode, position, found)
@@ -113,6 +117,7 @@ class SimFile:
         self._check()
         if self._disk.is_dead:
             return
+        self._disk.check_call("truncate", self._path)
         apply_change(self._inode.data, size_bytes, None)
         self._inode.unsynced.append((size_bytes, None))
         self._inode.heal_written(size_bytes, 1 << 62)
@@ -124,6 +129,7 @@ class SimFile:
     def sync(self) -> None:
         if self._disk.is_dead:
             return
+        self._disk.check_call("sync", self._path)
         inode = self._inode
         fails = self._disk.sync_fails
         if fails is not None and fails(self._path):
@@ -215,6 +221,8 @@ class SimDisk:
         self.locks: set[str] = set()
         self.bad_reads: BadReads | None = None
         self.failing_calls: FailingCalls | None = None
+        self.broken_path: str | None = None  # all that is done below it fails
+        self.met_broken = False  # by this process
         self.holes = False  # a power cut may leave some in what was not synced
         self._frozen: _Directory | None = None  # all that a power cut leaves, since syncs lie
         self.sync_fails: Callable[[str], bool] | None = None  # the next one of such a path, once
@@ -224,7 +232,12 @@ class SimDisk:
 
     def check_call(self, operation: str, path: str) -> None:
         """Raise OSError if this call is one of those that fail."""
-        if self.failing_calls is not None and not self.is_dead:
+        if self.is_dead or not self._shows_damage:
+            return
+        if self.broken_path is not None and f"{path}/".startswith(self.broken_path):
+            self.met_broken = True
+            raise OSError(errno.EIO, BROKEN, path)
+        if self.failing_calls is not None:
             self.failing_calls.check(operation, path)
 
     # -- damage ---------------------------------------------------------------------------------
@@ -311,7 +324,7 @@ class SimDisk:
     def _successor(self) -> SimDisk:
         successor = SimDisk(self.now_ms)
         successor.room_bytes = self.room_bytes
-        successor.holes = self.holes
+        successor.holes, successor.broken_path = self.holes, self.broken_path
         self.is_dead = True
         return successor
 
@@ -439,6 +452,7 @@ class SimDisk:
     def remove(self, path: str) -> None:
         if self.is_dead:
             return
+        self.check_call("remove", path)
         if isinstance(self._find(path), _Inode):
             parent, name = self._parent(path)
             parent.drop(name)
@@ -446,6 +460,7 @@ class SimDisk:
     def remove_directory(self, path: str) -> None:
         if self.is_dead:
             return
+        self.check_call("remove", path)
         if isinstance(self._find(path), _Directory):
             parent, name = self._parent(path)
             parent.drop(name)

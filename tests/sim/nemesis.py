@@ -12,14 +12,18 @@ Owns: `Nemesis`. Rules:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from random import Random
 
 import trio
 
 from kraftrio.kraft_meta.image import MetadataImage
+from tests.sim.client import SimClient
 from tests.sim.cluster import Cluster, DiskSpeed, SimNode
+from tests.sim.directory_faults import DirectoryFaults
 from tests.sim.disk_faults import DiskFaults
+from tests.sim.leader_changes import LeaderChanges
 from tests.sim.network import LinkQuality, SimSocket
 from tests.sim.options import Options
 from tests.sim.world import SimulationFailure
@@ -30,7 +34,7 @@ _ROOM_BYTES = 2_000
 class Nemesis:
     """See the module."""
 
-    def __init__(self, cluster: Cluster, options: Options) -> None:
+    def __init__(self, cluster: Cluster, options: Options, client: SimClient) -> None:
         self._cluster = cluster
         self._options = options
         self._rng: Random = cluster.world.rng("nemesis")
@@ -40,7 +44,12 @@ class Nemesis:
         self._bad_reads, self._rot = disks.bad_reads, disks.rot
         self._failed_sync, self._lying_syncs = disks.failed_sync, disks.lying_syncs
         self._few_files, self._no_room_now = disks.few_files, disks.no_room_now
+        directories = DirectoryFaults(self, cluster, self._rng)
+        self._fail_directory, self._renew = directories.fail, directories.renew
+        changes = LeaderChanges(self, cluster, self._rng, client)
+        self._skipped_epochs = changes.skipped_epochs
         self.count = 0
+        self.counts: Counter[str] = Counter()
 
     async def run(self) -> None:
         """Break and mend until cancelled."""
@@ -58,6 +67,7 @@ class Nemesis:
             return
         self._under_way += 1
         self.count += 1
+        self.counts[name] += 1
         self._cluster.world.note("world", "fault", name)
         try:
             await fault()
@@ -76,13 +86,14 @@ class Nemesis:
             node.resume()
             node.disk.room_bytes = None
             node.disk.bad_reads = node.disk.sync_fails = None
-            node.disk.failing_calls = None
+            node.disk.failing_calls = node.disk.broken_path = None
             node.disk.thaw()
             node.disk.scrub()
             node.speed = self._options.disk
         for node in cluster.nodes.values():
             if node.is_stopping:
                 await node.stop()  # it was asked to; wait until it has
+            await self._renew(node)
         cluster.start()
 
     # -- dice -----------------------------------------------------------------------------------

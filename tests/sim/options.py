@@ -37,6 +37,7 @@ _CHANCE_OF_DISK_FAULT = 0.15
 # These came after those.
 CALL_FAULTS = ("lying_syncs", "few_files", "no_room_now")
 _CHANCE_OF_CALL_FAULT = 0.15
+_CHANCE_OF_SKIPPED_EPOCHS = 0.15
 _LARGEST_BATCH_BYTES = 10_000  # of what producers send here
 
 
@@ -65,6 +66,7 @@ class Options:
     tail_cache_bytes: int | None = None  # of newest records in a node's memory; None: as built
     segment_bytes: int | None = None  # of logs; None: as set
     metadata_segment_bytes: int | None = None
+    drifts: Sequence[float] = (0.0,)  # of the nodes' clocks: how much faster than time they run
     holes: bool = False  # a power cut may leave some in what was not synced
 
     def files(self) -> FileSizes:
@@ -101,6 +103,7 @@ def draw(
     options = _with_disk_faults(options, rng, 1.0 if bad_disks else _CHANCE_OF_DISK_FAULT)
     options = _with_small_segments(options, rng)
     options = _with_call_faults(options, rng, 1.0 if bad_disks else _CHANCE_OF_CALL_FAULT)
+    options = _with_drifts(_with_later_faults(options, rng, bad_disks, separate), rng)
     return replace(options, **chosen)
 
 
@@ -184,6 +187,27 @@ def _with_small_segments(options: Options, rng: Random) -> Options:
 def _with_call_faults(options: Options, rng: Random, chance: float) -> Options:
     more = [name for name in CALL_FAULTS if rng.random() < chance]
     return replace(options, faults=[*options.faults, *more], holes=rng.random() < 0.5)
+
+
+def _with_later_faults(
+    options: Options, rng: Random, bad_disks: bool, separate: bool | None
+) -> Options:
+    shape, faults = options.shape, list(options.faults)
+    has_two = rng.random() < 0.25
+    if has_two:
+        shape = replace(shape, properties={**shape.properties, "log.dirs": "/data,/data2"})
+    if bad_disks or (has_two and rng.random() < 0.5):
+        faults.append("fail_directory")
+    if rng.random() < _CHANCE_OF_SKIPPED_EPOCHS and shape.node_count == 3 and separate is None:
+        faults.append("skipped_epochs")
+        shape = replace(shape, separate_controllers=True)
+    return replace(options, shape=shape, faults=faults)
+
+
+def _with_drifts(options: Options, rng: Random) -> Options:
+    """Clocks of nodes that run apart: one second in a week, in an hour, or worse."""
+    drift = rng.choice((0.0, 0.000_002, 0.000_3, 0.02))
+    return replace(options, drifts=[round(rng.uniform(-drift, drift), 9) for _ in range(5)])
 
 
 def _draw_properties(

@@ -26,6 +26,7 @@ from kraftrio.wire.record_batch import iter_headers, iter_records
 from tests.sim.administration import Administrator
 from tests.sim.client import SimClient, client_of
 from tests.sim.cluster import Cluster
+from tests.sim.disk import BROKEN
 from tests.sim.group_member import GroupMember
 from tests.sim.history import History
 from tests.sim.invariants import Invariants
@@ -46,6 +47,7 @@ _EXPLAINED_BY: dict[str, tuple[str, ...]] = {
     "failed_sync": ("sync failed",),
     "few_files": ("Too many open files",),
     "no_room_now": ("No space left",),
+    "fail_directory": (BROKEN, "log directory that is offline"),
 }
 
 
@@ -132,6 +134,7 @@ class Simulation:
             for node in cluster.nodes.values():
                 node.speed = options.disk
                 node.disk.holes = options.holes
+                node.clock.drift = options.drifts[node.node_id % len(options.drifts)]
             for fault in options.faults:
                 world.tolerated += _EXPLAINED_BY.get(fault, ())
             invariants = self.invariants = Invariants(cluster)
@@ -140,7 +143,7 @@ class Simulation:
             await cluster.wait_until(cluster.all_ready, "all brokers are up", START_DEADLINE_S)
             admin = Administrator(self._client("admin"), options)
             await self._guard(partial(admin.create, TOPIC, options.partitions))
-            nemesis = Nemesis(cluster, options)
+            nemesis = Nemesis(cluster, options, self._client("nemesis"))
             async with trio.open_nursery() as faults:
                 self._start_clients(nursery)
                 faults.start_soon(self._guard, nemesis.run)
