@@ -26,6 +26,7 @@ from kraftrio.broker.config_types import (
 )
 from kraftrio.broker.dynamic_config import DynamicConfig, broker_key
 from kraftrio.broker.group_config import CLIENT_METRICS_KEYS, GROUP_KEYS
+from kraftrio.broker.listener_settings import setting_of
 from kraftrio.broker.topic_config import TOPIC_KEYS, broker_default
 from kraftrio.wire.messages.configs import (
     DescribeConfigsResourceResult,
@@ -61,7 +62,8 @@ def broker_synonyms(name: str, dynamic: DynamicConfig) -> list[DescribeConfigsSy
     """Give every place that sets a broker property, the one that counts first."""
     key = broker_key(name)
     secret = key is None or key.sensitive
-    names = BROKER_SYNONYMS.get(name, (name,))
+    setting = setting_of(name)
+    names = BROKER_SYNONYMS.get(name, (name,)) if setting is None else (name, setting)
     static = dynamic.static.originals
     found = []
     for source, texts in (
@@ -97,10 +99,11 @@ def _entry(
     value: str | None,
     synonyms: list[DescribeConfigsSynonym],
     *,
+    name: str | None = None,
     read_only: bool = False,
 ) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
-        name=key.name,
+        name=name or key.name,
         value=None if key.sensitive else value,
         read_only=read_only,
         config_source=synonyms[0].source if synonyms else DEFAULT_SOURCE,
@@ -171,19 +174,27 @@ def _broker_entry(
         entry = _entry(_unknown_key(name), None, synonyms, read_only=True)
         entry.is_sensitive = True
         return entry
-    return _entry(key, value, synonyms, read_only=key.update_mode is UpdateMode.READ_ONLY)
+    # As in Kafka, though what has a listener prefix is there to be changed.
+    is_fixed = key.update_mode is UpdateMode.READ_ONLY or setting_of(name) is not None
+    return _entry(key, value, synonyms, name=name, read_only=is_fixed)
 
 
 def describe_broker(dynamic: DynamicConfig) -> list[DescribeConfigsResourceResult]:
     """Describe this broker: every property, and the dynamic ones that are set."""
     names = [key.name for key in BROKER_KEYS.values() if not key.internal]
-    names += sorted({*dynamic.broker_configs, *dynamic.default_configs} - set(BROKER_KEYS))
+    static = dynamic.static.originals
+    others = {*dynamic.broker_configs, *dynamic.default_configs, *filter(setting_of, static)}
+    names += sorted(others - set(BROKER_KEYS))
     entries = []
     for name in names:
         if name in BROKER_KEYS:
             value = format_value(dynamic.current.value(name))
         else:
-            value = dynamic.broker_configs.get(name, dynamic.default_configs.get(name))
+            value = next(
+                texts[name]
+                for texts in (dynamic.broker_configs, dynamic.default_configs, static)
+                if name in texts
+            )
         entries.append(_broker_entry(name, value, broker_synonyms(name, dynamic)))
     return entries
 

@@ -16,6 +16,7 @@ from typing import Final
 
 from immutables import Map
 
+from kraftrio.broker import listener_settings
 from kraftrio.broker.config import BROKER_KEYS, BrokerConfig
 from kraftrio.broker.config_types import (
     ConfigError,
@@ -43,8 +44,22 @@ DYNAMIC_ONLY_KEYS: Final[dict[str, ConfigKey]] = {
 
 
 def broker_key(name: str) -> ConfigKey | None:
-    """Give a broker property, static or dynamic."""
-    return BROKER_KEYS.get(name) or DYNAMIC_ONLY_KEYS.get(name)
+    """Give a broker property, static or dynamic; what a name with a listener prefix is about."""
+    return (
+        BROKER_KEYS.get(name)
+        or DYNAMIC_ONLY_KEYS.get(name)
+        or BROKER_KEYS.get(listener_settings.setting_of(name) or "")
+    )
+
+
+def update_mode(name: str) -> UpdateMode | None:
+    """Tell when a property may change; None for names that are not Kafka's, which do nothing."""
+    setting = listener_settings.setting_of(name)
+    if setting is not None:
+        is_cluster_wide = setting in listener_settings.CLUSTER_WIDE
+        return UpdateMode.CLUSTER_WIDE if is_cluster_wide else UpdateMode.PER_BROKER
+    key = broker_key(name)
+    return None if key is None else key.update_mode
 
 
 def _applicable(configs: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
@@ -112,29 +127,42 @@ class DynamicConfig:
             return key.default
 
 
+def _refuse(reason: str, names: list[str]) -> None:
+    if names:
+        raise ConfigError(f"{reason}: [{', '.join(sorted(names))}]")
+
+
 def validate_broker_configs(
     configs: Mapping[str, str], static: BrokerConfig, *, per_broker: bool
 ) -> None:
     """Check the dynamic configs of a broker, or of all (per_broker False), as a whole.
 
-    Names that are not Kafka's are allowed, as in Kafka.
+    Names that are not Kafka's are allowed, as in Kafka; each check names all that fail it.
 
     Raises:
         ConfigError: the sentence for the client.
     """
-    known = {name: key for name in configs if (key := broker_key(name)) is not None}
-    fixed = [name for name, key in known.items() if key.update_mode is UpdateMode.READ_ONLY]
-    if fixed:
-        raise ConfigError(f"Cannot update these configs dynamically: [{', '.join(sorted(fixed))}]")
+    modes = {name: update_mode(name) for name in configs}
+    _refuse(
+        "Cannot update these configs dynamically",
+        [name for name, mode in modes.items() if mode is UpdateMode.READ_ONLY],
+    )
+    _refuse(
+        "These security configs can be dynamically updated only per-listener using the listener "
+        "prefix",
+        [name for name in configs if name in listener_settings.WITH_PREFIX_ONLY],
+    )
+    for name, text in configs.items():
+        key = broker_key(name)
+        if key is not None:
+            key.parse(text)
     if not per_broker:
-        own = [name for name, key in known.items() if key.update_mode is UpdateMode.PER_BROKER]
-        if own:
-            raise ConfigError(
-                f"Cannot update these configs at default cluster level, broker id must be "
-                f"specified: [{', '.join(sorted(own))}]"
-            )
-    for name, key in known.items():
-        key.parse(configs[name])
-    changed = static.with_overrides({name: configs[name] for name in known if name in BROKER_KEYS})
+        _refuse(
+            "Cannot update these configs at default cluster level, broker id must be specified",
+            [name for name, mode in modes.items() if mode is UpdateMode.PER_BROKER],
+        )
+    changed = static.with_overrides(
+        {name: text for name, text in configs.items() if name in BROKER_KEYS}
+    )
     if changed.value("listeners") != static.value("listeners"):
         raise ConfigError("The listeners of this broker cannot be changed while it runs")
