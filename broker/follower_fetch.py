@@ -21,7 +21,8 @@ Rules
    leaders that answer a parked request when the next one comes.) A request that opens a session
    does not wait then, since nothing may follow it. What an answer says of a partition counts if it
    was asked from where the log ends now.
-5. A throttled partition that lags is left out while the quota is exceeded.
+5. A throttled partition that lags is left out while the quota is exceeded, but never one whose
+   replica here is in the ISR: producers would wait for it.
 
 Called by `replica_fetcher`, which owns one of these for each leader and calls it without an await
 between a read and its write.
@@ -29,7 +30,7 @@ between a read and its write.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from kraftrio.broker.follower_partition import (
@@ -103,11 +104,21 @@ class SentOffsets(NamedTuple):
 
 
 class FollowerFetch:
-    """See the module."""
+    """See the module.
 
-    def __init__(self, settings: FetchSettings, quota: FollowerQuota) -> None:
+    Args:
+        is_in_sync: is this broker in the partition's ISR, as far as it knows?
+    """
+
+    def __init__(
+        self,
+        settings: FetchSettings,
+        quota: FollowerQuota,
+        is_in_sync: Callable[[TopicPartition], bool],
+    ) -> None:
         self._settings = settings
         self._quota = quota
+        self._is_in_sync = is_in_sync
         self._partitions: dict[SessionKey, FollowedPartition] = {}
         self._session = FollowerSession()
         self._request_count = 0
@@ -289,6 +300,7 @@ class FollowerFetch:
                 exceeded
                 and (partition.lag is None or partition.lag > 0)
                 and quota.is_throttled(partition.topic_partition)
+                and not self._is_in_sync(partition.topic_partition)
             )
             if is_held == partition.is_held:
                 continue

@@ -198,7 +198,7 @@ class FetchHandlers:
         quota = self.leader_quota
         return (
             quota is not None
-            and replica_id not in partition.state.isr
+            and replica_id not in partition.state.maximal_isr
             and quota.is_throttled(partition.topic_partition)
             and quota.exceeded()
         )

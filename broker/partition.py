@@ -77,6 +77,11 @@ class Partition:
     def __repr__(self) -> str:
         return f"<Partition {self.state.role.value} epoch={self.state.leader_epoch} {self.log}>"
 
+    @property
+    def is_in_sync(self) -> bool:
+        """Is this replica in the ISR, as far as is known here?"""
+        return self.state.broker_id in self.state.isr
+
     # -- a leader's news ------------------------------------------------------------------------
 
     def note_uncommitted(self, end_offset: int, size_bytes: int) -> None:

@@ -60,6 +60,10 @@ class FollowedReplica(Protocol):
     @property
     def log(self) -> ReplicaLog: ...
 
+    @property
+    def is_in_sync(self) -> bool:
+        """Is it in the ISR, by the newest metadata?"""
+
 
 class FollowerReplicas(Protocol):
     """What is asked of the replica manager; all raise KafkaError."""
@@ -199,6 +203,11 @@ class ReplicaFetchers:
 
     # -- for the tasks --------------------------------------------------------------------------
 
+    def is_in_sync(self, topic_partition: TopicPartition) -> bool:
+        """Is this broker in the partition's ISR, by the newest metadata?"""
+        replica = self.replicas.partition(topic_partition)
+        return replica is not None and replica.is_in_sync
+
     def target(self, leader_id: int) -> _Target | None:
         """Where a leader listens for other brokers, by the newest image."""
         broker = self._metadata.image.brokers.get(leader_id)
@@ -232,6 +241,7 @@ class _LeaderFetcher:
                 tells_news_at_once=owner.tells_news_at_once,
             ),
             quota,
+            owner.is_in_sync,
         )
         self._timeout_s = config.replica_socket_timeout_ms / 1000
         self._connect_timeout_s = config.socket_connection_setup_timeout_ms / 1000

@@ -592,6 +592,12 @@ class ReplicaManager:
         partition.check_low_watermark()
         partition.check_confirmations()
 
+    def serve_from(self, partition: Partition, log: PartitionLog) -> None:
+        """Another log, equal to the one so far, takes its place: it has moved."""
+        partition.log = log
+        if partition.state.role is Role.FOLLOWER:
+            self._follow(partition)
+
     def _lead(self, partition: Partition) -> None:
         """A leader epoch begins in which this broker leads."""
         self._stop_fetcher(partition.topic_partition)

@@ -276,7 +276,7 @@ class ReplicaMoves:
             log.start_leader_epoch(current.latest_epoch)  # nothing was written in it yet
         log.config = current.config
         self._futures.promote(partition.topic_partition, self._clock.wall_ms())
-        partition.log = log
+        self._replicas.serve_from(partition, log)
         self._told.pop(partition.topic_partition, None)
         self._without_room.discard(partition.topic_partition)
         _log.info(

@@ -18,7 +18,7 @@ from kraftrio.wire.messages.admin import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from tests.conformance.cluster_load import JavaLoad
+from tests.conformance.cluster_load import ConfluentLoad, JavaLoad, wait_for_more
 from tests.conformance.cluster_process import Cluster
 from tests.conformance.java_tools import Completed, KafkaTools
 
@@ -354,3 +354,31 @@ def test_consumer_and_producer_follow_the_move(
         assert load.acknowledged.count == count
         assert not load.acknowledged.failures
         assert reader.wait().lines == [f"{load.prefix}.{i}" for i in range(count)]
+
+
+def test_a_throttled_move_holds_up_no_producer(
+    cluster: Cluster,
+    cluster_tools: KafkaTools,
+    create: Callable[..., str],
+    reassign: Reassigner,
+) -> None:
+    """Once a replica that was moved slowly is in the ISR it is not slowed down any more."""
+    topic = create("1:2")
+    rate = 500_000
+    lines = ["x" * 1000] * 1500
+    cluster_tools.produce(topic, lines, "--request-required-acks", "all")
+    moves: Moves = {(topic, 0): [3, 1]}
+    with ConfluentLoad(cluster.bootstrap, topic, 1, 200, padding_bytes=1000) as load:
+        reassign.run(moves, "--execute", "--throttle", str(rate))
+        cluster.wait_until(lambda: (topic, 0) not in ongoing(cluster), "the replica has moved", 60)
+        # The throttles are still set, and much was moved lately. Now others lead, in new epochs.
+        moves = {(topic, 0): [1, 3]}
+        reassign.run(moves, "--execute", "--additional", "--throttle", str(rate))
+        cluster_tools.run(
+            "kafka-leader-election", "--election-type", "preferred", "--all-topic-partitions"
+        )
+        wait_for_more(cluster, [load.acknowledged], 800)
+        load.stop()
+    gap_s = load.acknowledged.longest_gap_s
+    assert gap_s < 1.5, f"a producer waited for {gap_s:.1f} s"
+    reassign.wait_done(moves, 60)

@@ -225,7 +225,12 @@ class Follower:
 
     def __init__(self, replica: Replica, quota: object | None = None) -> None:
         self.replica = replica
-        self.core = FollowerFetch(SETTINGS, quota or NoQuota())  # type: ignore[arg-type]
+        self.is_in_sync = False
+        self.core = FollowerFetch(
+            SETTINGS,
+            quota or NoQuota(),  # type: ignore[arg-type]
+            lambda _: self.is_in_sync,
+        )
         self.now_ms = 0.0
         self.done: list[Effect] = []  # everything but appends
         self.fail_with: ErrorCode | None = None

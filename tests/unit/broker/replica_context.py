@@ -14,6 +14,7 @@ import trio
 from kraftrio.broker.clock import Clock
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.log_manager import LogManager
+from kraftrio.broker.log.partition_log import PartitionLog
 from kraftrio.broker.metadata_cache import MetadataCache
 from kraftrio.broker.partition import Partition
 from kraftrio.broker.partition_state import IsrMember
@@ -104,6 +105,7 @@ class Broker:
         self.clock = clock or Clock()
         self.proposed: list[Proposed] = []
         self.fetching: list[tuple[TopicPartition, bytes, int, int]] = []  # id, leader, epoch
+        self.logs_fetched: list[PartitionLog] = []
         self.placed: list[tuple[bytes, int, bytes]] = []  # topic id, partition, directory id
         self.replicas = ReplicaManager(
             1,
@@ -154,6 +156,9 @@ class Broker:
         self, topic_partition: TopicPartition, topic_id: bytes, leader_id: int, leader_epoch: int
     ) -> None:
         self.fetching.append((topic_partition, topic_id, leader_id, leader_epoch))
+        followed = self.replicas.partition(topic_partition)
+        assert followed is not None
+        self.logs_fetched.append(followed.log)
 
     def place(self, topic_id: bytes, partition: int, directory_id: bytes) -> None:
         self.placed.append((topic_id, partition, directory_id))

@@ -128,7 +128,7 @@ def test_topics_are_grouped_and_dropped_by_id() -> None:
 
 
 def test_nothing_is_asked_when_nothing_is_followed() -> None:
-    core = FollowerFetch(SETTINGS, NoQuota())
+    core = FollowerFetch(SETTINGS, NoQuota(), lambda _: False)
     assert core.next_fetch(0, 1) is None
     assert core.next_wake_ms(0) is None
 
@@ -452,6 +452,19 @@ def test_a_replica_that_has_caught_up_is_not_held_back() -> None:
     leader.write(b"b")
     follower.round(source)
     assert follower.log.log_end_offset == 2
+
+
+def test_a_member_of_the_isr_is_never_held_back() -> None:
+    """Producers wait for it; in a new leader epoch it does not know yet how far it is behind."""
+    _, leader, follower, source = throttled()
+    follower.is_in_sync = True
+    assert follower.ask() is not None
+    follower = Follower(Replica(), Quota())
+    follower.follow(4)
+    assert follower.ask() is None
+    follower.is_in_sync = True
+    follower.catch_up(source)
+    assert follower.log.log_end_offset == leader.log.log_end_offset
 
 
 def test_others_are_fetched_meanwhile() -> None:

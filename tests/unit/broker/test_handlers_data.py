@@ -514,12 +514,13 @@ async def test_throttled_followers_wait_outside_of_the_isr_only(autojump_clock: 
         handlers.quota.throttles = handlers.quota.used_up = True
         broker.append(2)
         assert len(part(handlers.fetch(0, 2)).records or b"") == 2 * SIZE
+        broker.fetched(2, 2)
         held = handlers.fetch(0, 3)
         assert isinstance(held, Deferred)
         broker.append(1)
         assert not held.done
         await trio.sleep(0.6)
-        assert part(held).records == b"" and part(held).high_watermark == 0
+        assert part(held).records == b"" and part(held).high_watermark == 2
         assert handlers.quota.recorded == 2 * SIZE
         handlers.quota.used_up = False
         assert len(part(handlers.fetch(0, 3)).records or b"") == 3 * SIZE
@@ -527,6 +528,19 @@ async def test_throttled_followers_wait_outside_of_the_isr_only(autojump_clock: 
         handlers.quota.throttles, handlers.quota.used_up = False, True
         assert len(part(handlers.fetch(0, 3)).records or b"") == 3 * SIZE
         assert handlers.quota.recorded == 5 * SIZE
+
+
+async def test_a_follower_that_is_being_taken_into_the_isr_is_not_throttled() -> None:
+    """The high watermark waits for it from the proposal on, and producers with it."""
+    broker = Broker()
+    async with broker.running():
+        broker.lead(isr=(1, 2))
+        handlers = Handlers(broker)
+        handlers.quota.throttles = handlers.quota.used_up = True
+        broker.fetched(3, 0)
+        assert [one.broker_id for one in broker.proposed[-1].isr] == [1, 2, 3]
+        broker.append(1)
+        assert len(part(handlers.fetch(0, 3)).records or b"") == SIZE
 
 
 async def test_latest_offsets_after_an_election() -> None:

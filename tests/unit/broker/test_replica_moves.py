@@ -253,6 +253,9 @@ async def test_what_the_log_cuts_off_the_copy_cuts_off(autojump_clock: object) -
         await trio.sleep(1)
     log = partition.log
     assert log.directory.startswith(other)
+    # The fetcher follows with the other log from now on.
+    assert mover.broker.fetching[-1] == (TP, TOPIC_ID, 2, 5)
+    assert mover.broker.logs_fetched[-1] is log
     data = bytes(log.read(0, 1000, max_offset=2, min_one_batch=True).records)
     values = [
         record.value for header in iter_headers(data) for record in iter_records(data, header)
