@@ -166,13 +166,11 @@ class LogCleaner:
             raise
 
     async def _save_offsets(self) -> None:
-        for log_dir, offsets in self._logs.stale_cleaner_offsets():
+        for checkpoint in self._logs.stale_cleaner_offsets():
             try:
-                await self._run_in_thread(
-                    partial(self._logs.write_cleaner_offsets, log_dir, offsets)
-                )
+                await self._run_in_thread(partial(self._logs.write_checkpoint, checkpoint))
             except OSError as error:
-                self._logs.fail_dir(log_dir, error)
+                self._logs.fail_dir(checkpoint.log_dir, error)
 
 
 def _rest(seconds: float) -> None:

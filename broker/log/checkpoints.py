@@ -126,6 +126,14 @@ def parse_partition_metadata(data: bytes) -> bytes:
         raise CheckpointError(f"{PARTITION_METADATA}: no topic id") from None
 
 
+def read_topic_id(fs: FileSystem, directory: str) -> bytes | None:
+    """The topic id in the folder of a partition; None if it has none that can be read."""
+    try:
+        return parse_partition_metadata(fs.read_file(posixpath.join(directory, PARTITION_METADATA)))
+    except (FileNotFoundError, CheckpointError):
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
     """Who owns a log directory."""

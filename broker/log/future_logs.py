@@ -155,6 +155,7 @@ class FutureLogs:
         future = self._futures[topic_partition]
         fs = self._log_manager.fs
         path = posixpath.join(future.log_dir.path, directory_name(topic_partition))
+        future.log_dir.checkpoints.forget(topic_partition)  # of a former stay there
         fs.rename(future.log.directory, path)
         future.log.moved(path)
         fs.sync_directory(future.log_dir.path)

@@ -21,7 +21,7 @@ import logging
 import posixpath
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from kraftrio.broker.log.checkpoints import (
@@ -33,11 +33,10 @@ from kraftrio.broker.log.checkpoints import (
     CheckpointError,
     MetaProperties,
     read_meta_properties,
-    read_offset_checkpoint,
+    read_topic_id,
     take_clean_shutdown,
     write_clean_shutdown,
     write_meta_properties,
-    write_offset_checkpoint,
 )
 from kraftrio.broker.log.directories import (
     delete_directory_name,
@@ -48,8 +47,10 @@ from kraftrio.broker.log.directories import (
 )
 from kraftrio.broker.log.files import DirectoryLock, FileSystem
 from kraftrio.broker.log.log_config import LONG_MAX, LogConfig
+from kraftrio.broker.log.offset_checkpoints import OffsetCheckpoints
 from kraftrio.broker.log.partition_log import PartitionLog
 from kraftrio.broker.log.recovery import open_log
+from kraftrio.broker.log.removed_logs import RemovedLogs
 from kraftrio.broker.log.tail_cache import DEFAULT_TOTAL_LIMIT_BYTES, TailBudget
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
@@ -78,16 +79,13 @@ class LogDir:
     """One of the log directories."""
 
     path: str
+    checkpoints: OffsetCheckpoints
     directory_id: bytes = b""
     lock: DirectoryLock | None = None
     failure: OSError | None = None  # offline when set
     told_no_room: bool = False  # until a checkpoint could be written again
     clean_shutdown: bool = False
     previous_broker_epoch: int = -1
-    recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
-    log_start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
-    high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
-    cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     loaded: bool = False
 
     @property
@@ -101,14 +99,7 @@ class StaleCheckpoint(NamedTuple):
     log_dir: LogDir
     name: str
     offsets: dict[TopicPartition, int]
-
-
-class DeletedLog(NamedTuple):
-    """A renamed directory that waits for its removal."""
-
-    due_ms: int
-    path: str
-    log: PartitionLog | None
+    number: int  # of a later one is larger
 
 
 class LogManager:
@@ -129,14 +120,14 @@ class LogManager:
         new_id: Callable[[], bytes] = lambda: uuid.uuid4().bytes,
     ) -> None:
         self._fs = fs
-        self.dirs = [LogDir(path) for path in log_dirs]
+        self.dirs = [LogDir(path, OffsetCheckpoints(fs, path)) for path in log_dirs]
         self.default_config = default_config or LogConfig()
         self._tail_budget = TailBudget(tail_cache_bytes)
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.new_id = new_id
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._dir_of: dict[TopicPartition, LogDir] = {}
-        self._deleted: list[DeletedLog] = []
+        self._removed = RemovedLogs(fs)
         self._last_flush_ms: dict[TopicPartition, int] = {}
         # Told, on the event loop, which partitions went with their directory.
         self.on_lost: Callable[[list[TopicPartition]], None] | None = None
@@ -205,21 +196,11 @@ class LogManager:
         epoch = take_clean_shutdown(fs, path)
         log_dir.clean_shutdown = epoch is not None
         log_dir.previous_broker_epoch = -1 if epoch is None else epoch
-        log_dir.recovery_points = self._read_offsets(log_dir, RECOVERY_POINT_CHECKPOINT)
-        log_dir.log_start_offsets = self._read_offsets(log_dir, LOG_START_CHECKPOINT)
-        log_dir.high_watermarks = self._read_offsets(log_dir, REPLICATION_CHECKPOINT)
-        log_dir.cleaner_offsets = self._read_offsets(log_dir, CLEANER_CHECKPOINT)
-
-    def _read_offsets(self, log_dir: LogDir, name: str) -> dict[TopicPartition, int]:
-        path = posixpath.join(log_dir.path, name)
-        try:
-            return read_offset_checkpoint(self._fs, path)
-        except CheckpointError as error:
+        for name, problem in log_dir.checkpoints.read():
             # Recovery points and log starts are then found from the logs, from their beginning on.
-            _logger.warning("ignore %s: %s", path, error)
+            _logger.warning("ignore %s: %s", log_dir.checkpoints.path(name), problem)
             if name == RECOVERY_POINT_CHECKPOINT:
                 log_dir.clean_shutdown = False
-            return {}
 
     def _find_logs(self, log_dir: LogDir) -> list[PendingLog]:
         fs = self._fs
@@ -227,7 +208,7 @@ class LogManager:
         for name in fs.list_directory(log_dir.path):
             path = posixpath.join(log_dir.path, name)
             if is_deleted_name(name) and fs.is_directory(path):
-                self._deleted.append(DeletedLog(0, path, None))
+                self._removed.found(path)
                 continue
             topic_partition = parse_directory_name(name)
             if (
@@ -246,6 +227,7 @@ class LogManager:
         Several threads may call this for different partitions.
         """
         log_dir, topic_partition = pending
+        checkpoints = log_dir.checkpoints
         if not log_dir.is_online:
             return None
         try:
@@ -253,8 +235,8 @@ class LogManager:
                 self.path_of(pending),
                 topic_partition,
                 config or self.default_config,
-                recovery_point=log_dir.recovery_points.get(topic_partition, 0),
-                log_start_offset=log_dir.log_start_offsets.get(topic_partition, 0),
+                recovery_point=checkpoints.offset(RECOVERY_POINT_CHECKPOINT, topic_partition),
+                log_start_offset=checkpoints.offset(LOG_START_CHECKPOINT, topic_partition),
                 clean_shutdown=log_dir.clean_shutdown,
                 now_ms=now_ms,
             )
@@ -263,8 +245,8 @@ class LogManager:
                 raise LogDirError(f"cannot recover {topic_partition}: {error}") from error
             self.fail_dir(log_dir, error)
             return None
-        log.update_high_watermark(log_dir.high_watermarks.get(topic_partition, 0))
-        log.first_dirty_offset = log_dir.cleaner_offsets.get(topic_partition, 0)
+        log.update_high_watermark(checkpoints.offset(REPLICATION_CHECKPOINT, topic_partition))
+        log.first_dirty_offset = checkpoints.offset(CLEANER_CHECKPOINT, topic_partition)
         for event in log.recovery_events:
             _logger.warning("recovery of %s %s", topic_partition, event)
         known = self._logs.setdefault(topic_partition, log)
@@ -361,7 +343,7 @@ class LogManager:
         log = self._logs.get(topic_partition)
         if log is not None:
             if log.topic_id is None:
-                log.set_topic_id(topic_id)
+                self._set_topic_id(log, topic_id)
             if log.topic_id == topic_id:
                 log.config = config
                 return log
@@ -381,17 +363,49 @@ class LogManager:
         assert topic_partition not in self._logs, topic_partition
         log_dir = self._choose_dir(directory_id)
         path = posixpath.join(log_dir.path, directory_name(topic_partition))
+        is_new = False
         try:
+            self._make_way(log_dir, path, topic_partition, topic_id)
+            is_new = not self._fs.is_directory(path)
             log = self.open_log(
-                path, topic_partition, config, topic_id=topic_id, clean_shutdown=True, now_ms=now_ms
+                path,
+                topic_partition,
+                config,
+                topic_id=topic_id,
+                clean_shutdown=is_new,
+                now_ms=now_ms,
             )
         except OSError as error:
-            self.fail_dir(log_dir, error)
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"cannot create {path}: {error.strerror}"
-            ) from error
+            if is_new and error.errno in NO_ROOM:
+                self._removed.remove_unused(path)
+            raise self._storage_error(f"create {path}", log_dir, error) from error
         self.put_in_service(log, log_dir)
         return log
+
+    def _make_way(
+        self, log_dir: LogDir, path: str, topic_partition: TopicPartition, topic_id: bytes
+    ) -> None:
+        """Let nothing of an earlier topic of that name be taken for a new log's. Raises OSError."""
+        self._removed.clear_way(path)
+        log_dir.checkpoints.forget(topic_partition)
+        stored_id = read_topic_id(self._fs, path)
+        if stored_id is not None and stored_id != topic_id:
+            # It was to be set aside, or deleted, and could not be.
+            name = stray_directory_name(topic_partition, self.new_id())
+            stray_path = posixpath.join(log_dir.path, name)
+            self._fs.rename(path, stray_path)
+            _logger.warning("log of another topic kept as %s", stray_path)
+
+    def _set_topic_id(self, log: PartitionLog, topic_id: bytes) -> None:
+        try:
+            log.set_topic_id(topic_id)
+        except OSError as error:
+            log_dir = self._dir_of[log.topic_partition]
+            raise self._storage_error(f"name {log.directory}", log_dir, error) from error
+
+    def _storage_error(self, doing: str, log_dir: LogDir, error: OSError) -> KafkaError:
+        self.fail_dir(log_dir, error)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot {doing}: {error.strerror}")
 
     def open_log(
         self,
@@ -451,61 +465,43 @@ class LogManager:
     def delete_log(self, topic_partition: TopicPartition, now_ms: int) -> None:
         """Take the log out of service and rename its directory; the files go later."""
         name = delete_directory_name(topic_partition, self.new_id())
-        log = self._take_out(topic_partition, name)
+        log = self._logs.get(topic_partition)
         if log is not None:
-            self.remove_later(log, now_ms)
+            self._take_out(log, name, now_ms + log.config.file_delete_delay_ms)
 
     def remove_later(self, log: PartitionLog, now_ms: int) -> None:
         """Remove the directory of a log that is out of service, after file.delete.delay.ms."""
-        due_ms = now_ms + log.config.file_delete_delay_ms
-        self._deleted.append(DeletedLog(due_ms, log.directory, log))
+        self._removed.remove_later(log, now_ms + log.config.file_delete_delay_ms)
 
     def set_aside(self, topic_partition: TopicPartition) -> str | None:
         """Take a stray log out of service, but keep its files: its owner may want them back.
 
         Returns:
-            the directory it is in now.
+            the directory it is in now; None if there is none.
         """
+        log = self._logs.get(topic_partition)
         name = stray_directory_name(topic_partition, self.new_id())
-        log = self._take_out(topic_partition, name)
-        return None if log is None else log.directory
+        return log.directory if log is not None and self._take_out(log, name, None) else None
 
-    def _take_out(self, topic_partition: TopicPartition, name: str) -> PartitionLog | None:
-        """Stop serving a log and rename its directory; None if there is nothing left of it."""
-        log = self._logs.pop(topic_partition, None)
-        if log is None:
-            return None
+    def _take_out(self, log: PartitionLog, name: str, due_ms: int | None) -> bool:
+        """Stop serving a log and rename its directory; False if that is gone, or offline now."""
+        topic_partition = log.topic_partition
+        del self._logs[topic_partition]
         log_dir = self._dir_of.pop(topic_partition)
         self._last_flush_ms.pop(topic_partition, None)
-        for offsets in (
-            log_dir.recovery_points, log_dir.log_start_offsets, log_dir.high_watermarks
-        ):  # fmt: skip
-            offsets.pop(topic_partition, None)
-        path = posixpath.join(log_dir.path, name)
         log.close_files()
+        path = posixpath.join(log_dir.path, name)
         try:
-            self._fs.rename(log.directory, path)
-        except FileNotFoundError:
-            return None  # somebody removed it: that was the wish
+            return self._removed.move(log, path, due_ms)
         except OSError as error:
+            if error.errno in NO_ROOM:
+                self._removed.retry_move(log, path, due_ms)
             self.fail_dir(log_dir, error)
-            return None
-        log.moved(path)
-        return log
+            return error.errno in NO_ROOM
 
     def remove_deleted(self, now_ms: int) -> int:
         """Remove the renamed directories whose delay is over; return how many wait."""
-        waiting: list[DeletedLog] = []
-        for deleted in self._deleted:
-            if deleted.due_ms > now_ms:
-                waiting.append(deleted)
-                continue
-            try:
-                self._fs.remove_directory(deleted.path)
-            except OSError as error:
-                _logger.warning("cannot remove %s: %s", deleted.path, error)
-        self._deleted = waiting
-        return len(waiting)
+        return self._removed.remove_due(now_ms)
 
     # -- periodic work --------------------------------------------------------------------------
 
@@ -558,7 +554,7 @@ class LogManager:
 
     def stale_checkpoints(self) -> list[StaleCheckpoint]:
         """The checkpoint files that are not what the logs have, in the order to write them."""
-        stale = []
+        stale: list[StaleCheckpoint] = []
         for log_dir in self.dirs:
             if not log_dir.is_online:
                 continue
@@ -575,52 +571,40 @@ class LogManager:
             recovery_points = {key: log.recovery_point for key, log in logs.items()}
             high_watermarks = {key: log.high_watermark for key, log in logs.items()}
             # Starts first: a recovery point without its start would bring deleted records back.
-            if starts != log_dir.log_start_offsets:
-                stale.append(StaleCheckpoint(log_dir, LOG_START_CHECKPOINT, starts))
-            if recovery_points != log_dir.recovery_points:
-                stale.append(StaleCheckpoint(log_dir, RECOVERY_POINT_CHECKPOINT, recovery_points))
-            if high_watermarks != log_dir.high_watermarks:
-                stale.append(StaleCheckpoint(log_dir, REPLICATION_CHECKPOINT, high_watermarks))
+            stale += self._stale(log_dir, LOG_START_CHECKPOINT, starts)
+            stale += self._stale(log_dir, RECOVERY_POINT_CHECKPOINT, recovery_points)
+            stale += self._stale(log_dir, REPLICATION_CHECKPOINT, high_watermarks)
         return stale
 
-    def write_checkpoint(self, checkpoint: StaleCheckpoint) -> None:
-        """Save one file of `stale_checkpoints`; raises OSError. May run in a worker thread."""
-        log_dir, name, offsets = checkpoint
-        self._write_offsets(log_dir, name, offsets)
-        if log_dir.told_no_room:
-            log_dir.told_no_room = False
-            _logger.info("log directory %s can be written again", log_dir.path)
-        if name == LOG_START_CHECKPOINT:
-            log_dir.log_start_offsets = offsets
-        elif name == RECOVERY_POINT_CHECKPOINT:
-            log_dir.recovery_points = offsets
-        else:
-            log_dir.high_watermarks = offsets
+    def _stale(
+        self, log_dir: LogDir, name: str, offsets: dict[TopicPartition, int]
+    ) -> Iterator[StaleCheckpoint]:
+        if log_dir.checkpoints.is_stale(name, offsets):
+            yield StaleCheckpoint(log_dir, name, offsets, log_dir.checkpoints.next_number())
 
-    def stale_cleaner_offsets(self) -> list[tuple[LogDir, dict[TopicPartition, int]]]:
-        """The directories whose cleaner-offset-checkpoint is not what the logs have.
+    def stale_cleaner_offsets(self) -> list[StaleCheckpoint]:
+        """The cleaner-offset-checkpoint files that are not what the logs have.
 
-        Only the cleaner writes that file, with `write_cleaner_offsets`, in its own time.
+        Only the cleaner has them written, in its own time.
         """
         offsets: dict[int, dict[TopicPartition, int]] = {id(log_dir): {} for log_dir in self.dirs}
         for key, owner in self._dir_of.items():
             if self._logs[key].first_dirty_offset > 0:
                 offsets[id(owner)][key] = self._logs[key].first_dirty_offset
         return [
-            (log_dir, offsets[id(log_dir)])
+            stale
             for log_dir in self.dirs
-            if log_dir.is_online and offsets[id(log_dir)] != log_dir.cleaner_offsets
+            if log_dir.is_online
+            for stale in self._stale(log_dir, CLEANER_CHECKPOINT, offsets[id(log_dir)])
         ]
 
-    def write_cleaner_offsets(self, log_dir: LogDir, offsets: dict[TopicPartition, int]) -> None:
-        """Save what `stale_cleaner_offsets` told; raises OSError. May run in a worker thread."""
-        self._write_offsets(log_dir, CLEANER_CHECKPOINT, offsets)
-        log_dir.cleaner_offsets = offsets
-
-    def _write_offsets(
-        self, log_dir: LogDir, name: str, offsets: dict[TopicPartition, int]
-    ) -> None:
-        write_offset_checkpoint(self._fs, posixpath.join(log_dir.path, name), offsets)
+    def write_checkpoint(self, checkpoint: StaleCheckpoint) -> None:
+        """Save one file that is stale; raises OSError. May run in a worker thread."""
+        log_dir, name, offsets, number = checkpoint
+        log_dir.checkpoints.write(name, offsets, number)
+        if log_dir.told_no_room:
+            log_dir.told_no_room = False
+            _logger.info("log directory %s can be written again", log_dir.path)
 
     # -- failures and stop ----------------------------------------------------------------------
 

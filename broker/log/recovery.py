@@ -17,6 +17,7 @@ log. Called by `log_manager`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from itertools import pairwise
 
 from kraftrio.broker.log.checkpoints import (
@@ -81,58 +82,68 @@ def open_log(
     Raises:
         InconsistentTopicIdError: it is another topic's. OSError: the disk fails; to be tried again.
     """
-    loader = _Loader(fs, directory, config, now_ms)
-    names = loader.prepare_directory()
-    stored_id = loader.load_topic_id(names)
-    if stored_id is not None and topic_id is not None and stored_id != topic_id:
-        raise InconsistentTopicIdError(f"{directory} has another topic id")
-    segments = loader.open_segments(names)
-    start = max(log_start_offset, segments[0].base_offset) if segments else log_start_offset
-    loader.snapshots = ProducerSnapshots(fs, directory, names)
-    if producer_id_expiration_ms is None:
-        producer_id_expiration_ms = DEFAULT_PRODUCER_ID_EXPIRATION_MS
-    loader.producer_state = ProducerStateManager(
-        producer_id_expiration_ms=producer_id_expiration_ms
-    )
-    loader.load_epochs(names, has_data=any(segment.size_bytes for segment in segments))
-    if segments:
-        segments = loader.recover(segments, start, recovery_point, clean_shutdown)
-    else:
-        loader.producer_state.clear(start)
-        segments = [Segment.create(fs, directory, start, config, now_ms)]
-    for segment in segments:
-        segment.unload_indexes()  # what opening looked at; an idle log needs none of it
-    end_offset = segments[-1].end_offset
-    loader.leader_epochs.truncate_from_end(end_offset)
-    loader.leader_epochs.truncate_from_start(start)
-    log = PartitionLog(
-        fs,
-        directory,
-        topic_partition,
-        config,
-        topic_id=stored_id,
-        segments=SegmentList(segments),
-        leader_epochs=loader.leader_epochs,
-        producer_state=loader.producer_state,
-        snapshots=loader.snapshots,
-        log_start_offset=start,
-        recovery_point=end_offset if clean_shutdown and not loader.repaired else recovery_point,
-        tail_budget=tail_budget,
-    )
-    if names and clean_shutdown and not loader.repaired:
-        log.mark_durable()
-    log.last_append_ms = now_ms
-    log.recovery_events = loader.events
-    if stored_id is None and topic_id is not None:
-        log.set_topic_id(topic_id)
+    with ExitStack() as on_failure:
+        loader = _Loader(fs, directory, config, now_ms, on_failure)
+        names = loader.prepare_directory()
+        stored_id = loader.load_topic_id(names)
+        if stored_id is not None and topic_id is not None and stored_id != topic_id:
+            raise InconsistentTopicIdError(f"{directory} has another topic id")
+        segments = loader.open_segments(names)
+        start = max(log_start_offset, segments[0].base_offset) if segments else log_start_offset
+        loader.snapshots = ProducerSnapshots(fs, directory, names)
+        if producer_id_expiration_ms is None:
+            producer_id_expiration_ms = DEFAULT_PRODUCER_ID_EXPIRATION_MS
+        loader.producer_state = ProducerStateManager(
+            producer_id_expiration_ms=producer_id_expiration_ms
+        )
+        loader.load_epochs(names, has_data=any(segment.size_bytes for segment in segments))
+        if segments:
+            segments = loader.recover(segments, start, recovery_point, clean_shutdown)
+        else:
+            loader.producer_state.clear(start)
+            segments = [loader.create_segment(start)]
+        for segment in segments:
+            segment.unload_indexes()  # what opening looked at; an idle log needs none of it
+        end_offset = segments[-1].end_offset
+        loader.leader_epochs.truncate_from_end(end_offset)
+        loader.leader_epochs.truncate_from_start(start)
+        log = PartitionLog(
+            fs,
+            directory,
+            topic_partition,
+            config,
+            topic_id=stored_id,
+            segments=SegmentList(segments),
+            leader_epochs=loader.leader_epochs,
+            producer_state=loader.producer_state,
+            snapshots=loader.snapshots,
+            log_start_offset=start,
+            recovery_point=end_offset if clean_shutdown and not loader.repaired else recovery_point,
+            tail_budget=tail_budget,
+        )
+        if names and clean_shutdown and not loader.repaired:
+            log.mark_durable()
+        log.last_append_ms = now_ms
+        log.recovery_events = loader.events
+        if stored_id is None and topic_id is not None:
+            log.set_topic_id(topic_id)
+        on_failure.pop_all()  # the files stay open
     return log
 
 
 class _Loader:
     """The steps of opening one directory, with what they share."""
 
-    def __init__(self, fs: FileSystem, directory: str, config: LogConfig, now_ms: int) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        config: LogConfig,
+        now_ms: int,
+        on_failure: ExitStack,
+    ) -> None:
         self._fs = fs
+        self._on_failure = on_failure  # closes the files
         self._directory = directory
         self._config = config
         self._now_ms = now_ms
@@ -200,7 +211,7 @@ class _Loader:
             if (base := base_offset_of(name, LOG_SUFFIX + SWAP_SUFFIX)) is not None
         ]
         for base_offset in bases:
-            swap = Segment.open(fs, self._directory, base_offset, self._config, suffix=SWAP_SUFFIX)
+            swap = self._open_segment(base_offset, SWAP_SUFFIX)
             end_offset = base_offset + 1
             for batch in swap.scan():
                 end_offset = batch.header.next_offset
@@ -254,13 +265,22 @@ class _Loader:
                 if base is not None and base not in logs:
                     self._note("removed", self._path(name), "an index without its log")
                     self._fs.remove(self._path(name))
-        segments = [
-            Segment.open(self._fs, self._directory, base, self._config) for base in sorted(logs)
-        ]
+        segments = [self._open_segment(base) for base in sorted(logs)]
         segments = self._without_empty_ones(segments)
         for segment, after in pairwise(segments):
             segment.end_offset = after.base_offset
         return segments
+
+    def _open_segment(self, base_offset: int, suffix: str = "") -> Segment:
+        segment = Segment.open(self._fs, self._directory, base_offset, self._config, suffix=suffix)
+        self._on_failure.callback(segment.close_file)
+        return segment
+
+    def create_segment(self, base_offset: int) -> Segment:
+        """The segment of a log that has none."""
+        segment = Segment.create(self._fs, self._directory, base_offset, self._config, self._now_ms)
+        self._on_failure.callback(segment.close_file)
+        return segment
 
     def _without_empty_ones(self, segments: Sequence[Segment]) -> list[Segment]:
         """Remove the empty segments that a roll or a truncation left when the disk failed.
@@ -336,7 +356,7 @@ class _Loader:
         self.snapshots.remove(self.snapshots.offsets)
         self.producer_state.clear(offset)
         self.leader_epochs.clear()
-        return [Segment.create(self._fs, self._directory, offset, self._config, self._now_ms)]
+        return [self.create_segment(offset)]
 
     def _forget_snapshots_after(self, end_offset: int) -> None:
         if self.snapshots.remove_after(end_offset):

@@ -199,6 +199,8 @@ class Segment:
             self.remove()
         except OSError as error:  # the next start does
             _logger.warning("cannot remove %s yet: %s", self.path(LOG_SUFFIX), error)
+        finally:
+            self.close_file()
 
     @classmethod
     def open(

@@ -107,6 +107,7 @@ class MemoryFile:
         self._path = path
         self._inode = inode
         self._closed = False
+        fs.open_files.add(self)
 
     def _check(self) -> None:
         if self._closed:
@@ -144,6 +145,7 @@ class MemoryFile:
 
     def close(self) -> None:
         self._closed = True
+        self._fs.open_files.discard(self)
 
 
 class MemoryLock:
@@ -165,6 +167,7 @@ class MemoryFileSystem:
         self.durable_directories: set[str] = {"", "/"}
         self.pending: list[_Change] = []
         self.locks: set[str] = set()
+        self.open_files: set[MemoryFile] = set()
         self.write_fault: WriteFault | None = None
         self.read_fault: ReadFault | None = None
         self.faults: dict[tuple[str, str], OSError] = {}

@@ -413,3 +413,97 @@ def test_a_stop_on_a_full_disk_is_no_clean_one() -> None:
     node.start()
     assert not node.manager.dirs[0].clean_shutdown
     assert node.log().log_end_offset == 1
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_folder_that_cannot_be_renamed_is_in_nobodys_way(is_kept: bool) -> None:
+    """No log is made in it, nothing of it is served or lost, and once there is room all goes on."""
+    node = Node()
+    node.append(node.create(), b"precious")
+    node.fs.fail("rename", "/a/topic-0", errno.ENOSPC)
+    if is_kept:
+        assert node.manager.set_aside(TP) == "/a/topic-0"
+    else:
+        node.manager.delete_log(TP, node.now_ms)
+    assert node.manager.get_log(TP) is None
+    for _ in range(2):
+        with pytest.raises(KafkaError) as error:
+            node.create(topic_id=OTHER_ID)
+        assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert node.manager.remove_deleted(node.now_ms + 10**9) == 1
+    assert b"precious" in node.fs.read_file("/a/topic-0/00000000000000000000.log")
+    node.fs.heal()
+    assert node.create(topic_id=OTHER_ID).log_end_offset == 0
+    node.manager.remove_deleted(node.now_ms + 10**9)
+    found = [path for path in node.fs.files if b"precious" in node.fs.read_file(path)]
+    assert len(found) == is_kept
+    assert all("-stray/" in path for path in found)
+
+
+@pytest.mark.parametrize("was_up", [True, False])
+def test_a_topic_made_anew_has_nothing_of_the_checkpoints_of_the_one_before(was_up: bool) -> None:
+    """An old log start would empty the new log at the next recovery, an old watermark commit it."""
+    node = Node()
+    old = node.create()
+    for number in range(9):
+        node.append(old, b"old%d" % number)
+    old.delete_records_before(7)
+    old.first_dirty_offset = 8
+    old.flush()
+    node.manager.write_checkpoints()
+    for checkpoint in node.manager.stale_cleaner_offsets():
+        node.manager.write_checkpoint(checkpoint)
+    if was_up:
+        node.manager.delete_log(TP, node.now_ms)
+        node.manager.write_checkpoints()
+    else:
+        node.kill()
+    new = node.create(topic_id=OTHER_ID)
+    for number in range(3):
+        new.append_as_leader(batch(b"new%d" % number), 0, node.now_ms)
+    node.kill()
+    log = node.log()
+    assert (log.topic_id, log.log_start_offset, log.log_end_offset) == (OTHER_ID, 0, 3)
+    assert (log.high_watermark, log.recovery_point, log.first_dirty_offset) == (0, 0, 0)
+
+
+def test_a_checkpoint_that_is_late_does_not_undo_a_newer_one() -> None:
+    """A worker thread may come to write what was true before a log was cut, or made anew."""
+    node = Node()
+    for _ in range(3):
+        node.append(node.create(), b"a")
+    node.log().flush()
+    late = node.manager.stale_checkpoints()
+    node.manager.truncate(node.log(), 1)
+    for checkpoint in late:
+        node.manager.write_checkpoint(checkpoint)
+    assert b"topic 0 1" in node.fs.read_file("/a/recovery-point-offset-checkpoint")
+    late = node.manager.stale_checkpoints()
+    node.manager.delete_log(TP, node.now_ms)
+    node.create(topic_id=OTHER_ID)
+    for checkpoint in late:
+        node.manager.write_checkpoint(checkpoint)
+    assert b"topic" not in node.fs.read_file("/a/recovery-point-offset-checkpoint")
+
+
+def test_a_log_that_cannot_be_made_keeps_no_file_open() -> None:
+    node = Node()
+    node.fs.fail("rename", "partition.metadata", errno.ENOSPC)
+    for _ in range(3):
+        with pytest.raises(KafkaError):
+            node.create()
+    assert len(node.fs.open_files) == 1  # the lock
+    assert not node.fs.exists("/a/topic-0")
+
+
+def test_a_folder_of_another_topic_that_was_not_loaded_is_kept_aside() -> None:
+    """It was to be set aside before, for one of two logs, say, and could not be."""
+    node = Node()
+    node.append(node.create(), b"precious")
+    node.manager.release()
+    node.manager = LogManager(node.fs, node.paths)
+    node.manager.start(CLUSTER, 1)
+    node.manager.finish_loading()
+    assert node.create(topic_id=OTHER_ID).log_end_offset == 0
+    found = [path for path in node.fs.files if b"precious" in node.fs.read_file(path)]
+    assert len(found) == 1 and "-stray/" in found[0]
