@@ -9,6 +9,7 @@ Kafka's RecordAccumulator and Sender:
 3. A batch that fails is sent again while Kafka's clients would (a retriable error, retries left,
    younger than delivery_timeout_ms), after a backoff that grows, and in its old place; at once if
    the partition's leader has changed. MESSAGE_TOO_LARGE splits it.
+   What cannot be encoded fails alone.
 4. A batch older than delivery_timeout_ms is given up, sent or not. Late answers are ignored.
 5. The size of a batch counts before compression; what was compressed before tells how much fits.
 6. A topic that was made anew is the same topic with other partitions: what waits for a partition
@@ -29,6 +30,7 @@ from math import inf
 
 from kraftrio.clients.config import ProducerConfig
 from kraftrio.clients.errors import (
+    InvalidRecordError,
     KafkaClientError,
     RecordTooLargeError,
     TimedOutError,
@@ -135,6 +137,7 @@ class Accumulator:
         self.incomplete: dict[Batch, None] = {}  # by age, but for parts of batches
         self.wants_metadata = False  # a leader is not known, or not the right one
         self.wants_sender = False  # something may be sent since it was looked at last
+        self.has_dropped = False  # `drain` has given up what cannot be encoded
         self.closed_bytes = 0  # of all batches that were filled
         self.slow_nodes: set[int] = set()  # that took nothing for partitioner_availability_timeout
         self._config = config
@@ -416,9 +419,9 @@ class Accumulator:
                 continue
             if batches and size_bytes + batch.size_bytes > self._config.max_request_size:
                 break
-            self._take(queue, batch)
-            size_bytes += len(batch.data)
-            batches.append(batch)
+            if self._take(queue, batch):
+                size_bytes += len(batch.data)
+                batches.append(batch)
             del queues[queue]
             if queue.batches:
                 if queue.batches[0].is_closed:
@@ -437,8 +440,8 @@ class Accumulator:
         else:
             self._make_sendable(batch.queue)
 
-    def _take(self, queue: PartitionQueue, batch: Batch) -> None:
-        """Take the first batch off its queue, ready to be sent."""
+    def _take(self, queue: PartitionQueue, batch: Batch) -> bool:
+        """Take the first batch off its queue, ready to be sent; False if it cannot be encoded."""
         if batch is queue.open:
             self._close(queue)
         queue.batches.popleft()
@@ -447,13 +450,24 @@ class Accumulator:
         if self.sequences is not None:
             self.sequences.on_send(queue, batch)
         if not batch.data:
-            batch.encode(self._compression, self._level)
+            try:
+                batch.encode(self._compression, self._level)
+            except Exception as error:  # whatever it is, it is of these records alone
+                failure = InvalidRecordError(
+                    f"{batch.record_count} record(s) for {queue.topic}-{queue.partition} cannot be"
+                    f" written: {error!r}"
+                )
+                queue.is_muted = False
+                self.has_dropped = True
+                self._fail(batch, failure, refused=True)
+                return False
             self._learn_ratio(queue.topic_queues, len(batch.data) / batch.size_bytes)
             if batch.reserved_bytes > batch.size_bytes:
                 self.release(batch.reserved_bytes - batch.size_bytes)
                 batch.reserved_bytes = batch.size_bytes
         batch.is_sent = True
         batch.leader_epoch = queue.leader_epoch
+        return True
 
     def _learn_ratio(self, topic: TopicQueues, seen: float) -> None:
         if seen > topic.ratio:

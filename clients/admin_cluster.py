@@ -17,6 +17,7 @@ from kraftrio.clients.admin_types import (
     QuorumReplica,
     Results,
 )
+from kraftrio.clients.arguments import broker_ids, topic_partition, topic_partitions
 from kraftrio.clients.errors import error_for
 from kraftrio.clients.metadata import BrokerAddress
 from kraftrio.wire.errors import ErrorCode
@@ -110,12 +111,14 @@ class ClusterCalls(AdminCalls):
         """
         deadline = self._deadline(timeout_ms)
         request = ElectLeadersRequest(
-            election_type=election_type,
+            election_type=ElectionType(election_type),
             topic_partitions=None
             if partitions is None
             else [
                 TopicPartitions(topic=topic, partitions=[item.partition for item in part])
-                for topic, part in groupby(sorted(partitions), key=lambda item: item.topic)
+                for topic, part in groupby(
+                    sorted(topic_partitions("partitions", partitions)), key=lambda item: item.topic
+                )
             ],
             timeout_ms=int(deadline.request_timeout_s * 1000),
         )
@@ -151,14 +154,15 @@ class ClusterCalls(AdminCalls):
             KafkaClientError: for a partition, if `raise_errors`.
         """
         deadline = self._deadline(timeout_ms)
+        wanted = {topic_partition(item): replicas for item, replicas in reassignments.items()}
         request = AlterPartitionReassignmentsRequest(
             timeout_ms=int(deadline.request_timeout_s * 1000),
             topics=[
                 ReassignableTopic(
                     name=topic,
-                    partitions=[_reassignable(item, reassignments[item]) for item in part],
+                    partitions=[_reassignable(item, wanted[item]) for item in part],
                 )
-                for topic, part in groupby(sorted(reassignments), key=lambda item: item.topic)
+                for topic, part in groupby(sorted(wanted), key=lambda item: item.topic)
             ],
         )
         response: AlterPartitionReassignmentsResponse = await self._ask_controller(
@@ -196,7 +200,9 @@ class ClusterCalls(AdminCalls):
                 ListPartitionReassignmentsTopics(
                     name=topic, partition_indexes=[item.partition for item in part]
                 )
-                for topic, part in groupby(sorted(partitions), key=lambda item: item.topic)
+                for topic, part in groupby(
+                    sorted(topic_partitions("partitions", partitions)), key=lambda item: item.topic
+                )
             ],
         )
         response: ListPartitionReassignmentsResponse = await self._ask_controller(
@@ -234,7 +240,8 @@ def _codes_of_election(response: ElectLeadersResponse) -> list[int]:
 
 def _reassignable(item: TopicPartition, replicas: Sequence[int] | None) -> ReassignablePartition:
     return ReassignablePartition(
-        partition_index=item.partition, replicas=None if replicas is None else list(replicas)
+        partition_index=item.partition,
+        replicas=None if replicas is None else broker_ids(replicas),
     )
 
 

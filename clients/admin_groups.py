@@ -16,6 +16,14 @@ from kraftrio.clients.admin_types import (
     MemberDescription,
     Results,
 )
+from kraftrio.clients.arguments import (
+    MAX_INT32,
+    several,
+    text,
+    topic_partition,
+    topic_partitions,
+    whole_number,
+)
 from kraftrio.clients.errors import (
     GroupIdNotFoundError,
     KafkaClientError,
@@ -81,10 +89,13 @@ class GroupCalls(AdminCalls):
         Raises:
             TimedOutError, NetworkError: not every broker answered.
         """
+        request = ListGroupsRequest(
+            states_filter=[text("a state", state) for state in several("states", states)],
+            types_filter=[text("a type", kind) for kind in several("types", types)],
+        )
         deadline = self._deadline(timeout_ms)
         cluster = self._open_cluster
         await cluster.refresh(timeout_s=deadline.left_s)
-        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
         found: dict[str, GroupListing] = {}
         for node_id in sorted(cluster.metadata.brokers):
             response = await self._list_groups_of(node_id, request, deadline)
@@ -126,7 +137,7 @@ class GroupCalls(AdminCalls):
         deadline = self._deadline(timeout_ms)
         values: dict[str, GroupDescription] = {}
         errors: dict[str, KafkaClientError] = {}
-        for group_id in group_ids:
+        for group_id in _group_ids(group_ids):
             try:
                 try:
                     values[group_id] = await self._describe_consumer(group_id, deadline)
@@ -177,7 +188,7 @@ class GroupCalls(AdminCalls):
         """
         deadline = self._deadline(timeout_ms)
         codes: list[tuple[str, int, str | None, None]] = []
-        for group_id in group_ids:
+        for group_id in _group_ids(group_ids):
             try:
                 _, response = await self._ask_coordinator(
                     group_id, DeleteGroupsRequest(groups_names=[group_id]), deadline, _codes_deleted
@@ -208,7 +219,10 @@ class GroupCalls(AdminCalls):
             GroupIdNotFoundError, CoordinatorNotAvailableError, ...: nothing can be told.
         """
         deadline = self._deadline(timeout_ms)
-        wanted = None if partitions is None else sorted(partitions)
+        text("group_id", group_id)
+        wanted = None
+        if partitions is not None:
+            wanted = sorted(topic_partitions("partitions", partitions))
         version = await self._coordinator_version(group_id, ApiKey.OFFSET_FETCH, deadline)
         _, response = await self._ask_coordinator(
             group_id,
@@ -232,11 +246,13 @@ class GroupCalls(AdminCalls):
         Raises:
             UnknownMemberIdError: it has members; or ...: for a partition, if `raise_errors`.
         """
+        text("group_id", group_id)
+        wanted = {topic_partition(item): offset for item, offset in offsets.items()}
         topics = [
             OffsetCommitRequestTopic(
-                name=topic, partitions=[_commit(item, offsets[item]) for item in part]
+                name=topic, partitions=[_commit(item, wanted[item]) for item in part]
             )
-            for topic, part in groupby(sorted(offsets), key=lambda item: item.topic)
+            for topic, part in groupby(sorted(wanted), key=lambda item: item.topic)
         ]
         _, response = await self._ask_coordinator(
             group_id,
@@ -260,6 +276,8 @@ class GroupCalls(AdminCalls):
         Raises:
             GroupIdNotFoundError, ...: of the group; or for a partition, if `raise_errors`.
         """
+        text("group_id", group_id)
+        wanted = sorted(topic_partitions("partitions", partitions))
         topics = [
             OffsetDeleteRequestTopic(
                 name=topic,
@@ -267,7 +285,7 @@ class GroupCalls(AdminCalls):
                     OffsetDeleteRequestPartition(partition_index=item.partition) for item in part
                 ],
             )
-            for topic, part in groupby(sorted(partitions), key=lambda item: item.topic)
+            for topic, part in groupby(wanted, key=lambda item: item.topic)
         ]
         _, response = await self._ask_coordinator(
             group_id,
@@ -297,6 +315,10 @@ class GroupCalls(AdminCalls):
             cluster.forget_coordinator(group_id)
             if not failure.retriable or not await deadline.pause():
                 raise failure
+
+
+def _group_ids(given: Iterable[str]) -> list[str]:
+    return [text("a group_id", group_id) for group_id in several("group_ids", given)]
 
 
 def _codes_of_consumer_groups(response: ConsumerGroupDescribeResponse) -> list[int]:
@@ -330,14 +352,14 @@ def _partition_results(
 
 
 def _commit(item: TopicPartition, committed: int | CommittedOffset) -> OffsetCommitRequestPartition:
-    if isinstance(committed, int):
+    if not isinstance(committed, CommittedOffset):
         committed = CommittedOffset(committed)
-    epoch = committed.leader_epoch
+    epoch = -1 if committed.leader_epoch is None else committed.leader_epoch
     return OffsetCommitRequestPartition(
         partition_index=item.partition,
-        committed_offset=committed.offset,
-        committed_leader_epoch=-1 if epoch is None else epoch,
-        committed_metadata=committed.metadata,
+        committed_offset=whole_number("an offset", committed.offset),
+        committed_leader_epoch=whole_number("a leader epoch", epoch, -1, MAX_INT32),
+        committed_metadata=text("the metadata of a commit", committed.metadata),
     )
 
 

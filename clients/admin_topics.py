@@ -19,9 +19,21 @@ from kraftrio.clients.admin_types import (
     CreatedTopic,
     ListedOffset,
     NewTopic,
+    OpType,
     Results,
     TopicListing,
 )
+from kraftrio.clients.arguments import (
+    MAX_INT16,
+    MAX_INT32,
+    MAX_INT64,
+    broker_ids,
+    several,
+    text,
+    topic_partition,
+    whole_number,
+)
+from kraftrio.clients.arguments import topics as topic_names
 from kraftrio.clients.errors import KafkaClientError, RetriableError
 from kraftrio.clients.metadata import ClusterMetadata, TopicMetadata
 from kraftrio.wire.messages.admin import (
@@ -87,7 +99,7 @@ class TopicCalls(AdminCalls):
         """
         deadline = self._deadline(timeout_ms)
         request = CreateTopicsRequest(
-            topics=[_creatable(topic) for topic in topics],
+            topics=[_creatable(topic) for topic in several("topics", topics)],
             timeout_ms=int(deadline.request_timeout_s * 1000),
             validate_only=validate_only,
         )
@@ -127,7 +139,7 @@ class TopicCalls(AdminCalls):
             TimedOutError, NetworkError: the controller did not answer.
         """
         deadline = self._deadline(timeout_ms)
-        names = list(topics)
+        names = topic_names("topics", topics)
         await self._cluster_is_known(deadline.left_s)
         request = DeleteTopicsRequest(
             topics=[DeleteTopicState(name=name) for name in names],
@@ -162,7 +174,11 @@ class TopicCalls(AdminCalls):
         deadline = self._deadline(timeout_ms)
         request = CreatePartitionsRequest(
             topics=[
-                CreatePartitionsTopic(name=name, count=total, assignments=None)
+                CreatePartitionsTopic(
+                    name=text("a topic", name),
+                    count=whole_number("a number of partitions", total, 0, MAX_INT32),
+                    assignments=None,
+                )
                 for name, total in new_totals.items()
             ],
             timeout_ms=int(deadline.request_timeout_s * 1000),
@@ -207,7 +223,7 @@ class TopicCalls(AdminCalls):
         """
         response: MetadataResponse = await self._ask_any(
             MetadataRequest(
-                topics=[MetadataRequestTopic(name=name) for name in topics],
+                topics=[MetadataRequestTopic(name=name) for name in topic_names("topics", topics)],
                 allow_auto_topic_creation=False,
             ),
             self._deadline(timeout_ms),
@@ -235,7 +251,7 @@ class TopicCalls(AdminCalls):
             TimedOutError, NetworkError: a broker did not answer.
         """
         results: Results[ConfigResource, dict[str, ConfigEntry]] = Results({}, {})
-        for node_id, part in _by_broker(resources).items():
+        for node_id, part in _by_broker(several("resources", resources)).items():
             request = DescribeConfigsRequest(
                 resources=[
                     DescribeConfigsResource(
@@ -283,10 +299,8 @@ class TopicCalls(AdminCalls):
                         resource_type=resource.type,
                         resource_name=resource.name,
                         configs=[
-                            IncrementalAlterableConfig(
-                                name=change.name, config_operation=change.op, value=change.value
-                            )
-                            for change in changes[resource]
+                            _alterable(change)
+                            for change in several("changes of one resource", changes[resource])
                         ],
                     )
                     for resource in part
@@ -378,8 +392,12 @@ class TopicCalls(AdminCalls):
                     listed = ListedOffset(told.offset, told.timestamp, epoch)
                     yield TopicPartition(topic.name, told.partition_index), told.error_code, listed
 
+        checked = {
+            topic_partition(item): whole_number("a timestamp", timestamp, -MAX_INT64)
+            for item, timestamp in wanted.items()
+        }
         results = await self._ask_leaders(
-            wanted, self._deadline(timeout_ms), make_request, read_response
+            checked, self._deadline(timeout_ms), make_request, read_response
         )
         return finish(results, raise_errors)
 
@@ -422,23 +440,44 @@ class TopicCalls(AdminCalls):
                     item = TopicPartition(topic.name, told.partition_index)
                     yield item, told.error_code, told.low_watermark
 
-        results = await self._ask_leaders(before_offsets, deadline, make_request, read_response)
+        checked = {
+            topic_partition(item): whole_number("an offset", offset, -1)
+            for item, offset in before_offsets.items()
+        }
+        results = await self._ask_leaders(checked, deadline, make_request, read_response)
         return finish(results, raise_errors)
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
+    if not isinstance(topic, NewTopic):
+        raise TypeError(f"a topic to create must be a NewTopic, not {topic!r}")
     assignment = topic.replica_assignment or {}
+    partitions = whole_number("num_partitions", topic.num_partitions, -1, MAX_INT32)
+    replicas = whole_number("replication_factor", topic.replication_factor, -1, MAX_INT16)
     return CreatableTopic(
-        name=topic.name,
-        num_partitions=-1 if assignment else topic.num_partitions,
-        replication_factor=-1 if assignment else topic.replication_factor,
+        name=text("a topic", topic.name),
+        num_partitions=-1 if assignment else partitions,
+        replication_factor=-1 if assignment else replicas,
         assignments=[
-            CreatableReplicaAssignment(partition_index=partition, broker_ids=list(brokers))
+            CreatableReplicaAssignment(
+                partition_index=whole_number("a partition", partition, 0, MAX_INT32),
+                broker_ids=broker_ids(brokers),
+            )
             for partition, brokers in assignment.items()
         ],
         configs=[
-            CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
+            CreatableTopicConfig(name=text("a setting", name), value=text(f"{name}", value))
+            for name, value in topic.configs.items()
         ],
+    )
+
+
+def _alterable(change: AlterConfigOp) -> IncrementalAlterableConfig:
+    name, value = text("a setting", change.name), change.value
+    return IncrementalAlterableConfig(
+        name=name,
+        config_operation=OpType(change.op),
+        value=None if value is None else text(name, value),
     )
 
 
@@ -446,7 +485,10 @@ def _by_broker(resources: Iterable[ConfigResource]) -> dict[int | None, list[Con
     """Group by the broker that must be asked: a broker's own settings only it knows."""
     groups: dict[int | None, list[ConfigResource]] = {}
     for resource in resources:
-        own = resource.type in _BROKERS_OWN and resource.name.isdecimal()
+        if not isinstance(resource, ConfigResource):
+            raise TypeError(f"a resource must be a ConfigResource, not {resource!r}")
+        name = text("the name of a resource", resource.name)
+        own = resource.type in _BROKERS_OWN and name.isdecimal()
         groups.setdefault(int(resource.name) if own else None, []).append(resource)
     return groups
 

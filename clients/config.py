@@ -13,14 +13,33 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypedDict, TypeVar
 
+from kraftrio.clients.arguments import MAX_INT32, MAX_INT64, text
 from kraftrio.clients.errors import ConfigError
 from kraftrio.wire.compression import GZIP_LEVELS, LZ4_LEVELS, ZSTD_LEVELS, Compression
 
 Acks = Literal["all", -1, 0, 1, "0", "1", "-1"]
 CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
-_MAX_INT32 = 0x7FFF_FFFF
 _MAX_PORT = 65535
+# Settings that are longs in the Java clients; all other numbers fit 32 bits, as requests hold them.
+_LONGS = frozenset(
+    {
+        "metadata_max_age_ms",
+        "metadata_max_idle_ms",
+        "metadata_recovery_rebootstrap_trigger_ms",
+        "reconnect_backoff_ms",
+        "reconnect_backoff_max_ms",
+        "retry_backoff_ms",
+        "retry_backoff_max_ms",
+        "connections_max_idle_ms",
+        "socket_connection_setup_timeout_ms",
+        "socket_connection_setup_timeout_max_ms",
+        "linger_ms",
+        "buffer_memory",
+        "max_block_ms",
+        "partitioner_availability_timeout_ms",
+    }
+)
 
 DEFAULT_DELIVERY_TIMEOUT_MS = 120_000
 _DEFAULT_LINGER_MS = 5
@@ -58,12 +77,11 @@ class ClientConfig:
         parse_bootstrap_servers(self.bootstrap_servers)
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name.endswith("_ms"):
-                _require_int(field.name, value, minimum=0)
+            if field.type == "int":
+                _require_int(field.name, value, minimum=0 if field.name.endswith("_ms") else None)
             elif field.type == "bool" and not isinstance(value, bool):
                 raise ConfigError(f"{field.name} must be True or False, not {value!r}")
-        if not isinstance(self.client_id, str):
-            raise ConfigError(f"client_id must be a string, not {self.client_id!r}")
+        require_text("client_id", self.client_id)
         require_choice(
             "metadata_recovery_strategy", self.metadata_recovery_strategy, ("rebootstrap", "none")
         )
@@ -104,7 +122,7 @@ class ProducerConfig(ClientConfig):
     compression_lz4_level: int = 9
     compression_zstd_level: int = 3
     delivery_timeout_ms: int = DEFAULT_DELIVERY_TIMEOUT_MS
-    retries: int = _MAX_INT32
+    retries: int = MAX_INT32
     max_in_flight_requests_per_connection: int = 5
     metadata_max_idle_ms: int = 300_000
     partitioner: Callable[[str, bytes | None, bytes | None, int], int] | None = None
@@ -211,6 +229,7 @@ def fit_delivery_timeout(settings: ProducerSettings) -> ProducerSettings:
     ):
         return settings
     least_ms = max(DEFAULT_DELIVERY_TIMEOUT_MS, linger_ms + request_timeout_ms)
+    least_ms = min(least_ms, MAX_INT32)
     return {**settings, "delivery_timeout_ms": least_ms}
 
 
@@ -219,7 +238,7 @@ class AdminConfig(ClientConfig):
     """What an admin client can be told."""
 
     connections_max_idle_ms: int = 300_000
-    retries: int = _MAX_INT32
+    retries: int = MAX_INT32
     allow_auto_create_topics: bool = False
 
     def check(self) -> None:
@@ -261,27 +280,42 @@ def parse_bootstrap_servers(servers: str | Iterable[str]) -> list[tuple[str, int
     """
     texts = servers.split(",") if isinstance(servers, str) else list(servers)
     addresses = []
-    for text in texts:
-        if not isinstance(text, str):
-            raise ConfigError(f"bootstrap_servers must be HOST:PORT, not {text!r}")
-        if not (text := text.strip()):
+    for given in texts:
+        if not isinstance(given, str):
+            raise ConfigError(f"bootstrap_servers must be HOST:PORT, not {given!r}")
+        if not (server := given.strip()):
             continue
-        _, _, rest = text.rpartition("://")
+        _, _, rest = server.rpartition("://")
         host, _, port = rest.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
         if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) <= _MAX_PORT:
-            raise ConfigError(f"bootstrap_servers must be HOST:PORT, not {text!r}")
+            raise ConfigError(f"bootstrap_servers must be HOST:PORT, not {server!r}")
         addresses.append((host, int(port)))
     if not addresses:
         raise ConfigError("bootstrap_servers names no broker")
     return addresses
 
 
-def _require_int(name: str, value: object, *, minimum: int) -> None:
+def _require_int(name: str, value: object, *, minimum: int | None) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
         raise ConfigError(f"{name} must be a whole number, not {value!r}")
-    if value < minimum:
+    if minimum is not None and value < minimum:
         raise ConfigError(f"{name} must be at least {minimum}, not {value}")
+    maximum = MAX_INT64 if name in _LONGS else MAX_INT32
+    if value > maximum:
+        raise ConfigError(f"{name} must be at most {maximum}, not {value}")
+
+
+def require_text(name: str, value: object) -> None:
+    """Check that a setting is a string that can be sent.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    try:
+        text(name, value)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(str(error)) from None
 
 
 def _require_level(name: str, value: object, levels: range) -> None:

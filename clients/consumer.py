@@ -39,6 +39,7 @@ from typing import Self, TypeVar, Unpack
 
 import trio
 
+from kraftrio.clients.arguments import pattern_or_topics, topic_partitions
 from kraftrio.clients.cluster import Cluster, open_cluster
 from kraftrio.clients.commits import Commits
 from kraftrio.clients.config import make_config
@@ -520,22 +521,24 @@ class Consumer(ConsumerOffsets):
 
         Raises:
             InvalidGroupIdError: the consumer has no group_id.
-            ValueError: partitions were assigned by hand.
+            TypeError: topics are none of these.
+            ValueError: partitions were assigned by hand, or no topic can have such a name.
         """
         self._check_open()
         group_id = self._offsets.group_id
         if self._group is None and len(self._state):
             raise ValueError("partitions are assigned by hand: unsubscribe first")
+        pattern, wanted = pattern_or_topics(topics)
         await trio.lowlevel.checkpoint()
-        if isinstance(topics, re.Pattern):
-            self._pattern = topics
+        if pattern is not None:
+            self._pattern = pattern
             self._cluster.want_all_topics = True
             self._cluster.request_refresh()
             names = self._matching_topics()
         else:
             self._pattern = None
             self._cluster.want_all_topics = False
-            names = frozenset([topics] if isinstance(topics, str) else topics)
+            names = wanted
             if not names:
                 await self.unsubscribe()
                 return
@@ -582,12 +585,13 @@ class Consumer(ConsumerOffsets):
         """Read these partitions, and no others, without a group sharing them out.
 
         Raises:
-            ValueError: the consumer has subscribed.
+            TypeError: these are no partitions.
+            ValueError: the consumer has subscribed, or there can be no such partition.
         """
         self._check_open()
         if self._group is not None:
             raise ValueError("the consumer has subscribed: unsubscribe first")
-        wanted = list(partitions)
+        wanted = topic_partitions("partitions", partitions)
         self._cluster.set_topics(partition.topic for partition in wanted)
         self._state.assign(wanted)
 

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Literal, NamedTuple
 
 from kraftrio.clients.assignors import ASSIGNORS, Assignor
-from kraftrio.clients.config import ClientConfig, ClientSettings, require_choice
+from kraftrio.clients.config import ClientConfig, ClientSettings, require_choice, require_text
 from kraftrio.clients.errors import ConfigError
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
@@ -134,8 +134,11 @@ class ConsumerConfig(ClientConfig):
                 )
         for name in ("group_id", "group_instance_id"):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, str) or not value):
-                raise ConfigError(f"{name} must be a string that is not empty, not {value!r}")
+            if value == "":
+                raise ConfigError(f"{name} must be a string that is not empty")
+            if value is not None:
+                require_text(name, value)
+        require_text("client_rack", self.client_rack)
         if self.group_instance_id is not None and self.group_id is None:
             raise ConfigError("group_instance_id needs a group_id")
         require_choice(

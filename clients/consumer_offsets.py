@@ -5,6 +5,7 @@ Owns those methods of `Consumer`; the records and the group are in `consumer`. R
    partition that is not assigned. What asks brokers is async and has `timeout_ms`, which is
    default_api_timeout_ms unless given.
 2. Offsets are positions: the next record to read.
+3. A TypeError or ValueError tells at once of an argument that cannot be sent (see `arguments`).
 
 Called by: programs, through `Consumer`. Kafka documentation, "Consumer API".
 """
@@ -18,6 +19,8 @@ from typing import Any
 
 import trio
 
+from kraftrio.clients.arguments import MAX_INT32, text, topic_partitions, whole_number
+from kraftrio.clients.arguments import topic_partition as as_partition
 from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.commits import Commits
 from kraftrio.clients.consumer_config import ConsumerConfig, OffsetReset, ResetTo
@@ -65,9 +68,9 @@ class ConsumerOffsets:
 
     def _assigned(self, topic_partition: TopicPartition) -> PartitionState:
         self._check_open()
-        state = self._state.get(TopicPartition(*topic_partition))
+        topic, partition = wanted = as_partition(topic_partition)
+        state = self._state.get(wanted)
         if state is None:
-            topic, partition = topic_partition
             raise ValueError(f"{topic}-{partition} is not assigned to this consumer")
         return state
 
@@ -77,7 +80,8 @@ class ConsumerOffsets:
         """Continue a partition at an offset.
 
         Raises:
-            ValueError: the partition is not assigned, or the offset is negative.
+            TypeError: the offset is no whole number.
+            ValueError: the partition is not assigned, or the offset is out of range.
         """
         state = self._assigned(topic_partition)
         wanted = _as_offset(offset)
@@ -94,7 +98,7 @@ class ConsumerOffsets:
 
     def _reset(self, partitions: Iterable[TopicPartition], reset: OffsetReset) -> None:
         self._check_open()
-        for topic_partition in list(partitions) or self._state.assignment:
+        for topic_partition in list(partitions) or sorted(self._state.assignment):
             self._state.request_reset(self._assigned(topic_partition), reset)
 
     async def seek_to_time(
@@ -208,13 +212,13 @@ class ConsumerOffsets:
         assert self._offsets.group_id
         if offsets is None:
             return self._consumed(self._state.assignment)
-        return {TopicPartition(*each): _as_offset(value) for each, value in offsets.items()}
+        return {as_partition(each): _as_offset(value) for each, value in offsets.items()}
 
     def _consumed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         self._settle()
-        states = (self._state.get(topic_partition) for topic_partition in partitions)
+        states = (self._state.get(topic_partition) for topic_partition in sorted(partitions))
         return {
             state.topic_partition: OffsetAndMetadata(
                 state.position.offset, state.position.leader_epoch
@@ -243,7 +247,7 @@ class ConsumerOffsets:
             TimedOutError, KafkaClientError: it could not be found out.
         """
         self._check_open()
-        wanted = [TopicPartition(*each) for each in partitions]
+        wanted = topic_partitions("partitions", partitions)
         return await self._offsets.repeat(
             lambda: self._offsets.committed(wanted), self._timeout_s(timeout_ms)
         )
@@ -259,9 +263,11 @@ class ConsumerOffsets:
             ValueError: a timestamp is negative.
             TimedOutError, KafkaClientError: it could not be found out.
         """
-        if any(timestamp < 0 for timestamp in timestamps_ms.values()):
-            raise ValueError("timestamps must not be negative")
-        return await self._look_up(timestamps_ms, timeout_ms)
+        wanted = {
+            each: whole_number("a timestamp", timestamp)
+            for each, timestamp in timestamps_ms.items()
+        }
+        return await self._look_up(wanted, timeout_ms)
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
@@ -271,7 +277,8 @@ class ConsumerOffsets:
         Raises:
             TimedOutError, KafkaClientError: it could not be found out.
         """
-        found = await self._look_up(dict.fromkeys(partitions, EARLIEST_TIMESTAMP), timeout_ms)
+        wanted = topic_partitions("partitions", partitions)
+        found = await self._look_up(dict.fromkeys(wanted, EARLIEST_TIMESTAMP), timeout_ms)
         return {each: told.offset for each, told in found.items() if told is not None}
 
     async def end_offsets(
@@ -283,7 +290,8 @@ class ConsumerOffsets:
         Raises:
             TimedOutError, KafkaClientError: it could not be found out.
         """
-        found = await self._look_up(dict.fromkeys(partitions, LATEST_TIMESTAMP), timeout_ms)
+        wanted = topic_partitions("partitions", partitions)
+        found = await self._look_up(dict.fromkeys(wanted, LATEST_TIMESTAMP), timeout_ms)
         return {each: told.offset for each, told in found.items() if told is not None}
 
     async def _look_up(
@@ -291,7 +299,7 @@ class ConsumerOffsets:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         self._check_open()
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
-        wanted = {TopicPartition(*each): timestamp for each, timestamp in timestamps.items()}
+        wanted = {as_partition(each): timestamp for each, timestamp in timestamps.items()}
 
         async def attempt() -> None:
             left = {each: value for each, value in wanted.items() if each not in found}
@@ -318,6 +326,7 @@ class ConsumerOffsets:
             UnknownTopicOrPartitionError, TimedOutError, KafkaClientError: it is not there in time.
         """
         self._check_open()
+        topic = text("topic", topic)
         found = await self._cluster.topic(topic, timeout_s=self._timeout_s(timeout_ms))
         return list(found.partitions.values())
 
@@ -343,10 +352,12 @@ class ConsumerOffsets:
 
 
 def _as_offset(value: Any) -> OffsetAndMetadata:
-    offset = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
-    if not isinstance(offset.offset, int) or offset.offset < 0:
-        raise ValueError(f"an offset must be a whole number from 0 on, not {offset.offset!r}")
-    return offset
+    given = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
+    return OffsetAndMetadata(
+        whole_number("an offset", given.offset),
+        whole_number("a leader epoch", given.leader_epoch, -1, MAX_INT32),
+        text("the metadata of a commit", given.metadata),
+    )
 
 
 def _log_commit(offsets: object, error: KafkaClientError | None) -> None:

@@ -42,6 +42,7 @@ __all__ = [
     "InvalidRequestError",
     "InvalidTimestampError",
     "InvalidTopicError",
+    "InvalidValueError",
     "KafkaClientError",
     "KafkaError",
     "KafkaStorageError",
@@ -138,6 +139,12 @@ class UnsupportedVersionError(KafkaClientError):
     """The broker is too old or too new for what was asked."""
 
     default_code = ErrorCode.UNSUPPORTED_VERSION
+
+
+class InvalidValueError(KafkaClientError, TypeError, ValueError):
+    """A value has a type, or a size, that requests cannot hold."""
+
+    default_code = ErrorCode.INVALID_REQUEST
 
 
 class CommitFailedError(KafkaClientError):
@@ -316,6 +323,7 @@ class PolicyViolationError(KafkaClientError):
 _ONLY_OURS = (
     ConfigError,
     ClosedError,
+    InvalidValueError,
     BufferExhaustedError,
     CommitFailedError,
     NoOffsetForPartitionError,

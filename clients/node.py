@@ -32,6 +32,7 @@ from kraftrio.clients.connection import (
 )
 from kraftrio.clients.errors import (
     ClosedError,
+    InvalidValueError,
     KafkaClientError,
     NetworkError,
     RetriableError,
@@ -43,7 +44,7 @@ from kraftrio.clients.transport import Network
 from kraftrio.clients.versions import NodeVersions, our_range
 from kraftrio.wire.api import APIS, ApiKey
 from kraftrio.wire.codec import spec_of
-from kraftrio.wire.errors import ErrorCode, LocalProtocolError
+from kraftrio.wire.errors import ErrorCode, LocalProtocolError, MissingFieldError
 from kraftrio.wire.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
 
 SOFTWARE_NAME = "kraftrio-python"
@@ -149,6 +150,7 @@ class Node:
         Raises:
             NetworkError: the connection is gone.
             UnsupportedVersionError: no common version, or the request needs a newer one.
+            InvalidValueError: the request holds what cannot be sent.
         """
         connection, version = self._route(request, min_version, max_version)
         try:
@@ -156,7 +158,7 @@ class Node:
         except ConnectionLost as error:
             raise self.client_error(error) from None
         except LocalProtocolError as error:
-            raise UnsupportedVersionError(str(error)) from error
+            raise _refusal(error) from error
         if not at_once:
             reply.then(self._note_throttle)
         return reply
@@ -187,7 +189,7 @@ class Node:
         except ConnectionLost as error:
             raise self.client_error(error) from None
         except LocalProtocolError as error:
-            raise UnsupportedVersionError(str(error)) from error
+            raise _refusal(error) from error
 
     async def request(
         self,
@@ -370,3 +372,10 @@ class Node:
                 f" {error_for(response.error_code)}",
             )
         return NodeVersions.of(response)
+
+
+def _refusal(error: LocalProtocolError) -> KafkaClientError:
+    """Return the clients' error for a request that cannot be encoded."""
+    if isinstance(error, MissingFieldError):
+        return UnsupportedVersionError(str(error))
+    return InvalidValueError(f"this cannot be sent: {error}")

@@ -21,11 +21,12 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Self, Unpack
 
 import trio
 
 from kraftrio.clients.accumulator import Accumulator, PartitionQueue, TopicQueues
+from kraftrio.clients.arguments import MAX_INT32, content, text, whole_number
 from kraftrio.clients.cluster import Cluster, open_cluster
 from kraftrio.clients.config import (
     ProducerConfig,
@@ -160,6 +161,7 @@ class Producer:
             BufferExhaustedError: the buffer had no room within max_block_ms.
             RecordTooLargeError: the record is larger than max_request_size or buffer_memory.
             InvalidTopicError: no topic can have this name.
+            TypeError, ValueError: an argument is of the wrong type, or cannot be written.
             ClosedError: the producer is not open.
         """
         if self._core.wants_sender and self._is_open:
@@ -213,20 +215,20 @@ class Producer:
         """As `send`, with everything looked at."""
         if not self._is_open:
             raise ClosedError("the producer is not open")
-        value = _as_bytes("value", value)
-        key = _as_bytes("key", key)
+        topic = text("topic", topic)
+        value = content("value", value)
+        key = content("key", key)
         checked = _as_headers(headers)
         if timestamp_ms is None:
             timestamp_ms = int(time.time() * 1000)
-        elif timestamp_ms < 0:
-            raise ValueError(f"timestamp_ms must not be negative, but is {timestamp_ms}")
-        if partition is not None and partition < 0:
-            raise ValueError(f"partition must not be negative, but is {partition}")
+        else:
+            timestamp_ms = whole_number("timestamp_ms", timestamp_ms)
+        if partition is not None:
+            partition = whole_number("partition", partition, 0, MAX_INT32)
         known = self._topics.get(topic) or await self._learn_topic(topic)
         if partition is None and self._partitioner is not None:
-            partition = self._partitioner(topic, key, value, len(known.queues))
-            if partition < 0:
-                raise ValueError(f"the partitioner chose the partition {partition}")
+            chosen = self._partitioner(topic, key, value, len(known.queues))
+            partition = whole_number("the partitioner's choice", chosen, 0, MAX_INT32)
         if partition is not None and partition >= len(known.queues):
             await self._wait_partition(known, partition)
         accepted = self._core.append(known, partition, key, value, checked, timestamp_ms)
@@ -364,6 +366,7 @@ class Producer:
         """
         if not self._is_open or self._cluster is None:
             raise ClosedError("the producer is not open")
+        topic = text("topic", topic)
         timeout_s = self.config.max_block_ms / 1000
         described = await self._cluster.topic(topic, timeout_s=timeout_s)
         return sorted(described.partitions)
@@ -384,18 +387,11 @@ async def _wait_batch(batch: Batch) -> None:
         await _wait_batch(part)
 
 
-def _as_bytes(name: str, content: Any) -> bytes | None:
-    if content is None or type(content) is bytes:
-        return content
-    if isinstance(content, bytes | bytearray | memoryview):
-        return bytes(content)
-    raise TypeError(f"{name} must be bytes or None, not {type(content).__name__}")
-
-
 def _as_headers(headers: HeadersLike) -> Headers:
     checked = []
-    for name, content in headers:
-        if not isinstance(name, str):
-            raise TypeError(f"the name of a header must be a string, not {type(name).__name__}")
-        checked.append((name, _as_bytes(f"header {name!r}", content)))
+    for pair in headers:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise TypeError(f"a header must be a pair of a name and bytes or None, not {pair!r}")
+        name = text("the name of a header", pair[0], most_bytes=None)
+        checked.append((name, content(f"header {name!r}", pair[1])))
     return tuple(checked)

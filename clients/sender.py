@@ -158,6 +158,9 @@ class Sender:
                 has_more = self._send_to(node_id) or has_more
         finally:
             self._is_pumping = False
+        if core.has_dropped:
+            core.has_dropped = False
+            self._wake.set()  # nobody answers, but memory is free and sequences have a gap
         self._come_by(core.next_due_ms)
         return has_more
 

@@ -39,7 +39,7 @@ from kraftrio.wire.codec_schema import (
     least_size_bytes,
     spec_of,
 )
-from kraftrio.wire.errors import LocalProtocolError, RemoteProtocolError
+from kraftrio.wire.errors import LocalProtocolError, MissingFieldError, RemoteProtocolError
 from kraftrio.wire.primitives import Buffer, encode_uvarint, read_uvarint
 
 LARGE_RECORDS_BYTES = 8192
@@ -693,7 +693,7 @@ def _refuse(message: object, fields: tuple[Field, ...], version: int) -> None:
     for field in fields:
         value = getattr(message, field.name)
         if value != field.default:
-            raise LocalProtocolError(
+            raise MissingFieldError(
                 f"{type(message).__name__}.{field.name} = {value!r}, "
                 f"but version {version} does not have this field"
             )

@@ -236,3 +236,7 @@ class RemoteProtocolError(ProtocolError):
 
 class LocalProtocolError(ProtocolError):
     """We were about to send something the protocol does not allow: a bug of ours."""
+
+
+class MissingFieldError(LocalProtocolError):
+    """We were about to send a field that the message's version does not have."""
