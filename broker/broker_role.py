@@ -23,7 +23,7 @@ from functools import partial
 import trio
 
 from kraftrio.broker.config import BrokerConfig
-from kraftrio.broker.controller_channel import RegistrationError
+from kraftrio.broker.controller_channel import OtherClusterError, RegistrationError
 from kraftrio.broker.controller_client import ControllerClient
 from kraftrio.broker.departure import Departure
 from kraftrio.broker.dynamic_config import DynamicConfig
@@ -84,6 +84,10 @@ class BrokerRole:
                 self._registration(sockets),
                 self._config.initial_broker_registration_timeout_ms / 1000,
             )
+        except OtherClusterError as error:
+            # The quorum is asking which, and ends this node with both ids.
+            await trio.sleep(self._config.controller_quorum_request_timeout_ms / 1000)
+            raise StartError(str(error)) from error
         except RegistrationError as error:
             raise StartError(str(error)) from error
         await self._wait_for_image(self._services.channel.broker_epoch)
@@ -118,7 +122,7 @@ class BrokerRole:
             )
         return BrokerRegistrationRequest(
             broker_id=config.node_id,
-            cluster_id=self._storage.cluster_id,
+            cluster_id=self._storage.identity.cluster_id,
             incarnation_id=self._environment.rng.randbytes(16),
             listeners=listeners,
             features=[

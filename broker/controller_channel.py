@@ -68,6 +68,10 @@ class RegistrationError(Exception):
     """The controller refuses this broker for good."""
 
 
+class OtherClusterError(RegistrationError):
+    """The controller is of another cluster."""
+
+
 class ControllerChannel:
     """This broker's registration and its requests to the active controller.
 
@@ -177,7 +181,9 @@ class ControllerChannel:
             await trio.sleep(_RETRY_S)
 
     def _refusal(self, code: ErrorCode) -> RegistrationError:
-        return RegistrationError(f"the controller refuses broker {self._broker_id}: {code.text}")
+        is_foreign = code is ErrorCode.INCONSISTENT_CLUSTER_ID
+        kind = OtherClusterError if is_foreign else RegistrationError
+        return kind(f"the controller refuses broker {self._broker_id}: {code.text}")
 
     # -- heartbeats -----------------------------------------------------------------------------
 

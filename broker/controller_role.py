@@ -42,7 +42,6 @@ class ControllerRole:
         self,
         dynamic: DynamicConfig,
         quorum: QuorumService,
-        cluster_id: str,
         timers: Timers,
         environment: Environment,
     ) -> None:
@@ -60,14 +59,14 @@ class ControllerRole:
             quorum,
             configs,
             timers,
-            cluster_id=cluster_id,
+            identity=quorum.identity,
             voter_endpoints=quorum.config.voter_endpoints,
             heartbeat_seen=self._sessions.heartbeat_seen,
         )
         self._handlers = {
             **controller.table(),
-            **QuorumHandlers(quorum, cluster_id).table(),
             **SecurityHandlers().table(),
+            **QuorumHandlers(quorum).table(),
         }
 
     def _dispatcher(self) -> Dispatcher:

@@ -21,6 +21,7 @@ from kraftrio.broker.context import ClientInfo, RequestContext
 from kraftrio.broker.handlers_admin import decide_in_time
 from kraftrio.broker.ports import ControllerPort, SchedulerPort
 from kraftrio.broker.topic_descriptions import CLUSTER_OPERATIONS
+from kraftrio.kraft_meta.cluster_identity import ClusterIdentity
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.kraft_meta.image import BROKER_LOGGER, Endpoint
 from kraftrio.wire.api import ApiKey
@@ -76,14 +77,14 @@ class ControllerHandlers:
         configs: NodeConfigs,
         scheduler: SchedulerPort,
         *,
-        cluster_id: str,
+        identity: ClusterIdentity,
         voter_endpoints: Mapping[int, Sequence[Endpoint]],
         heartbeat_seen: HeartbeatSeen | None = None,
     ) -> None:
         self._quorum = quorum
         self._configs = configs
         self._scheduler = scheduler
-        self._cluster_id = cluster_id
+        self._identity = identity
         self._voter_endpoints = voter_endpoints
         self._heartbeat_seen = heartbeat_seen
 
@@ -178,7 +179,7 @@ class ControllerHandlers:
         asked = request.include_cluster_authorized_operations
         return DescribeClusterResponse(
             endpoint_type=CONTROLLER_ENDPOINT,
-            cluster_id=self._cluster_id,
+            cluster_id=self._identity.cluster_id,
             # A client is not told of a controller that it cannot find in the list.
             controller_id=leader_id if any(n.broker_id == leader_id for n in nodes) else -1,
             brokers=nodes,

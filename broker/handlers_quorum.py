@@ -2,7 +2,8 @@
 DescribeQuorum: what the controller's listener serves for the quorum.
 
 Behaviour (Apache Kafka's)
-- Another cluster's id is INCONSISTENT_CLUSTER_ID; no id is taken for ours. A request about anything
+- Another cluster's id is INCONSISTENT_CLUSTER_ID; no id is taken for ours, but for a vote that
+  would found a cluster: who has an id founds none without it. A request about anything
   but the metadata partition is INVALID_REQUEST; FetchSnapshot names it UNKNOWN_TOPIC_OR_PARTITION
   in the partition.
 - An older epoch is FENCED_LEADER_EPOCH, always with the epoch and the leader that are known here;
@@ -59,9 +60,8 @@ _UNCHANGING_VOTERS = "the voters are static: the cluster's kraft.version is 0"
 class QuorumHandlers:
     """The handlers of one node; `service` runs its part of the quorum."""
 
-    def __init__(self, service: QuorumService, cluster_id: str) -> None:
+    def __init__(self, service: QuorumService) -> None:
         self._service = service
-        self._cluster_id = cluster_id
 
     def table(self) -> dict[ApiKey, Callable[[Any, RequestContext], Any]]:
         return {
@@ -84,6 +84,7 @@ class QuorumHandlers:
         try:
             self._check_cluster(request.cluster_id)
             message = decode_request(request, version, self._service.node_id, 0)
+            self._check_founding(message, request.cluster_id)
         except KafkaError as error:
             return APIS[context.api_key].response(error_code=error.code)
         if message.epoch >= self._service.leader_epoch:
@@ -103,10 +104,17 @@ class QuorumHandlers:
         return fit_version(wire, api_version)
 
     def _check_cluster(self, cluster_id: str | None) -> None:
-        if cluster_id is not None and cluster_id != self._cluster_id:
+        if not self._service.identity.admits(cluster_id):
             raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID)
         if not self._service.is_loaded:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the metadata log is being loaded")
+
+    def _check_founding(self, message: Request, cluster_id: str | None) -> None:
+        """Found no cluster with a candidate that does not know the id that this node has."""
+        service = self._service
+        is_founding = isinstance(message, Vote) and message.candidate_is_empty
+        if is_founding and service.has_nothing and not cluster_id and service.identity.is_known:
+            raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID)
 
     def _check_message(self, message: Request, request: Any) -> ErrorCode:
         """Look for what the core takes for granted."""

@@ -51,11 +51,20 @@ from kraftrio.broker.server import innermost
 from kraftrio.broker.stop_signals import is_impatient, stop_signals_received
 from kraftrio.broker.storage import NodeStorage
 from kraftrio.broker.timers import Timers
-from kraftrio.kraft_meta.quorum_service import ClusterIdError, QuorumService
+from kraftrio.kraft_meta.cluster_identity import ClusterIdError
+from kraftrio.kraft_meta.quorum_service import QuorumService
+from kraftrio.kraft_meta.raft_ready import CommittedRecordsError
 from kraftrio.kraft_meta.records import UnknownRecordError
 
 _log = logging.getLogger("kraftrio.node")
 
+_METADATA_ERRORS = (
+    OSError,
+    MetadataLogError,
+    UnknownRecordError,
+    CommittedRecordsError,
+    ClusterIdError,
+)
 _EXIT_BY_SECOND_SIGNAL = 1
 _HAND_OVER_MS = 1000
 EXIT_FAILED = 1
@@ -83,7 +92,6 @@ class Node:
         self._timers = Timers()
         self._dynamic = DynamicConfig(config, _log.warning)
         self._storage = NodeStorage(config, environment)
-        self.cluster_id = self._storage.cluster_id
         self._is_serving = False
         self._peers = self._make_peers()
         self._quorum = self._make_quorum()
@@ -98,7 +106,7 @@ class Node:
         self._controller: ControllerRole | None = None
         if config.is_controller:
             self._controller = ControllerRole(
-                self._dynamic, self._quorum, self.cluster_id, self._timers, environment
+                self._dynamic, self._quorum, self._timers, environment
             )
         self._broker: BrokerRole | None = None
         if config.is_broker:
@@ -120,7 +128,7 @@ class Node:
         return QuorumPeers(
             self._environment.network,
             config.node_id,
-            self.cluster_id,
+            self._storage.directory_id,
             addresses,
             quorum_config(config).raft,
         )
@@ -129,7 +137,7 @@ class Node:
         validator = NodeConfigValidator(self._dynamic)
         quorum = QuorumService(
             quorum_config(self._config),
-            controller_config(self._config, self.cluster_id),
+            controller_config(self._config, self._storage.identity.cluster_id),
             log=self._storage.metadata_log,
             election_store=self._storage.election_store,
             validator=validator,
@@ -138,6 +146,7 @@ class Node:
             rng=self._environment.rng,
             peers=self._peers,
             run_in_thread=self._environment.run_in_thread,
+            identity=self._storage.identity,
         )
         if self._peers is not None:
             self._peers.attach(quorum)
@@ -198,7 +207,18 @@ class Node:
         if self._controller is not None:
             nursery.start_soon(self._controller.run, for_controller)
         if self._broker is not None:
+            await self._take_cluster_id()
             await self._broker.join(for_broker)
+        elif not self._storage.identity.is_known:
+            nursery.start_soon(self._take_cluster_id)
+
+    async def _take_cluster_id(self) -> None:
+        """Wait until the quorum has told which cluster this is, and have the directories say so."""
+        if not self._storage.identity.is_known:
+            known = trio.Event()
+            self._quorum.subscribe(lambda _delta, image: image.cluster_id and known.set())
+            await known.wait()
+        await self._environment.run_in_thread(self._storage.format)
 
     async def _serve(self, sockets: list[BoundListener], stopping: trio.Event) -> None:
         """Work until the node shall stop."""
@@ -212,11 +232,14 @@ class Node:
         """Run the metadata quorum; a failed disk or a log that cannot be read ends the node."""
         try:
             await self._quorum.run(task_status)
-        except* (OSError, MetadataLogError, UnknownRecordError, ClusterIdError) as group:
+        except* _METADATA_ERRORS as group:
             directory = self._storage.metadata_directory
             error = innermost(group)
             kind = NodeError if self._is_serving else StartError
-            raise kind(f"the metadata log in {directory} failed: {reason(error)}") from error
+            text = f"the metadata log in {directory} failed: {reason(error)}"
+            if isinstance(error, ClusterIdError):
+                text = str(error).replace("the metadata log", f"the metadata log in {directory}")
+            raise kind(text) from error
 
     def _tell_ready(self, sockets: list[BoundListener]) -> None:
         self._is_serving = True
@@ -224,7 +247,10 @@ class Node:
         listener, sock = sockets[0]
         address = address_text(listener.host or socket.gethostname(), sock.getsockname()[1])
         _log.info(
-            "started node=%d cluster=%s listener=%s", config.node_id, self.cluster_id, address
+            "started node=%d cluster=%s listener=%s",
+            config.node_id,
+            self._storage.identity.cluster_id,
+            address,
         )
         self._announce(f"kraftrio ready {address} node={config.node_id} data={config.log_dirs[0]}")
 

@@ -8,7 +8,9 @@ Owns: the connections to the voters and the download of a snapshot. Rules:
    leader may keep waiting, and one for everything else, which must not wait behind them.
 3. A message about elections whose connection broke is sent once more over a new one: such messages
    may come twice. A fetch is left to the core.
-4. A snapshot comes in pieces over a connection of its own. What has come of it is kept until it is
+4. A voter that answers with another cluster's id is asked which; when a majority of the voters is
+   of another cluster, and nobody led this node since it started, it ends (ClusterIdError).
+5. A snapshot comes in pieces over a connection of its own. What has come of it is kept until it is
    whole, another is wanted, or the leader has it no more; only the whole is handed on.
 
 Called by: the quorum service (`send`, `fetch_snapshot`), node.py (`attach`, `run`). Protocol:
@@ -32,6 +34,7 @@ from kraftrio.clients.connection import (
     open_connection,
 )
 from kraftrio.clients.transport import Network
+from kraftrio.kraft_meta.cluster_identity import ClusterIdError
 from kraftrio.kraft_meta.ports import SnapshotId
 from kraftrio.kraft_meta.quorum_service import QuorumService
 from kraftrio.kraft_meta.raft_messages import Fetch, Message, Request
@@ -44,9 +47,12 @@ from kraftrio.kraft_meta.raft_wire import (
     snapshot_request,
 )
 from kraftrio.wire.codec import records_view
-from kraftrio.wire.errors import KafkaError, RemoteProtocolError
+from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
+from kraftrio.wire.messages.cluster import DescribeClusterRequest
 
 _log = logging.getLogger("kraftrio.metadata")
+
+_CONTROLLER_ENDPOINT = 2
 
 
 class QuorumPeers:
@@ -56,13 +62,13 @@ class QuorumPeers:
         self,
         network: Network,
         node_id: int,
-        cluster_id: str,
+        directory_id: bytes,
         voters: Mapping[int, tuple[str, int]],
         config: RaftConfig,
     ) -> None:
         self.network = network
         self.node_id = node_id
-        self.cluster_id = cluster_id
+        self.directory_id = directory_id
         self.config = config
         self._service: QuorumService | None = None
         self._voters = {voter: address for voter, address in voters.items() if voter != node_id}
@@ -71,6 +77,8 @@ class QuorumPeers:
         self._silent: dict[int, str] = {}  # the voters that cannot be reached, and why
         self._nursery: trio.Nursery | None = None
         self._download: _Download | None = None
+        self._foreign: dict[int, str] = {}  # the voters of another cluster, and which
+        self._asking: set[int] = set()
 
     @property
     def service(self) -> QuorumService:
@@ -129,6 +137,57 @@ class QuorumPeers:
         if self._silent.pop(node_id, None) is not None:
             _log.info("quorum node is reached again node=%d", node_id)
 
+    # ---- other clusters
+
+    def refused(self, node_id: int, error: KafkaError | RemoteProtocolError) -> None:
+        """Take a voter's refusal of a request as a whole."""
+        self.unreachable(node_id, f"it answers: {error}", False)
+        is_foreign = (
+            isinstance(error, KafkaError) and error.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+        )
+        if is_foreign and self.service.identity.is_known and node_id not in self._asking:
+            assert self._nursery is not None, "run has started"
+            self._asking.add(node_id)
+            self._nursery.start_soon(self._ask_cluster_id, node_id)
+
+    async def _ask_cluster_id(self, node_id: int) -> None:
+        timeout_s = self.config.request_timeout_ms / 1000
+        request = DescribeClusterRequest(endpoint_type=_CONTROLLER_ENDPOINT)
+        try:
+            async with open_connection(
+                self.network,
+                *self._voters[node_id],
+                client_id=self.client_id,
+                connect_timeout_s=timeout_s,
+            ) as connection:
+                response = await connection.call(request, 1, timeout_s)
+        except (ConnectionLost, RemoteProtocolError) as error:
+            _log.info("cluster id cannot be asked for node=%d reason=%s", node_id, error)
+        else:
+            self._take_foreign_id(node_id, response.cluster_id)
+        self._asking.discard(node_id)
+
+    def _take_foreign_id(self, node_id: int, cluster_id: str) -> None:
+        service = self.service
+        if service.identity.admits(cluster_id):
+            self._foreign.pop(node_id, None)
+            return
+        host, port = self._voters[node_id]
+        source = f"the quorum's node {node_id} at {host}:{port}"
+        if self._foreign.get(node_id) != cluster_id:
+            _log.warning(
+                "%s is of cluster %s, this node of %s",
+                source,
+                cluster_id,
+                service.identity.cluster_id,
+            )
+        self._foreign[node_id] = cluster_id
+        if len(self._foreign) > len(service.config.voters) // 2 and not service.has_been_led:
+            try:
+                service.identity.learn(cluster_id, source)
+            except ClusterIdError as error:
+                service.fail(error)
+
     # ---- snapshots
 
     async def _run_download(self, download: _Download) -> None:
@@ -157,12 +216,12 @@ class QuorumPeers:
         ) as connection:
             while not download.is_whole:
                 request = snapshot_request(
-                    self.node_id,
+                    self.service.replica_id,
                     self.service.leader_epoch,
                     download.snapshot_id,
                     len(download.data),
                     self.config.snapshot_chunk_bytes,
-                    self.cluster_id,
+                    self.service.identity.on_wire,
                 )
                 version = SENT_VERSIONS[type(request)]
                 response = await connection.call(request, version, timeout_s)
@@ -263,8 +322,12 @@ class _Lane:
                 self._connection = None
 
     def _transmit(self, connection: Connection, message: Request, again: bool) -> None:
+        service = self._peers.service
         request = encode_request(
-            message, self._peers.cluster_id, self._peers.service.config.voter_endpoints
+            message,
+            service.identity.on_wire,
+            service.config.voter_endpoints,
+            self._peers.directory_id,
         )
         try:
             reply = connection.send(request, SENT_VERSIONS[type(request)], self._timeout_s)
@@ -282,7 +345,7 @@ class _Lane:
         try:
             answer = decode_response(message, response)
         except (KafkaError, RemoteProtocolError) as error:
-            self._peers.unreachable(self._node_id, f"it answers: {error}", False)
+            self._peers.refused(self._node_id, error)
             return
         self._peers.answered(self._node_id)
         self._peers.service.step(answer)

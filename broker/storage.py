@@ -2,9 +2,11 @@
 
 Owns: `NodeStorage`. Rules:
 1. A directory belongs to one cluster and one node, as its `meta.properties` says; a new directory
-   is formatted with the cluster id of the others, or with the one configured.
-2. Without a configured id, the nodes of a quorum take the same one from their list of voters; a
-   node alone draws one.
+   is formatted with the cluster id of the others, or with the one configured (kraftrio.cluster.id,
+   which is a guard besides: directories of another cluster are refused).
+2. Where neither is known, directories are formatted (`format`) once the metadata quorum has told
+   the id. Until then the directory of the metadata log has the id that its election state names,
+   so that a kill in between changes nothing.
 3. Storage of Apache Kafka is refused untouched, since its metadata cannot be read here.
 
 Called by: `node`.
@@ -12,13 +14,15 @@ Called by: `node`.
 
 from __future__ import annotations
 
-import hashlib
 import posixpath
-import random
 
 from kraftrio.broker.config import BrokerConfig
 from kraftrio.broker.environment import Environment
-from kraftrio.broker.log.checkpoints import CheckpointError, read_meta_properties
+from kraftrio.broker.log.checkpoints import (
+    META_PROPERTIES,
+    CheckpointError,
+    read_meta_properties,
+)
 from kraftrio.broker.log.files import FileSystem
 from kraftrio.broker.log.log_manager import LogDirError, LogManager, PendingLog
 from kraftrio.broker.log.metadata_log import (
@@ -28,7 +32,8 @@ from kraftrio.broker.log.metadata_log import (
     holds_foreign_records,
 )
 from kraftrio.broker.node_errors import StartError, reason
-from kraftrio.wire.primitives import uuid_to_text
+from kraftrio.kraft_meta.cluster_identity import ClusterIdentity, ClusterIdError
+from kraftrio.wire.primitives import ZERO_UUID
 
 METADATA_DIRECTORY = "__cluster_metadata-0"
 
@@ -46,10 +51,16 @@ class NodeStorage:
             new_id=lambda: environment.rng.randbytes(16),
         )
         self._refuse_foreign_metadata(fs, config)
-        self.cluster_id = _cluster_id(fs, config, environment.rng)
-        self.pending_logs = self._open_log_dirs(config)
+        self.identity = _known_identity(fs, config)
+        self._node_id = config.node_id
+        self.pending_logs = self._open_log_dirs(fs, config)
         self.metadata_log = self._open_metadata_log(fs, config)
-        self.election_store = QuorumStateFile(fs, self.metadata_directory)
+        self.directory_id = self._metadata_directory_id(config)
+        self.election_store = QuorumStateFile(fs, self.metadata_directory, self.directory_id)
+
+    def format(self) -> None:
+        """Write the cluster id to the directories that have none yet; blocks."""
+        self.log_manager.format(self.identity.cluster_id, self._node_id)
 
     def release(self) -> None:
         """Unlock and close everything, without calling it a clean stop."""
@@ -67,12 +78,24 @@ class NodeStorage:
                 " over its metadata log, so start with an empty data directory"
             )
 
-    def _open_log_dirs(self, config: BrokerConfig) -> list[PendingLog]:
+    def _open_log_dirs(self, fs: FileSystem, config: BrokerConfig) -> list[PendingLog]:
         try:
-            return self.log_manager.start(self.cluster_id, config.node_id)
+            voted_in = QuorumStateFile(fs, self.metadata_directory).directory_id()
+        except (OSError, MetadataLogError):
+            voted_in = None  # what opens the file tells why it cannot be used
+        known_ids = {config.metadata_log_dir: voted_in} if voted_in else {}
+        try:
+            return self.log_manager.start(self.identity.cluster_id, config.node_id, known_ids)
         except LogDirError as error:
             self.log_manager.release()
             raise StartError(str(error)) from error
+
+    def _metadata_directory_id(self, config: BrokerConfig) -> bytes:
+        """The id of the metadata log's directory; zero where it is none of the log directories."""
+        for log_dir in self.log_manager.dirs:
+            if log_dir.path == config.metadata_log_dir:
+                return log_dir.directory_id
+        return ZERO_UUID
 
     def _open_metadata_log(self, fs: FileSystem, config: BrokerConfig) -> MetadataLog:
         directory = self.metadata_directory
@@ -86,9 +109,10 @@ class NodeStorage:
             ) from error
 
 
-def _cluster_id(fs: FileSystem, config: BrokerConfig, rng: random.Random) -> str:
-    """The cluster id that the directories were formatted with; a new one on the first start."""
-    for directory in (config.metadata_log_dir, *config.log_dirs):
+def _known_identity(fs: FileSystem, config: BrokerConfig) -> ClusterIdentity:
+    """The cluster that the configuration or the directories name, if any does."""
+    identity = ClusterIdentity(config.kraftrio_cluster_id, "kraftrio.cluster.id")
+    for directory in dict.fromkeys((config.metadata_log_dir, *config.log_dirs)):
         try:
             found = read_meta_properties(fs, directory)
         except CheckpointError as error:
@@ -98,16 +122,8 @@ def _cluster_id(fs: FileSystem, config: BrokerConfig, rng: random.Random) -> str
                 continue  # offline, and told so when the directories are opened
             raise StartError(f"cannot use {directory}: {reason(error)}") from error
         if found is not None:
-            return found.cluster_id
-    if config.kraftrio_cluster_id:
-        return config.kraftrio_cluster_id
-    voters = config.controller_quorum_voters
-    if len(voters) > 1 or not config.is_controller:
-        return _id_of_quorum([f"{voter.node_id}@{voter.host}:{voter.port}" for voter in voters])
-    return uuid_to_text(rng.randbytes(16))
-
-
-def _id_of_quorum(voters: list[str]) -> str:
-    """The cluster id that every node makes of the same voters, in whatever order they are named."""
-    digest = hashlib.sha256(",".join(sorted(voters)).encode()).digest()
-    return uuid_to_text(bytes([digest[0] & 0x7F]) + digest[1:16])
+            try:
+                identity.learn(found.cluster_id, posixpath.join(directory, META_PROPERTIES))
+            except ClusterIdError as error:
+                raise StartError(str(error)) from error
+    return identity

@@ -115,7 +115,7 @@ class ClusterControl:
     def _register_broker(
         self, request: BrokerRegistrationRequest, now: Circumstances
     ) -> ControllerResult:
-        if request.cluster_id != self._config.cluster_id:
+        if request.cluster_id != now.image.cluster_id:
             raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, None)
         check_supported_features(request, now.image)
         _check_directories(request, now.image)

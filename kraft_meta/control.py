@@ -38,7 +38,10 @@ DEFAULT_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ControllerConfig:
-    """The controller's own settings, by Kafka's property names."""
+    """The controller's own settings, by Kafka's property names.
+
+    `cluster_id` is the id that a new cluster gets, "" for one that is drawn.
+    """
 
     cluster_id: str
     node_id: int

@@ -65,6 +65,7 @@ from kraftrio.wire.messages.quorum import (
     UnregisterBrokerRequest,
     UpdateFeaturesRequest,
 )
+from kraftrio.wire.primitives import uuid_to_text
 
 _Handler = Callable[[Any, Circumstances], ControllerResult]
 
@@ -122,7 +123,10 @@ class Controller:
         self._unclean_elections_due_ms = now_ms
         if self.config.auto_leader_rebalance_enable:
             self._next_balance_ms = now_ms + self._balance_interval_ms
-        return [] if image.cluster_id else bootstrap_records(self.config)
+        if image.cluster_id:
+            return []
+        cluster_id = self.config.cluster_id or uuid_to_text(self._new_uuid())
+        return bootstrap_records(self.config, cluster_id)
 
     def deactivate(self) -> None:
         """Drop everything that was not committed."""

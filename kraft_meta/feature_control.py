@@ -35,9 +35,9 @@ _SAFE_DOWNGRADE: Final = 2
 _UNSAFE_DOWNGRADE: Final = 3
 
 
-def bootstrap_records(config: ControllerConfig) -> list[MetadataRecord]:
+def bootstrap_records(config: ControllerConfig, cluster_id: str) -> list[MetadataRecord]:
     """Return what a new cluster's log begins with."""
-    records: list[MetadataRecord] = [ClusterIdRecord(config.cluster_id)]
+    records: list[MetadataRecord] = [ClusterIdRecord(cluster_id)]
     names = sorted(config.supported_features, key=lambda name: (name != METADATA_VERSION, name))
     for name in names:
         _lowest, highest = config.supported_features[name]

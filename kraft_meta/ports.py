@@ -14,9 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kraftrio.wire.messages.admin import CreatableTopicConfigs
+
+if TYPE_CHECKING:
+    from kraftrio.kraft_meta.raft_messages import Message
 
 NO_NODE = -1
 
@@ -66,11 +69,17 @@ class SnapshotId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ElectionState:
-    """What a voter must remember over a restart (Kafka's quorum-state file)."""
+    """What a voter must remember over a restart (Kafka's quorum-state file).
+
+    `is_proven` says whether the voter may be believed (voter_memory.py); None: it was written
+    before there was such a mark. What is below `committed_offset` is committed: the log reaches it.
+    """
 
     epoch: int = 0
     leader_id: int = NO_NODE
     voted_id: int = NO_NODE
+    is_proven: bool | None = None
+    committed_offset: int = 0
 
 
 class LogReader(Protocol):
@@ -170,3 +179,35 @@ class TopicConfigs(Protocol):
     def describe_topic_configs(self, overrides: Mapping[str, str]) -> list[CreatableTopicConfigs]:
         """Return every configuration of a topic that sets these itself."""
         ...
+
+
+class ServiceClock(Protocol):
+    """The clocks of the shell; monotonic_ms is Trio's."""
+
+    def wall_ms(self) -> int: ...
+
+    def monotonic_ms(self) -> float: ...
+
+
+class Peers(Protocol):
+    """The way to the other nodes of the quorum."""
+
+    def send(self, message: Message) -> None:
+        """Send soon, or lose; must not block."""
+
+    def fetch_snapshot(self, source: int, snapshot_id: SnapshotId) -> None:
+        """Start or go on to fetch a snapshot.
+
+        Each piece is told to `QuorumService.snapshot_progress`, the end to `snapshot_received` or
+        `snapshot_failed`.
+        """
+
+
+class NoPeers:
+    """The peers of a quorum of one: there is nobody to talk to."""
+
+    def send(self, message: Message) -> None:
+        raise AssertionError(f"a quorum of one has nobody to send {message!r} to")
+
+    def fetch_snapshot(self, source: int, snapshot_id: SnapshotId) -> None:
+        raise AssertionError("a quorum of one has nobody to fetch from")

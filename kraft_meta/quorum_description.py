@@ -4,7 +4,7 @@ Behaviour: only the leader of the metadata partition knows; other nodes answer
 NOT_LEADER_OR_FOLLOWER with the leader they know of, and other topics are unknown. Times are wall
 clock; the leader itself is always caught up.
 Version notes: v1 has the fetch times, v2 the nodes' endpoints, error messages and directory ids
-(zero: voters are static).
+(zero for voters, which are static), older versions are fitted by the caller.
 
 Called by: quorum_service.py.
 """
@@ -79,6 +79,7 @@ def _metadata_partition(
     def state(replica_id: int, progress: ReplicaProgress) -> DescribeQuorumReplicaState:
         return DescribeQuorumReplicaState(
             replica_id=replica_id,
+            replica_directory_id=progress.directory_id,
             log_end_offset=progress.log_end_offset,
             last_fetch_timestamp=wall(progress.last_fetch_ms),
             last_caught_up_timestamp=wall(progress.last_caught_up_ms),

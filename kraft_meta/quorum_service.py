@@ -9,8 +9,8 @@ Owns: `QuorumService`, with the consensus core, the controller core and the comm
 3. The controller works while this node leads and has applied its own LeaderChange; when it stops
    leading, what was not committed is dropped and its callers get NOT_CONTROLLER.
 4. An `OSError` of the metadata log ends `run`, and with it the node; so does a record that this
-   release does not know. Lack of space alone is waited for: changes are decided once there is some.
-
+   release does not know, a leader that lacks what is committed, and another cluster's id. Lack of
+   space alone is waited for: changes are decided once there is some.
 5. Voters sync what they append before they tell anybody; observers leave that to the system.
 
 Called by: node.py (`run`, `hand_over`), handlers and the controller channel (`submit`), everyone
@@ -28,10 +28,11 @@ import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 
+from kraftrio.kraft_meta.cluster_identity import ClusterIdentity
 from kraftrio.kraft_meta.control import ControllerConfig
 from kraftrio.kraft_meta.controller import Controller
 from kraftrio.kraft_meta.deferred import Deferred
@@ -44,15 +45,19 @@ from kraftrio.kraft_meta.ports import (
     ConfigValidator,
     ElectionStateStore,
     LogBatch,
+    NoPeers,
+    Peers,
     ReplicatedLog,
+    ServiceClock,
     SnapshotId,
     TopicConfigs,
 )
 from kraftrio.kraft_meta.quorum_description import describe_quorum
+from kraftrio.kraft_meta.quorum_news import LeaderCallback, QuorumNews
 from kraftrio.kraft_meta.quorum_state import Leader
 from kraftrio.kraft_meta.raft import RaftCore
 from kraftrio.kraft_meta.raft_messages import Message, Request, Response
-from kraftrio.kraft_meta.raft_ready import RaftConfig, Ready
+from kraftrio.kraft_meta.raft_ready import CommittedRecordsError, RaftConfig, Ready
 from kraftrio.kraft_meta.records import MetadataRecord, decode_record, encode_record
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse
@@ -66,45 +71,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM
 _NO_ROOM_RETRY_S = 0.5
 
 Subscriber = Callable[[MetadataDelta, MetadataImage], object]
-LeaderCallback = Callable[[int, int], object]
-"""Takes the leader's id (-1: unknown) and the epoch."""
 RunInThread = Callable[[Callable[[], None]], Awaitable[None]]
-
-
-class ServiceClock(Protocol):
-    """The clocks of the shell; monotonic_ms is Trio's."""
-
-    def wall_ms(self) -> int: ...
-
-    def monotonic_ms(self) -> float: ...
-
-
-class Peers(Protocol):
-    """The way to the other nodes of the quorum."""
-
-    def send(self, message: Message) -> None:
-        """Send soon, or lose; must not block."""
-
-    def fetch_snapshot(self, source: int, snapshot_id: SnapshotId) -> None:
-        """Start or go on to fetch a snapshot.
-
-        Each piece is told to `QuorumService.snapshot_progress`, the end to `snapshot_received` or
-        `snapshot_failed`.
-        """
-
-
-class NoPeers:
-    """The peers of a quorum of one: there is nobody to talk to."""
-
-    def send(self, message: Message) -> None:
-        raise AssertionError(f"a quorum of one has nobody to send {message!r} to")
-
-    def fetch_snapshot(self, source: int, snapshot_id: SnapshotId) -> None:
-        raise AssertionError("a quorum of one has nobody to fetch from")
-
-
-class ClusterIdError(Exception):
-    """The metadata log belongs to another cluster than the node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +117,11 @@ class QuorumService:
         rng: random.Random,
         peers: Peers | None = None,
         run_in_thread: RunInThread = run_in_thread,
+        identity: ClusterIdentity | None = None,
     ) -> None:
         self.config = config
         self.image = MetadataImage()
-        self._cluster_id = controller_config.cluster_id
+        self.identity = identity or ClusterIdentity(controller_config.cluster_id, "this node")
         self._log = log
         self._election_store = election_store
         self._clock = clock
@@ -169,17 +137,16 @@ class QuorumService:
         self._parked: deque[_Parked] = deque()
         self._unapplied: deque[LogBatch] = deque()
         self._wake = trio.Event()
-        self._news = trio.Event()
+        self._input = trio.Event()
         self._last_timestamp_ms = -1
         self._bytes_since_snapshot = 0
         self._snapshot_due_ms = math.inf
         self._snapshot_running = False
         self._written_snapshot: SnapshotId | None = None
         self._received_snapshot: tuple[SnapshotId, Buffer] | None = None
-        self._leader_callbacks: list[LeaderCallback] = []
-        self._leader_told = (NO_NODE, -1)
+        self._news = QuorumNews()
         self._asked: dict[int, Deferred[Response]] = {}
-        self._failure: OSError | None = None  # of the log, met by somebody else than `run`
+        self._failure: Exception | None = None  # met by somebody else than `run`
         self._next_request_id = 1
 
     # ---- what everyone may ask
@@ -201,6 +168,16 @@ class QuorumService:
     @property
     def leader_epoch(self) -> int:
         return -1 if self._core is None else self._core.epoch
+
+    @property
+    def has_been_led(self) -> bool:
+        """Some node has led the quorum since this one started."""
+        return self._core is not None and self._core.has_met_leader
+
+    @property
+    def has_nothing(self) -> bool:
+        """This node's metadata log has no record yet, and should have none."""
+        return self._core is not None and self._core.has_nothing
 
     @property
     def is_active_controller(self) -> bool:
@@ -225,8 +202,7 @@ class QuorumService:
 
     def on_leader_change(self, callback: LeaderCallback) -> None:
         """Call `callback(leader_id, leader_epoch)` now and at every change, on the loop."""
-        self._leader_callbacks.append(callback)
-        callback(*self._leader_told)
+        self._news.on_leader_change(callback)
 
     def describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
         """Answer DescribeQuorum as far as this node knows."""
@@ -287,9 +263,15 @@ class QuorumService:
         if self._core is not None:
             try:
                 self._core.step(message, self._clock.monotonic_ms())
-            except OSError as error:  # the log cannot be read: no matter of who sent the message
-                self._failure = error
+            except (OSError, CommittedRecordsError) as error:
+                self.fail(error)  # no matter of who sent the message
+                return
             self._after_input(self._core)
+
+    def fail(self, error: Exception) -> None:
+        """End `run` with an error that somebody else met."""
+        self._failure = error
+        self._wake.set()
 
     def ask(self, message: Request) -> Deferred[Response]:
         """Take a request from another node; what must be durable before the answer is so then."""
@@ -309,7 +291,7 @@ class QuorumService:
     def _after_input(self, core: RaftCore) -> None:
         self._check_reign(core)
         self._wake.set()
-        self._news.set()
+        self._input.set()
 
     def _send(self, message: Message) -> None:
         deferred = self._asked.pop(message.request_id, None)
@@ -340,6 +322,12 @@ class QuorumService:
         if not 0 <= position < chunk[1]:
             raise KafkaError(ErrorCode.POSITION_OUT_OF_RANGE)
         return chunk
+
+    @property
+    def replica_id(self) -> int:
+        """Who this node is to a leader that it fetches from; -1: a voter that is not counted."""
+        core = self._core
+        return self.node_id if core is None or core.memory.is_proven else NO_NODE
 
     def snapshot_progress(self, source: int) -> bool:
         """Take the news that a piece of the snapshot has come; False: it is not wanted any more."""
@@ -376,8 +364,8 @@ class QuorumService:
         self.resign()
         with trio.move_on_after(timeout_ms / 1000):
             while core.may_be_succeeded():
-                self._news = trio.Event()
-                await self._news.wait()
+                self._input = trio.Event()
+                await self._input.wait()
         return core.leader_id not in (NO_NODE, core.node_id)
 
     # ---- the task
@@ -436,7 +424,7 @@ class QuorumService:
         for value in values:
             delta.replay(decode_record(value))
         image = delta.apply(snapshot_id.end_offset - 1, snapshot_id.epoch)
-        self._check_cluster_id(image)
+        self._learn_cluster_id(image)
         self._unapplied.clear()
         self._publish(MetadataDelta.between(self.image, image), image)
 
@@ -532,7 +520,7 @@ class QuorumService:
             self._last_timestamp_ms = max(self._last_timestamp_ms, batch.timestamp_ms)
         if offset > self.image.offset:
             image = delta.apply(offset, epoch)
-            self._check_cluster_id(image)
+            self._learn_cluster_id(image)
             self._publish(delta, image)
         while self._parked and self._parked[0].offset <= self.image.offset:
             parked = self._parked.popleft()
@@ -560,11 +548,9 @@ class QuorumService:
         for subscriber in self._subscribers:
             subscriber(delta, image)
 
-    def _check_cluster_id(self, image: MetadataImage) -> None:
-        if image.cluster_id not in ("", self._cluster_id):
-            raise ClusterIdError(
-                f"the metadata log is of cluster {image.cluster_id}, not {self._cluster_id}"
-            )
+    def _learn_cluster_id(self, image: MetadataImage) -> None:
+        if image.cluster_id:
+            self.identity.learn(image.cluster_id, "the metadata log")
 
     # ---- the controller's reign
 
@@ -590,11 +576,7 @@ class QuorumService:
             records = controller.activate(self.image, self._clock.monotonic_ms())
             if records:
                 self._propose(core, records)
-        told, self._leader_told = self._leader_told, (core.leader_id, core.epoch)
-        if self._leader_told != told:
-            _log.info("metadata quorum leader=%d epoch=%d", *self._leader_told)
-            for callback in self._leader_callbacks:
-                callback(*self._leader_told)
+        self._news.tell(core, self._clock.monotonic_ms())
 
     def _run_controller_deadline(self, core: RaftCore, now_ms: float) -> None:
         while self._controller.is_active:
@@ -660,8 +642,10 @@ class QuorumService:
         if received is None or self._snapshot_running:
             return  # one at a time
         self._received_snapshot = None
-        if not core.may_install(received[0]) or not await self._install(*received):
+        if not core.begin_install(received[0]):
             core.on_snapshot_failed(self._clock.monotonic_ms())
+        elif not await self._install(*received):
+            core.on_install_failed(self._clock.monotonic_ms())
         else:
             core.on_snapshot_installed(received[0], self._clock.monotonic_ms())
 

@@ -25,6 +25,7 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from kraftrio.kraft_meta.ports import NO_NODE, ElectionState
+from kraftrio.wire.primitives import ZERO_UUID
 
 
 class State(Enum):
@@ -97,6 +98,7 @@ class ReplicaProgress:
     last_caught_up_ms: float = -1
     # The leader's log end at the previous fetch: reaching it means having been caught up then.
     leader_end_at_last_fetch: int = -1
+    directory_id: bytes = ZERO_UUID
 
 
 @dataclass(slots=True)
@@ -112,7 +114,12 @@ class Leader:
     state: Final[State] = field(default=State.LEADER, init=False)
 
     def record_fetch(
-        self, source: int, fetch_offset: int | None, own_end_offset: int, now_ms: float
+        self,
+        source: int,
+        fetch_offset: int | None,
+        own_end_offset: int,
+        now_ms: float,
+        directory_id: bytes = ZERO_UUID,
     ) -> None:
         """Take a replica's fetch; fetch_offset is None when its log is no prefix of this one."""
         progress = self.progress.get(source)
@@ -122,6 +129,7 @@ class Leader:
             if source not in self.observers:
                 self.forget_observers_before(now_ms - OBSERVER_SESSION_TIMEOUT_MS)
             progress = self.observers.setdefault(source, ReplicaProgress())
+            progress.directory_id = directory_id
         if fetch_offset is not None:
             if fetch_offset >= own_end_offset:
                 progress.last_caught_up_ms = now_ms

@@ -10,7 +10,8 @@ Invariants:
 2. A leader counts itself and answers fetches only up to what is durable (`stable_end_offset`).
 3. The high watermark moves by majority, and only once a record of the leader's own epoch is
    covered (its LeaderChange record), as KIP-595 says; it never goes back.
-4. A follower never truncates below its high watermark.
+4. A follower never truncates below its high watermark, nor below what its election state says was
+   committed: that is CommittedRecordsError, which ends the node.
 5. Proposals queued between two Readys become one batch (group commit), never split in themselves.
 
 The parts: raft_base.py (fields, output, changes of role), raft_elections.py, raft_replication.py.
@@ -62,14 +63,14 @@ class RaftCore(Elections, Replication):
                 self._tick_leader(leader, now_ms)
             case Follower() as follower:
                 if now_ms >= follower.fetch_deadline_ms:
-                    if self.quorum.is_voter:
+                    if self.may_stand:
                         self._become_prospective(now_ms)
                     else:
                         self._become_unattached(self.epoch, now_ms)
                 elif now_ms >= self._next_fetch_ms:
                     self._send_fetch(follower.leader_id, now_ms)
             case Unattached() as unattached:
-                if not self.quorum.is_voter:
+                if not self.may_stand:
                     if now_ms >= self._next_fetch_ms:
                         self._fetch_from_any_voter(now_ms)
                 elif now_ms >= unattached.election_deadline_ms:
@@ -131,7 +132,7 @@ class RaftCore(Elections, Replication):
         """
         match self.quorum.role:
             case Follower() as follower if follower.leader_id == node_id:
-                if refused and not self.quorum.is_voter:
+                if refused and not self.may_stand:
                     self._avoided_voter = node_id
                     self._become_unattached(self.epoch, now_ms)
                     return
@@ -169,7 +170,7 @@ class RaftCore(Elections, Replication):
                 if resigned.unconfirmed:
                     deadlines.append(resigned.end_epoch_retry_ms)
             case Unattached() | Prospective() | Candidate() as waiting:
-                if self.quorum.is_voter:
+                if self.may_stand:
                     deadlines.append(waiting.election_deadline_ms)
                 else:
                     deadlines.append(self._next_fetch_ms)

@@ -37,6 +37,7 @@ from kraftrio.kraft_meta.quorum_state import (
 )
 from kraftrio.kraft_meta.raft_messages import Fetch, Message
 from kraftrio.kraft_meta.raft_ready import (
+    CommittedRecordsError,
     ParkedFetch,
     Proposal,
     RaftConfig,
@@ -44,6 +45,7 @@ from kraftrio.kraft_meta.raft_ready import (
     SnapshotOffer,
     leader_change_record,
 )
+from kraftrio.kraft_meta.voter_memory import VoterMemory
 from kraftrio.wire.errors import ErrorCode
 
 _UNSTAMPED: Final = -1
@@ -70,8 +72,15 @@ class RaftBase(ABC):
         self._log = log
         self._rng = rng
         self._stored = stored
-        # What a snapshot holds is committed.
-        self.high_watermark = epochs.log_start_offset or None
+        loaded = stored if stored is not None else ElectionState()
+        # What a snapshot holds is committed, and what the election state says.
+        self.committed_floor = max(epochs.log_start_offset, loaded.committed_offset)
+        has_lost_records = self.committed_floor > epochs.log_end_offset
+        self.high_watermark = None if has_lost_records else self.committed_floor or None
+        is_marked = loaded.is_proven
+        if is_marked is None:  # it was written before there was a mark
+            is_marked = stored is not None and epochs.log_end_offset > 0
+        self.memory = VoterMemory(node_id, voters, is_proven=is_marked and not has_lost_records)
         self.stable_end_offset = epochs.log_end_offset
         self._messages: list[Message] = []
         self._batches: list[LogBatch] = []
@@ -87,14 +96,16 @@ class RaftBase(ABC):
         self._next_fetch_ms = now_ms
         self._failed_fetches = 0
         self._snapshot_offer: SnapshotOffer | None = None
+        self._is_installing = False
         self._lost_elections = 0
+        self._missing_votes: list[int] = []  # of the last election that was not won
         self._suspicions = 0
         self._suspected_until_ms = -math.inf
         self._avoided_voter = NO_NODE
         self._is_retiring = False
+        self.has_met_leader = False  # since the start
         # The epoch whose leader is known to have resigned: who still names it is late.
         self._ended_epoch = -1
-        loaded = stored if stored is not None else ElectionState()
         # A log that is ahead of the stored epoch (the state file was lost) must not vote again in
         # an epoch that it has records of.
         if loaded.epoch < epochs.last_epoch:
@@ -106,7 +117,9 @@ class RaftBase(ABC):
 
     def _restore(self, loaded: ElectionState, now_ms: float) -> None:
         quorum = self.quorum
-        if loaded.leader_id == quorum.node_id:
+        if quorum.is_voter and not self.may_stand:
+            quorum.restore(Unattached(now_ms), NO_NODE)  # it looks for the leader
+        elif loaded.leader_id == quorum.node_id:
             others = quorum.other_voters
             quorum.restore(
                 Resigned(self._election_deadline(now_ms), tuple(others), set(others), now_ms),
@@ -154,6 +167,27 @@ class RaftBase(ABC):
         """The end of the log including what is only proposed."""
         return self.epochs.log_end_offset
 
+    @property
+    def has_nothing(self) -> bool:
+        """This node has no record, and knows of none that it should have."""
+        return self.epochs.log_end_offset == 0 and self.committed_floor == 0
+
+    @property
+    def may_stand(self) -> bool:
+        """This node may ask for votes; one that may not looks for the leader as observers do."""
+        return self.quorum.is_voter and self.memory.may_stand(has_nothing=self.has_nothing)
+
+    @property
+    def votes_needed(self) -> int:
+        """How many voters elect this node, itself included."""
+        return self.memory.votes_needed(has_nothing=self.has_nothing)
+
+    @property
+    def missing_votes(self) -> list[int]:
+        """The voters without which a new cluster is not founded; none once it is."""
+        is_waiting = isinstance(self.quorum.role, Unattached | Prospective | Candidate)
+        return self._missing_votes if self.has_nothing and is_waiting else []
+
     def check_leader_request(self, epoch: int) -> ErrorCode:
         """Tell whether a request of an epoch that only a leader answers is for this node."""
         if epoch < self.epoch:
@@ -171,26 +205,52 @@ class RaftBase(ABC):
             or self._truncate_to is not None
             or self._install_snapshot is not None
             or self.high_watermark != self._applied_told
-            or self._must_store(self.quorum.election_state)
+            or self._must_store(self._election_state())
+        )
+
+    def _election_state(self) -> ElectionState:
+        """Return what must not be forgotten; an observer has promised nothing."""
+        state = self.quorum.election_state
+        if not self.quorum.is_voter:
+            return replace(state, is_proven=False)
+        durable = min(self.high_watermark or 0, self.stable_end_offset)
+        return replace(
+            state,
+            is_proven=self.memory.is_proven,
+            committed_offset=max(durable, self.committed_floor),
         )
 
     def _must_store(self, state: ElectionState) -> bool:
         """Tell whether an election state says more than the stored one.
 
         That the leader is unknown again need not be remembered: pre-votes do not wait for a disk.
+        What is committed is written with what else is to be; alone it is the first time only, so
+        that from then on a log that is gone is missed.
         """
         stored = self._stored
         return (
             stored is None
             or (state.epoch, state.voted_id) != (stored.epoch, stored.voted_id)
             or state.leader_id not in (NO_NODE, stored.leader_id)
+            or state.is_proven != stored.is_proven
+            or (state.committed_offset > 0 and stored.committed_offset == 0)
         )
+
+    def _check_uncommitted(self, offset: int, leader_id: int, what: str) -> None:
+        """Raise CommittedRecordsError if the log may not be replaced from an offset on."""
+        committed = max(self.high_watermark or 0, self.committed_floor)
+        if offset < committed <= self.epochs.log_end_offset:
+            raise CommittedRecordsError(
+                f"node {leader_id}, which leads epoch {self.epoch}, {what} offset {offset},"
+                f" but records up to offset {committed} are known here to be committed: taking its"
+                f" log would lose the records {offset} to {self.log_end_offset - 1} of this node"
+            )
 
     def ready(self, wall_ms: int) -> Ready:
         """Return what to do next; the shell answers with advance(). Own batches get wall_ms."""
         assert self._in_flight is None, "the former Ready is still being worked on"
         self._seal_proposals()
-        state = self.quorum.election_state
+        state = self._election_state()
         ready = Ready(
             election_state=state if self._must_store(state) else None,
             install_snapshot=self._install_snapshot,
@@ -271,6 +331,14 @@ class RaftBase(ABC):
         """Answer a fetch with an error."""
 
     @abstractmethod
+    def _ask_for_epochs(self) -> None:
+        """Ask the other voters in which epoch they are, as long as that proves anything."""
+
+    @abstractmethod
+    def _ask_voter_for_epoch(self, voter: int) -> None:
+        """Ask one of them; it learns of this node's epoch, too."""
+
+    @abstractmethod
     def _on_epoch_ended(self, role: Follower, now_ms: float) -> None:
         """Act on the leader's word that it does not lead any more."""
 
@@ -294,11 +362,12 @@ class RaftBase(ABC):
     def _become_unattached(self, epoch: int, now_ms: float) -> None:
         parked = self._leave_role()
         self.quorum.become_unattached(epoch, self._election_deadline(now_ms))
+        self.memory.on_epoch_begun(epoch, has_leader=False)
         self._next_fetch_ms = now_ms
         self._refuse_fetches(parked)
 
     def _become_prospective(self, now_ms: float) -> None:
-        if self._is_retiring:
+        if self._is_retiring or self._is_installing or not self.may_stand:
             self._become_unattached(self.epoch, now_ms)
             return
         parked = self._leave_role()
@@ -310,6 +379,8 @@ class RaftBase(ABC):
     def _become_candidate(self, now_ms: float) -> None:
         parked = self._leave_role()
         self.quorum.become_candidate(self._election_deadline(now_ms))
+        if self.has_nothing:
+            self.memory.on_founding_vote()
         self._refuse_fetches(parked)
         self._ask_for_votes(pre_vote=False)
         self._count_votes(now_ms)
@@ -317,6 +388,7 @@ class RaftBase(ABC):
     def _become_follower(self, epoch: int, leader_id: int, now_ms: float) -> None:
         parked = self._leave_role()
         self.quorum.become_follower(epoch, leader_id, now_ms + self.config.fetch_timeout_ms)
+        self.memory.on_epoch_begun(epoch, has_leader=True)
         self._refuse_fetches(parked)
         self._send_fetch(leader_id, now_ms)
 
@@ -335,6 +407,7 @@ class RaftBase(ABC):
             )
         )
         self._lost_elections = 0
+        self.has_met_leader = True
         key, value = leader_change_record(self.node_id, quorum.voters, granting)
         self._batches.append(LogBatch(start, self.epoch, _UNSTAMPED, (value,), (key,)))
         self.epochs.append(self.epoch, start, start + 1)

@@ -8,6 +8,7 @@ Owns: `Elections`, a part of the consensus core (sans-IO). Rules:
 3. A follower whose leader's address refuses connections does not wait for the fetch timeout: it
    asks for pre-votes, the voter with the lowest id first. The pause between two such attempts
    doubles as long as they go on, so that a link that flaps costs the others next to nothing.
+4. Who may vote and stand at all, and how many votes elect, voter_memory.py says.
 
 Called by: raft.py. Protocol: KIP-595, KIP-996.
 """
@@ -50,15 +51,15 @@ class Elections(RaftBase):
     def _count_votes(self, now_ms: float) -> None:
         role = self.quorum.role
         assert isinstance(role, Prospective | Candidate)
-        granted = sum(role.votes.values())
-        if granted >= self.quorum.majority:
+        granted, needed = sum(role.votes.values()), self.votes_needed
+        if granted >= needed:
             if isinstance(role, Prospective):
                 self._become_candidate(now_ms)
             else:
                 self._become_leader(role, now_ms)
             return
         missing = [v for v in self.quorum.voters if v not in role.votes.keys() | role.unreachable]
-        if granted + len(missing) < self.quorum.majority and not role.is_lost:
+        if granted + len(missing) < needed and not role.is_lost:
             role.is_lost = True
             doublings = min(self._lost_elections, _BACKOFF_MAX_DOUBLINGS)
             self._lost_elections += 1
@@ -71,6 +72,7 @@ class Elections(RaftBase):
     def _tick_election(self, role: Prospective | Candidate, now_ms: float) -> None:
         if now_ms < role.election_deadline_ms:
             return
+        self._missing_votes = [voter for voter in self.quorum.voters if not role.votes.get(voter)]
         if isinstance(role, Candidate):
             self._become_prospective(now_ms)
             return
@@ -90,10 +92,16 @@ class Elections(RaftBase):
         )
         if granted and not vote.pre_vote:
             self.quorum.grant_vote(vote.source)
+            if self.has_nothing and vote.candidate_is_empty:
+                self.memory.on_founding_vote()
             role = self.quorum.role
             assert isinstance(role, Unattached | Prospective)
             role.election_deadline_ms = self._election_deadline(now_ms)
-        fenced = vote.epoch < self.epoch
+        error = ErrorCode.NONE
+        if vote.epoch < self.epoch:
+            error = ErrorCode.FENCED_LEADER_EPOCH
+        elif not granted and not self.memory.is_proven:
+            error = ErrorCode.INVALID_VOTER_KEY
         self._messages.append(
             VoteResponse(
                 self.node_id,
@@ -102,7 +110,7 @@ class Elections(RaftBase):
                 self.leader_id,
                 granted,
                 vote.pre_vote,
-                ErrorCode.FENCED_LEADER_EPOCH if fenced else ErrorCode.NONE,
+                error,
                 vote.request_id,
             )
         )
@@ -110,6 +118,12 @@ class Elections(RaftBase):
     def _may_grant(self, vote: Vote) -> bool:
         own = self.epochs.end
         theirs = vote.last_offset_and_epoch
+        if not self.memory.may_grant(
+            has_nothing=self.has_nothing,
+            candidate_is_empty=vote.candidate_is_empty,
+            pre_vote=vote.pre_vote,
+        ):
+            return False
         if (theirs.epoch, theirs.offset) < (own.epoch, own.offset):
             return False
         role = self.quorum.role
@@ -133,6 +147,16 @@ class Elections(RaftBase):
             assert isinstance(role, Prospective | Candidate)
             role.votes.setdefault(response.source, response.vote_granted)
             self._count_votes(now_ms)
+        elif isinstance(role, Follower) and response.error is ErrorCode.NONE:
+            self.memory.on_epoch_told(response.source, response.epoch)
+
+    def _ask_for_epochs(self) -> None:
+        """Ask the others in which epoch they are, by a pre-vote that nothing comes of."""
+        for voter in self.memory.voters_to_ask(self.epoch):
+            self._ask_voter_for_epoch(voter)
+
+    def _ask_voter_for_epoch(self, voter: int) -> None:
+        self._messages.append(Vote(self.node_id, voter, self.epoch, self.epochs.end, True))
 
     def _on_begin_quorum_epoch(self, message: BeginQuorumEpoch, now_ms: float) -> None:
         if message.source in self.quorum.voters:
@@ -213,7 +237,7 @@ class Elections(RaftBase):
     def _end_epoch(self, role: Follower, position: int, now_ms: float) -> None:
         """Take the word of the leader that it has resigned; the first in line tries at once."""
         self._ended_epoch = self.epoch
-        if not self.quorum.is_voter:
+        if not self.may_stand:
             self._become_unattached(self.epoch, now_ms)
             return
         role.has_fetched = False
@@ -222,7 +246,7 @@ class Elections(RaftBase):
         role.fetch_deadline_ms = min(role.fetch_deadline_ms, deadline_ms)
 
     def _on_epoch_ended(self, role: Follower, now_ms: float) -> None:
-        rank = self._rank_behind(role.leader_id) if self.quorum.is_voter else 0
+        rank = self._rank_behind(role.leader_id) if self.may_stand else 0
         self._end_epoch(role, rank, now_ms)
 
     def _rank_behind(self, leader_id: int) -> int:

@@ -14,8 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from kraftrio.kraft_meta.ports import LogBatch, OffsetAndEpoch, SnapshotId
+from kraftrio.kraft_meta.ports import NO_NODE, LogBatch, OffsetAndEpoch, SnapshotId
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.primitives import ZERO_UUID
 
 NO_FETCH_ID = 0
 
@@ -30,6 +31,11 @@ class Vote:
     last_offset_and_epoch: OffsetAndEpoch
     pre_vote: bool
     request_id: int = 0
+
+    @property
+    def candidate_is_empty(self) -> bool:
+        """The candidate has no record at all: it wants to found a new cluster."""
+        return self.last_offset_and_epoch.offset == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,8 @@ class Fetch:
 
     `high_watermark` is what it knows, so that the leader answers at once when that is news.
     `fetch_id` is the asker's own, to tell an answer to this fetch from one to an earlier fetch.
+    `is_counted` is False for a voter that may not be believed yet (voter_memory.py): on the wire it
+    does not name itself. `directory_id` tells the leader in which log directory the replica lies.
     """
 
     source: int
@@ -103,6 +111,13 @@ class Fetch:
     max_bytes: int = 0x7FFF_FFFF
     request_id: int = 0
     fetch_id: int = NO_FETCH_ID
+    is_counted: bool = True
+    directory_id: bytes = ZERO_UUID
+
+    @property
+    def replica_id(self) -> int:
+        """Who is counted as having the log up to here; NO_NODE: nobody."""
+        return self.source if self.is_counted else NO_NODE
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,10 @@ class NotLeaderError(Exception):
     """A proposal came to a node that does not lead."""
 
 
+class CommittedRecordsError(Exception):
+    """Following the leader would lose records that are known to be committed; says which."""
+
+
 @dataclass(frozen=True, slots=True)
 class RaftConfig:
     """Timeouts of the quorum, by Kafka's controller.quorum.* names and defaults."""

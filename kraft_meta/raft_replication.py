@@ -13,6 +13,8 @@ Called by: raft.py.
 
 from __future__ import annotations
 
+import math
+
 from kraftrio.kraft_meta.ports import NO_NODE, LogBatch, OffsetAndEpoch, SnapshotId
 from kraftrio.kraft_meta.quorum_state import Follower, Leader, Unattached
 from kraftrio.kraft_meta.raft_base import RaftBase
@@ -27,7 +29,8 @@ class Replication(RaftBase):
     # ---- leading
 
     def _on_fetch(self, fetch: Fetch, now_ms: float) -> None:
-        if fetch.epoch > self.epoch and fetch.source in self.quorum.voters:
+        replica_id = fetch.replica_id
+        if fetch.epoch > self.epoch and replica_id in self.quorum.voters:
             self._become_unattached(fetch.epoch, now_ms)
         error = self.check_leader_request(fetch.epoch)
         if error is not ErrorCode.NONE:
@@ -35,9 +38,9 @@ class Replication(RaftBase):
             return
         role = self.quorum.role
         assert isinstance(role, Leader)
-        self._supersede_parked(fetch.source)
-        if fetch.source in role.progress:
-            role.acknowledged[fetch.source] = True
+        self._supersede_parked(replica_id)
+        if replica_id in role.progress:
+            role.acknowledged[replica_id] = True
         response = self._check_fetch_offset(fetch)
         self._record_fetch(role, fetch, now_ms, valid=response is None)
         if response is not None:
@@ -75,7 +78,11 @@ class Replication(RaftBase):
 
     def _record_fetch(self, role: Leader, fetch: Fetch, now_ms: float, *, valid: bool) -> None:
         role.record_fetch(
-            fetch.source, fetch.fetch_offset if valid else None, self.stable_end_offset, now_ms
+            fetch.replica_id,
+            fetch.fetch_offset if valid else None,
+            self.stable_end_offset,
+            now_ms,
+            fetch.directory_id,
         )
         self._extend_check_quorum(role)
 
@@ -166,8 +173,9 @@ class Replication(RaftBase):
 
     def _fetch_from_any_voter(self, now_ms: float) -> None:
         """Ask some voter: its answer tells an observer who leads."""
-        candidates = [v for v in self.quorum.voters if v != self._avoided_voter]
-        self._send_fetch(self._rng.choice(candidates or self.quorum.voters), now_ms)
+        others = self.quorum.other_voters
+        candidates = [voter for voter in others if voter != self._avoided_voter]
+        self._send_fetch(self._rng.choice(candidates or others), now_ms)
 
     def _send_fetch(self, destination: int, now_ms: float) -> None:
         end = self.epochs.end
@@ -182,6 +190,7 @@ class Replication(RaftBase):
             max_wait_ms=self.config.longest_wait_ms,
             max_bytes=self.config.fetch_max_bytes,
             fetch_id=self._fetch_count,
+            is_counted=self.memory.is_proven,
         )
         self._fetch_sent = fetch
         self._next_fetch_ms = now_ms + self.config.request_timeout_ms
@@ -189,6 +198,9 @@ class Replication(RaftBase):
 
     def _on_fetch_response(self, response: FetchResponse, now_ms: float) -> None:
         same_epoch = self._adopt(response.epoch, response.leader_id, now_ms)
+        if response.error is ErrorCode.UNKNOWN_LEADER_EPOCH and not self.memory.is_proven:
+            # Nobody may ask for votes in its epoch, nor did it name itself: its epoch must be told.
+            self._ask_voter_for_epoch(response.source)
         role, sent = self.quorum.role, self._fetch_sent
         if isinstance(role, Unattached):
             self._next_fetch_ms = now_ms + self.config.retry_backoff_ms
@@ -213,18 +225,25 @@ class Replication(RaftBase):
             return  # the present one is about to be answered likewise
         if not is_under_way:
             self._fetch_sent = None
+        if self._is_installing:  # its log is being replaced: what it says of the old one is late
+            role.fetch_deadline_ms = now_ms + self.config.fetch_timeout_ms
+            self._next_fetch_ms = math.inf
+            return
         if response.error is not ErrorCode.NONE:
             self._next_fetch_ms = now_ms + self.config.retry_backoff_ms
             if response.leader_id == NO_NODE:
                 self._on_epoch_ended(role, now_ms)
             return
         role.fetch_deadline_ms = now_ms + self.config.fetch_timeout_ms
-        role.has_fetched = True
+        role.has_fetched = self.has_met_leader = True
         role.is_suspected = False
         self._failed_fetches = 0
         self._lost_elections = 0
         self._avoided_voter = NO_NODE
         if response.snapshot_id is not None:
+            self._check_uncommitted(
+                response.snapshot_id.end_offset, response.source, "offers a snapshot that ends at"
+            )
             self._install_snapshot = (response.source, response.snapshot_id)
             self._snapshot_offer = SnapshotOffer(response.snapshot_id, self.epochs.end)
             self._next_fetch_ms = now_ms + self.config.request_timeout_ms
@@ -234,6 +253,8 @@ class Replication(RaftBase):
             self._truncate_diverging(response.diverging)
         else:
             self._append_fetched(response)
+            if not response.batches:  # it has caught up
+                self._ask_for_epochs()
         if not is_under_way:  # else two would be under way for ever, each answered for the other
             self._send_fetch(role.leader_id, now_ms)
 
@@ -253,24 +274,38 @@ class Replication(RaftBase):
         self._next_fetch_ms = now_ms + self.config.request_timeout_ms
         return True
 
-    def may_install(self, snapshot_id: SnapshotId) -> bool:
-        """Tell whether a snapshot that was received may replace the log (rule 3)."""
+    def begin_install(self, snapshot_id: SnapshotId) -> bool:
+        """Tell whether a snapshot that was received may replace the log (rule 3).
+
+        Then nothing else changes the log, and this node does not stand for election, until
+        on_snapshot_installed or on_snapshot_failed: a snapshot holds what is committed, so it is
+        right whoever leads meanwhile.
+        """
         offer = self._snapshot_offer
-        return (
+        self._is_installing = (
             offer is not None
             and isinstance(self.quorum.role, Follower)
             and offer.snapshot_id == snapshot_id
             and offer.log_end == self.epochs.end
             and (self.high_watermark is None or self.high_watermark < snapshot_id.end_offset)
         )
+        return self._is_installing
 
     def on_snapshot_failed(self, now_ms: float) -> None:
         """Give up the snapshot that was offered; ask the leader anew."""
+        if self._is_installing:
+            return  # it is about another one
         self._snapshot_offer = None
         self._next_fetch_ms = now_ms + self.config.retry_backoff_ms
 
+    def on_install_failed(self, now_ms: float) -> None:
+        """Learn that the snapshot being installed is of no use; the log is as it was."""
+        self._is_installing = False
+        self.on_snapshot_failed(now_ms)
+
     def on_snapshot_installed(self, snapshot_id: SnapshotId, now_ms: float) -> None:
         """Learn that the snapshot is on disk and the log starts at its end."""
+        self._is_installing = False
         offer = self._snapshot_offer
         assert offer is not None and offer.log_end == self.epochs.end, "nothing was appended"
         assert not self._batches and self._truncate_to is None
@@ -284,9 +319,8 @@ class Replication(RaftBase):
         own = self.epochs.end_offset_for_epoch(diverging.epoch)
         offset = own.offset if own.epoch != diverging.epoch else min(own.offset, diverging.offset)
         offset = max(offset, self.epochs.log_start_offset)
-        assert self.high_watermark is None or offset >= self.high_watermark, (
-            "a follower never truncates what is committed"
-        )
+        leader_id = self.quorum.leader_id
+        self._check_uncommitted(offset, leader_id, "has a log that parts from this one at")
         # The fetch that this answers left after everything before it was on disk.
         assert not self._batches
         if offset < self.epochs.log_end_offset:

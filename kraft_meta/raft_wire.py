@@ -41,7 +41,7 @@ from kraftrio.kraft_meta.raft_messages import (
 from kraftrio.wire.codec import records_view
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from kraftrio.wire.messages import data, quorum
-from kraftrio.wire.primitives import Buffer
+from kraftrio.wire.primitives import ZERO_UUID, Buffer
 
 METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 METADATA_PARTITION: Final = 0
@@ -65,7 +65,12 @@ Endpoints: TypeAlias = Mapping[int, Sequence[Endpoint]]
 # ---- requests out
 
 
-def encode_request(message: Request, cluster_id: str, endpoints: Endpoints) -> Any:
+def encode_request(
+    message: Request,
+    cluster_id: str | None,
+    endpoints: Endpoints,
+    directory_id: bytes = ZERO_UUID,
+) -> Any:
     """Return the wire request for a message, to be sent in its version of SENT_VERSIONS."""
     match message:
         case Vote():
@@ -89,10 +94,10 @@ def encode_request(message: Request, cluster_id: str, endpoints: Endpoints) -> A
         case EndQuorumEpoch():
             return _end_quorum_epoch_request(message, cluster_id, endpoints)
         case Fetch():
-            return _fetch_request(message, cluster_id)
+            return _fetch_request(message, cluster_id, directory_id)
 
 
-def _vote_request(message: Vote, cluster_id: str) -> quorum.VoteRequest:
+def _vote_request(message: Vote, cluster_id: str | None) -> quorum.VoteRequest:
     return quorum.VoteRequest(
         cluster_id=cluster_id,
         voter_id=message.destination,
@@ -114,7 +119,7 @@ def _vote_request(message: Vote, cluster_id: str) -> quorum.VoteRequest:
 
 
 def _end_quorum_epoch_request(
-    message: EndQuorumEpoch, cluster_id: str, endpoints: Endpoints
+    message: EndQuorumEpoch, cluster_id: str | None, endpoints: Endpoints
 ) -> quorum.EndQuorumEpochRequest:
     return quorum.EndQuorumEpochRequest(
         cluster_id=cluster_id,
@@ -138,10 +143,12 @@ def _end_quorum_epoch_request(
     )
 
 
-def _fetch_request(message: Fetch, cluster_id: str) -> data.FetchRequest:
+def _fetch_request(
+    message: Fetch, cluster_id: str | None, directory_id: bytes
+) -> data.FetchRequest:
     return data.FetchRequest(
         cluster_id=cluster_id,
-        replica_state=data.ReplicaState(replica_id=message.source),
+        replica_state=data.ReplicaState(replica_id=message.replica_id),
         max_wait_ms=message.max_wait_ms,
         max_bytes=message.max_bytes,
         topics=[
@@ -155,6 +162,7 @@ def _fetch_request(message: Fetch, cluster_id: str) -> data.FetchRequest:
                         fetch_offset=message.fetch_offset,
                         last_fetched_epoch=message.last_fetched_epoch,
                         high_watermark=message.high_watermark,
+                        replica_directory_id=directory_id,
                     )
                 ],
             )
@@ -163,7 +171,12 @@ def _fetch_request(message: Fetch, cluster_id: str) -> data.FetchRequest:
 
 
 def snapshot_request(
-    source: int, epoch: int, snapshot_id: SnapshotId, position: int, max_bytes: int, cluster_id: str
+    source: int,
+    epoch: int,
+    snapshot_id: SnapshotId,
+    position: int,
+    max_bytes: int,
+    cluster_id: str | None,
 ) -> quorum.FetchSnapshotRequest:
     """Return the request for a piece of a snapshot."""
     return quorum.FetchSnapshotRequest(
@@ -248,6 +261,7 @@ def _decode_fetch(
         max_wait_ms=request.max_wait_ms,
         max_bytes=request.max_bytes,
         request_id=request_id,
+        directory_id=asked.replica_directory_id,
     )
 
 

@@ -75,6 +75,7 @@ WORKS_WITH = {
     "broker/sliced_work.py": {"async", "trio"},
     "broker/timers.py": {"async", "trio"},
     "kraft_meta/deferred.py": {"async", "trio"},
+    "kraft_meta/quorum_news.py": {"logging"},
     "kraft_meta/quorum_service.py": {"async", "logging", "trio"},
     "clients/**/*.py": {"async", *FORBIDDEN},
 }

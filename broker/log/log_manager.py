@@ -20,7 +20,7 @@ import errno
 import logging
 import posixpath
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -84,6 +84,7 @@ class LogDir:
     lock: DirectoryLock | None = None
     failure: OSError | None = None  # offline when set
     told_no_room: bool = False  # until a checkpoint could be written again
+    is_fresh: bool = False  # without meta.properties
     clean_shutdown: bool = False
     previous_broker_epoch: int = -1
     loaded: bool = False
@@ -136,11 +137,17 @@ class LogManager:
 
     # -- start ----------------------------------------------------------------------------------
 
-    def start(self, cluster_id: str, node_id: int) -> list[PendingLog]:
+    def start(
+        self, cluster_id: str, node_id: int, known_ids: Mapping[str, bytes] | None = None
+    ) -> list[PendingLog]:
         """Lock and check the directories; return the partition directories to load.
 
-        A fresh directory gets its meta.properties. The caller passes each result to `load_log`
-        (from several threads if it likes) and then calls `finish_loading`.
+        A fresh directory gets its meta.properties, or when the cluster is not known yet ("") by
+        `format`. The caller passes each result to `load_log` (from several threads if it likes) and
+        then calls `finish_loading`.
+
+        Args:
+            known_ids: ids that fresh directories have already, by path.
 
         Raises:
             LogDirError: a directory is locked by another process or belongs to another node, or
@@ -148,6 +155,7 @@ class LogManager:
         """
         pending: list[PendingLog] = []
         for log_dir in self.dirs:
+            log_dir.directory_id = (known_ids or {}).get(log_dir.path, b"")
             try:
                 self._open_dir(log_dir, cluster_id, node_id)
                 pending += self._find_logs(log_dir)
@@ -184,8 +192,10 @@ class LogManager:
         except CheckpointError as error:
             raise LogDirError(f"{path}: {error}") from None
         if found is None:
-            found = MetaProperties(cluster_id, node_id, self.new_id())
-            write_meta_properties(fs, path, found)
+            found = MetaProperties(cluster_id, node_id, log_dir.directory_id or self.new_id())
+            log_dir.is_fresh = not cluster_id
+            if cluster_id:
+                write_meta_properties(fs, path, found)
         if found.cluster_id != cluster_id:
             raise LogDirError(
                 f"{path} belongs to cluster {found.cluster_id}, but this is {cluster_id}"
@@ -201,6 +211,17 @@ class LogManager:
             _logger.warning("ignore %s: %s", log_dir.checkpoints.path(name), problem)
             if name == RECOVERY_POINT_CHECKPOINT:
                 log_dir.clean_shutdown = False
+
+    def format(self, cluster_id: str, node_id: int) -> None:
+        """Write meta.properties where it is missing; blocks. Directories that fail go offline."""
+        for log_dir in [one for one in self.dirs if one.is_fresh and one.is_online]:
+            owner = MetaProperties(cluster_id, node_id, log_dir.directory_id)
+            try:
+                write_meta_properties(self._fs, log_dir.path, owner)
+                log_dir.is_fresh = False
+            except OSError as error:
+                log_dir.failure = error
+                _logger.error("log directory %s is offline: %s", log_dir.path, error)
 
     def _find_logs(self, log_dir: LogDir) -> list[PendingLog]:
         fs = self._fs

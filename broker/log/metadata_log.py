@@ -28,7 +28,7 @@ import re
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kraftrio.broker.log.checkpoints import PARTITION_METADATA, format_partition_metadata
@@ -42,6 +42,7 @@ from kraftrio.kraft_meta.log_batches import (
 )
 from kraftrio.kraft_meta.ports import NO_NODE, ElectionState, LogBatch, SnapshotId
 from kraftrio.wire.errors import CorruptRecordError, KafkaError
+from kraftrio.wire.primitives import ZERO_UUID, uuid_from_text, uuid_to_text
 from kraftrio.wire.record_batch import (
     LOG_OVERHEAD,
     MAGIC,
@@ -544,27 +545,51 @@ def _first_record_is_foreign(data: bytes) -> bool:
 class QuorumStateFile:
     """The election state as Kafka's quorum-state file, in a directory that MetadataLog has made.
 
-    A write is durable when it returns.
+    Ours has two fields more: whether the voter may be believed, and the log directory that this was
+    written for. A write is durable when it returns.
     """
 
-    def __init__(self, fs: FileSystem, directory: str) -> None:
+    def __init__(self, fs: FileSystem, directory: str, directory_id: bytes = ZERO_UUID) -> None:
         self._fs = fs
         self._path = posixpath.join(directory, QUORUM_STATE)
+        self._directory_id = directory_id
 
     def read(self) -> ElectionState | None:
-        """Return what was stored, None for a new node. Raises MetadataLogError."""
+        """Return what was stored, None for a new node. Raises MetadataLogError.
+
+        What was written for another log directory proves nothing here (voter_memory.py).
+        """
+        found = self._read()
+        if found is None:
+            return None
+        state, directory_id = found
+        if directory_id not in (None, self._directory_id):
+            return replace(state, is_proven=False)
+        return state
+
+    def directory_id(self) -> bytes | None:
+        """Return the log directory that the state was written for, None: not known."""
+        found = self._read()
+        return None if found is None else found[1]
+
+    def _read(self) -> tuple[ElectionState, bytes | None] | None:
         try:
             data = self._fs.read_file(self._path)
         except FileNotFoundError:
             return None
         try:
-            state = json.loads(data)
-            return ElectionState(
-                epoch=int(state["leaderEpoch"]),
-                leader_id=int(state.get("leaderId", NO_NODE)),
-                voted_id=int(state.get("votedId", NO_NODE)),
+            content = json.loads(data)
+            is_proven = content.get("isProven")
+            state = ElectionState(
+                epoch=int(content["leaderEpoch"]),
+                leader_id=int(content.get("leaderId", NO_NODE)),
+                voted_id=int(content.get("votedId", NO_NODE)),
+                is_proven=None if is_proven is None else bool(is_proven),
+                committed_offset=int(content.get("appliedOffset", 0)),
             )
-        except (ValueError, KeyError, TypeError) as error:
+            directory_id = content.get("directoryId")
+            return state, None if directory_id is None else uuid_from_text(directory_id)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise MetadataLogError(f"{self._path} is damaged: {error!r}") from error
 
     def write(self, state: ElectionState, voter_ids: Sequence[int]) -> None:
@@ -574,8 +599,10 @@ class QuorumStateFile:
             "leaderId": state.leader_id,
             "leaderEpoch": state.epoch,
             "votedId": state.voted_id,
-            "appliedOffset": 0,
+            "appliedOffset": state.committed_offset,
             "currentVoters": [{"voterId": voter_id} for voter_id in voter_ids],
+            "isProven": state.is_proven,
+            "directoryId": uuid_to_text(self._directory_id),
             "data_version": 0,
         }
         data = json.dumps(content, separators=(",", ":")).encode()

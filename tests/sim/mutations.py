@@ -32,6 +32,7 @@ from kraftrio.kraft_meta.partition_change import PartitionChange
 from kraftrio.kraft_meta.ports import SnapshotId
 from kraftrio.kraft_meta.quorum_state import Leader, QuorumState
 from kraftrio.kraft_meta.raft_elections import Elections
+from kraftrio.kraft_meta.voter_memory import VoterMemory
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode
 from kraftrio.wire.record_batch import iter_headers
 from tests.sim.network import LinkQuality
@@ -60,6 +61,18 @@ def _vote_twice_in_an_epoch() -> list[Patch]:
         self.voted_id = candidate_id
 
     return [(Elections, "_may_grant", may_grant), (QuorumState, "grant_vote", grant_vote)]
+
+
+def _quorum_believes_a_wiped_voter() -> list[Patch]:
+    original = VoterMemory.__init__
+
+    def init(self: VoterMemory, node_id: int, voters: Any, *, is_proven: bool) -> None:
+        original(self, node_id, voters, is_proven=True)
+
+    def votes_needed(self: VoterMemory, *, has_nothing: bool) -> int:
+        return self._majority
+
+    return [(VoterMemory, "__init__", init), (VoterMemory, "votes_needed", votes_needed)]
 
 
 def _vote_for_a_shorter_log() -> list[Patch]:
@@ -424,6 +437,7 @@ MUTATIONS: dict[str, Mutation] = {
             "fault_length_s": 0.5,
         },
     ),
+    "quorum-believes-a-wiped-voter": Mutation(_quorum_believes_a_wiped_voter, _ELECTIONS),
     "quorum-leader-commits-alone": Mutation(_quorum_leader_commits_alone, _ELECTIONS),
     "snapshot-of-a-wrong-epoch": Mutation(
         _snapshot_of_a_wrong_epoch,

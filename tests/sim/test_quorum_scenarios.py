@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from kraftrio.wire.errors import ErrorCode
+from tests.sim.disk import SimDisk
 from tests.sim.mutations import mutated
 from tests.sim.quorum_stage import (
     active_controller,
@@ -42,7 +43,28 @@ async def leader_without_sync(stage: Stage) -> None:
     expect_topic(new_leader, "t", answers)
 
 
+async def voter_with_another_disk(stage: Stage) -> None:
+    """A voter comes back without its disk, when the only other one lacks what was acknowledged."""
+    leader, follower, away = await split(stage)
+    answers: list[ErrorCode] = []
+    await ask_for_topic(stage, "t", answers)
+    leader.crash()
+    follower.crash()
+    follower.disk = SimDisk(follower.clock.wall_ms)
+    away.crash()
+    stage.mend()
+    follower.start()
+    away.start()
+    await trio.sleep(10)
+    leader.start()
+    await trio.sleep(10)
+    new_leader = await wait_active_controller(stage, "a leader in the end")
+    expect_topic(new_leader, "t", answers)
+    expect(follower.quorum.replica_id == follower.node_id, "the voter is believed again")
+
+
 SCENARIOS: list[tuple[Script, str]] = [
+    (voter_with_another_disk, "quorum-believes-a-wiped-voter"),
     (leader_without_sync, "quorum-counts-what-is-not-synced"),
 ]
 

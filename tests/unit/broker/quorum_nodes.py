@@ -25,13 +25,16 @@ from kraftrio.broker.dispatch import Dispatcher
 from kraftrio.broker.handlers_quorum import QuorumHandlers
 from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
 from kraftrio.broker.quorum_peers import QuorumPeers
-from kraftrio.broker.server import Listener, ServerLimits
+from kraftrio.broker.server import Listener, ServerLimits, innermost
 from kraftrio.clients.connection import open_connection
+from kraftrio.kraft_meta.cluster_identity import ClusterIdentity, ClusterIdError
 from kraftrio.kraft_meta.control import ControllerConfig
 from kraftrio.kraft_meta.image import Endpoint
 from kraftrio.kraft_meta.quorum_service import QuorumConfig, QuorumService
 from kraftrio.kraft_meta.raft_ready import RaftConfig
+from kraftrio.wire.api import ApiKey
 from kraftrio.wire.messages.admin import CreateTopicsRequest
+from kraftrio.wire.messages.cluster import DescribeClusterResponse
 from kraftrio.wire.messages.quorum import BrokerHeartbeatRequest, BrokerRegistrationRequest
 from tests.sim.network import HostNetwork, Internet
 from tests.sim.world import START_WALL_MS, World, current
@@ -66,15 +69,23 @@ def address(node_id: int) -> str:
     return f"node{node_id}"
 
 
+def new_fs() -> MemoryFileSystem:
+    """A disk with an empty data folder."""
+    fs = MemoryFileSystem()
+    fs.make_directory("/data")
+    fs.sync_directory("/")
+    return fs
+
+
 class QuorumNode:
     """One node in its present life; its disk is in `fs`."""
 
     def __init__(self, quorum: Quorum, node_id: int) -> None:
         self.quorum = quorum
         self.node_id = node_id
-        self.fs = MemoryFileSystem()
-        self.fs.make_directory("/data")
-        self.fs.sync_directory("/")
+        self.fs = new_fs()
+        self.identity = ClusterIdentity(CLUSTER_ID, "meta.properties")
+        self.failure: BaseException | None = None
         self.scope: trio.CancelScope | None = None
         self.leaders: list[tuple[int, int]] = []
 
@@ -92,7 +103,7 @@ class QuorumNode:
         self.peers = QuorumPeers(
             self.network,
             node_id,
-            CLUSTER_ID,
+            bytes(15) + bytes([node_id]),
             {voter: (address(voter), PORT) for voter in quorum.voters},
             quorum.raft,
         )
@@ -109,7 +120,7 @@ class QuorumNode:
                 raft=quorum.raft,
                 **quorum.options,
             ),
-            ControllerConfig(cluster_id=CLUSTER_ID, node_id=node_id),
+            ControllerConfig(cluster_id=self.identity.cluster_id, node_id=node_id),
             log=self.log,
             election_store=QuorumStateFile(self.fs, DIRECTORY),
             validator=configs,
@@ -118,6 +129,7 @@ class QuorumNode:
             rng=self.rng,
             peers=self.peers,
             run_in_thread=self._run_in_thread,
+            identity=self.identity,
         )
         self.leaders = []
         self.service.on_leader_change(lambda *leader: self.leaders.append(leader))
@@ -125,14 +137,19 @@ class QuorumNode:
         with trio.CancelScope() as self.scope:
             try:
                 await self._run_parts(task_status)
-            except* OSError:
-                # A failed disk ends the node, as in a process.
+            except* (OSError, ClusterIdError) as group:
+                # A failed disk ends the node, as in a process; so does another cluster.
+                self.failure = innermost(group)
                 self.scope = None
                 self.quorum.internet.kill_process(self.network.host)
                 self.network.is_dead = True
 
     async def _run_parts(self, task_status: trio.TaskStatus[None]) -> None:
-        dispatcher = Dispatcher(QuorumHandlers(self.service, CLUSTER_ID).table())
+        handlers = QuorumHandlers(self.service).table()
+        handlers[ApiKey.DESCRIBE_CLUSTER] = lambda _request, _context: DescribeClusterResponse(
+            endpoint_type=2, cluster_id=self.identity.cluster_id
+        )
+        dispatcher = Dispatcher(handlers)
         async with trio.open_nursery() as nursery:
             await nursery.start(self.peers.run)
             if self.node_id in self.quorum.voters:

@@ -9,6 +9,7 @@ import pytest
 from kraftrio.broker.context import ClientInfo
 from kraftrio.broker.dispatch import Dispatcher
 from kraftrio.broker.handlers_controller import ControllerHandlers
+from kraftrio.kraft_meta.cluster_identity import ClusterIdentity
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.kraft_meta.error_responses import error_response
 from kraftrio.kraft_meta.image import BROKER, BROKER_LOGGER, TOPIC, Endpoint
@@ -56,7 +57,7 @@ class ControllerNode:
             self,
             self.cluster.configs,
             self.cluster.timers,
-            cluster_id=CLUSTER_ID,
+            identity=ClusterIdentity(CLUSTER_ID, "a test"),
             voter_endpoints=VOTERS,
             heartbeat_seen=lambda *seen: self.heartbeats.append(seen),
         )

@@ -163,7 +163,8 @@ def test_a_fetch_without_news_waits() -> None:
         end = service.high_watermark
 
         def fetch(max_wait_ms: int) -> Fetch:
-            return Fetch(9, leader.node_id, service.leader_epoch, end, 1, end, max_wait_ms)
+            epoch = service.leader_epoch
+            return Fetch(9, leader.node_id, epoch, end, epoch, end, max_wait_ms)
 
         start = trio.current_time()
         answer = part(await ask(quorum, leader.node_id, fetch(300)))

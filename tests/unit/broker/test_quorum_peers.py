@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import trio
 
+from kraftrio.broker.log.metadata_log import QuorumStateFile
 from kraftrio.broker.quorum_peers import QuorumPeers
 from kraftrio.clients.transport import SystemNetwork
+from kraftrio.kraft_meta.cluster_identity import ClusterIdentity, ClusterIdError
 from kraftrio.kraft_meta.raft_ready import RaftConfig
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.quorum import (
@@ -19,7 +21,7 @@ from kraftrio.wire.messages.quorum import (
     DescribeQuorumRequestTopicData,
 )
 from tests.sim.world import START_WALL_MS
-from tests.unit.broker.quorum_nodes import Quorum, address
+from tests.unit.broker.quorum_nodes import CLUSTER_ID, DIRECTORY, Quorum, address, new_fs
 
 
 def describe() -> DescribeQuorumRequest:
@@ -225,6 +227,7 @@ def test_the_leader_describes_the_quorum() -> None:
         assert partition.leader_id == leader.node_id
         assert [v.replica_id for v in partition.current_voters] == [1, 2, 3]
         assert [o.replica_id for o in partition.observers] == [9]
+        assert [o.replica_directory_id[-1] for o in partition.observers] == [9]
         now_ms = START_WALL_MS + trio.current_time() * 1000
         for replica in (*partition.current_voters, *partition.observers):
             assert replica.log_end_offset == partition.high_watermark
@@ -361,7 +364,7 @@ def test_a_link_that_fails_for_another_reason_is_told_again(
 ) -> None:
     """A line for each new reason, none while it stays the same."""
     peers = QuorumPeers(
-        SystemNetwork(), 1, "cluster", {2: ("b", 9093), 3: ("c", 9093)}, RaftConfig()
+        SystemNetwork(), 1, b"d" * 16, {2: ("b", 9093), 3: ("c", 9093)}, RaftConfig()
     )
     told: list[int] = []
     service: Any = SimpleNamespace(peer_unreachable=lambda node_id, refused: told.append(node_id))
@@ -374,3 +377,109 @@ def test_a_link_that_fails_for_another_reason_is_told_again(
         "refused",
         "it answers: UNKNOWN",
     ]
+
+
+# ---- which cluster it is
+
+
+def ids_of(quorum: Quorum) -> set[str]:
+    return {node.service.image.cluster_id for node in quorum.running()}
+
+
+def test_a_new_cluster_draws_its_id() -> None:
+    """The first leader does; the others, and who comes later, take it from the log."""
+    quorum = Quorum([1, 2, 3], observers=[9])
+    for node in quorum.nodes.values():
+        node.identity = ClusterIdentity()
+
+    async def main() -> None:
+        for node_id in (1, 2, 3):
+            await quorum.start(node_id)
+        await quorum.wait_for_leader()
+        await quorum.until(lambda: len(ids_of(quorum)) == 1 and "" not in ids_of(quorum))
+        await quorum.start(9)
+        await quorum.until(lambda: len(ids_of(quorum)) == 1)
+        (cluster_id,) = ids_of(quorum)
+        assert {node.identity.cluster_id for node in quorum.nodes.values()} == {cluster_id}
+        assert len(cluster_id) == 22
+
+    quorum.run(main)
+
+
+@pytest.mark.parametrize("knowing", [1, 2, 3])
+def test_a_known_id_becomes_the_new_clusters(knowing: int) -> None:
+    """Who knows an id founds no cluster with a leader that does not."""
+    quorum = Quorum([1, 2, 3], seed=knowing)
+    for node_id in {1, 2, 3} - {knowing}:
+        quorum.nodes[node_id].identity = ClusterIdentity()
+
+    async def main() -> None:
+        await quorum.start_all()
+        await quorum.wait_for_leader()
+        await quorum.until(lambda: ids_of(quorum) == {CLUSTER_ID})
+
+    quorum.run(main)
+
+
+def test_voters_of_two_clusters_found_none() -> None:
+    """They wait, and say so; nobody is ended by one voter's word."""
+    quorum = Quorum([1, 2, 3])
+    quorum.nodes[2].identity = ClusterIdentity("BBBBBBBBBBBBBBBBBBBBBB", "kraftrio.cluster.id")
+    quorum.nodes[3].identity = ClusterIdentity()
+
+    async def main() -> None:
+        await quorum.start_all()
+        await trio.sleep(30)
+        assert quorum.leader is None
+        assert len(quorum.running()) == 3
+
+    quorum.run(main)
+
+
+@pytest.mark.parametrize("stranger", [3, 9])
+def test_a_node_of_another_cluster_ends_with_both_ids(stranger: int) -> None:
+    """A voter or an observer that a majority of the voters does not know."""
+    quorum = Quorum([1, 2, 3], observers=[9])
+
+    async def main() -> None:
+        await quorum.start_all()
+        await quorum.wait_for_leader()
+        await quorum.create_topic("a")
+        quorum.kill(stranger)
+        node = quorum.nodes[stranger]
+        node.identity = ClusterIdentity("BBBBBBBBBBBBBBBBBBBBBB", "/data/meta.properties")
+        node.fs = new_fs()
+        await quorum.start(stranger)
+        await quorum.until(lambda: not node.is_running)
+        assert isinstance(node.failure, ClusterIdError)
+        text = str(node.failure)
+        assert "/data/meta.properties names cluster BBBBBBBBBBBBBBBBBBBBBB" in text
+        assert text.endswith(f"is of cluster {CLUSTER_ID}")
+        assert len(quorum.running()) == 3
+
+    quorum.run(main)
+
+
+def test_a_voter_with_another_disk_is_believed_again() -> None:
+    """It knows neither the cluster's id nor its votes, and takes both from the others."""
+    quorum = Quorum([1, 2, 3])
+
+    async def main() -> None:
+        await quorum.start_all()
+        leader = await quorum.wait_for_leader()
+        await quorum.create_topic("a")
+        node = quorum.nodes[leader.node_id % 3 + 1]
+        quorum.kill(node.node_id)
+        node.identity, node.fs = ClusterIdentity(), new_fs()
+        await quorum.start(node.node_id)
+        assert node.service.replica_id in (-1, node.node_id)
+        await quorum.until(lambda: node.topics == {"a"})
+        await quorum.until(lambda: node.service.replica_id == node.node_id)
+        await trio.sleep(0.1)
+        state = QuorumStateFile(node.fs, DIRECTORY).read()
+        assert state is not None and state.is_proven
+        assert node.identity.cluster_id == CLUSTER_ID
+        quorum.kill(leader.node_id)
+        await quorum.wait_for_leader()
+
+    quorum.run(main)

@@ -207,6 +207,25 @@ class Cluster:
         if core is not None and core._fetch_sent is fetch and not self._is_cut(*link):
             self._refuse(fetch, refused=False)
 
+    def wipe(self, node_id: int, *, state: bool = True, log: bool = True) -> None:
+        """Give a node that is down another disk, or take only a part of what is on it."""
+        node = self.nodes[node_id]
+        assert node.core is None
+        if state:
+            node.state = None
+        if log:
+            node.log = MemoryLog()
+
+    def unproven(self) -> list[int]:
+        """The voters that may not be believed, by their disks."""
+        found = []
+        for voter in self.voters:
+            state = self.nodes[voter].state
+            lost = state is not None and state.committed_offset > self.nodes[voter].log.end_offset
+            if state is None or not state.is_proven or lost:
+                found.append(voter)
+        return found
+
     def restart(self, node_id: int) -> None:
         node = self.nodes[node_id]
         node.start(self.now_ms)
@@ -293,7 +312,7 @@ class Cluster:
             return
         origin = self.nodes[source].log
         is_there = origin.snapshot_id == snapshot_id and not self._is_cut(source, node.node_id)
-        if not (is_there and core.may_install(snapshot_id)):
+        if not (is_there and core.begin_install(snapshot_id)):
             core.on_snapshot_failed(self.now_ms)
         else:
             node.log.snapshot_id = snapshot_id

@@ -14,11 +14,12 @@ import trio
 import trio.testing
 
 from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
+from kraftrio.kraft_meta.cluster_identity import ClusterIdError
 from kraftrio.kraft_meta.control import ControllerConfig
 from kraftrio.kraft_meta.image import MetadataDelta, MetadataImage
 from kraftrio.kraft_meta.log_batches import snapshot_batches
 from kraftrio.kraft_meta.ports import ElectionState, LogBatch, OffsetAndEpoch, SnapshotId
-from kraftrio.kraft_meta.quorum_service import ClusterIdError, QuorumConfig, QuorumService
+from kraftrio.kraft_meta.quorum_service import QuorumConfig, QuorumService
 from kraftrio.kraft_meta.raft_messages import (
     BeginQuorumEpoch,
     Fetch,
@@ -27,6 +28,7 @@ from kraftrio.kraft_meta.raft_messages import (
     Vote,
     VoteResponse,
 )
+from kraftrio.kraft_meta.raft_ready import leader_change_record
 from kraftrio.kraft_meta.records import encode_record
 from kraftrio.wire.control_records import ControlRecordType, control_key
 from kraftrio.wire.errors import ErrorCode
@@ -519,13 +521,13 @@ def test_a_vote_is_durable_before_it_is_told() -> None:
             await trio.testing.wait_all_tasks_blocked()
             assert not answer.done
             stored = QuorumStateFile(node.fs.after_crash(), DIRECTORY).read()
-            assert stored == ElectionState()
+            assert stored == ElectionState(is_proven=False)
             node.hold.set()
             response = await answer.wait()
             assert isinstance(response, VoteResponse)
             assert response.vote_granted
             stored = QuorumStateFile(node.fs.after_crash(), DIRECTORY).read()
-            assert stored == ElectionState(7, -1, 2)
+            assert stored == ElectionState(7, -1, 2, is_proven=True)
 
     virtually(main)
 
@@ -639,6 +641,50 @@ def test_a_received_snapshot_is_checked(damage: bool) -> None:
                 assert plain(service.image) == plain(image)
                 assert survivor.latest_snapshot_id() == snapshot_id
                 assert survivor.log_end_offset == snapshot_id.end_offset
+
+    virtually(main)
+
+
+def test_the_log_rests_while_a_snapshot_is_installed() -> None:
+    """Its last piece came from a leader that was deposed; the new one's answer comes meanwhile."""
+
+    async def main() -> None:
+        async with Node(new_disk()).running() as origin:
+            await origin.join()
+            await origin.create("a")
+            image = origin.service.image
+        values = [encode_record(record) for record in image.to_records()]
+        snapshot_id = SnapshotId(image.offset + 1, image.epoch)
+        data = b"".join(snapshot_batches(snapshot_id, values, 5))
+        node = Node(new_disk(), voters=(1, 2, 3))
+        async with node.running():
+            service = node.service
+            service.step(BeginQuorumEpoch(2, 1, 7))
+            await trio.sleep(0.1)
+            (asked,) = (m for m in node.sent if isinstance(m, Fetch) and m.epoch == 7)
+            offset_and_epoch = asked.fetch_offset, asked.last_fetched_epoch
+            service.step(FetchResponse(2, 1, 7, 2, *offset_and_epoch, snapshot_id=snapshot_id))
+            await trio.sleep(0.1)
+            service.step(BeginQuorumEpoch(3, 1, 8))
+            await trio.sleep(0.1)
+            (fetch,) = (m for m in node.sent if isinstance(m, Fetch) and m.epoch == 8)
+            node.hold = trio.Event()
+            service.snapshot_received(snapshot_id, data)
+            await trio.sleep(0.01)
+            key, value = leader_change_record(3, (1, 2, 3), [2, 3])
+            batch = LogBatch(0, 8, 5, (value,), (key,))
+            answer = FetchResponse(
+                3, 1, 8, 3, *offset_and_epoch, batches=(batch,), fetch_id=fetch.fetch_id
+            )
+            service.step(answer)
+            await trio.sleep(30)  # nor does it stand for election meanwhile
+            assert not [m for m in node.sent if isinstance(m, Vote)]
+            node.hold.set()
+            await trio.sleep(3)
+            assert plain(service.image) == plain(image)
+            survivor = MetadataLog(node.fs.after_crash(), DIRECTORY)
+            assert survivor.log_end_offset == snapshot_id.end_offset
+            assert node.sent[-1].fetch_offset == snapshot_id.end_offset
 
     virtually(main)
 

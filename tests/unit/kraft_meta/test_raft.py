@@ -35,7 +35,7 @@ def test_a_quorum_of_one_elects_itself_at_once_and_commits_by_its_own_disk() -> 
     node = cluster.nodes[1]
     core = core_of(node)
     assert (core.state, core.epoch, core.leader_id) == (State.LEADER, 1, 1)
-    assert node.state == ElectionState(1, 1, 1)
+    assert node.state == ElectionState(1, 1, 1, is_proven=True, committed_offset=1)
     assert node.log.batches[0].is_control
     assert core.high_watermark == 1
     assert core.next_deadline_ms() is None
@@ -272,7 +272,7 @@ def test_a_vote_survives_a_restart() -> None:
     cluster, core = follower()
     core.step(vote(1), 0)
     ready = core.ready(0)
-    assert ready.election_state == ElectionState(1, -1, 2)
+    assert ready.election_state == ElectionState(1, -1, 2, is_proven=True)
     cluster.nodes[1].state = ready.election_state
     cluster.restart(1)
     reply = answer(core_of(cluster.nodes[1]), vote(1, source=3))
@@ -326,7 +326,7 @@ def test_a_leader_is_followed_when_it_announces_itself() -> None:
     core.step(BeginQuorumEpoch(2, 1, 3), 0)
     ready = core.ready(0)
     assert (core.state, core.epoch, core.leader_id) == (State.FOLLOWER, 3, 2)
-    assert ready.election_state == ElectionState(3, 2, -1)
+    assert ready.election_state == ElectionState(3, 2, -1, is_proven=False)
     assert [m.destination for m in ready.messages if isinstance(m, Fetch)] == [2]
 
 
@@ -428,7 +428,11 @@ def test_a_link_that_comes_and_goes_deposes_nobody(seed: int) -> None:
 
 def test_nobody_follows_a_leader_back_that_has_resigned() -> None:
     """Votes that still name it do not count: it said itself that it does not lead any more."""
-    _cluster, core = follower()
+    cluster, _core = follower()
+    cluster.nodes[1].log.append([LogBatch(0, 1, 0, (b"x",))])
+    cluster.nodes[1].state = ElectionState(1, is_proven=True)
+    cluster.restart(1)
+    core = core_of(cluster.nodes[1])
     core.step(BeginQuorumEpoch(2, 1, 3), 0)
     core.step(EndQuorumEpoch(2, 1, 3, (1, 3)), 1)
     core.tick(1)
@@ -464,8 +468,12 @@ def test_a_cold_start_needs_no_election_timeout() -> None:
 def test_no_election_is_waited_for_that_cannot_be_won() -> None:
     """Who cannot reach a majority tries again after a pause that grows to the greatest backoff."""
     cluster = Cluster([1, 2, 3])
-    cluster.crash(2)
-    cluster.crash(3)
+    cluster.wait_for_leader()
+    cluster.run(1000)
+    for voter in (1, 2, 3):
+        cluster.crash(voter)
+    cluster.restart(1)
+    cluster.sent.clear()
     cluster.run(20_000)
     attempts = cluster.sent[Vote] / 2
     assert 20 < attempts < 80
@@ -519,15 +527,18 @@ def test_a_snapshot_never_replaces_what_was_appended_since() -> None:
     settle()
     core.step(FetchResponse(2, 1, 3, 2, 0, 0, snapshot_id=snapshot_id), 1)
     settle()
-    assert core.may_install(snapshot_id)
-    assert not core.may_install(SnapshotId(4, 2))
+    assert core.begin_install(snapshot_id)
+    core.on_install_failed(1)
+    core.step(FetchResponse(2, 1, 3, 2, 0, 0, snapshot_id=snapshot_id), 1)
+    settle()
+    assert not core.begin_install(SnapshotId(4, 2))
     core.step(BeginQuorumEpoch(3, 1, 4), 2)
     settle()
     batches = tuple(LogBatch(offset, 1, 0, (b"x",)) for offset in range(7))
     core.step(FetchResponse(3, 1, 4, 3, 0, 0, batches=batches), 3)
     settle()
     assert core.log_end_offset == 7
-    assert not core.may_install(snapshot_id)
+    assert not core.begin_install(snapshot_id)
 
 
 def test_pieces_of_a_snapshot_keep_a_follower_patient() -> None:

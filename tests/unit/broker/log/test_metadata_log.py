@@ -331,21 +331,28 @@ def test_disk_errors_propagate() -> None:
 
 
 def test_the_election_state_is_durable_when_written() -> None:
-    """Kafka's fields; nothing before the first write."""
+    """Kafka's fields and two of ours; another log directory's is not believed."""
     fs = new_disk()
     open_log(fs)
-    store = QuorumStateFile(fs, DIRECTORY)
+    store = QuorumStateFile(fs, DIRECTORY, b"\x01" * 16)
     assert store.read() is None
-    store.write(ElectionState(2, 1, -1), (1, 2))
+    assert store.directory_id() is None
+    state = ElectionState(2, 1, -1, is_proven=True, committed_offset=7)
+    store.write(state, (1, 2))
     survivor = fs.after_crash()
-    assert QuorumStateFile(survivor, DIRECTORY).read() == ElectionState(2, 1, -1)
+    assert QuorumStateFile(survivor, DIRECTORY, b"\x01" * 16).read() == state
+    other = QuorumStateFile(survivor, DIRECTORY, b"\x02" * 16)
+    assert other.read() == ElectionState(2, 1, -1, is_proven=False, committed_offset=7)
+    assert other.directory_id() == b"\x01" * 16
     assert json.loads(survivor.read_file(f"{DIRECTORY}/quorum-state")) == {
         "clusterId": "",
         "leaderId": 1,
         "leaderEpoch": 2,
         "votedId": -1,
-        "appliedOffset": 0,
+        "appliedOffset": 7,
         "currentVoters": [{"voterId": 1}, {"voterId": 2}],
+        "isProven": True,
+        "directoryId": "AQEBAQEBAQEBAQEBAQEBAQ",
         "data_version": 0,
     }
 
