@@ -27,7 +27,7 @@ from kraftrio.broker.context import RequestContext
 from kraftrio.broker.dynamic_config import DynamicConfig
 from kraftrio.broker.handlers_controller import BROKER_ENDPOINT, refuse_endpoint_type
 from kraftrio.broker.ports import ControllerPort, MetadataPort, QuorumPort
-from kraftrio.broker.sliced_sets import distinct, in_order
+from kraftrio.broker.sliced_sets import Distinct, distinct, in_order
 from kraftrio.broker.topic_descriptions import (
     CLUSTER_OPERATIONS,
     TOPIC_OPERATIONS,
@@ -198,7 +198,8 @@ class ClusterHandlers:
         self, request: MetadataRequest, context: RequestContext
     ) -> Slices[MetadataResponse]:
         """Describe brokers and topics."""
-        if (yield from _makes_no_sense(request, context.api_version)):
+        named = yield from _named_topics(request, context.api_version)
+        if named is None:
             return _refused_topics(request)
         image = self._metadata.image
         brokers = []
@@ -213,7 +214,7 @@ class ClusterHandlers:
                         rack=broker.rack,
                     )
                 )
-        topics = yield from self._topics(request, image, context)
+        topics = yield from self._topics(request, named, image, context)
         return MetadataResponse(
             brokers=brokers,
             cluster_id=image.cluster_id or None,
@@ -231,7 +232,11 @@ class ClusterHandlers:
         return broker_ids[0] if broker_ids else -1
 
     def _topics(
-        self, request: MetadataRequest, image: MetadataImage, context: RequestContext
+        self,
+        request: MetadataRequest,
+        named: _NamedTopics,
+        image: MetadataImage,
+        context: RequestContext,
     ) -> Slices[list[MetadataResponseTopic]]:
         operations = _operations(request.include_topic_authorized_operations, TOPIC_OPERATIONS)
         listener, version = context.listener_name, context.api_version
@@ -244,16 +249,13 @@ class ClusterHandlers:
         )
         if request.topics is None or (version == 0 and not request.topics):
             return (yield from self._descriptions.every_topic(image, listener, version, operations))
-        ids = yield from distinct(
-            one.topic_id for one in request.topics if one.topic_id != ZERO_UUID
-        )
-        if ids:  # as in Kafka, names beside ids are not looked at
+        if named.ids:  # as in Kafka, names beside ids are not looked at
 
             def by_id(topic_id: bytes) -> MetadataResponseTopic:
                 topic = image.topic_by_id(topic_id)
                 return _unknown_id(topic_id) if topic is None else describe(topic)
 
-            return each(by_id, ids)
+            return each(by_id, named.ids)
 
         def by_name(name: str) -> MetadataResponseTopic:
             topic = image.topic(name)
@@ -261,10 +263,9 @@ class ClusterHandlers:
                 return _topic_failure(name, _missing_code(name), operations)
             return describe(topic)
 
-        names = yield from distinct(one.name or "" for one in request.topics)
         if self._may_create(request, version):
-            yield from self._create_missing(names, image)
-        return each(by_name, names)
+            yield from self._create_missing(named.names, image)
+        return each(by_name, named.names)
 
     def _create_missing(self, names: list[str], image: MetadataImage) -> Slices[None]:
         """Have topics created, unless they are more than the controller creates at once."""
@@ -377,15 +378,29 @@ def _missing_code(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _makes_no_sense(request: MetadataRequest, version: int) -> Slices[bool]:
-    """Tell whether a topic has neither a name nor an id, or an id where none may be."""
+class _NamedTopics(NamedTuple):
+    """The topics that a request names, each once."""
+
+    ids: list[bytes]
+    names: list[str]
+
+
+def _named_topics(request: MetadataRequest, version: int) -> Slices[_NamedTopics | None]:
+    """Read what a request names; None: a topic has neither name nor id, or an id too early."""
+    ids: Distinct[bytes] = Distinct()
+    names: Distinct[str] = Distinct()
     for topic in request.topics or ():
-        null_name = topic.name is None and (version < 12 or topic.topic_id == ZERO_UUID)
-        early_id = topic.topic_id != ZERO_UUID and version in (10, 11)
-        if null_name or early_id:
-            return True
+        name, topic_id = topic.name, topic.topic_id
+        if topic_id != ZERO_UUID:
+            if version in (10, 11) or (name is None and version < 12):
+                return None
+            ids.add(topic_id)
+        elif name is None:
+            return None
+        else:
+            names.add(name)
         yield
-    return False
+    return _NamedTopics(ids.values, names.values)
 
 
 def _refused_topics(request: MetadataRequest) -> MetadataResponse:

@@ -25,22 +25,34 @@ from typing import Any, TypeVar
 
 from kraftrio.broker.context import RequestContext
 from kraftrio.broker.coordinator.classic_replies import Client
+from kraftrio.broker.coordinator.group_admin import listed_group
 from kraftrio.broker.coordinator.offset_requests import (
     GROUPS_VERSION,
     TOPIC_ID_VERSION,
     ResolvedFetch,
     add_topic_ids,
+    fetch_response,
     merge_delete,
     resolve_commit,
     resolve_delete,
     resolve_fetch,
-    single_group_response,
 )
 from kraftrio.broker.coordinator.ports import OFFSETS_TOPIC, GroupProperties, Metadata
 from kraftrio.broker.coordinator.runtime import GroupCoordinator
+from kraftrio.broker.long_group_requests import (
+    LongOffsetFetch,
+    delete_groups,
+    delete_of_partition,
+    is_long,
+    is_long_fetch,
+    leave,
+    without_strangers,
+)
+from kraftrio.broker.sliced_work import Work
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.wire.api import ApiKey
 from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.lazy_arrays import Countable, each
 from kraftrio.wire.messages.cluster import (
     Coordinator,
     FindCoordinatorRequest,
@@ -52,7 +64,6 @@ from kraftrio.wire.messages.groups import (
     ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     DescribedGroup,
@@ -135,9 +146,10 @@ class CoordinatorHandlers:
     ) -> FindCoordinatorResponse:
         if context.api_version >= _COORDINATOR_KEYS_VERSION:
             return FindCoordinatorResponse(
-                coordinators=[
-                    self._find(request.key_type, key, context) for key in request.coordinator_keys
-                ]
+                coordinators=each(
+                    lambda key: self._find(request.key_type, key, context),
+                    request.coordinator_keys,
+                )
             )
         found = self._find(request.key_type, request.key, context)
         code = ErrorCode(found.error_code)
@@ -200,6 +212,8 @@ class CoordinatorHandlers:
     def _check_join(self, request: JoinGroupRequest) -> ErrorCode:
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
+        if is_long(request.protocols):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         properties = self._properties
         lowest = properties.group_min_session_timeout_ms
         if not lowest <= request.session_timeout_ms <= properties.group_max_session_timeout_ms:
@@ -208,13 +222,15 @@ class CoordinatorHandlers:
 
     def sync_group(
         self, request: SyncGroupRequest, context: RequestContext
-    ) -> SyncGroupResponse | Deferred[SyncGroupResponse]:
+    ) -> Work[SyncGroupResponse | Deferred[SyncGroupResponse]]:
         if context.api_version >= _SYNC_PROTOCOL_VERSION and (
             request.protocol_type is None or request.protocol_name is None
         ):
             return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if not request.group_id:
             return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        if is_long(request.assignments):
+            request.assignments = yield from without_strangers(self._coordinator, request)
         return _now_or_later(
             self._coordinator.write_parked(
                 request.group_id,
@@ -238,12 +254,14 @@ class CoordinatorHandlers:
 
     def leave_group(
         self, request: LeaveGroupRequest, context: RequestContext
-    ) -> LeaveGroupResponse | Deferred[LeaveGroupResponse]:
+    ) -> LeaveGroupResponse | Deferred[LeaveGroupResponse] | Work[LeaveGroupResponse]:
         if not request.group_id:
             return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         members = request.members
         if context.api_version < _LEAVE_MEMBERS_VERSION:
             members = [MemberIdentity(member_id=request.member_id)]
+        if is_long(members):
+            return leave(self._coordinator, request.group_id, members)
         left = self._coordinator.write(
             request.group_id,
             lambda shard, now: shard.leave(request.group_id, members, now),
@@ -253,8 +271,10 @@ class CoordinatorHandlers:
 
     # --- offsets ---
 
-    def offset_commit(self, request: OffsetCommitRequest, context: RequestContext) -> Any:
-        resolved = resolve_commit(request, context.api_version, self._metadata)
+    def offset_commit(self, request: OffsetCommitRequest, context: RequestContext) -> Work[Any]:
+        resolved = yield from resolve_commit(request, context.api_version, self._metadata)
+        if resolved.is_too_large:
+            return resolved.error_response(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
         if not resolved.has_partitions:
             return resolved.response([])
         committed = self._coordinator.write(
@@ -267,22 +287,33 @@ class CoordinatorHandlers:
     def offset_fetch(self, request: OffsetFetchRequest, context: RequestContext) -> Any:
         version = context.api_version
         if version >= GROUPS_VERSION:
-            fetched = [
-                self._fetch_group(group, request.require_stable, version)
-                for group in request.groups
-            ]
-            return _map(_gather(fetched), lambda groups: OffsetFetchResponse(groups=groups))
+            return self._fetch_groups(request.groups, request.require_stable, version)
         topics = None
         if request.topics is not None:
-            topics = [
-                OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes)
-                for t in request.topics
-            ]
+            topics = each(
+                lambda topic: OffsetFetchRequestTopics(
+                    name=topic.name, partition_indexes=topic.partition_indexes
+                ),
+                request.topics,
+            )
         group = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-        return _map(
-            self._fetch_group(group, request.require_stable, version),
-            lambda response: single_group_response(response, topics, version),
-        )
+        return self._fetch_groups([group], request.require_stable, version)
+
+    def _fetch_groups(
+        self, groups: Countable[OffsetFetchRequestGroup], require_stable: bool, version: int
+    ) -> Any:
+        if is_long_fetch(groups):
+            return self._fetch_long(groups, require_stable, version)
+        fetched = [self._fetch_group(group, require_stable, version) for group in groups]
+        return _map(_gather(fetched), lambda answers: fetch_response(groups, answers, version))
+
+    def _fetch_long(
+        self, groups: Countable[OffsetFetchRequestGroup], require_stable: bool, version: int
+    ) -> Work[OffsetFetchResponse]:
+        fetch = partial(self._fetch_group, require_stable=require_stable, api_version=version)
+        long = LongOffsetFetch(self._coordinator, self._metadata, fetch, version)
+        answers = yield from long.groups(groups)
+        return fetch_response(groups, answers, version)
 
     def _fetch_group(
         self, group: OffsetFetchRequestGroup, require_stable: bool, api_version: int
@@ -321,16 +352,16 @@ class CoordinatorHandlers:
             add_topic_ids(fetched, self._metadata)
         result.complete(resolved.response(fetched))
 
-    def offset_delete(self, request: OffsetDeleteRequest, context: RequestContext) -> Any:
+    def offset_delete(self, request: OffsetDeleteRequest, context: RequestContext) -> Work[Any]:
         if not request.group_id:
             return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        known, errors = resolve_delete(request, self._metadata)
+        resolved = yield from resolve_delete(request, self._metadata)
         deleted = self._coordinator.write(
             request.group_id,
-            lambda shard, _now: shard.delete_offsets(known),
+            lambda shard, _now: shard.delete_offsets(resolved),
             lambda code: OffsetDeleteResponse(error_code=code),
         )
-        return _map(deleted, lambda response: merge_delete(request, errors, response))
+        return _map(deleted, lambda response: merge_delete(request, response))
 
     # --- administration ---
 
@@ -338,7 +369,7 @@ class CoordinatorHandlers:
         self, request: DescribeGroupsRequest, context: RequestContext
     ) -> DescribeGroupsResponse:
         return DescribeGroupsResponse(
-            groups=[self._describe(group_id, request, context) for group_id in request.groups]
+            groups=each(lambda group_id: self._describe(group_id, request, context), request.groups)
         )
 
     def _describe(
@@ -360,29 +391,27 @@ class CoordinatorHandlers:
         self, request: ListGroupsRequest, context: RequestContext
     ) -> ListGroupsResponse:
         try:
-            listed = self._coordinator.read_all(
-                lambda shard: shard.list(request.states_filter, request.types_filter)
+            chosen = self._coordinator.read_all(
+                lambda shard: shard.choose(request.states_filter, request.types_filter)
             )
         except KafkaError as error:
             return ListGroupsResponse(error_code=error.code)
-        return ListGroupsResponse(groups=[group for groups in listed for group in groups])
+        return ListGroupsResponse(
+            groups=each(listed_group, [group for groups in chosen for group in groups])
+        )
 
     def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext) -> Any:
+        if is_long(request.groups_names):
+            return delete_groups(self._coordinator, request.groups_names)
         by_partition: dict[int, list[str]] = {}
         for group_id in dict.fromkeys(request.groups_names):
             by_partition.setdefault(self._coordinator.partition_for(group_id), []).append(group_id)
-        deleted = [self._delete_groups(group_ids) for group_ids in by_partition.values()]
+        deleted = [
+            delete_of_partition(self._coordinator, group_ids) for group_ids in by_partition.values()
+        ]
         return _map(
             _gather(deleted),
             lambda results: DeleteGroupsResponse(results=[r for part in results for r in part]),
-        )
-
-    def _delete_groups(self, group_ids: list[str]) -> Deferred[list[DeletableGroupResult]]:
-        def fail(code: ErrorCode) -> list[DeletableGroupResult]:
-            return [DeletableGroupResult(group_id=g, error_code=code) for g in group_ids]
-
-        return self._coordinator.write(
-            group_ids[0], lambda shard, _now: shard.delete_groups(group_ids), fail
         )
 
     def consumer_group_heartbeat(
@@ -397,7 +426,7 @@ class CoordinatorHandlers:
         self, request: ConsumerGroupDescribeRequest, context: RequestContext
     ) -> ConsumerGroupDescribeResponse:
         return ConsumerGroupDescribeResponse(
-            groups=[self._describe_as_consumer_group(group_id) for group_id in request.group_ids]
+            groups=each(self._describe_as_consumer_group, request.group_ids)
         )
 
     def _describe_as_consumer_group(self, group_id: str) -> ConsumerGroupDescribeDescribedGroup:

@@ -46,15 +46,28 @@ class SlicedSet(Generic[H]):
         return sum(map(len, self._parts))
 
 
+class Distinct(Generic[H]):
+    """Different values, in the order of their first coming."""
+
+    __slots__ = ("_seen", "values")
+
+    def __init__(self) -> None:
+        self.values: list[H] = []
+        self._seen: SlicedSet[H] = SlicedSet()
+
+    def add(self, value: H) -> None:
+        """Add a value, if it is new."""
+        if self._seen.add(value):
+            self.values.append(value)
+
+
 def distinct(values: Iterable[H]) -> Slices[list[H]]:
     """List the different values, in the order of their first coming."""
-    seen: SlicedSet[H] = SlicedSet()
-    found = []
+    found: Distinct[H] = Distinct()
     for value in values:
-        if seen.add(value):
-            found.append(value)
+        found.add(value)
         yield
-    return found
+    return found.values
 
 
 def repeated(values: Iterable[H]) -> Slices[SlicedSet[H]]:

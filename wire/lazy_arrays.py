@@ -172,3 +172,22 @@ def each_once(make: Callable[[T], U], entries: Countable[T]) -> list[U]:
     if len(entries) <= _MADE_AT_ONCE:
         return each(make, entries)
     return cast(list[U], _Remembered(make, entries))
+
+
+class _Pairs(LazyArray[tuple[T, U]], Generic[T, U]):
+    __slots__ = ("_first", "_second")
+
+    def __init__(self, first: Countable[T], second: Countable[U]) -> None:
+        self._first = first
+        self._second = second
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+    def __iter__(self) -> Iterator[tuple[T, U]]:
+        return zip(self._first, self._second, strict=True)
+
+
+def pairs(first: Countable[T], second: Countable[U]) -> Countable[tuple[T, U]]:
+    """Iterate over two arrays of the same length at once."""
+    return _Pairs(first, second)

@@ -77,24 +77,25 @@ def describe_as_consumer_group(
     )
 
 
-def list_groups(
+def choose_groups(
     groups: Iterable[ClassicGroup], states_filter: Iterable[str], types_filter: Iterable[str]
-) -> list[ListedGroup]:
-    """List the groups that are in one of the states and of one of the types; empty means any."""
+) -> list[ClassicGroup]:
+    """Choose the groups in one of the states and of one of the types; empty means any."""
     states = {state.lower() for state in states_filter}
     types = {group_type.lower() for group_type in types_filter}
     if types and CLASSIC_GROUP_TYPE not in types:
         return []
-    return [
-        ListedGroup(
-            group_id=group.group_id,
-            protocol_type=group.protocol_type or "",
-            group_state=group.state.value,
-            group_type=CLASSIC_GROUP_TYPE,
-        )
-        for group in groups
-        if not states or group.state.value.lower() in states
-    ]
+    return [group for group in groups if not states or group.state.value.lower() in states]
+
+
+def listed_group(group: ClassicGroup) -> ListedGroup:
+    """Say of a group what ListGroups tells."""
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type or "",
+        group_state=group.state.value,
+        group_type=CLASSIC_GROUP_TYPE,
+    )
 
 
 def authorized_operations(included: bool) -> int:

@@ -21,9 +21,9 @@ from kraftrio.broker.coordinator.classic_groups import ClassicGroups
 from kraftrio.broker.coordinator.classic_replies import Client
 from kraftrio.broker.coordinator.deadlines import DeadlineQueue
 from kraftrio.broker.coordinator.group_admin import (
+    choose_groups,
     describe_as_consumer_group,
     describe_group,
-    list_groups,
 )
 from kraftrio.broker.coordinator.group_state import ClassicGroup, GroupState
 from kraftrio.broker.coordinator.offset_state import (
@@ -50,7 +50,6 @@ from kraftrio.wire.messages.groups import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
-    ListedGroup,
     MemberIdentity,
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -277,8 +276,15 @@ class GroupShard:
     def describe_as_consumer_group(self, group_id: str) -> ConsumerGroupDescribeDescribedGroup:
         return describe_as_consumer_group(group_id, self.group(group_id))
 
-    def list(self, states_filter: Sequence[str], types_filter: Sequence[str]) -> list[ListedGroup]:
-        return list_groups(self.groups.groups.values(), states_filter, types_filter)
+    def choose(
+        self, states_filter: Sequence[str], types_filter: Sequence[str]
+    ) -> list[ClassicGroup]:
+        """Choose the groups that ListGroups asks for."""
+        return choose_groups(self.groups.groups.values(), states_filter, types_filter)
+
+    def has_member(self, group_id: str, member_id: str) -> bool:
+        group = self.group(group_id)
+        return group is not None and member_id in group.members
 
 
 def _group_tombstone(group_id: str) -> CoordinatorRecord:

@@ -7,18 +7,22 @@ UNKNOWN_TOPIC_ID by id. Responses keep the order of the request. Called by the c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kraftrio.broker.coordinator.ports import Metadata
+from kraftrio.wire.codec_slices import Slices
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.lazy_arrays import each
 from kraftrio.wire.messages.groups import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
     OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
@@ -49,17 +53,41 @@ _FETCH_ERRORS = {
 # --- OffsetCommit ---
 
 
-@dataclass(slots=True)
-class ResolvedCommit:
-    """A commit's request with only the partitions that exist, and the errors of the others."""
+_MOST_COMMITTED = 24_000
+"""No more offset records than this fit into one batch of max.message.bytes as it is by default."""
 
-    request: OffsetCommitRequest
-    topics: list[OffsetCommitResponseTopic] = field(default_factory=list)
-    """Every topic of the request, in its order, with the errors known so far."""
+
+class ResolvedCommit:
+    """A commit's request with only the partitions that exist; makes the answers to all."""
+
+    def __init__(self, asked: OffsetCommitRequest, api_version: int, metadata: Metadata) -> None:
+        self._asked = asked
+        self._by_id = api_version >= TOPIC_ID_VERSION
+        self._metadata = metadata
+        self.request = OffsetCommitRequest(
+            group_id=asked.group_id,
+            generation_id_or_member_epoch=asked.generation_id_or_member_epoch,
+            member_id=asked.member_id,
+            group_instance_id=asked.group_instance_id,
+            retention_time_ms=asked.retention_time_ms,
+        )
+        self.is_too_large = False
 
     @property
     def has_partitions(self) -> bool:
         return bool(self.request.topics)
+
+    def name_of(self, topic: OffsetCommitRequestTopic) -> str:
+        """The topic's name; empty when its id is unknown."""
+        return (self._metadata.topic_name(topic.topic_id) or "") if self._by_id else topic.name
+
+    def id_of(self, topic: OffsetCommitRequestTopic) -> bytes:
+        """The topic's id."""
+        return topic.topic_id if self._by_id else self._metadata.topic_id(topic.name)
+
+    def exists(self, name: str, index: int) -> bool:
+        """Whether offsets of a partition can be committed."""
+        return bool(name) and self._metadata.partition(name, index) is not None
 
     def response(self, committed: Sequence[OffsetCommitResponseTopic]) -> OffsetCommitResponse:
         """Put the group's answer into the request's order."""
@@ -68,71 +96,60 @@ class ResolvedCommit:
             for topic in committed
             for partition in topic.partitions
         }
-        for topic in self.topics:
-            for partition in topic.partitions:
-                key = topic.name, partition.partition_index
-                partition.error_code = codes.get(key, partition.error_code)
-        return OffsetCommitResponse(topics=self.topics)
+        return self._answer(lambda name, index: codes.get((name, index)))
 
     def error_response(self, error: ErrorCode) -> OffsetCommitResponse:
         """Answer with one error for all that the group was asked to commit."""
-        return self.response(
-            [
-                OffsetCommitResponseTopic(
-                    name=topic.name,
-                    partitions=[
-                        OffsetCommitResponsePartition(
-                            partition_index=partition.partition_index, error_code=error
-                        )
-                        for partition in topic.partitions
-                    ],
+        return self._answer(lambda name, index: error if self.exists(name, index) else None)
+
+    def _answer(self, code_of: Callable[[str, int], int | None]) -> OffsetCommitResponse:
+        def answer(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
+            name, unknown = self.name_of(topic), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if self._by_id and not name:
+                unknown = ErrorCode.UNKNOWN_TOPIC_ID
+
+            def answer_partition(
+                asked: OffsetCommitRequestPartition,
+            ) -> OffsetCommitResponsePartition:
+                code = code_of(name, asked.partition_index)
+                return OffsetCommitResponsePartition(
+                    partition_index=asked.partition_index,
+                    error_code=unknown if code is None else code,
                 )
-                for topic in self.request.topics
-            ]
-        )
+
+            return OffsetCommitResponseTopic(
+                name=name,
+                topic_id=self.id_of(topic),
+                partitions=each(answer_partition, topic.partitions),
+            )
+
+        return OffsetCommitResponse(topics=each(answer, self._asked.topics))
 
 
 def resolve_commit(
     request: OffsetCommitRequest, api_version: int, metadata: Metadata
-) -> ResolvedCommit:
+) -> Slices[ResolvedCommit]:
     """Find names and ids of a commit's topics, and set aside what does not exist."""
-    resolved = ResolvedCommit(
-        OffsetCommitRequest(
-            group_id=request.group_id,
-            generation_id_or_member_epoch=request.generation_id_or_member_epoch,
-            member_id=request.member_id,
-            group_instance_id=request.group_instance_id,
-            retention_time_ms=request.retention_time_ms,
-        )
-    )
+    resolved = ResolvedCommit(request, api_version, metadata)
+    count = 0
     for topic in request.topics:
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if api_version >= TOPIC_ID_VERSION:
-            name, topic_id = metadata.topic_name(topic.topic_id) or "", topic.topic_id
-            error = error if name else ErrorCode.UNKNOWN_TOPIC_ID
-        else:
-            name, topic_id = topic.name, metadata.topic_id(topic.name)
-        known = [
-            partition
-            for partition in topic.partitions
-            if name and metadata.partition(name, partition.partition_index) is not None
-        ]
-        resolved.topics.append(
-            OffsetCommitResponseTopic(
-                name=name,
-                topic_id=topic_id,
-                partitions=[
-                    OffsetCommitResponsePartition(
-                        partition_index=partition.partition_index, error_code=error
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-        )
+        name = resolved.name_of(topic)
+        known = []
+        for partition in topic.partitions:
+            if resolved.exists(name, partition.partition_index):
+                known.append(partition)
+            yield
         if known:
+            count += len(known)
+            if count > _MOST_COMMITTED:
+                resolved.is_too_large = True
+                return resolved
             resolved.request.topics.append(
-                OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=known)
+                OffsetCommitRequestTopic(
+                    name=name, topic_id=resolved.id_of(topic), partitions=known
+                )
             )
+        yield
     return resolved
 
 
@@ -189,7 +206,7 @@ def resolve_fetch(
                 OffsetFetchResponseTopics(
                     topic_id=topic_id,
                     partitions=[
-                        _no_offset(index, ErrorCode.UNKNOWN_TOPIC_ID)
+                        no_offset(index, ErrorCode.UNKNOWN_TOPIC_ID)
                         for index in topic.partition_indexes
                     ],
                 )
@@ -207,45 +224,63 @@ def add_topic_ids(fetched: OffsetFetchResponseGroup, metadata: Metadata) -> None
     fetched.topics = named
 
 
-def single_group_response(
-    group: OffsetFetchResponseGroup,
-    asked: Sequence[OffsetFetchRequestTopics] | None,
+def fetch_response(
+    groups: Iterable[OffsetFetchRequestGroup],
+    answers: list[OffsetFetchResponseGroup],
     api_version: int,
 ) -> OffsetFetchResponse:
-    """Answer in the layout of v0-7, which knows one group."""
-    topics = group.topics
+    """Put the answers for groups into a response; versions 0 to 7 know one group."""
+    if api_version >= GROUPS_VERSION:
+        return OffsetFetchResponse(groups=answers)
+    (group,), (answer,) = groups, answers
+    return _single_group_response(answer, group.topics, api_version)
+
+
+def _single_group_response(
+    group: OffsetFetchResponseGroup,
+    asked: list[OffsetFetchRequestTopics] | None,
+    api_version: int,
+) -> OffsetFetchResponse:
     error = ErrorCode(group.error_code)
     if error is not ErrorCode.NONE:
         if api_version >= TOP_LEVEL_ERROR_VERSION:
             return OffsetFetchResponse(error_code=error)
-        topics = [
-            OffsetFetchResponseTopics(
-                name=topic.name,
-                partitions=[_no_offset(index, error) for index in topic.partition_indexes],
+        return OffsetFetchResponse(
+            topics=each(
+                lambda topic: OffsetFetchResponseTopic(
+                    name=topic.name,
+                    partitions=each(
+                        lambda index: _single_group_partition(no_offset(index, error)),
+                        topic.partition_indexes,
+                    ),
+                ),
+                asked or [],
             )
-            for topic in asked or ()
-        ]
+        )
     return OffsetFetchResponse(
-        topics=[
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=partition.partition_index,
-                        committed_offset=partition.committed_offset,
-                        committed_leader_epoch=partition.committed_leader_epoch,
-                        metadata=partition.metadata,
-                        error_code=partition.error_code,
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in topics
-        ]
+        topics=each(
+            lambda topic: OffsetFetchResponseTopic(
+                name=topic.name, partitions=each(_single_group_partition, topic.partitions)
+            ),
+            group.topics,
+        )
     )
 
 
-def _no_offset(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
+def _single_group_partition(
+    partition: OffsetFetchResponsePartitions,
+) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=partition.partition_index,
+        committed_offset=partition.committed_offset,
+        committed_leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.metadata,
+        error_code=partition.error_code,
+    )
+
+
+def no_offset(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
+    """Answer for a partition without an offset, or with an error."""
     return OffsetFetchResponsePartitions(
         partition_index=index, committed_offset=-1, metadata="", error_code=error
     )
@@ -254,49 +289,46 @@ def _no_offset(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
 # --- OffsetDelete ---
 
 
-def resolve_delete(
-    request: OffsetDeleteRequest, metadata: Metadata
-) -> tuple[OffsetDeleteRequest, Mapping[tuple[str, int], ErrorCode]]:
-    """Give the request with the partitions that exist, and the errors of the others."""
-    known = OffsetDeleteRequest(group_id=request.group_id)
-    errors: dict[tuple[str, int], ErrorCode] = {}
+def resolve_delete(request: OffsetDeleteRequest, metadata: Metadata) -> Slices[OffsetDeleteRequest]:
+    """Give the request with the partitions that exist, each once."""
+    known: dict[str, dict[int, OffsetDeleteRequestPartition]] = {}
     for topic in request.topics:
-        partitions = []
         for partition in topic.partitions:
             if metadata.partition(topic.name, partition.partition_index) is not None:
-                partitions.append(partition)
-            else:
-                key = topic.name, partition.partition_index
-                errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if partitions:
-            known.topics.append(OffsetDeleteRequestTopic(name=topic.name, partitions=partitions))
-    return known, errors
+                known.setdefault(topic.name, {})[partition.partition_index] = partition
+            yield
+        yield
+    return OffsetDeleteRequest(
+        group_id=request.group_id,
+        topics=[
+            OffsetDeleteRequestTopic(name=name, partitions=list(partitions.values()))
+            for name, partitions in known.items()
+        ],
+    )
 
 
 def merge_delete(
-    request: OffsetDeleteRequest,
-    errors: Mapping[tuple[str, int], ErrorCode],
-    deleted: OffsetDeleteResponse,
+    request: OffsetDeleteRequest, deleted: OffsetDeleteResponse
 ) -> OffsetDeleteResponse:
-    """Put a group's answer and the errors into the request's order."""
+    """Put a group's answer, and the errors of what does not exist, into the request's order."""
     if deleted.error_code:
         return OffsetDeleteResponse(error_code=deleted.error_code)
-    codes: dict[tuple[str, int], int] = dict(errors)
-    for deleted_topic in deleted.topics:
-        for outcome in deleted_topic.partitions:
-            codes[deleted_topic.name, outcome.partition_index] = outcome.error_code
-    return OffsetDeleteResponse(
-        topics=[
-            OffsetDeleteResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetDeleteResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=codes[topic.name, partition.partition_index],
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    codes = {
+        (topic.name, outcome.partition_index): outcome.error_code
+        for topic in deleted.topics
+        for outcome in topic.partitions
+    }
+
+    def answer(topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic:
+        def answer_partition(
+            asked: OffsetDeleteRequestPartition,
+        ) -> OffsetDeleteResponsePartition:
+            index = asked.partition_index
+            code = codes.get((topic.name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return OffsetDeleteResponsePartition(partition_index=index, error_code=code)
+
+        return OffsetDeleteResponseTopic(
+            name=topic.name, partitions=each(answer_partition, topic.partitions)
+        )
+
+    return OffsetDeleteResponse(topics=each(answer, request.topics))

@@ -107,6 +107,11 @@ class OffsetState:
     def offsets_of(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
         return self._offsets.get(group_id, {})
 
+    def may_have(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether something else than "no offset" may be told of a partition."""
+        key = OffsetKey(group_id, topic, partition)
+        return self.get(*key) is not None or key in self._committed_view or self._is_pending(key)
+
     def _has_open_transaction(self, group_id: str) -> bool:
         return any(key.group_id == group_id for keys in self._pending.values() for key in keys)
 

@@ -11,6 +11,7 @@ import heapq
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import GeneratorType
 
 from immutables import Map
 
@@ -19,6 +20,7 @@ from kraftrio.broker.coordinator.ports import OFFSETS_TOPIC
 from kraftrio.broker.coordinator.runtime import GroupCoordinator
 from kraftrio.broker.handlers_coordinator import CoordinatorHandlers
 from kraftrio.broker.producer_state import AppendOrigin
+from kraftrio.broker.sliced_work import do_at_once
 from kraftrio.kraft_meta.image import Endpoint, PartitionImage, TopicImage
 from kraftrio.wire.api import ApiKey
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -257,4 +259,7 @@ class BrokerStandIn:
         key = next(k for k in self.handlers.table() if k.name.replace("_", "") == name.upper())
         client = ClientInfo("127.0.0.1", 5555, listener_name)
         context = RequestContext(int(ApiKey(key)), api_version, 1, client_id, client)
-        return self.handlers.table()[key](request, context)
+        response = self.handlers.table()[key](request, context)
+        if isinstance(response, GeneratorType):
+            return do_at_once(response).value()
+        return response

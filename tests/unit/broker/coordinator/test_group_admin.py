@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kraftrio.broker.coordinator.group_admin import listed_group
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import AUTHORIZED_OPERATIONS_OMITTED, DescribedGroup
 from tests.unit.broker.coordinator.group_context import GroupContext
@@ -90,7 +91,7 @@ def test_list_groups(context: GroupContext) -> None:
     context.stable_group()
     context.group_id = "simple"
     context.commit_offset()
-    listed = {g.group_id: g for g in context.shard.list([], [])}
+    listed = {g.group_id: listed_group(g) for g in context.shard.choose([], [])}
     assert (listed["group"].protocol_type, listed["group"].group_state) == ("consumer", "Stable")
     assert (listed["simple"].protocol_type, listed["simple"].group_state) == ("", "Empty")
     assert {g.group_type for g in listed.values()} == {"classic"}
@@ -115,4 +116,4 @@ def test_list_filters(
     context.stable_group()
     context.group_id = "simple"
     context.commit_offset()
-    assert [g.group_id for g in context.shard.list(states, types)] == expected
+    assert [g.group_id for g in context.shard.choose(states, types)] == expected

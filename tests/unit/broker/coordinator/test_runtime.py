@@ -72,7 +72,7 @@ def commit(broker: BrokerStandIn, offset: int = 7, group_id: str = "group") -> A
 def commit_error(response: Any) -> int:
     value = value_of(response)
     assert isinstance(value, OffsetCommitResponse)
-    return value.topics[0].partitions[0].error_code
+    return next(iter(value.topics[0].partitions)).error_code
 
 
 def fetch(broker: BrokerStandIn, *, require_stable: bool = False, group_id: str = "group") -> Any:
