@@ -90,10 +90,26 @@ class _Segment:
     file: File
     size_bytes: int = 0
     entries: list[_BatchEntry] = field(default_factory=list)
+    is_torn: bool = False  # behind `size_bytes` lies what is left of a write that failed
 
     @property
     def end_offset(self) -> int:
         return self.entries[-1].end_offset if self.entries else self.base_offset
+
+    def write(self, data: bytes) -> None:
+        """Write at the end; the caller books it."""
+        self.cut_torn_tail()
+        try:
+            self.file.write_at(data, self.size_bytes)
+        except OSError:
+            self.is_torn = True
+            raise
+
+    def cut_torn_tail(self) -> None:
+        """Let the file end with its last batch, whatever a write that failed left."""
+        if self.is_torn:
+            self.file.truncate(self.size_bytes)
+            self.is_torn = False
 
 
 class _Tail:
@@ -270,7 +286,7 @@ class MetadataLog:
             segment = self._segments[-1]
             batch = encoded(batch)
             data = encode_batch(batch)
-            segment.file.write_at(data, segment.size_bytes)
+            segment.write(data)
             segment.entries.append(
                 _BatchEntry(
                     batch.base_offset, batch.end_offset, batch.epoch, segment.size_bytes, len(data)
@@ -288,6 +304,7 @@ class MetadataLog:
     def roll(self) -> None:
         """Start a new segment, unless the newest one is empty."""
         if self._segments[-1].entries:
+            self._segments[-1].cut_torn_tail()
             self.flush()
             self._add_segment(self.log_end_offset)
 
