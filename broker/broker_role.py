@@ -30,7 +30,8 @@ from kraftrio.broker.dynamic_config import DynamicConfig
 from kraftrio.broker.environment import Environment
 from kraftrio.broker.listening import BoundListener
 from kraftrio.broker.log.duplicate_logs import Placement, set_duplicates_aside
-from kraftrio.broker.log.log_manager import LogDirError, PendingLog
+from kraftrio.broker.log.log_dir import PendingLog
+from kraftrio.broker.log.log_manager import LogDirError
 from kraftrio.broker.log_maintenance import LogMaintenance
 from kraftrio.broker.node_errors import NodeError, StartError
 from kraftrio.broker.node_settings import PLAINTEXT_PROTOCOL_ID, server_limits, voter_addresses

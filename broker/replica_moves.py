@@ -29,7 +29,8 @@ from kraftrio.broker.clock import Clock
 from kraftrio.broker.environment import RunInThread
 from kraftrio.broker.log.directories import has_future_name
 from kraftrio.broker.log.future_logs import FutureLog, FutureLogs
-from kraftrio.broker.log.log_manager import LogDir, LogManager
+from kraftrio.broker.log.log_dir import LogDir
+from kraftrio.broker.log.log_manager import LogManager
 from kraftrio.broker.log.partition_log import PartitionLog
 from kraftrio.broker.metadata_cache import MetadataCache
 from kraftrio.broker.partition import Partition

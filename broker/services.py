@@ -36,7 +36,8 @@ from kraftrio.broker.handlers_security import SecurityHandlers
 from kraftrio.broker.handlers_transactions import TransactionHandlers
 from kraftrio.broker.isr_proposals import IsrProposals
 from kraftrio.broker.log.log_config import LogConfig
-from kraftrio.broker.log.log_manager import LogDir, LogManager
+from kraftrio.broker.log.log_dir import LogDir
+from kraftrio.broker.log.log_manager import LogManager
 from kraftrio.broker.logging_setup import ProcessLoggers
 from kraftrio.broker.metadata_cache import MetadataCache
 from kraftrio.broker.metadata_publisher import MetadataPublisher

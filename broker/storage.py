@@ -24,7 +24,8 @@ from kraftrio.broker.log.checkpoints import (
     read_meta_properties,
 )
 from kraftrio.broker.log.files import FileSystem
-from kraftrio.broker.log.log_manager import LogDirError, LogManager, PendingLog
+from kraftrio.broker.log.log_dir import PendingLog
+from kraftrio.broker.log.log_manager import LogDirError, LogManager
 from kraftrio.broker.log.metadata_log import (
     MetadataLog,
     MetadataLogError,

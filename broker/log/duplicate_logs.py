@@ -22,7 +22,8 @@ from kraftrio.broker.log.checkpoints import (
     CheckpointError,
     parse_partition_metadata,
 )
-from kraftrio.broker.log.log_manager import LogManager, PendingLog
+from kraftrio.broker.log.log_dir import PendingLog
+from kraftrio.broker.log.log_manager import LogManager
 from kraftrio.wire.primitives import TopicPartition
 
 _logger = logging.getLogger(__name__)

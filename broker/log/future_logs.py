@@ -23,7 +23,8 @@ from kraftrio.broker.log.directories import (
     future_directory_name,
     parse_future_name,
 )
-from kraftrio.broker.log.log_manager import NO_ROOM, LogDir, LogManager
+from kraftrio.broker.log.log_dir import LogDir
+from kraftrio.broker.log.log_manager import NO_ROOM, LogManager
 from kraftrio.broker.log.partition_log import PartitionLog
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition

@@ -21,8 +21,6 @@ import logging
 import posixpath
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
 
 from kraftrio.broker.log.checkpoints import (
     CLEANER_CHECKPOINT,
@@ -45,8 +43,9 @@ from kraftrio.broker.log.directories import (
     parse_directory_name,
     stray_directory_name,
 )
-from kraftrio.broker.log.files import DirectoryLock, FileSystem
+from kraftrio.broker.log.files import FileSystem
 from kraftrio.broker.log.log_config import LONG_MAX, LogConfig
+from kraftrio.broker.log.log_dir import LogDir, PendingLog, StaleCheckpoint
 from kraftrio.broker.log.offset_checkpoints import OffsetCheckpoints
 from kraftrio.broker.log.partition_log import PartitionLog
 from kraftrio.broker.log.recovery import open_log
@@ -65,42 +64,6 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 class LogDirError(Exception):
     """A log directory cannot be used: locked, of another node, or unreadable."""
-
-
-class PendingLog(NamedTuple):
-    """A partition directory found at start and not loaded yet."""
-
-    directory: LogDir
-    topic_partition: TopicPartition
-
-
-@dataclass(eq=False, slots=True)
-class LogDir:
-    """One of the log directories."""
-
-    path: str
-    checkpoints: OffsetCheckpoints
-    directory_id: bytes = b""
-    lock: DirectoryLock | None = None
-    failure: OSError | None = None  # offline when set
-    told_no_room: bool = False  # until a checkpoint could be written again
-    is_fresh: bool = False  # without meta.properties
-    clean_shutdown: bool = False
-    previous_broker_epoch: int = -1
-    loaded: bool = False
-
-    @property
-    def is_online(self) -> bool:
-        return self.failure is None
-
-
-class StaleCheckpoint(NamedTuple):
-    """A checkpoint file to be written anew."""
-
-    log_dir: LogDir
-    name: str
-    offsets: dict[TopicPartition, int]
-    number: int  # of a later one is larger
 
 
 class LogManager:

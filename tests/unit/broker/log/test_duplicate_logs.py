@@ -9,7 +9,8 @@ import pytest
 
 from kraftrio.broker.log.duplicate_logs import Placement, set_duplicates_aside
 from kraftrio.broker.log.log_config import LogConfig
-from kraftrio.broker.log.log_manager import LogDirError, LogManager, PendingLog
+from kraftrio.broker.log.log_dir import PendingLog
+from kraftrio.broker.log.log_manager import LogDirError, LogManager
 from kraftrio.kraft_meta.directories import MIGRATING
 from kraftrio.wire.primitives import TopicPartition
 from tests.support.logs import NOW_MS, batch
