@@ -83,6 +83,7 @@ class RunningBroker:
 
     process: subprocess.Popen[bytes]
     address: str
+    directory: Path
 
     def cpu_s(self) -> float:
         """Processor seconds used so far."""
@@ -160,7 +161,7 @@ def running(kind: str, metrics: Metrics) -> Iterator[RunningBroker]:
                 raise SystemExit(f"{kind} did not start:\n{(directory / 'log').read_text()}")
             time.sleep(0.005)
         metrics.add("start, s", time.perf_counter() - started)
-        broker = RunningBroker(process, f"127.0.0.1:{port}")
+        broker = RunningBroker(process, f"127.0.0.1:{port}", directory)
         time.sleep(2)
         metrics.add("memory idle, MB", broker.memory_mb())
         yield broker
@@ -220,16 +221,22 @@ def measure_workload(
     rates = re.findall(r"([\d.]+) records/sec", output)
     metrics.add(f"produce {workload.name}, records/s", float(rates[-1]))
     metrics.add(f"produce {workload.name}, broker CPU s/GB", cpu_s / gigabytes)
+    rate, cpu_s = consume(broker, topic, records)
+    metrics.add(f"consume {workload.name}, records/s", rate)
+    metrics.add(f"consume {workload.name}, broker CPU s/GB", cpu_s / gigabytes)
+
+
+def consume(broker: Measurable, topic: str, records: int) -> tuple[float, float]:
+    """Read a topic from its beginning: records a second, and processor seconds of the broker."""
     cpu_before = broker.cpu_s()
     output = tool(
-        *("kafka-consumer-perf-test", *address, "--topic", topic),
+        *("kafka-consumer-perf-test", "--bootstrap-server", broker.address, "--topic", topic),
         *("--num-records", str(records), "--timeout", "60000"),
     )
     cpu_s = broker.cpu_s() - cpu_before
     header, values = (line.split(", ") for line in output.strip().splitlines()[:2])
     by_name = dict(zip((name.strip() for name in header), values, strict=True))
-    metrics.add(f"consume {workload.name}, records/s", float(by_name["fetch.nMsg.sec"]))
-    metrics.add(f"consume {workload.name}, broker CPU s/GB", cpu_s / gigabytes)
+    return float(by_name["fetch.nMsg.sec"]), cpu_s
 
 
 def measure_latency(broker: RunningBroker, messages: int, metrics: Metrics) -> None:
@@ -285,6 +292,7 @@ def main() -> None:
     modes.add_argument("--cluster", action="store_true", help="three nodes, every record on all")
     modes.add_argument("--failover", action="store_true", help="kill -9 of leader and controller")
     modes.add_argument("--many-topics", action="store_true", help="1,000 topics x 3 x 3 replicas")
+    modes.add_argument("--reads", action="store_true", help="a log in memory, and from the disk")
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
     parser.add_argument("--rounds", type=int, default=1, help="rounds of both brokers (default 1)")
     parser.add_argument("--only", choices=("kraftrio", "apache"), help="measure one broker only")
@@ -301,6 +309,10 @@ def main() -> None:
             measure_one = bench_cluster.measure_failover
         elif arguments.many_topics:
             measure_one = bench_cluster.measure_many_topics
+    if arguments.reads:
+        import bench_reads
+
+        measure_one = bench_reads.measure_reads
     for _ in range(arguments.rounds):
         for kind in kinds:
             measure_one(kind, 0.1 if arguments.quick else 1.0, results[kind])
