@@ -22,6 +22,7 @@ from functools import partial
 
 import trio
 
+from kraftrio.broker.client_connection import ServerResources
 from kraftrio.broker.config import BrokerConfig
 from kraftrio.broker.controller_channel import OtherClusterError, RegistrationError
 from kraftrio.broker.controller_client import ControllerClient
@@ -61,6 +62,7 @@ class BrokerRole:
         controller: ControllerClient,
         timers: Timers,
         environment: Environment,
+        resources: ServerResources,
     ) -> None:
         self._dynamic = dynamic
         self._config: BrokerConfig = dynamic.static
@@ -68,8 +70,9 @@ class BrokerRole:
         self._log_manager = storage.log_manager
         self._quorum = quorum
         self._environment = environment
+        self._resources = resources
         self._services = BrokerServices(
-            dynamic, storage.log_manager, quorum, controller, timers, environment
+            dynamic, storage.log_manager, quorum, controller, timers, environment, resources
         )
 
     # -- joining --------------------------------------------------------------------------------
@@ -235,7 +238,12 @@ class BrokerRole:
         limits = server_limits(self._dynamic.current)
         for listener, sock in sockets:
             server = ServerListener(
-                listener.name, sock, services.dispatcher(), limits, environment.network
+                listener.name,
+                sock,
+                services.dispatcher(),
+                limits,
+                environment.network,
+                self._resources,
             )
             self._dynamic.subscribe(partial(_limit, server))
             nursery.start_soon(server.run)

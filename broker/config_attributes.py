@@ -90,6 +90,7 @@ class BrokerProperties:
     background_threads: int
     queued_max_requests: int
     queued_max_request_bytes: int
+    kraftrio_queued_max_response_bytes: int
     max_request_partition_size_limit: int
     kraftrio_max_inflight_requests_per_connection: int
     kraftrio_max_decompressed_batch_bytes: int

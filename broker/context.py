@@ -15,6 +15,9 @@ class ClientInfo:
     """One connection's peer, filled in by the server and by the peer's own ApiVersions request
     (KIP-511).
 
+    `is_peer` says that it is a broker or a controller of the cluster: it comes before others where
+    memory is short.
+
     `on_close` is for whoever does something on behalf of this connection that shall end with it: a
     parked request to be dropped, a node to be missed. Rules: what is in it runs once, in order,
     when the connection has ended for whatever reason, also the end of our own listener; it is
@@ -28,6 +31,7 @@ class ClientInfo:
     software_name: str = "unknown"
     software_version: str = "unknown"
     principal: str = "User:ANONYMOUS"
+    is_peer: bool = False
     is_closed: bool = False
     on_close: list[Callable[[], None]] = field(default_factory=list, compare=False, repr=False)
     queued_work: deque[Any] | None = field(default=None, compare=False, repr=False)

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import trio
 
 from kraftrio.broker.broker_sessions import BrokerSessions
+from kraftrio.broker.client_connection import ServerResources
 from kraftrio.broker.dispatch import Dispatcher
 from kraftrio.broker.dynamic_config import DynamicConfig
 from kraftrio.broker.environment import Environment
@@ -44,10 +45,12 @@ class ControllerRole:
         quorum: QuorumService,
         timers: Timers,
         environment: Environment,
+        resources: ServerResources,
     ) -> None:
         config = dynamic.static
         self._limits = server_limits(config)
         self._network = environment.network
+        self._resources = resources
         self._quorum = quorum
         self._sliced_work = SlicedWork(environment.clock.monotonic_ms)
         self._metadata = MetadataCache()
@@ -89,6 +92,12 @@ class ControllerRole:
             nursery.start_soon(self._sliced_work.run)
             for listener, sock in sockets:
                 server = ServerListener(
-                    listener.name, sock, self._dispatcher(), self._limits, self._network
+                    listener.name,
+                    sock,
+                    self._dispatcher(),
+                    self._limits,
+                    self._network,
+                    self._resources,
+                    for_peers=True,
                 )
                 nursery.start_soon(server.run)

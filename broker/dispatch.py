@@ -15,7 +15,7 @@ Behaviour (Apache Kafka's)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import GeneratorType
 from typing import Any
@@ -24,19 +24,19 @@ from kraftrio.broker.context import ClientInfo, RequestContext
 from kraftrio.broker.sliced_work import Done, SlicedWork, Work, do_at_once
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.wire.api import APIS, ApiKey
-from kraftrio.wire.codec import decode, encode, encode_parts
+from kraftrio.wire.codec import decode, encode, encode_pieces
 from kraftrio.wire.codec_slices import decode_slices, encode_slices
 from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
 from kraftrio.wire.framing import RequestStart, parse_request_start
 from kraftrio.wire.messages.cluster import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from kraftrio.wire.primitives import Buffer
+from kraftrio.wire.stored_bytes import Piece, StoredBytes
 
 Handler = Callable[[Any, RequestContext], Any]
 """Takes a decoded request and its context; returns a response, a `Deferred` of one, or None (no
 reply); or work in slices (a generator) whose value is one of these.
 """
 
-Encoder = Callable[[], list[Buffer]]
+Encoder = Callable[[], list[Piece]]
 """Gives the bytes of a response, or raises the error that closes the connection."""
 
 Answer = Encoder | Deferred[Encoder] | None
@@ -237,18 +237,19 @@ def _answer_when_sent(response: Any, route: Route, context: RequestContext) -> A
 
 
 def _encoder(response: Any, route: Route, context: RequestContext) -> Encoder:
-    return lambda: _with_header(encode_parts(response, context.api_version), route, context)
+    return lambda: _with_header(encode_pieces(response, context.api_version), route, context)
 
 
-def _with_header(parts: list[Buffer], route: Route, context: RequestContext) -> list[Buffer]:
+def _with_header(parts: Sequence[Piece], route: Route, context: RequestContext) -> list[Piece]:
     """Put the length and the header before a response."""
     flexible = route.has_flexible_header(context.api_version)
     size = 4 + flexible + sum(map(len, parts))
     head = size.to_bytes(4, "big") + context.correlation_id.to_bytes(4, "big", signed=True)
     if flexible:
         head += b"\0"  # no tagged fields in the header
-    if len(parts) == 1:
-        return [head + parts[0]]
+    first = parts[0] if parts else b""
+    if len(parts) == 1 and not isinstance(first, StoredBytes):
+        return [head + first]
     return [head, *parts]
 
 
@@ -269,7 +270,7 @@ def _pass_on(answer: Answer, encoder: Deferred[Encoder]) -> None:
         encoder.complete(answer)
 
 
-def _nothing() -> list[Buffer]:
+def _nothing() -> list[Piece]:
     return []
 
 
@@ -286,7 +287,7 @@ def _unsupported_api_versions(correlation_id: int, route: Route) -> Encoder:
     )
     body = encode(response, 0)
 
-    def encode_response() -> list[Buffer]:
+    def encode_response() -> list[Piece]:
         head = (4 + len(body)).to_bytes(4, "big")
         return [head + correlation_id.to_bytes(4, "big", signed=True) + body]
 

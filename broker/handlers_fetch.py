@@ -14,6 +14,8 @@ Behaviour (Apache Kafka's)
   fetch that diverges, or is out of range, tells nothing.
 - A follower's session reads what is due alone (rule 6 of `fetch_session`): the replicas tell its
   `FollowerWatch` of news.
+- Records are not held for the answer: what is more than a little stays in its file until the socket
+  takes it (`StoredBytes`).
 - Followers outside of the ISR get nothing of a throttled partition while the quota is used up.
 
 Version notes: 5 log start offsets, 7 sessions (KIP-227), 9 leader epochs (KIP-320), 12 divergence
@@ -31,6 +33,7 @@ from kraftrio.broker.clock import Clock
 from kraftrio.broker.context import RequestContext
 from kraftrio.broker.fetch_session import FetchKey, FetchPart, FetchPlan, FetchSessions
 from kraftrio.broker.leader_hints import WRONG_LEADER, LeaderHints
+from kraftrio.broker.memory_budget import MemoryBudget
 from kraftrio.broker.metadata_cache import MetadataCache
 from kraftrio.broker.partition import Partition
 from kraftrio.broker.replica_manager import ReplicaManager
@@ -49,6 +52,12 @@ from kraftrio.wire.messages.data import (
     PartitionData,
 )
 from kraftrio.wire.primitives import ZERO_UUID, TopicPartition
+from kraftrio.wire.stored_bytes import StoredBytes
+
+# Records of a partition up to this size are read for the answer, larger ones are only named in it:
+# then the socket takes them from the file, which costs less from about here on.
+_HOLD_BYTES = 16 << 10
+_HOLD_BYTES_IN_ALL = 256 << 10
 
 _CONSUMER_REPLICA_ID = -1
 _READ_COMMITTED = 1
@@ -89,6 +98,7 @@ class FetchHandlers:
     Args:
         fetch_max_bytes: the broker's `fetch.max.bytes`, above which no answer grows.
         leader_quota: bounds what followers outside of the ISR get; None: nothing does.
+        answers_memory: while it has no room, nothing is read for an answer.
     """
 
     def __init__(
@@ -100,6 +110,7 @@ class FetchHandlers:
         clock: Clock,
         fetch_max_bytes: int,
         leader_quota: ReplicationQuota | None = None,
+        answers_memory: MemoryBudget | None = None,
     ) -> None:
         self._replicas = replica_manager
         self._metadata = metadata
@@ -108,6 +119,7 @@ class FetchHandlers:
         self._clock = clock
         self._fetch_max_bytes = fetch_max_bytes
         self.leader_quota = leader_quota
+        self._answers_memory = answers_memory
 
     def table(self) -> dict[ApiKey, Callable[[Any, RequestContext], Any]]:
         return {ApiKey.FETCH: self.fetch}
@@ -133,6 +145,7 @@ class FetchHandlers:
             return FetchResponse(error_code=plan.error)
         asking = _Asking(request, plan, replica_id)
         if replica_id >= 0:
+            context.client.is_peer = True
             self._note_progress(asking, now_ms)
         reading = self._read(asking)
         if (
@@ -212,6 +225,8 @@ class FetchHandlers:
         partitions: list[Partition] = []
         up_to_date: list[FetchKey] = []
         total = 0
+        memory = self._answers_memory
+        may_hold = _HOLD_BYTES_IN_ALL if memory is None or memory.has_room else 0
         must_answer = False
         can_wait = plan.is_partial
         for key, part in plan.partitions():
@@ -234,7 +249,13 @@ class FetchHandlers:
                     continue
                 partitions.append(partition)
                 records_bytes = self._read_partition(
-                    asking, partition, part, answer, budget - total, total == 0
+                    asking,
+                    partition,
+                    part,
+                    answer,
+                    budget - total,
+                    min(_HOLD_BYTES, may_hold),
+                    total == 0,
                 )
             except KafkaError as error:
                 answer.error_code = error.code
@@ -245,6 +266,8 @@ class FetchHandlers:
                     answer.aborted_transactions = None
                 continue
             total += records_bytes
+            if not isinstance(answer.records, StoredBytes):
+                may_hold -= records_bytes
             if answer.diverging_epoch is not None:
                 must_answer = True
             elif asking.watch is not None:
@@ -280,6 +303,7 @@ class FetchHandlers:
         part: FetchPart,
         answer: PartitionData,
         budget: int,
+        hold_bytes: int,
         is_first_data: bool,
     ) -> int:
         """Fill in one partition's answer; return the bytes of its records."""
@@ -301,13 +325,16 @@ class FetchHandlers:
                 max_offset = log.last_stable_offset
             else:
                 max_offset = partition.state.high_watermark
-            read = self._replicas.read(
-                partition,
-                part.fetch_offset,
-                max(0, min(budget, part.partition_max_bytes)),
-                max_offset=max_offset,
-                min_one_batch=is_first_data,
-            )
+            try:
+                read = log.read_lazily(
+                    part.fetch_offset,
+                    max(0, min(budget, part.partition_max_bytes)),
+                    hold_bytes,
+                    max_offset=max_offset,
+                    min_one_batch=is_first_data,
+                )
+            except OSError as error:
+                raise self._replicas.storage_error("read", partition, error) from error
             answer.records = read.records
             records_bytes = len(read.records)
             if not read_committed:

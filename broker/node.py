@@ -44,6 +44,7 @@ from kraftrio.broker.node_settings import (
     controller_config,
     quorum_config,
     raise_open_files_limit,
+    server_resources,
     voter_addresses,
 )
 from kraftrio.broker.quorum_peers import QuorumPeers
@@ -103,10 +104,11 @@ class Node:
             self._timers,
             controller_client_config(config),
         )
+        self._resources = server_resources(config, environment)
         self._controller: ControllerRole | None = None
         if config.is_controller:
             self._controller = ControllerRole(
-                self._dynamic, self._quorum, self._timers, environment
+                self._dynamic, self._quorum, self._timers, environment, self._resources
             )
         self._broker: BrokerRole | None = None
         if config.is_broker:
@@ -117,6 +119,7 @@ class Node:
                 self._controller_client,
                 self._timers,
                 environment,
+                self._resources,
             )
 
     def _make_peers(self) -> QuorumPeers | None:
@@ -200,6 +203,7 @@ class Node:
     ) -> None:
         """Start what the node consists of, in the order in which one needs the other."""
         nursery.start_soon(self._timers.run)
+        nursery.start_soon(self._resources.run)
         if self._peers is not None:
             await nursery.start(self._peers.run)
         await nursery.start(self._run_quorum)

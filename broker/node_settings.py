@@ -8,10 +8,12 @@ from __future__ import annotations
 import logging
 import resource
 
+from kraftrio.broker.client_connection import ServerLimits, ServerResources
 from kraftrio.broker.config import BrokerConfig
 from kraftrio.broker.controller_client import ControllerClientConfig
+from kraftrio.broker.environment import Environment
+from kraftrio.broker.memory_budget import MemoryBudget
 from kraftrio.broker.node_errors import StartError
-from kraftrio.broker.server import ServerLimits
 from kraftrio.kraft_meta.control import ControllerConfig
 from kraftrio.kraft_meta.image import Endpoint
 from kraftrio.kraft_meta.quorum_service import QuorumConfig
@@ -104,6 +106,15 @@ def server_limits(config: BrokerConfig) -> ServerLimits:
         max_in_flight_requests=config.kraftrio_max_inflight_requests_per_connection,
         socket_send_buffer_bytes=config.socket_send_buffer_bytes,
         socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
+    )
+
+
+def server_resources(config: BrokerConfig, environment: Environment) -> ServerResources:
+    """What all listeners of a node share."""
+    return ServerResources(
+        requests=MemoryBudget(config.queued_max_request_bytes),
+        answers=MemoryBudget(config.kraftrio_queued_max_response_bytes),
+        run_in_thread=environment.run_in_thread,
     )
 
 

@@ -211,7 +211,7 @@ class ReplicaManager:
                 records, state.leader_epoch, self._clock.wall_ms(), origin=origin
             )
         except OSError as error:
-            raise self._storage_error("append", partition, error) from error
+            raise self.storage_error("append", partition, error) from error
         if info.duplicate:
             return info
         if state.is_alone:
@@ -313,7 +313,7 @@ class ReplicaManager:
                 start_offset, max_bytes, max_offset=max_offset, min_one_batch=min_one_batch
             )
         except OSError as error:
-            raise self._storage_error("read", partition, error) from error
+            raise self.storage_error("read", partition, error) from error
 
     def offset_for_timestamp(
         self, partition: Partition, timestamp: int
@@ -449,7 +449,7 @@ class ReplicaManager:
             if leader_log_start_offset > log.log_start_offset:
                 log.delete_records_before(min(leader_log_start_offset, log.high_watermark))
         except OSError as error:
-            raise self._storage_error("append", partition, error) from error
+            raise self.storage_error("append", partition, error) from error
         partition.take_high_watermark()
 
     def truncate(
@@ -518,9 +518,10 @@ class ReplicaManager:
         try:
             yield
         except OSError as error:
-            raise self._storage_error(doing, partition, error) from error
+            raise self.storage_error(doing, partition, error) from error
 
-    def _storage_error(self, doing: str, partition: Partition, error: OSError) -> KafkaError:
+    def storage_error(self, doing: str, partition: Partition, error: OSError) -> KafkaError:
+        """What the disk refused, noted, as the error that a client is told."""
         self._report(partition.topic_partition, doing, error)
         if error.errno not in NO_ROOM:
             self.log_manager.fail_log(partition.log, error)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kraftrio.broker.auto_topics import AutoTopicCreator
+from kraftrio.broker.client_connection import ServerResources
 from kraftrio.broker.clock import Clock
 from kraftrio.broker.config import BrokerConfig
 from kraftrio.broker.controller_channel import ControllerChannel
@@ -142,10 +143,12 @@ class BrokerServices:
         controller: ControllerClient,
         timers: Timers,
         environment: Environment,
+        resources: ServerResources,
     ) -> None:
         config = dynamic.static
         clock, rng = environment.clock, environment.rng
         self._dynamic = dynamic
+        self._resources = resources
         self.sliced_work = SlicedWork(clock.monotonic_ms)
         self.metadata = MetadataCache()
         self.publisher: MetadataPublisher
@@ -270,6 +273,7 @@ class BrokerServices:
                 clock,
                 config.fetch_max_bytes,
                 leader_quota,
+                self._resources.answers,
             ).table(),
             OffsetHandlers(self.replica_manager).table(),
             ClusterHandlers(

@@ -31,7 +31,7 @@ from typing import Any, Final, NamedTuple
 
 import trio
 
-from kraftrio.clients.send_queue import SendQueue
+from kraftrio.clients.send_queue import Push, SendQueue
 from kraftrio.clients.transport import Network
 from kraftrio.wire.api import (
     APIS,
@@ -319,7 +319,7 @@ class Connection:
     def _push(self) -> bool:
         """Give the socket what it takes; True when nothing is left, or the connection is lost."""
         try:
-            is_out = self._unsent.push()
+            is_out = self._unsent.push() is Push.DONE
         except OSError as error:
             self._end_sending(f"sending failed: {error}")
             return True

@@ -1,7 +1,7 @@
 """Sockets as a port: how everything here connects, listens and waits, and what a test may replace.
 
-Owns: the protocols `Socket`, `ListeningSocket` and `Network`, and `SystemNetwork`, which is the
-operating system's. Rules:
+Owns: the protocols `Socket`, `FileSender`, `ListeningSocket` and `Network`, and `SystemNetwork`,
+which is the operating system's. Rules:
 1. Sockets are non-blocking: a call does what can be done now or raises BlockingIOError; waiting is
    the network's (`wait_readable`, `wait_writable`), so that the hot path awaits nothing needlessly.
 2. Nobody else opens sockets. A simulation gives every node a network in memory instead.
@@ -12,19 +12,25 @@ Called by: the broker's server and the connections to brokers and controllers.
 from __future__ import annotations
 
 import errno
+import os
 import socket
+import sys
 from collections.abc import Iterable
 from typing import Any, Protocol
 
 import trio
 
 from kraftrio.wire.primitives import Buffer
+from kraftrio.wire.stored_bytes import StoredBytesGone
 
 ACCEPT_BACKLOG = 512
 _ANY_IPV4 = "0.0.0.0"
 _ANY_IPV6 = "::"
 _WITHOUT_IPV6 = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
 _MAPPED_IPV4 = "::ffff:"
+
+# What sendfile fails with on account of the file; all else is the socket's.
+_FILE_ERRORS = frozenset({errno.EIO, errno.EINVAL, errno.ENXIO})
 
 
 class Socket(Protocol):
@@ -43,6 +49,21 @@ class Socket(Protocol):
         """As `send`, over several buffers."""
 
     def close(self) -> None: ...
+
+
+class FileSender(Protocol):
+    """Sends what lies in files through one socket, unread (see `Network.file_sender`)."""
+
+    def send_before_file(self, data: Buffer, /) -> int:
+        """As `Socket.send`, of bytes that part of a file follows at once: one packet may do."""
+
+    def send_file(self, descriptor: int, position: int, size_bytes: int, /) -> int:
+        """Send from an open file as much as fits now; return how much.
+
+        Raises:
+            BlockingIOError: nothing fits now.
+            StoredBytesGone: the file does not have so many bytes, or the disk does not give them.
+        """
 
 
 class ListeningSocket(Protocol):
@@ -85,12 +106,38 @@ class Network(Protocol):
     def tune(self, sock: Any, send_buffer_bytes: int, receive_buffer_bytes: int) -> None:
         """Set up an accepted socket: non-blocking, no delay, buffer sizes (0 or less: default)."""
 
+    def file_sender(self, sock: Any) -> FileSender | None:
+        """How to send from files through a socket; None: they have to be read for it."""
+
     async def wait_readable(self, sock: Any) -> None: ...
 
     async def wait_writable(self, sock: Any) -> None: ...
 
     def notify_closing(self, sock: Any) -> None:
         """Make whoever waits for this socket get trio.ClosedResourceError."""
+
+
+class SystemFileSender:
+    """sendfile(2) of a plain socket."""
+
+    __slots__ = ("_sock",)
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+
+    def send_before_file(self, data: Buffer, /) -> int:
+        return self._sock.send(data, socket.MSG_MORE)
+
+    def send_file(self, descriptor: int, position: int, size_bytes: int, /) -> int:
+        try:
+            sent = os.sendfile(self._sock.fileno(), descriptor, position, size_bytes)
+        except OSError as error:
+            if error.errno in _FILE_ERRORS:
+                raise StoredBytesGone(f"cannot send from the file: {error}") from error
+            raise
+        if not sent:
+            raise StoredBytesGone("the file is shorter than it was")
+        return sent
 
 
 class SystemNetwork:
@@ -142,6 +189,9 @@ class SystemNetwork:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
         if receive_buffer_bytes > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+
+    def file_sender(self, sock: socket.socket) -> FileSender | None:
+        return SystemFileSender(sock) if sys.platform == "linux" else None
 
     async def wait_readable(self, sock: socket.socket) -> None:
         await trio.lowlevel.wait_readable(sock)

@@ -47,6 +47,7 @@ WORKS_WITH = {
     "broker/auto_topics.py": {"logging"},
     "broker/broker_role.py": {"async", "logging", "trio"},
     "broker/broker_sessions.py": {"async", "logging", "trio"},
+    "broker/client_connection.py": {"async", "trio"},
     "broker/clock.py": {"time", "trio"},
     "broker/config.py": {"socket"},
     "broker/controller_channel.py": {"async", "logging", "trio"},

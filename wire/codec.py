@@ -25,7 +25,7 @@ from __future__ import annotations
 import inspect
 import struct as _struct
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar, dataclass_transform
+from typing import Any, TypeAlias, TypeVar, cast, dataclass_transform
 
 from kraftrio.wire.codec_class import make_class
 from kraftrio.wire.codec_compile import Decoder, Encoder, compile_decoder, compile_encoder
@@ -53,6 +53,7 @@ from kraftrio.wire.codec_schema import (
 )
 from kraftrio.wire.errors import LocalProtocolError, RemoteProtocolError
 from kraftrio.wire.primitives import Buffer
+from kraftrio.wire.stored_bytes import Piece, StoredBytes
 
 __all__ = [
     "BOOL",
@@ -75,6 +76,7 @@ __all__ = [
     "decoder",
     "encode",
     "encode_parts",
+    "encode_pieces",
     "float64",
     "int8",
     "int16",
@@ -94,7 +96,7 @@ __all__ = [
 
 M = TypeVar("M")
 
-Records: TypeAlias = Buffer | list[Buffer]
+Records: TypeAlias = Buffer | list[Buffer] | StoredBytes
 """What a records field may hold to be encoded; a decoded one is a memoryview."""
 
 _UNSET: Any = object()
@@ -290,6 +292,7 @@ def decode(
 
 def records_view(value: Records | None) -> memoryview:
     """Return the bytes of a records field as one memoryview, empty for null."""
+    assert not isinstance(value, StoredBytes), "a decoded message holds its bytes"
     if isinstance(value, list):
         value = b"".join(value)
     return memoryview(value or b"")
@@ -308,21 +311,26 @@ def encode(msg: object, version: int) -> bytes:
 
 def encode_parts(msg: object, version: int) -> list[Buffer]:
     """Encode a message into few pieces, with large records among them as they were given."""
-    out: list[Buffer] = []
+    return cast("list[Buffer]", encode_pieces(msg, version))
+
+
+def encode_pieces(msg: object, version: int) -> list[Piece]:
+    """As `encode_parts`, for a message whose records may be stored elsewhere."""
+    out: list[Piece] = []
     large: list[int] = []
     _encode_into(msg, version, out, large)
-    parts: list[Buffer] = []
+    parts: list[Piece] = []
     start = 0
     for index in large:
-        parts.append(b"".join(out[start:index]))
+        parts.append(b"".join(cast("list[Buffer]", out[start:index])))
         parts.append(out[index])
         start = index + 1
     if start < len(out) or not parts:
-        parts.append(b"".join(out[start:]))
+        parts.append(b"".join(cast("list[Buffer]", out[start:])))
     return [part for part in parts if len(part)]
 
 
-def _encode_into(msg: object, version: int, out: list[Buffer], large: list[int]) -> None:
+def _encode_into(msg: object, version: int, out: list[Any], large: list[int]) -> None:
     cls = type(msg)
     try:
         run = _ENCODERS[cls, version]

@@ -41,6 +41,7 @@ from kraftrio.wire.codec_schema import (
 )
 from kraftrio.wire.errors import LocalProtocolError, MissingFieldError, RemoteProtocolError
 from kraftrio.wire.primitives import Buffer, encode_uvarint, read_uvarint
+from kraftrio.wire.stored_bytes import Piece, StoredBytes
 
 LARGE_RECORDS_BYTES = 8192
 """From this size on, records are handed to the socket as they are instead of being copied."""
@@ -681,9 +682,9 @@ def _add_tag(tags: list[Buffer], tag: int, pieces: list[Buffer]) -> None:
     tags.append(encode_uvarint(tag) + encode_uvarint(len(content)) + content)
 
 
-def _add_records(out: list[Buffer], large: list[int], records: Buffer | list[Buffer]) -> None:
+def _add_records(out: list[Piece], large: list[int], records: Piece | list[Buffer]) -> None:
     for piece in records if isinstance(records, list) else (records,):
-        if len(piece) >= LARGE_RECORDS_BYTES:
+        if len(piece) >= LARGE_RECORDS_BYTES or isinstance(piece, StoredBytes):
             large.append(len(out))
         out.append(piece)
 

@@ -15,8 +15,10 @@ Rules
   were opened, however late they are filled.
 - Responses come in the order of the requests; a correlation id out of turn is a
   RemoteProtocolError.
-- A frame length that is negative or above the limit is a RemoteProtocolError; after any such error
-  the connection can only be closed.
+- A frame length that is negative or above the limit is a RemoteProtocolError, after the frames that
+  came before it; after any such error the connection can only be closed.
+- A large frame gets its memory in steps as it arrives; `growth_bytes` tells of the next one before
+  it is taken.
 
 Called by `broker/server.py` and `clients/connection.py`.
 """
@@ -30,12 +32,14 @@ from typing import Generic, NamedTuple, TypeVar
 
 from kraftrio.wire.errors import RemoteProtocolError
 from kraftrio.wire.primitives import Buffer, read_uvarint
+from kraftrio.wire.stored_bytes import Piece
 
 # A larger frame is not given all its memory at once: what a peer only announces costs little. A
 # peer that has sent large frames before gets more at once, which saves copies; most of all one that
 # we asked for them.
 _FIRST_EAGER_BYTES = 64 << 10
 _MAX_EAGER_BYTES = 1 << 20
+_MAX_GROWTH_BYTES = 4 << 20
 _MAX_EAGER_RESPONSE_BYTES = 16 << 20
 _MAX_CORRELATION_ID = 2**31 - 1
 
@@ -120,6 +124,7 @@ class FrameReader:
 
     __slots__ = (
         "_eager_bytes",
+        "_error",
         "_filled",
         "_frame",
         "_frame_bytes",
@@ -140,17 +145,49 @@ class FrameReader:
         self._frame: bytearray | None = None  # a frame that is still arriving
         self._frame_bytes = 0  # its announced size
         self._filled = 0  # how much of it is here
+        self._error: RemoteProtocolError | None = None  # told once the frames before it are
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """The memory of a frame that has not arrived whole."""
+        return 0 if self._frame is None else len(self._frame)
+
+    @property
+    def growth_bytes(self) -> int:
+        """How much more memory that frame needs before more of it can be received; 0: none."""
+        frame = self._frame
+        if frame is None or self._filled < len(frame):
+            return 0
+        return min(len(frame), _MAX_GROWTH_BYTES, self._frame_bytes - len(frame))
+
+    def _grow(self) -> None:
+        assert self._frame is not None
+        self._frame.extend(bytes(self.growth_bytes))
 
     @property
     def is_within_frame(self) -> bool:
         """True when a frame has begun to arrive and is not whole."""
         return self._frame is not None or bool(self._head)
 
-    def receive_buffers(self) -> list[memoryview]:
-        """Buffers to read into: the rest of an unfinished frame first, then scratch."""
+    def receive_buffers(self, scratch_bytes: int | None = None) -> list[memoryview]:
+        """Buffers to read into: the rest of an unfinished frame first, then scratch.
+
+        Args:
+            scratch_bytes: how much of scratch to use; None: all.
+
+        Raises:
+            RemoteProtocolError: what came behind the last frames is none.
+        """
+        if self._error is not None:
+            raise self._error
+        scratch = self._scratch[:scratch_bytes]
         if self._frame is None:
-            return [self._scratch]
-        return [memoryview(self._frame)[self._filled :], self._scratch]
+            return [scratch]
+        if self._filled == len(self._frame):
+            self._grow()
+        rest = memoryview(self._frame)[self._filled :]
+        # What is behind the frame may come along, once there is memory for all of it.
+        return [rest, scratch] if len(self._frame) == self._frame_bytes else [rest]
 
     def bytes_received(self, count: int, buffers: list[memoryview]) -> list[memoryview]:
         """Take note of `count` bytes read into `receive_buffers()`; return the whole frames.
@@ -180,8 +217,6 @@ class FrameReader:
         frame = self._frame
         assert frame is not None
         while self._filled < self._frame_bytes:
-            if self._filled == len(frame):
-                frame.extend(bytes(min(len(frame), self._frame_bytes - len(frame))))
             if not data:
                 return data
             take = min(len(frame) - self._filled, len(data))
@@ -202,9 +237,13 @@ class FrameReader:
         while size - position >= 4:
             (frame_bytes,) = _length.unpack_from(data, position)
             if frame_bytes < 0 or frame_bytes > self._max_frame_bytes:
-                raise RemoteProtocolError(
+                error = RemoteProtocolError(
                     f"a frame of {frame_bytes} bytes is outside 0..{self._max_frame_bytes}"
                 )
+                if not frames:
+                    raise error
+                self._error = error
+                return
             position += 4
             end = position + frame_bytes
             if end <= size:
@@ -215,20 +254,26 @@ class FrameReader:
             self._filled = size - position
             frame[: self._filled] = data[position:]
             self._frame, self._frame_bytes = frame, frame_bytes
-            self._continue_frame(data[:0], frames)  # grows it if what is here fills it
             return
         if position < size:
             self._head = bytes(data[position:])
 
 
 class ResponseSlot:
-    """The place of one response in its connection's order, and how to encode it once known."""
+    """The place of one response in its connection's order, and how to encode it once known.
 
-    __slots__ = ("encode", "request")
+    Attributes:
+        pieces: the response, where it was encoded before its turn.
+        is_taken: it has left the order.
+    """
+
+    __slots__ = ("encode", "is_taken", "pieces", "request")
 
     def __init__(self, request: RequestStart) -> None:
         self.request = request
-        self.encode: Callable[[], list[Buffer]] | None = None
+        self.encode: Callable[[], list[Piece]] | None = None
+        self.pieces: list[Piece] | None = None
+        self.is_taken = False
 
 
 class ServerConnection(FrameReader):
@@ -264,7 +309,9 @@ class ServerConnection(FrameReader):
     def take_ready(self) -> ResponseSlot | None:
         """The oldest slot, if it is filled; it leaves the order."""
         if self._slots and self._slots[0].encode is not None:
-            return self._slots.popleft()
+            slot = self._slots.popleft()
+            slot.is_taken = True
+            return slot
         return None
 
 

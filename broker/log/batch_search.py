@@ -1,4 +1,4 @@
-"""Finding a batch by its offset, and cutting what was read where batches end: by their headers.
+"""Finding a batch by its offset, and where the last one ends that may be read: by their headers.
 
 Nothing vouches for a header until the batch's checksum is computed, and a disk may give back other
 bits than were written. A wrong length or offset must not make a reader pass over records without a
@@ -19,7 +19,6 @@ from typing import NamedTuple
 from kraftrio.broker.log.batch_scan import stored_header
 from kraftrio.broker.log.files import File
 from kraftrio.wire.errors import CorruptRecordError
-from kraftrio.wire.primitives import Buffer
 from kraftrio.wire.record_batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC, verify_crc
 
 # base offset, batch length, (epoch, magic, crc, attributes), last offset delta
@@ -27,6 +26,7 @@ _WALK = Struct(">qi11xi")
 WALK_BYTES = _WALK.size
 
 _CHUNK_BYTES = 16 << 10
+_WINDOW_BYTES = 8 << 10  # about two entries of an index
 _MAGIC_POSITION = 16
 _SMALLEST_LENGTH = BATCH_OVERHEAD - LOG_OVERHEAD
 
@@ -37,6 +37,14 @@ class FoundBatch(NamedTuple):
     position: int
     base_offset: int
     size_bytes: int
+
+
+class FoundRange(NamedTuple):
+    """Where whole batches lie, and the offset to go on with."""
+
+    position: int
+    size_bytes: int
+    next_offset: int
 
 
 class WholeBatches(NamedTuple):
@@ -93,28 +101,60 @@ def _check(file: File, found: FoundBatch) -> None:
     verify_crc(data, stored_header(data, 0))
 
 
-def cut_at_batch_end(data: Buffer, start: int, room: int, max_offset: int) -> WholeBatches:
-    """Find where the last whole batch ends in `data` that fits `room` and is below `max_offset`.
+def end_of_batches(
+    file: File, first: int, known: int, limit: int, end: int, max_offset: int
+) -> WholeBatches:
+    """Find where the last whole batch ends that fits before `limit` and is below `max_offset`.
 
     Args:
-        start: where an index says that a batch begins which follows such ones.
+        first: where a batch begins that does.
+        known: where an index says that a batch begins which follows such ones; may be before.
+        end: of the segment.
     """
-    size = len(data)
-    if start and start + WALK_BYTES <= size:
-        base_offset, length, _ = _WALK.unpack_from(data, start)
-        is_batch = data[start + _MAGIC_POSITION] == MAGIC and length >= _SMALLEST_LENGTH
-        if not is_batch or not 0 <= base_offset <= max_offset:
-            start = 0  # the index is wrong
-    cut = start
+    window = _Window(file, end)
+    position = first
+    if known > first and window.has(known):
+        base_offset, length, _ = window.header(known)
+        is_batch = window.magic(known) == MAGIC and length >= _SMALLEST_LENGTH
+        if is_batch and 0 <= base_offset <= max_offset:  # else the index is wrong
+            position = known
     next_offset: int | None = None
-    while cut + WALK_BYTES <= size:
-        base_offset, length, last_offset_delta = _WALK.unpack_from(data, cut)
+    while position <= limit and window.has(position):
+        base_offset, length, last_offset_delta = window.header(position)
         if length < _SMALLEST_LENGTH:
             break  # damage: whoever reads on from here will be told
         next_offset = base_offset
         last_offset = base_offset + last_offset_delta
-        if cut + LOG_OVERHEAD + length > room or last_offset >= max_offset:
+        if position + LOG_OVERHEAD + length > limit or last_offset >= max_offset:
             break
-        cut += LOG_OVERHEAD + length
+        position += LOG_OVERHEAD + length
         next_offset = last_offset + 1
-    return WholeBatches(cut, next_offset)
+    return WholeBatches(position - first, next_offset)
+
+
+class _Window:
+    """The headers of a file's batches, read some at a time."""
+
+    def __init__(self, file: File, end: int) -> None:
+        self._file = file
+        self._end = end
+        self._start = 0
+        self._data = b""
+
+    def has(self, position: int) -> bool:
+        """Is a whole header there?  It is in memory then."""
+        at = position - self._start
+        if not 0 <= at <= len(self._data) - WALK_BYTES:
+            size = min(_WINDOW_BYTES, self._end - position)
+            if size < WALK_BYTES:
+                return False
+            self._start, self._data = position, self._file.read_at(position, size)
+        return len(self._data) >= WALK_BYTES
+
+    def header(self, position: int) -> tuple[int, int, int]:
+        """Base offset, length, and last offset delta of the batch there."""
+        found: tuple[int, int, int] = _WALK.unpack_from(self._data, position - self._start)
+        return found
+
+    def magic(self, position: int) -> int:
+        return self._data[position - self._start + _MAGIC_POSITION]

@@ -22,6 +22,10 @@ from kraftrio.wire.primitives import Buffer
 # Linux refuses more pieces in one writev.
 MAX_WRITE_PIECES = 1024
 
+# Reads give up instead of waiting for the disk; 0, where the system has no such reads.
+_RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+_LOAD_STEP_BYTES = 64 << 10
+
 
 class File(Protocol):
     """An open file, addressed by position."""
@@ -34,6 +38,15 @@ class File(Protocol):
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
         """Read up to `size_bytes`; fewer only at the end of the file."""
+
+    def is_cached(self, position: int, size_bytes: int) -> bool:
+        """Can these bytes be read without waiting for a disk, as far as that can be told?"""
+
+    def load(self, position: int, size_bytes: int) -> None:
+        """Wait until these bytes are in memory, and let those behind them follow. Any thread."""
+
+    def descriptor(self) -> int | None:
+        """The operating system's number of the open file; None: it has none, or is closed."""
 
     def truncate(self, size_bytes: int) -> None: ...
 
@@ -136,6 +149,32 @@ class OsFile:
             parts.append(data)
             size += len(data)
         return b"".join(parts)
+
+    def is_cached(self, position: int, size_bytes: int) -> bool:
+        # Memory is filled in long stretches: the ends tell about what lies between them.
+        return self._has_page(position) and self._has_page(position + max(size_bytes, 1) - 1)
+
+    def _has_page(self, position: int) -> bool:
+        try:
+            os.preadv(self._fd, [bytearray(1)], position, _RWF_NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True  # not told here, or an error: who reads will see
+        return True
+
+    def load(self, position: int, size_bytes: int) -> None:
+        end = position + size_bytes
+        try:
+            os.posix_fadvise(self._fd, position, 2 * size_bytes, os.POSIX_FADV_WILLNEED)
+            for at in range(position, end, _LOAD_STEP_BYTES):
+                os.pread(self._fd, 1, at)
+            os.pread(self._fd, 1, end - 1)
+        except OSError:
+            return  # who reads will see
+
+    def descriptor(self) -> int | None:
+        return self._fd if self._fd >= 0 else None
 
     def truncate(self, size_bytes: int) -> None:
         os.ftruncate(self._fd, size_bytes)

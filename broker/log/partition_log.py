@@ -27,10 +27,11 @@ from kraftrio.broker.log.follower_batches import check_follower_batches
 from kraftrio.broker.log.leader_epoch_cache import EpochEntry, LeaderEpochCache
 from kraftrio.broker.log.log_config import INT_MAX, LONG_MAX, LogConfig
 from kraftrio.broker.log.log_flush import LogFlush
+from kraftrio.broker.log.log_reads import ReadLimits, read_batches
 from kraftrio.broker.log.partition_files import PartitionFiles
 from kraftrio.broker.log.producer_replay import rebuild_producer_state, record_producer
 from kraftrio.broker.log.producer_snapshots import ProducerSnapshots
-from kraftrio.broker.log.results import AppendInfo, LogRead, RecoveryEvent
+from kraftrio.broker.log.results import AppendInfo, LogRead, LogSlice, RecoveryEvent
 from kraftrio.broker.log.retention import RetiredSegments, deletable_segments
 from kraftrio.broker.log.roll_policy import RollPolicy
 from kraftrio.broker.log.segment import SWAP_SUFFIX, Segment
@@ -47,11 +48,13 @@ from kraftrio.wire.record_batch import (
     iter_headers,
     set_log_append_time,
 )
+from kraftrio.wire.stored_bytes import StoredBytes
 
 __all__ = [
     "AppendInfo",
     "AppendOrigin",
     "LogRead",
+    "LogSlice",
     "OffsetAndTimestamp",
     "PartitionLog",
     "RecordValidationError",
@@ -401,6 +404,22 @@ class PartitionLog:
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE below the log start or above the log end.
         """
+        records, next_offset = self.read_lazily(
+            start_offset, max_bytes, LONG_MAX, max_offset=max_offset, min_one_batch=min_one_batch
+        )
+        assert not isinstance(records, StoredBytes)
+        return LogRead(records, next_offset)
+
+    def read_lazily(
+        self,
+        start_offset: int,
+        max_bytes: int,
+        hold_bytes: int,
+        *,
+        max_offset: int,
+        min_one_batch: bool,
+    ) -> LogSlice:
+        """As `read`, but more than `hold_bytes` are only named: whoever sends them reads them."""
         end = self.log_end_offset
         if not self.log_start_offset <= start_offset <= end:
             raise KafkaError(
@@ -408,22 +427,10 @@ class PartitionLog:
                 f"offset {start_offset} of {self.topic_partition} is not within "
                 f"[{self.log_start_offset}, {end}]",
             )
-        if max_offset > end:
-            max_offset = end
-        tail = self._tail
-        if start_offset >= max_offset:
-            if start_offset == end:
-                tail.wanted = True
-            return LogRead(b"", start_offset)
-        held = tail.read(start_offset, max_bytes, max_offset, min_one_batch)
-        if held is not None:
-            return LogRead(*held)
-        found = self.segments.read(start_offset, max_bytes, max_offset, min_one_batch)
-        if found is None:
-            return LogRead(b"", start_offset)
-        if found.next_offset == end:
-            tail.wanted = True
-        return LogRead(*found)
+        limits = ReadLimits(max_bytes, hold_bytes, min(max_offset, end), min_one_batch)
+        return read_batches(
+            self.segments, self._tail, start_offset, limits, end, self.high_watermark
+        )
 
     def batches(self, start_offset: int, end_offset: int | None = None) -> Iterator[ScannedBatch]:
         """Every batch that ends after `start_offset` and begins before `end_offset`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kraftrio.wire.primitives import Buffer
+from kraftrio.wire.stored_bytes import Piece
 
 
 class AppendInfo(NamedTuple):
@@ -23,6 +24,13 @@ class LogRead(NamedTuple):
     """Whole batches, and the offset to read from next."""
 
     records: Buffer
+    next_offset: int
+
+
+class LogSlice(NamedTuple):
+    """Whole batches, if they are many named only, and the offset to read from next."""
+
+    records: Piece
     next_offset: int
 
 

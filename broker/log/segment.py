@@ -11,6 +11,7 @@ Rules:
 4. An entry for a batch (its last offset, its start) when more than `index.interval.bytes` were
    appended since the last one; a time index entry with it, and one at the roll and the close.
 5. Reads use `pread`: they may run in a worker thread as long as nobody truncates meanwhile.
+6. A slice that was handed out gives what it names, or nothing (see `file_slice`).
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ import errno
 import logging
 import threading
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from kraftrio.broker.log.batch_scan import ScannedBatch, scan_batches
 from kraftrio.broker.log.batch_search import (
-    WALK_BYTES,
     FoundBatch,
-    cut_at_batch_end,
+    FoundRange,
+    end_of_batches,
     find_batch,
 )
+from kraftrio.broker.log.file_slice import FileSlice, FileSlices
 from kraftrio.broker.log.files import File, FileSystem
 from kraftrio.broker.log.index_file import CorruptIndexError, IndexFile
 from kraftrio.broker.log.log_config import INT_MAX, LogConfig
@@ -72,13 +73,6 @@ def base_offset_of(name: str, suffix: str) -> int | None:
     return int(stem)
 
 
-class SegmentRead(NamedTuple):
-    """Whole batches and the offset to go on with."""
-
-    records: Buffer
-    next_offset: int
-
-
 class Segment:
     """The newest segment is active and appended to; older ones only get read, cut or deleted."""
 
@@ -95,6 +89,7 @@ class Segment:
         "_max_timestamp_offset",
         "_names_unsynced",
         "_offset_index",
+        "_slices",
         "_time_index",
         "_torn",
         "_txn_index",
@@ -149,6 +144,7 @@ class Segment:
         self._first_batch_timestamp: int | None = None
         # Where the batch after one that was read starts, for readers that go on.
         self._cursors: dict[int, int] = {}
+        self._slices: FileSlices | None = None  # what answers still name of the file
 
     @classmethod
     def create(
@@ -467,12 +463,12 @@ class Segment:
                 position = self.offset_index.lookup(offset).position
         return position
 
-    def read(
+    def locate(
         self, start_offset: int, max_bytes: int, max_offset: int, min_one_batch: bool
-    ) -> SegmentRead | None:
-        """Whole batches from the one that holds `start_offset`, all of them below `max_offset`.
+    ) -> FoundRange | None:
+        """Where whole batches lie from the one with `start_offset` on, all below `max_offset`.
 
-        None when the segment ends before `start_offset`.
+        Headers alone are read. None when the segment ends before `start_offset`.
         """
         found = self._find(start_offset)
         if found is None:
@@ -480,27 +476,31 @@ class Segment:
         position, _, first_size = found
         if max_bytes < first_size:
             if not min_one_batch:
-                return SegmentRead(b"", start_offset)
+                return FoundRange(position, 0, start_offset)
             max_bytes = first_size
-        file = self._open_file()
         end = self.size_bytes
         limit = position + max_bytes
         if limit >= end and max_offset >= self.end_offset:
             next_offset = self.end_offset
             self._remember(next_offset, end)
-            return SegmentRead(file.read_at(position, end - position), next_offset)
-        limit = min(limit, end)
-        # One header more than wanted: it tells where the next read starts.
-        data = file.read_at(position, min(limit + WALK_BYTES, end) - position)
-        index = self.offset_index
+            return FoundRange(position, end - position, next_offset)
+        index, limit = self.offset_index, min(limit, end)
         known = min(index.lookup(max_offset).position, index.batch_start_before(limit))
-        cut, goes_on_at = cut_at_batch_end(
-            data, max(known - position, 0), limit - position, max_offset
-        )
-        if not cut or goes_on_at is None:
-            return SegmentRead(b"", start_offset)
-        self._remember(goes_on_at, position + cut)
-        return SegmentRead(data if cut == len(data) else memoryview(data)[:cut], goes_on_at)
+        file = self._open_file()
+        size, goes_on_at = end_of_batches(file, position, known, limit, end, max_offset)
+        if not size or goes_on_at is None:
+            return FoundRange(position, 0, start_offset)
+        self._remember(goes_on_at, position + size)
+        return FoundRange(position, size, goes_on_at)
+
+    def read_at(self, position: int, size_bytes: int) -> bytes:
+        """Read what `locate` found."""
+        return self._open_file().read_at(position, size_bytes) if size_bytes else b""
+
+    def slice_at(self, position: int, size_bytes: int, *, is_settled: bool) -> FileSlice:
+        """Name what `locate` found; `is_settled`: no truncation will reach it."""
+        self._slices = self._slices or FileSlices()
+        return self._slices.make(self._open_file(), position, size_bytes, is_settled=is_settled)
 
     def _remember(self, offset: int, position: int) -> None:
         cursors = self._cursors
@@ -556,6 +556,8 @@ class Segment:
         offset_index.truncate_to(end_offset)
         time_index.truncate_to(end_offset)
         self.txn_index.truncate_to(end_offset)
+        if self._slices is not None:
+            self._slices.end_behind(position)
         self._open_file().truncate(position)
         cut = self.size_bytes - position
         self.size_bytes = position
@@ -636,6 +638,8 @@ class Segment:
         """Close for good: whoever still holds the segment gets EBADF, not a file reopened."""
         self._append_ready = False
         self._closed = True
+        if self._slices is not None:
+            self._slices.end_behind(0)
         with _open_lock:
             file, self._file = self._file, None
         if file is not None:

@@ -12,10 +12,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kraftrio.broker.log.batch_scan import ScannedBatch
+from kraftrio.broker.log.batch_search import FoundRange
 from kraftrio.broker.log.index_file import CorruptIndexError
 from kraftrio.broker.log.producer_replay import rebuild_txn_index
 from kraftrio.broker.log.producer_snapshots import ProducerSnapshots
-from kraftrio.broker.log.segment import Segment, SegmentRead
+from kraftrio.broker.log.results import LogRead
+from kraftrio.broker.log.segment import Segment
 from kraftrio.broker.log.txn_index import AbortedTransaction, search
 from kraftrio.wire.record_batch import NO_TIMESTAMP, iter_records
 
@@ -111,19 +113,29 @@ class SegmentList:
         """The segment that holds `offset` and all later ones."""
         return self._segments[self.floor_index(offset) :]
 
-    def read(
+    def locate(
         self, start_offset: int, max_bytes: int, max_offset: int, min_one_batch: bool
-    ) -> SegmentRead | None:
-        """Read from the first segment that has a batch at or after `start_offset`."""
+    ) -> tuple[Segment, FoundRange] | None:
+        """Where batches lie in the first segment that has one at or after `start_offset`."""
         segments = self._segments
         for index in range(self.floor_index(start_offset), len(segments)):
             segment = segments[index]
             if segment.base_offset >= max_offset:
                 break
-            found = segment.read(start_offset, max_bytes, max_offset, min_one_batch)
+            found = segment.locate(start_offset, max_bytes, max_offset, min_one_batch)
             if found is not None:
-                return found
+                return segment, found
         return None
+
+    def read(
+        self, start_offset: int, max_bytes: int, max_offset: int, min_one_batch: bool
+    ) -> LogRead | None:
+        """Read what `locate` finds."""
+        found = self.locate(start_offset, max_bytes, max_offset, min_one_batch)
+        if found is None:
+            return None
+        segment, (position, size_bytes, next_offset) = found
+        return LogRead(segment.read_at(position, size_bytes), next_offset)
 
     def scan(self, start_offset: int, end_offset: int) -> Iterator[ScannedBatch]:
         """Every batch that ends after `start_offset` and begins before `end_offset`."""

@@ -101,9 +101,17 @@ class TailCache:
         self._first = first
 
     def read(
-        self, start_offset: int, max_bytes: int, max_offset: int, min_one_batch: bool
+        self,
+        start_offset: int,
+        max_bytes: int,
+        max_offset: int,
+        min_one_batch: bool,
+        hold_bytes: int = DEFAULT_LOG_LIMIT_BYTES,
     ) -> tuple[bytes, int] | None:
-        """Whole pieces from `start_offset` on and the next offset; None if it is not held here."""
+        """Whole pieces from `start_offset` on and the next offset.
+
+        None if they are not held here, or are more than `hold_bytes`.
+        """
         pieces = self._pieces
         if not pieces or start_offset < self._start_offset:
             return None
@@ -112,12 +120,15 @@ class TailCache:
         stop = bisect_left(last_offsets, max_offset, start)
         if start >= len(pieces):
             return None
-        self._unread_bytes = 0
         if start >= stop:
+            self._unread_bytes = 0
             return b"", start_offset
         ends = self._ends
-        limit = ends[start] - len(pieces[start]) + max_bytes
-        stop = min(stop, bisect_right(ends, limit, start))
+        begin = ends[start] - len(pieces[start])
+        stop = min(stop, bisect_right(ends, begin + max_bytes, start))
+        if ends[max(stop - 1, start)] - begin > hold_bytes:
+            return None
+        self._unread_bytes = 0
         if stop <= start:
             if not min_one_batch:
                 return b"", start_offset

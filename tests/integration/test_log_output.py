@@ -18,10 +18,11 @@ import pytest
 import trio
 import trio.testing
 
+from kraftrio.broker.client_connection import ServerLimits
 from kraftrio.broker.context import RequestContext
 from kraftrio.broker.dispatch import Dispatcher
 from kraftrio.broker.logging_setup import setup_logging
-from kraftrio.broker.server import Listener, ServerLimits, bind
+from kraftrio.broker.server import Listener, bind
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.wire.api import ApiKey
 from kraftrio.wire.messages.cluster import (

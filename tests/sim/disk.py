@@ -113,6 +113,15 @@ class SimFile:
             found = bytes(view[position : position + size_bytes])
         return self._disk.shown(self._path, self._inode, position, found)
 
+    def is_cached(self, position: int, size_bytes: int) -> bool:
+        return True
+
+    def load(self, position: int, size_bytes: int) -> None:
+        """There already."""
+
+    def descriptor(self) -> int | None:
+        return None
+
     def truncate(self, size_bytes: int) -> None:
         self._check()
         if self._disk.is_dead:

@@ -644,6 +644,9 @@ class HostNetwork:
     async def wait_readable(self, sock: Any) -> None:
         await sock.wait_readable()
 
+    def file_sender(self, sock: Any) -> None:
+        """Files are read: there is no system that could send from them."""
+
     async def wait_writable(self, sock: Any) -> None:
         await sock.wait_writable()
 

@@ -128,6 +128,15 @@ class MemoryFile:
         fault = self._fs.read_fault
         return data if fault is None else fault(self._path, position, data)
 
+    def is_cached(self, position: int, size_bytes: int) -> bool:
+        return self._fs.is_cached
+
+    def load(self, position: int, size_bytes: int) -> None:
+        self._fs.loads.append((position, size_bytes))
+
+    def descriptor(self) -> int | None:
+        return None
+
     def truncate(self, size_bytes: int) -> None:
         self._check()
         self._fs.check_fault("truncate", self._path)
@@ -173,6 +182,8 @@ class MemoryFileSystem:
         self.faults: dict[tuple[str, str], OSError] = {}
         self.failed_call: FailedCall | None = None
         self.on_call: Callable[[str, str], None] | None = None  # told each (operation, path)
+        self.is_cached = True
+        self.loads: list[tuple[int, int]] = []
         self.sync_count = 0
         self.read_count = 0
         self._now_ms = now_ms

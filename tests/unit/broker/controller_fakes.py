@@ -8,9 +8,10 @@ from typing import Any
 
 import trio
 
+from kraftrio.broker.client_connection import ServerLimits
 from kraftrio.broker.context import ClientInfo, RequestContext
 from kraftrio.broker.dispatch import Dispatcher
-from kraftrio.broker.server import Listener, ServerLimits, bind
+from kraftrio.broker.server import Listener, bind
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.kraft_meta.error_responses import error_response
 from kraftrio.kraft_meta.image import BrokerImage, Endpoint, MetadataImage

@@ -21,11 +21,12 @@ from typing import Any
 
 import trio
 
+from kraftrio.broker.client_connection import ServerLimits
 from kraftrio.broker.dispatch import Dispatcher
 from kraftrio.broker.handlers_quorum import QuorumHandlers
 from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
 from kraftrio.broker.quorum_peers import QuorumPeers
-from kraftrio.broker.server import Listener, ServerLimits, innermost
+from kraftrio.broker.server import Listener, innermost
 from kraftrio.clients.connection import open_connection
 from kraftrio.kraft_meta.cluster_identity import ClusterIdentity, ClusterIdError
 from kraftrio.kraft_meta.control import ControllerConfig

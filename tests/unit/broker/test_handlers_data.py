@@ -13,6 +13,7 @@ from kraftrio.broker.handlers_fetch import FetchHandlers
 from kraftrio.broker.handlers_offsets import EARLIEST, LATEST, OffsetHandlers
 from kraftrio.broker.handlers_produce import ProduceHandlers
 from kraftrio.broker.log.log_config import LogConfig
+from kraftrio.broker.memory_budget import MemoryBudget
 from kraftrio.broker.producer_ids import ProducerIdManager
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.kraft_meta.records import (
@@ -47,6 +48,7 @@ from kraftrio.wire.messages.data import (
     TopicProduceData,
 )
 from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.stored_bytes import StoredBytes
 from tests.support.logs import batch, records_of
 from tests.support.sliced import finish
 from tests.unit.broker.cluster_context import context
@@ -61,6 +63,7 @@ class Handlers:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.quota = Quota()
+        self.answers_memory = MemoryBudget(1 << 20)
         self.fetches = FetchHandlers(
             broker.replicas,
             broker.metadata,
@@ -69,6 +72,7 @@ class Handlers:
             broker.clock,
             55_000_000,
             self.quota,
+            self.answers_memory,
         )
         self.offsets = OffsetHandlers(broker.replicas)
         self.produces = ProduceHandlers(
@@ -222,6 +226,25 @@ async def test_consumers_see_what_is_committed_and_followers_all() -> None:
         assert len(records_of(seen.records or b"")) == 1 and seen.high_watermark == 1
         seen = part(handlers.fetch(1, 3))
         assert len(records_of(seen.records or b"")) == 2
+
+
+@pytest.mark.parametrize("has_room", [True, False])
+async def test_records_stay_where_they_are(has_room: bool) -> None:
+    """An answer holds a little of each partition at most, and nothing while memory is short."""
+    broker = Broker()
+    async with broker.running():
+        broker.lead((1,))
+        handlers = Handlers(broker)
+        if not has_room:
+            handlers.answers_memory.share(lambda: None, lambda: None).hold(1 << 20)
+        count = 20_000 // SIZE
+        broker.append(count)
+        records = part(handlers.fetch(0)).records
+        assert isinstance(records, StoredBytes)
+        assert len(records_of(records.read(0, len(records)))) == count
+        records = part(handlers.fetch(count - 2)).records
+        assert isinstance(records, StoredBytes) is not has_room
+        assert len(records or b"") == 2 * SIZE
 
 
 async def test_a_followers_answer_has_the_high_watermark_that_its_fetch_made() -> None:

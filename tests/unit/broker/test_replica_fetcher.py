@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
+from kraftrio.broker.client_connection import ServerLimits
 from kraftrio.broker.clock import Clock
 from kraftrio.broker.config import BrokerConfig
 from kraftrio.broker.dispatch import Dispatcher
@@ -28,7 +29,7 @@ from kraftrio.broker.metadata_cache import MetadataCache
 from kraftrio.broker.replica_fetcher import ReplicaFetchers
 from kraftrio.broker.replica_manager import ReplicaManager
 from kraftrio.broker.replication_quota import Direction, ReplicationQuota
-from kraftrio.broker.server import Listener, ServerLimits
+from kraftrio.broker.server import Listener
 from kraftrio.broker.timers import Timers
 from kraftrio.clients.transport import SystemNetwork
 from kraftrio.kraft_meta.image import Endpoint, MetadataDelta

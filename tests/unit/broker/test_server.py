@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 import struct
@@ -14,9 +15,12 @@ import pytest
 import trio
 import trio.lowlevel
 
+from kraftrio.broker import client_connection
+from kraftrio.broker.client_connection import ServerLimits, ServerResources
 from kraftrio.broker.context import RequestContext
 from kraftrio.broker.dispatch import Dispatcher
-from kraftrio.broker.server import Listener, ServerLimits
+from kraftrio.broker.memory_budget import MemoryBudget
+from kraftrio.broker.server import Listener
 from kraftrio.clients.connection import open_connection
 from kraftrio.clients.transport import SystemNetwork
 from kraftrio.kraft_meta.deferred import Deferred
@@ -27,8 +31,17 @@ from kraftrio.wire.messages.cluster import (
     ApiVersionsResponse,
     MetadataRequest,
     MetadataResponse,
+    MetadataResponseBroker,
 )
-from kraftrio.wire.messages.data import ProduceRequest, ProduceResponse
+from kraftrio.wire.messages.data import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+    ProduceRequest,
+    ProduceResponse,
+)
+from kraftrio.wire.stored_bytes import StoredBytes, StoredBytesGone
 
 LIMITS = ServerLimits(
     socket_request_max_bytes=1 << 20,
@@ -55,6 +68,13 @@ class Handlers:
         self.seen.append(context)
         return deferred
 
+    def parked_first(self, request: MetadataRequest, context: RequestContext) -> Any:
+        """The first one waits, those behind it are answered at once, with much."""
+        if not self.parked:
+            return Handlers.metadata(self, request, context)
+        self.seen.append(context)
+        return MetadataResponse(cluster_id="x" * 30_000)
+
     def api_versions(self, request: ApiVersionsRequest, context: RequestContext) -> Any:
         return ApiVersionsResponse(error_code=len(self.big_answer))
 
@@ -78,7 +98,7 @@ class Client:
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self.stream = stream
-        self.buffer = b""
+        self.buffer = bytearray()
 
     async def send(self, key: int, version: int, correlation_id: int, body: bytes) -> None:
         header = struct.pack(">hhih", key, version, correlation_id, -1)
@@ -93,8 +113,8 @@ class Client:
             if not data:
                 raise EOFError
             self.buffer += data
-        frame = self.buffer[4 : 4 + self.length()]
-        self.buffer = self.buffer[4 + len(frame) :]
+        frame = bytes(self.buffer[4 : 4 + self.length()])
+        del self.buffer[: 4 + len(frame)]
         return struct.unpack(">i", frame[:4])[0], frame[4:]
 
     def length(self) -> int:
@@ -113,12 +133,16 @@ Connect = Callable[[], Any]
 
 @asynccontextmanager
 async def listening(
-    handlers: Handlers, limits: ServerLimits = LIMITS, network: SystemNetwork | None = None
+    handlers: Handlers,
+    limits: ServerLimits = LIMITS,
+    network: SystemNetwork | None = None,
+    resources: ServerResources | None = None,
 ) -> AsyncIterator[tuple[Listener, Connect]]:
     network = network or SystemNetwork()
     sock = network.bind("127.0.0.1", 0)
     port = sock.getsockname()[1]
-    listener = Listener("PLAINTEXT", sock, handlers.dispatcher(), limits, network)
+    resources = resources or ServerResources()
+    listener = Listener("PLAINTEXT", sock, handlers.dispatcher(), limits, network, resources)
 
     clients: list[Client] = []
 
@@ -129,6 +153,7 @@ async def listening(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(listener.run)
+        nursery.start_soon(resources.run)
         try:
             with trio.fail_after(10):
                 yield listener, connect
@@ -331,6 +356,228 @@ async def test_a_client_that_does_not_read_stops_being_read() -> None:
         assert received == list(range(500))
 
 
+# -- memory -------------------------------------------------------------------------------------
+
+
+class Stored(StoredBytes):
+    """Records that lie elsewhere, as large as wanted; counts what is read."""
+
+    def __init__(self, size_bytes: int, *, cold: bool = False, gone_at: int = 1 << 62) -> None:
+        self.size_bytes = size_bytes
+        self.cold = cold
+        self.gone_at = gone_at
+        self.loads = 0
+        self.read_bytes = 0
+
+    def __len__(self) -> int:
+        return self.size_bytes
+
+    def file_range(self, start: int) -> None:
+        return None
+
+    def read(self, start: int, size_bytes: int) -> bytes:
+        if start + size_bytes > self.gone_at:
+            raise StoredBytesGone("truncated")
+        self.read_bytes += size_bytes
+        return bytes(size_bytes)
+
+    def is_at_hand(self, start: int, size_bytes: int) -> bool:
+        return not self.cold
+
+    def load(self, start: int, size_bytes: int) -> None:
+        self.loads += 1
+
+
+class Fetches(Handlers):
+    """Fetch is answered with stored records, Metadata at once with a large answer."""
+
+    def __init__(self, *records: Stored) -> None:
+        super().__init__()
+        self.records = list(records)
+        self.fetched = 0
+        self.answer = MetadataResponse(cluster_id="x" * 30_000)
+        self.asked = 0
+
+    def fetch(self, request: FetchRequest, context: RequestContext) -> FetchResponse:
+        records = self.records[self.fetched]
+        self.fetched += 1
+        data = PartitionData(partition_index=0, records=records)
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+
+    def metadata(self, request: MetadataRequest, context: RequestContext) -> Any:
+        self.asked += 1
+        return self.answer
+
+    def dispatcher(self) -> Dispatcher:
+        return Dispatcher(
+            {
+                ApiKey.FETCH: self.fetch,
+                ApiKey.METADATA: self.metadata,
+                ApiKey.API_VERSIONS: self.api_versions,
+            }
+        )
+
+
+FETCH_BODY = encode(FetchRequest(), 4)
+NARROW = replace(LIMITS, socket_send_buffer_bytes=65536)
+
+
+async def settled() -> None:
+    """Let everything happen that can without a client's doing."""
+    for _ in range(200):
+        await trio.lowlevel.checkpoint()
+
+
+async def test_records_are_read_as_the_client_takes_them() -> None:
+    """An answer of 50 MB is not read for a client that takes nothing, and arrives whole."""
+    records = Stored(50 << 20)
+    handlers = Fetches(records)
+    async with listening(handlers, NARROW) as (_, connect):
+        client = await connect()
+        client.stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        await client.send(1, 4, 7, FETCH_BODY)
+        await settled()
+        assert 0 < records.read_bytes < 4 << 20
+        correlation_id, body = await client.receive()
+        assert (correlation_id, len(body) >> 20) == (7, 50)
+
+
+async def test_requests_are_handled_one_ahead_of_what_the_client_takes() -> None:
+    handlers = Fetches(*(Stored(8 << 20) for _ in range(8)))
+    async with listening(handlers, NARROW) as (_, connect):
+        client = await connect()
+        client.stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        for correlation_id in range(8):
+            await client.send(1, 4, correlation_id, FETCH_BODY)
+        await settled()
+        assert handlers.fetched == 2
+        for correlation_id in range(8):
+            assert (await client.receive())[0] == correlation_id
+            assert handlers.fetched <= correlation_id + 4
+
+
+async def test_answers_behind_a_parked_one_are_bounded() -> None:
+    """They cannot leave, so not many are made: what is encoded counts."""
+    handlers = Handlers()
+    handlers.metadata = handlers.parked_first  # type: ignore[method-assign]
+    async with listening(handlers) as (_, connect):
+        client = await connect()
+        for correlation_id in range(60):
+            await client.send(3, 2, correlation_id, METADATA_BODY)
+        await settled()
+        assert len(handlers.seen) < 15
+        handlers.parked[0].complete(MetadataResponse())
+        for correlation_id in range(60):
+            assert (await client.receive())[0] == correlation_id
+
+
+@pytest.mark.parametrize("cold", [True, False])
+async def test_cold_records_are_loaded_by_a_thread(cold: bool) -> None:
+    records = Stored(3 << 20, cold=cold)
+    async with listening(Fetches(records)) as (_, connect):
+        client = await connect()
+        await client.send(1, 4, 7, FETCH_BODY)
+        assert (await client.receive())[0] == 7
+        assert records.loads == (3 if cold else 0)
+
+
+async def test_an_answer_whose_records_are_gone_ends_the_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its length is out already: nothing else may follow in the place of the records."""
+    handlers = Fetches(Stored(4 << 20, gone_at=2 << 20), Stored(10))
+    async with listening(handlers) as (_, connect):
+        with caplog.at_level(logging.DEBUG, "kraftrio.server"):
+            client = await connect()
+            await client.send(1, 4, 7, FETCH_BODY)
+            with pytest.raises((EOFError, trio.BrokenResourceError)):
+                await client.receive()
+            assert len(client.buffer) <= (2 << 20) + 60
+            other = await connect()
+            await other.send(1, 4, 8, FETCH_BODY)
+            assert (await other.receive())[0] == 8
+    [line] = [entry for entry in caplog.records if "truncated" in entry.getMessage()]
+    assert line.levelno == logging.DEBUG
+
+
+async def test_large_answers_wait_while_others_are_not_taken() -> None:
+    """Clients that take nothing fill the memory of answers; another one's turn comes later."""
+    handlers = Fetches()
+    handlers.answer = MetadataResponse(cluster_id="x" * 32_000, brokers=BROKERS)
+    resources = ServerResources(answers=MemoryBudget(1 << 20))
+    async with listening(handlers, NARROW, resources=resources) as (_, connect):
+        idle = [await connect() for _ in range(6)]
+        for client in idle:
+            client.stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32768)
+            await client.send(3, 2, 1, METADATA_BODY)
+        await settled()
+        assert handlers.asked < 6
+        assert resources.answers.waiting_count == 6 - handlers.asked
+        assert resources.answers.used_bytes < 4 << 20
+        small = await connect()
+        await small.send(18, 0, 5, b"")
+        assert (await small.receive())[0] == 5, "small answers wait for nobody"
+        for client in idle:
+            assert (await client.receive())[0] == 1
+        assert resources.answers.used_bytes == 0
+
+
+BROKERS = [MetadataResponseBroker(host="h" * 30_000) for _ in range(20)]
+
+
+async def test_large_requests_wait_for_memory_and_those_that_stand_still_are_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Frames that were begun and never end fill the memory of requests, but not for ever."""
+    monkeypatch.setattr(client_connection, "_LOOK_INTERVAL_S", 0.05)
+    handlers = Fetches()
+    resources = ServerResources(requests=MemoryBudget(2 << 20))
+    limits = replace(LIMITS, socket_request_max_bytes=8 << 20)
+    begun = struct.pack(">i", 8 << 20) + bytes(3 << 20)
+    async with listening(handlers, limits, resources=resources) as (listener, connect):
+        hostile = [await connect() for _ in range(5)]
+        async with trio.open_nursery() as nursery:
+            for client in hostile:
+                nursery.start_soon(send_what_is_taken, client, begun)
+            await settled()
+            assert resources.requests.used_bytes < 9 << 20, "the limit, and one beyond it"
+            honest = await connect()
+            await honest.send(18, 0, 5, bytes(4 << 20))
+            assert (await honest.receive())[0] == 5
+            nursery.cancel_scope.cancel()
+        assert len(listener._connections) < 6
+
+
+async def send_what_is_taken(client: Client, data: bytes) -> None:
+    with contextlib.suppress(trio.BrokenResourceError):
+        await client.stream.send_all(data)
+
+
+async def test_what_is_ready_leaves_before_a_bad_request_ends_the_connection() -> None:
+    """As if requests were handled one by one: with a bad frame, and with a bad request."""
+    for bad in (struct.pack(">i", -5), struct.pack(">ihhih", 10, 999, 0, 3, -1)):
+        handlers = Fetches(Stored(4 << 20))
+        async with listening(handlers, NARROW) as (_, connect):
+            client = await connect()
+            header = struct.pack(">hhih", 1, 4, 1, -1) + FETCH_BODY
+            await client.stream.send_all(struct.pack(">i", len(header)) + header + bad)
+            assert (await client.receive())[0] == 1
+            assert await client.is_closed()
+
+
+async def test_a_client_that_takes_nothing_is_idle() -> None:
+    """connections.max.idle.ms holds for it, too: it would keep its answer for ever."""
+    limits = replace(NARROW, connections_max_idle_ms=200)
+    async with listening(Fetches(Stored(50 << 20)), limits) as (listener, connect):
+        client = await connect()
+        client.stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        await client.send(1, 4, 1, FETCH_BODY)
+        while not listener._connections:
+            await trio.lowlevel.checkpoint()
+        while listener._connections:
+            await trio.lowlevel.checkpoint()
+
+
 # -- how a connection ends ----------------------------------------------------------------------
 
 
@@ -399,6 +646,9 @@ class Unreachable(SystemNetwork):
 
     def bind(self, host: str, port: int, **how: Any) -> Any:
         return _CutListener(super().bind(host, port, **how))
+
+    def file_sender(self, sock: Any) -> None:
+        return None
 
     async def wait_readable(self, sock: Any) -> None:
         await super().wait_readable(sock.sock)

@@ -27,6 +27,7 @@ from kraftrio.wire.codec import (
     decode,
     encode,
     encode_parts,
+    encode_pieces,
     float64,
     int8,
     int16,
@@ -45,6 +46,7 @@ from kraftrio.wire.codec import (
 )
 from kraftrio.wire.codec_schema import Versions
 from kraftrio.wire.errors import LocalProtocolError, RemoteProtocolError
+from kraftrio.wire.stored_bytes import StoredBytes
 from tests.unit.wire.random_messages import MESSAGES, random_message, versions_of
 
 
@@ -286,6 +288,34 @@ def test_records_may_be_given_in_pieces() -> None:
     data = b"".join(parts)
     assert data == encode(value, 3)
     assert decode(Everything, 3, data)[0].n == b"".join(pieces)
+
+
+class Elsewhere(StoredBytes):
+    """Bytes that must not be read here."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def file_range(self, start: int) -> tuple[int, int] | None:
+        raise AssertionError
+
+    read = is_at_hand = load = file_range  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("size", [1, 9000, 1 << 30])
+def test_stored_records_are_handed_on_unread(size: int) -> None:
+    """Their length is written, however few or many they are."""
+    stored = Elsewhere(size)
+    pieces = encode_pieces(Everything(n=stored), 2)
+    assert pieces[1] is stored
+    around = [bytes(piece) for piece in pieces if not isinstance(piece, StoredBytes)]
+    with_bytes = encode_parts(Everything(n=memoryview(bytes(9000))), 2)
+    if size == 9000:
+        assert around == [with_bytes[0], with_bytes[2]]
+    assert len(pieces) == 3
 
 
 def test_records_view() -> None:

@@ -246,3 +246,36 @@ def test_memory_of_large_frames_is_used_again(growth: int) -> None:
         assert bytes(frame) == bytes([turn]) * sizes[turn]
         assert bytes(part) == b"\x01" * 10, "a part is a view, too"
         del frame
+
+
+def test_a_large_frame_asks_before_it_grows() -> None:
+    """Its memory comes in steps, each of which is told before it is taken."""
+    connection = ServerConnection(100 << 20, bytearray(1 << 16))
+    data = memoryview(struct.pack(">i", 20 << 20) + bytes(20 << 20))
+    steps: list[int] = []
+    frames: list[memoryview] = []
+    while data:
+        if connection.growth_bytes:
+            before = connection.unfinished_bytes
+            steps.append(connection.growth_bytes)
+            connection.receive_buffers()
+            assert connection.unfinished_bytes == before + steps[-1]
+        buffers = connection.receive_buffers()
+        count = 0
+        for buffer in buffers:
+            piece = data[count : count + len(buffer)]
+            buffer[: len(piece)] = piece
+            count += len(piece)
+        frames += connection.bytes_received(count, buffers)
+        data = data[count:]
+    assert [len(frame) for frame in frames] == [20 << 20]
+    assert connection.unfinished_bytes == connection.growth_bytes == 0
+    assert max(steps) == 4 << 20
+    assert len(steps) < 15
+
+
+def test_frames_before_a_bad_length_are_told_first() -> None:
+    connection = ServerConnection(100, bytearray(1 << 16))
+    assert receive(connection, framed(b"good") + struct.pack(">i", 101)) == [b"good"]
+    with pytest.raises(RemoteProtocolError):
+        connection.receive_buffers()

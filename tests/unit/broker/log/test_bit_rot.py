@@ -251,3 +251,13 @@ def test_truncation_before_damage_is_carried_out() -> None:
     flip_on_disk(context, headers_of(context)[0].position + _MAGIC, 4)
     context.log.truncate_to(6)
     assert context.log.log_end_offset == context.log.active_segment.end_offset == 6
+
+
+def test_a_length_beyond_the_end_of_the_segment_ends_a_read() -> None:
+    """What is named of a file lies within it, whatever a header says."""
+    context = three_batches()
+    second = headers_of(context)[1]
+    flip_on_disk(context, second.position + _LENGTH + 1, 1)
+    found = context.log.segments.read(0, 1 << 20, 8, True)
+    assert found is not None
+    assert [record.offset for record in records_of(found.records)] == [0, 1, 2]

@@ -1,0 +1,173 @@
+"""Memory that all connections of a node share: who may take some, who waits, and in which order.
+
+Owns: `MemoryBudget` and the `Share` of each connection, sans-IO. Rules:
+1. A little (`FREE_BYTES`) is granted at any time: small requests and answers wait for nobody.
+2. More is granted while less than the limit is in use and nobody waits. What was granted may be
+   larger than what was left: a limit that is smaller than one request must not stop it for ever.
+3. Who gets none waits. When there is room they go on, the nodes of the cluster first, then whoever
+   has waited longest.
+4. When there is no room, the first that waits goes on beyond the limit, alone, until it holds
+   little again. So a large request always gets through, and nobody waits for one that waits itself.
+5. Rule 4 hangs on those that hold memory getting on. Who does not, while others wait, has to
+   give up: `look_for_stalled`.
+
+`client_connection` takes shares; its `ServerResources` look for those that stall.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+FREE_BYTES = 64 << 10
+
+# Whoever holds more must move that much from one look to the next, while others wait.
+_LEAST_PROGRESS_BYTES = 32 << 10
+
+
+class Share:
+    """What one connection holds of a budget.
+
+    Attributes:
+        on_room: called after `take` gave none, when it may be asked again.
+        give_up: called when others wait for what is held here, and nothing moves.
+        is_peer: of a broker or controller of the cluster.
+        moved_bytes: received or sent so far, counted by the owner; how it gets on.
+    """
+
+    __slots__ = (
+        "_budget",
+        "_seen_bytes",
+        "give_up",
+        "held_bytes",
+        "is_peer",
+        "moved_bytes",
+        "on_room",
+    )
+
+    def __init__(
+        self, budget: MemoryBudget, on_room: Callable[[], None], give_up: Callable[[], None]
+    ) -> None:
+        self._budget = budget
+        self.on_room = on_room
+        self.give_up = give_up
+        self._seen_bytes = -1
+        self.held_bytes = 0
+        self.is_peer = False
+        self.moved_bytes = 0
+
+    def take(self, size_bytes: int) -> bool:
+        """Take so much more, or none and wait for `on_room`."""
+        return self._budget.take(self, size_bytes)
+
+    def hold(self, size_bytes: int) -> None:
+        """So much is held now, granted or not."""
+        self._budget.hold(self, size_bytes)
+
+    def close(self) -> None:
+        """Hold nothing, and wait for nothing."""
+        self._budget.forget(self)
+
+    def has_stalled(self) -> bool:
+        """Has too little moved since the last look?"""
+        seen, self._seen_bytes = self._seen_bytes, self.moved_bytes
+        return seen >= 0 and self.moved_bytes - seen < _LEAST_PROGRESS_BYTES
+
+    def look_away(self) -> None:
+        """The next look is the first one."""
+        self._seen_bytes = -1
+
+
+class MemoryBudget:
+    """See the module.
+
+    Attributes:
+        limit_bytes: 0 or less: there is none.
+        used_bytes: of all shares.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes if limit_bytes > 0 else 1 << 62
+        self.used_bytes = 0
+        self._large: dict[Share, None] = {}  # that hold more than is free
+        self._waiting: tuple[dict[Share, None], dict[Share, None]] = ({}, {})  # peers, clients
+        self._beyond: Share | None = None
+
+    def share(self, on_room: Callable[[], None], give_up: Callable[[], None]) -> Share:
+        """A connection's share (see `Share`)."""
+        return Share(self, on_room, give_up)
+
+    @property
+    def has_room(self) -> bool:
+        return self.used_bytes < self.limit_bytes
+
+    @property
+    def waiting_count(self) -> int:
+        return len(self._waiting[0]) + len(self._waiting[1])
+
+    def take(self, share: Share, size_bytes: int) -> bool:
+        if self._may_take(share, size_bytes):
+            self._stop_waiting(share)
+            self.hold(share, share.held_bytes + size_bytes)
+            self._tell_first()
+            return True
+        self._waiting[0 if share.is_peer else 1][share] = None
+        return False
+
+    def _may_take(self, share: Share, size_bytes: int) -> bool:
+        if share is self._beyond or share.held_bytes + size_bytes <= FREE_BYTES:
+            return True
+        first = next(self._in_order(), share)
+        if share is not first and (share.is_peer, first.is_peer) != (True, False):
+            return False
+        if self.has_room:
+            return True
+        if self._beyond is None:
+            self._beyond = share
+            return True
+        return False
+
+    def _in_order(self) -> Iterator[Share]:
+        for queue in self._waiting:
+            yield from queue
+
+    def _stop_waiting(self, share: Share) -> None:
+        for queue in self._waiting:
+            queue.pop(share, None)
+
+    def hold(self, share: Share, size_bytes: int) -> None:
+        self.used_bytes += size_bytes - share.held_bytes
+        share.held_bytes = size_bytes
+        if size_bytes > FREE_BYTES:
+            self._large[share] = None
+            return
+        self._large.pop(share, None)
+        share.look_away()
+        if share is self._beyond:
+            self._beyond = None
+        self._tell_first()
+
+    def _tell_first(self) -> None:
+        """Let the first that waits ask again, if it will be given something."""
+        if self.has_room or self._beyond is None:
+            first = next(self._in_order(), None)
+            if first is not None:
+                first.on_room()
+
+    def forget(self, share: Share) -> None:
+        self._stop_waiting(share)
+        self.hold(share, 0)
+
+    def look_for_stalled(self) -> None:
+        """Let those give up that hold memory others wait for, and have not got on since last time.
+
+        To be called every few seconds.
+        """
+        peers, clients = self._waiting
+        stalled: list[Share] = []
+        for share in self._large:
+            if not self.waiting_count or share in peers or share in clients:
+                share.look_away()
+            elif share.has_stalled():
+                stalled.append(share)
+        for share in stalled:
+            share.give_up()

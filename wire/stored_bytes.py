@@ -1,0 +1,53 @@
+"""Bytes of a message that stay where they are stored until a socket takes them.
+
+Owns: `StoredBytes`, what a records field may hold instead of bytes. The codec writes its length and
+hands it on as a piece of its own; `clients/send_queue` sends it; the log makes them (`file_slice`).
+
+Rules
+1. Its length never changes: it is on the wire before the first byte is.
+2. Bytes that are not there any more as they were raise `StoredBytesGone`, also half-way: the
+   connection can only be closed then.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TypeAlias
+
+from kraftrio.wire.primitives import Buffer
+
+
+class StoredBytesGone(Exception):
+    """The bytes were cut off, their file is closed, or the disk does not give them."""
+
+
+class StoredBytes(ABC):
+    """See the module; positions are counted from its first byte."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def file_range(self, start: int) -> tuple[int, int] | None:
+        """A file descriptor and the position in that file where the bytes from `start` on lie.
+
+        None where they have to be read, since there is no such file or they may still change.
+        """
+
+    @abstractmethod
+    def read(self, start: int, size_bytes: int) -> bytes:
+        """Read that many bytes."""
+
+    @abstractmethod
+    def is_at_hand(self, start: int, size_bytes: int) -> bool:
+        """Can they be read or sent now, without waiting for a disk?"""
+
+    @abstractmethod
+    def load(self, start: int, size_bytes: int) -> None:
+        """Bring them into memory, as far as that helps. A worker thread may call it."""
+
+
+Piece: TypeAlias = Buffer | StoredBytes
+"""A part of what is to be sent."""
