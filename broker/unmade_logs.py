@@ -5,6 +5,10 @@ Owns: `UnmadeLogs`. A log that is not found was
   ISR. It is made in the directory that the controller names, or in the least used one;
 - or is lost with a log directory that is offline. It is not made anew, since it may come back with
   the directory; the controller is told, unless it knows: directory ids are in its registration.
+- or is lost with a directory that is gone: another disk is in its place. Out of the ISR it is made
+  anew, and follows. The last member of an ISR makes none, or an empty log would lead and have
+  the others cut what was acknowledged: it tells that it is LOST, until an unclean election says
+  that it may begin anew.
 An administrator may have asked for another directory before (AlterReplicaLogDirs): that one it is.
 Where a log was made or found is told likewise (`ReplicaPlacer`; KIP-858).
 
@@ -22,6 +26,7 @@ from kraftrio.broker.log.partition_log import PartitionLog
 from kraftrio.broker.replica_ports import ReplicaPlacer
 from kraftrio.kraft_meta.directories import LOST, MIGRATING, UNASSIGNED
 from kraftrio.kraft_meta.image import PartitionImage, TopicImage
+from kraftrio.kraft_meta.records import LEADER_RECOVERING
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
 
@@ -102,11 +107,12 @@ class UnmadeLogs:
             return None
         told = unmade.image.directory(self._broker_id)
         if self._is_lost(topic_partition, unmade):
-            if told in (MIGRATING, UNASSIGNED) or self._log_manager.has_online(told):
+            is_known = told == LOST or (told not in (MIGRATING, UNASSIGNED) and self._has_offline())
+            if not is_known or self._log_manager.has_online(told):
                 self._place(topic_partition, unmade, LOST)
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"the log of {topic_partition} may be in a log directory that is offline",
+                f"the log of {topic_partition} is lost, or in a log directory that is offline",
             )
         wanted = self._preferred.get(topic_partition, told)
         try:
@@ -123,16 +129,19 @@ class UnmadeLogs:
         return unmade, log
 
     def _is_lost(self, topic_partition: TopicPartition, unmade: Unmade) -> bool:
-        if (
-            unmade.is_new
-            or self._log_manager.get_log(topic_partition) is not None
-            or all(log_dir.is_online for log_dir in self._log_manager.dirs)
-        ):
+        if unmade.is_new or self._log_manager.get_log(topic_partition) is not None:
             return False
-        told = unmade.image.directory(self._broker_id)
+        image = unmade.image
+        told, is_in_sync = image.directory(self._broker_id), self._broker_id in image.isr
         if told == UNASSIGNED:  # nothing that was acknowledged can be in it
-            return self._broker_id in unmade.image.isr
-        return not self._log_manager.has_online(told) or self.is_abandoned(topic_partition)
+            starts_anew = image.leader_recovery_state == LEADER_RECOVERING
+            return self._has_offline() and is_in_sync and not starts_anew
+        if self._log_manager.has_online(told):
+            return self._has_offline() and self.is_abandoned(topic_partition)
+        return self._has_offline() or (is_in_sync and told != MIGRATING)
+
+    def _has_offline(self) -> bool:
+        return not all(log_dir.is_online for log_dir in self._log_manager.dirs)
 
     def _place(self, topic_partition: TopicPartition, unmade: Unmade, directory_id: bytes) -> None:
         if self._placer is not None:

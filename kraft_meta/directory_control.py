@@ -5,7 +5,9 @@ and the image keeps it. A directory that a heartbeat reports offline leaves the 
 the broker's replicas in it leave ISRs and leaderships in the same batch; so does a replica that is
 reported LOST or in a directory that is not registered. What is left of the broker goes on. It
 registers with its directories anew when it restarts: a replica in one that is back may lead and
-join the ISR again.
+join the ISR again. A broker that came back with other directories, all online, has replaced its
+disks: what it does not find it reports LOST where it is the last of an ISR, so that an empty log
+leads only by an unclean election. (Kafka makes the log anew and elects it.)
 
 Called by: controller.py (requests) and cluster_control.py (heartbeats, registrations). Kafka's
 counterpart: ReplicationControlManager.
@@ -22,10 +24,16 @@ from kraftrio.kraft_meta.control import (
     ControllerResult,
     check_broker_epoch,
 )
-from kraftrio.kraft_meta.directories import directories_of, placement
+from kraftrio.kraft_meta.directories import (
+    LOST,
+    MIGRATING,
+    UNASSIGNED,
+    directories_of,
+    placement,
+)
 from kraftrio.kraft_meta.error_responses import error_response
 from kraftrio.kraft_meta.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
-from kraftrio.kraft_meta.partition_change import PartitionChange
+from kraftrio.kraft_meta.partition_change import Election, PartitionChange
 from kraftrio.kraft_meta.partition_index import PartitionIndex
 from kraftrio.kraft_meta.records import (
     BrokerRegistrationChangeRecord,
@@ -33,6 +41,7 @@ from kraftrio.kraft_meta.records import (
     PartitionChangeRecord,
 )
 from kraftrio.kraft_meta.replication_control import (
+    allow_unclean,
     change_without_replica,
     changes_without_replicas,
     leader_check,
@@ -142,6 +151,9 @@ def _assign_one(
         change = change_without_replica(
             now.config, now.image, broker.broker_id, topic, index, partition
         )
+        was_placed = partition.directory(broker.broker_id) not in (MIGRATING, UNASSIGNED)
+        if directory == LOST and was_placed and change.election is Election.UNCLEAN:
+            allow_unclean(change, now.image)  # it may begin anew at once
     else:
         may_lead = leader_check(now.image, moved)
         change = PartitionChange(topic.topic_id, index, partition, may_lead)

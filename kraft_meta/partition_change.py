@@ -5,7 +5,8 @@ Owns: the election rules of the controller. Rules, as Kafka's:
    first in assignment order; the present leader stays while it is one. PREFERRED puts the first
    replica of the assignment before that.
 2. UNCLEAN takes any live replica when the ISR has none: the ISR becomes that replica alone and the
-   partition is RECOVERING until its leader says otherwise (KIP-704).
+   partition is RECOVERING until its leader says otherwise (KIP-704). If all that live are replicas
+   that are LOST, one of them begins with an empty log: its directory is UNASSIGNED from then.
 3. The last member of an ISR never leaves it: without a live one the partition has no leader and
    keeps its ISR, so that nobody else is elected cleanly.
 4. A reassignment ends once the adding replicas are all in the ISR: replicas become the target. One
@@ -22,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import Enum
 
-from kraftrio.kraft_meta.directories import directories_of, placement
+from kraftrio.kraft_meta.directories import UNASSIGNED, directories_of, placement
 from kraftrio.kraft_meta.image import PartitionImage
 from kraftrio.kraft_meta.records import (
     LEADER_RECOVERING,
@@ -48,6 +49,7 @@ class PartitionChange:
         "_partition",
         "_topic_id",
         "adding_replicas",
+        "can_start_anew",
         "directories",
         "election",
         "isr",
@@ -75,6 +77,8 @@ class PartitionChange:
         self.removing_replicas = partition.removing_replicas
         self.leader_recovery_state = partition.leader_recovery_state
         self.directories = placement(partition.replicas, partition.directories)  # by broker
+        # Whether a replica without its log may lead, if records may be lost (rule 2).
+        self.can_start_anew: Callable[[int], bool] = _never
 
     def build(self) -> PartitionChangeRecord | None:
         """Return the record of everything that changed, or None when nothing did."""
@@ -131,6 +135,10 @@ class PartitionChange:
             for replica in replicas:
                 if self._is_acceptable(replica):
                     return replica, True
+            for replica in replicas:
+                if self.can_start_anew(replica):
+                    self.directories[replica] = UNASSIGNED
+                    return replica, True
         return NO_LEADER, False
 
     def _maybe_complete_reassignment(self) -> None:
@@ -146,6 +154,10 @@ class PartitionChange:
             return
         self.replicas, self.isr = target, isr
         self.adding_replicas = self.removing_replicas = ()
+
+
+def _never(_replica: int) -> bool:
+    return False
 
 
 def _changed(new: Sequence[int], old: Sequence[int]) -> tuple[int, ...] | None:

@@ -22,6 +22,7 @@ from kraftrio.kraft_meta.control import (
     check_broker_epoch,
     is_unclean_election_enabled,
 )
+from kraftrio.kraft_meta.directories import LOST
 from kraftrio.kraft_meta.error_responses import error_response
 from kraftrio.kraft_meta.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from kraftrio.kraft_meta.partition_change import Election, PartitionChange
@@ -77,6 +78,28 @@ def leader_check(
     return may_lead
 
 
+def allow_unclean(
+    change: PartitionChange,
+    image: MetadataImage,
+    *,
+    gone: int | None = None,
+    back: int | None = None,
+) -> None:
+    """Let a change lose records rather than leave its partition without a leader.
+
+    Args: see `leader_check`.
+    """
+
+    def can_start_anew(replica: int) -> bool:
+        broker = image.brokers.get(replica)
+        if broker is None or replica == gone or not (broker.is_active or replica == back):
+            return False
+        return change.directories.get(replica) == LOST
+
+    change.election = Election.UNCLEAN
+    change.can_start_anew = can_start_anew
+
+
 def _is_online(broker: BrokerImage, partition: PartitionImage) -> bool:
     return broker.has_online(partition.directory(broker.broker_id))
 
@@ -113,7 +136,7 @@ def change_without_replica(
     )
     change.isr = tuple(replica for replica in partition.isr if replica != broker_id)
     if is_unclean_election_enabled(config, image, topic.name):
-        change.election = Election.UNCLEAN
+        allow_unclean(change, image, gone=broker_id)
     return change
 
 
@@ -129,7 +152,7 @@ def changes_when_broker_returns(
             topic.topic_id, number, partition, leader_check(image, partition, back=broker_id)
         )
         if is_unclean_election_enabled(config, image, topic.name):
-            change.election = Election.UNCLEAN
+            allow_unclean(change, image, back=broker_id)
         _append_if_changed(records, change)
     return records
 
@@ -159,7 +182,10 @@ def _elect_where_possible(
         if len(records) >= MAX_ELECTIONS_AT_ONCE:
             break
         change = PartitionChange(topic.topic_id, number, partition, leader_check(image, partition))
-        change.election = election
+        if election is Election.UNCLEAN:
+            allow_unclean(change, image)
+        else:
+            change.election = election
         _append_if_changed(records, change)
     return records
 
@@ -233,7 +259,10 @@ def _elect_leader(
     if is_needless:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, None)
     change = PartitionChange(topic.topic_id, index, partition, leader_check(image, partition))
-    change.election = Election.UNCLEAN if is_unclean else Election.PREFERRED
+    if is_unclean:
+        allow_unclean(change, image)
+    else:
+        change.election = Election.PREFERRED
     record = change.build()
     if record is None:
         raise KafkaError(
@@ -306,7 +335,7 @@ def _alter_one(
     change.isr = tuple(new_isr)
     change.leader_recovery_state = data.leader_recovery_state
     if is_unclean_election_enabled(now.config, now.image, topic.name):
-        change.election = Election.UNCLEAN
+        allow_unclean(change, now.image)
     record = change.build()
     after = partition if record is None else partition.merge(record)
     # The proposer no longer leads (a reassignment took it away): it will hear of its successor.

@@ -26,6 +26,7 @@ from kraftrio.broker.log.partition_log import PartitionLog
 from kraftrio.broker.log.segment import Segment
 from kraftrio.broker.partition_state import PartitionState, Role
 from kraftrio.broker.replica_manager import ReplicaManager
+from kraftrio.broker.unmade_logs import UnmadeLogs
 from kraftrio.kraft_meta import log_batches
 from kraftrio.kraft_meta.epoch_starts import EpochStarts
 from kraftrio.kraft_meta.partition_change import PartitionChange
@@ -61,6 +62,10 @@ def _vote_twice_in_an_epoch() -> list[Patch]:
         self.voted_id = candidate_id
 
     return [(Elections, "_may_grant", may_grant), (QuorumState, "grant_vote", grant_vote)]
+
+
+def _emptied_broker_makes_its_logs() -> list[Patch]:
+    return [(UnmadeLogs, "_is_lost", lambda *_arguments: False)]
 
 
 def _quorum_believes_a_wiped_voter() -> list[Patch]:
@@ -437,6 +442,7 @@ MUTATIONS: dict[str, Mutation] = {
             "fault_length_s": 0.5,
         },
     ),
+    "emptied-broker-makes-its-logs": Mutation(_emptied_broker_makes_its_logs, _FAILOVERS),
     "quorum-believes-a-wiped-voter": Mutation(_quorum_believes_a_wiped_voter, _ELECTIONS),
     "quorum-leader-commits-alone": Mutation(_quorum_leader_commits_alone, _ELECTIONS),
     "snapshot-of-a-wrong-epoch": Mutation(

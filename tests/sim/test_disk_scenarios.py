@@ -12,8 +12,10 @@ import pytest
 import trio
 
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.admin import ElectLeadersRequest, TopicPartitions
 from kraftrio.wire.primitives import TopicPartition
 from tests.sim.damage import is_metadata
+from tests.sim.disk import SimDisk
 from tests.sim.mutations import mutated
 from tests.sim.quorum_stage import (
     active_controller,
@@ -114,7 +116,35 @@ async def failed_sync_of_a_voter(stage: Stage) -> None:
     await _demand_topic(stage, answers)
 
 
+async def broker_with_another_disk(stage: Stage) -> None:
+    """The last member of an ISR comes back without its disk: the others keep what they have, and
+    lead with it as soon as somebody allows it."""
+    stage.world.tolerated += ["the log of t-0 is lost"]
+    tp = await stage.create("t", [1, 2, 3], min_insync_replicas=1)
+    client = stage.client("p")
+    expect(await stage.produce(client, 1, tp, *_VALUES) is ErrorCode.NONE, "all is acknowledged")
+    for number in (2, 3):
+        stage.node(number).crash()
+    await stage.until(lambda: stage.image(tp).isr == (1,), "broker 1 is alone")
+    stage.node(1).crash()
+    stage.node(1).disk = SimDisk(stage.node(1).clock.wall_ms)
+    for number in (1, 2, 3):
+        stage.node(number).start()
+    await stage.until(stage.cluster.all_ready, "all brokers are up")
+    await trio.sleep(20)
+    image = stage.image(tp)
+    expect((image.leader, image.isr) == (-1, (1,)), f"nobody leads: {image}")
+    request = ElectLeadersRequest(
+        election_type=1, topic_partitions=[TopicPartitions(topic="t", partitions=[0])]
+    )
+    await stage.client("operator").call_any(request)
+    await stage.until(lambda: set(stage.image(tp).isr) == {1, 2, 3}, "all are in sync")
+    for number in (1, 2, 3):
+        expect(stage.values(number, tp) == _VALUES, f"broker {number} has what was acknowledged")
+
+
 SCENARIOS: list[tuple[Script, str]] = [
+    (broker_with_another_disk, "emptied-broker-makes-its-logs"),
     (rot_under_a_leader, "follower-does-not-check"),
     (rot_under_a_voter, "damaged-metadata-is-cut"),
     (failed_sync_of_a_voter, "failed-sync-is-taken-as-done"),

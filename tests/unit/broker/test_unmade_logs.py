@@ -7,7 +7,14 @@ import errno
 import pytest
 
 from kraftrio.kraft_meta.directories import LOST, MIGRATING, UNASSIGNED
-from kraftrio.kraft_meta.records import MetadataRecord, PartitionRecord, TopicRecord
+from kraftrio.kraft_meta.records import (
+    LEADER_RECOVERING,
+    NO_LEADER,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    TopicRecord,
+)
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
 from tests.support.logs import batch
@@ -59,7 +66,7 @@ def after_failure(records: list[MetadataRecord]) -> tuple[Broker, MemoryFileSyst
     return second, first.fs, path
 
 
-@pytest.mark.parametrize("told", [MIGRATING, UNASSIGNED, LOST, b"gone" * 4])
+@pytest.mark.parametrize("told", [MIGRATING, UNASSIGNED])
 async def test_where_a_log_was_made_is_told_once(told: bytes) -> None:
     """Unless the controller said where to make it."""
     broker = Broker(paths=PATHS)
@@ -68,6 +75,38 @@ async def test_where_a_log_was_made_is_told_once(told: bytes) -> None:
     assert broker.placed == [(TOPIC_ID, 0, directory_id(broker, path_of(broker)))]
     broker.replicas.append_to_leader(TP, batch(b"x"))
     assert len(broker.placed) == 1
+
+
+@pytest.mark.parametrize("told", [LOST, b"gone" * 4])
+async def test_a_log_that_was_on_another_disk_is_made_anew_to_follow(told: bytes) -> None:
+    """The disk was replaced, and the replica is in no ISR any more."""
+    broker = Broker(paths=PATHS)
+    broker.publish(*placed_topic(told, isr=(2,), leader=2))
+    touch(broker)
+    assert broker.placed == [(TOPIC_ID, 0, directory_id(broker, path_of(broker)))]
+
+
+@pytest.mark.parametrize("told", [LOST, b"gone" * 4])
+async def test_the_last_of_an_isr_makes_no_log_on_another_disk(told: bytes) -> None:
+    """It would lead without what was acknowledged; an unclean election lets it begin anew."""
+    broker = Broker(paths=PATHS)
+    broker.publish(*placed_topic(told, isr=(1,), leader=NO_LEADER))
+    with pytest.raises(KafkaError) as caught:
+        broker.replicas.leader(TP)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.made() == 0
+    assert broker.placed == ([] if told == LOST else [(TOPIC_ID, 0, LOST)])
+    broker.placed.clear()
+    elected = PartitionChangeRecord(
+        TOPIC_ID,
+        0,
+        leader=1,
+        leader_recovery_state=LEADER_RECOVERING,
+        directories=(UNASSIGNED, UNASSIGNED),
+    )
+    broker.publish(elected)
+    broker.replicas.append_to_leader(TP, batch(b"x"))
+    assert broker.placed == [(TOPIC_ID, 0, directory_id(broker, path_of(broker)))]
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -18,6 +18,7 @@ from kraftrio.kraft_meta.directories import (
 from kraftrio.kraft_meta.image import MetadataDelta, MetadataImage
 from kraftrio.kraft_meta.records import (
     LEADER_RECOVERING,
+    NO_LEADER,
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -448,3 +449,70 @@ def test_records_from_before_directories_were_kept_can_be_read() -> None:
     assert change.directories is None
     broker = decode_record(msgpack.packb([17, 0, 1, 5, True, None]))
     assert broker == BrokerRegistrationChangeRecord(1, 5, fenced=True)
+
+
+# ---- brokers whose disks were replaced
+
+
+def unclean_election(name: str) -> ElectLeadersRequest:
+    return ElectLeadersRequest(
+        election_type=1, topic_partitions=[TopicPartitions(topic=name, partitions=[0])]
+    )
+
+
+def replace_disks(cluster: Directories, *lost: bytes) -> None:
+    """Let broker 1 come back with other directories, and tell which topics' logs it misses."""
+    cluster.start(1, 8, 9, incarnation=2)
+    for topic_id in lost:
+        assert cluster.codes(cluster.assign(1, topic_id, (LOST, 0))) == [0]
+
+
+def test_a_broker_with_another_disk_leaves_every_isr_before_it_is_unfenced() -> None:
+    """It leads nothing either; where it was the last member, nobody does."""
+    cluster = Directories()
+    shared = cluster.create_placed("shared", [1, 2, 3])
+    alone = cluster.create_placed("alone", [1])
+    cluster.fence(1)
+    cluster.register(1, incarnation=2, log_dirs=[directory(1, 8), directory(1, 9)])
+    assert cluster.partition("shared").isr == (2, 3)
+    replace_disks(cluster, alone)
+    assert (cluster.partition("shared").isr, cluster.partition("shared").leader) == ((2, 3), 2)
+    assert (cluster.partition("alone").isr, cluster.partition("alone").leader) == ((1,), NO_LEADER)
+    # What it makes anew elsewhere is a replica that follows.
+    cluster.assign(1, shared, (directory(1, 8), 0))
+    assert cluster.partition("shared").leader == 2
+    cluster.alter_isr("shared", [2, 3, 1])
+    assert cluster.partition("shared").isr == (2, 3, 1)
+
+
+@pytest.mark.parametrize("is_configured", [True, False])
+def test_an_unclean_election_lets_a_broker_begin_anew(is_configured: bool) -> None:
+    """By the topic's setting or an operator's word; the broker says where the new log lies."""
+    setting = {"unclean.leader.election.enable": str(is_configured).lower()}
+    cluster = Directories()
+    topic_id = cluster.create_placed("t", [1], **setting)
+    cluster.fence(1)
+    replace_disks(cluster, topic_id)
+    if not is_configured:
+        assert cluster.partition("t").leader == NO_LEADER
+        cluster.send(unclean_election("t"))
+    partition = cluster.partition("t")
+    assert (partition.leader, partition.isr) == (1, (1,))
+    assert partition.leader_recovery_state == LEADER_RECOVERING
+    assert partition.directory(1) == UNASSIGNED
+    cluster.assign(1, topic_id, (directory(1, 8), 0))
+    assert cluster.partition("t").directory(1) == directory(1, 8)
+
+
+def test_an_unclean_election_prefers_who_has_a_log() -> None:
+    """However old: a replica without any comes last."""
+    cluster = Directories()
+    topic_id = cluster.create_placed("t", [1, 2])
+    cluster.fence(2)
+    cluster.fence(1)
+    assert cluster.partition("t").isr == (1,)
+    replace_disks(cluster, topic_id)
+    cluster.start(2, incarnation=2)
+    assert cluster.partition("t").leader == NO_LEADER
+    cluster.send(unclean_election("t"))
+    assert cluster.partition("t").leader == 2
