@@ -46,6 +46,7 @@ class Settings(Protocol):
     controller_quorum_voters: list[Voter]
     controller_quorum_bootstrap_servers: list[HostPort]
     log_retention_ms: int
+    log_cleaner_threads: int
     group_coordinator_rebalance_protocols: list[str]
 
     def value(self, name: str) -> ConfigValue:
@@ -108,6 +109,10 @@ def check_supported(config: Settings, defaults: Mapping[str, ConfigValue]) -> li
             f" the one protocol of groups that is served"
         )
     warnings = warnings_without_effect(config.originals, config.values, defaults)
+    if config.log_cleaner_threads > 1:
+        warnings.append(
+            f"log.cleaner.threads is {config.log_cleaner_threads}: one thread does the compaction"
+        )
     if config.originals.get("controller.quorum.voters") and (
         config.controller_quorum_bootstrap_servers
     ):

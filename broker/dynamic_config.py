@@ -6,6 +6,7 @@ configuration, the default. Rules:
 1. Only properties whose update mode allows it are taken from the image; others wait for a restart.
 2. A dynamic set that is not valid as a whole is left out with a warning: a broker must not stop
    because of a setting that someone committed while it was away.
+3. A setting that changes nothing is warned about once, as at the start.
 Called by the metadata publisher (`on_image`); listeners hear the new `BrokerConfig`.
 """
 
@@ -87,6 +88,7 @@ class DynamicConfig:
         self.broker_configs: Mapping[str, str] = Map()
         self.default_configs: Mapping[str, str] = Map()
         self._warn = warn
+        self._told = set(static.warnings)  # of settings that change nothing; at the start
         self._listeners: list[Callable[[BrokerConfig], None]] = []
 
     def subscribe(self, listener: Callable[[BrokerConfig], None]) -> None:
@@ -107,6 +109,10 @@ class DynamicConfig:
         except ConfigError as error:
             self._warn(f"dynamic broker configs are not applied: {error}")
             return False
+        for warning in self.current.warnings:
+            if warning not in self._told:
+                self._told.add(warning)
+                self._warn(warning)
         for listener in self._listeners:
             listener(self.current)
         return True

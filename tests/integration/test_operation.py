@@ -102,6 +102,24 @@ def test_output_that_cannot_be_written(
     assert (data / ".kafka_cleanshutdown").exists()
 
 
+@pytest.mark.parametrize("open_output", [full_disk, broken_pipe])
+def test_a_cluster_whose_output_cannot_be_written(
+    open_output: Callable[[], int], tmp_path: Path
+) -> None:
+    """Its nodes serve all the same."""
+    planned = plan_cluster(
+        OsFileSystem(), str(tmp_path / "data"), random.Random(), nodes=2, base_port=0
+    )
+    output = open_output()
+    how = {"stdout": output, "stderr": output}
+    with process("cluster", "--data", tmp_path / "data", **how) as running:
+        for node in planned:
+            wait_until(lambda port=node.port: serves("localhost", port), "it serves")  # type: ignore[misc]
+        running.terminate()
+        assert running.wait(STOP_S) == 0
+    os.close(output)
+
+
 def test_closed_descriptors(tmp_path: Path) -> None:
     """Without standard output and error no log line ends up in a file of data."""
     port, data = free_port(), tmp_path / "data"

@@ -16,8 +16,11 @@ import kraftrio.broker
 from kraftrio.broker.config import BROKER_KEYS, BrokerConfig, ConfigError
 from kraftrio.broker.config_types import ConfigKey, ConfigType, format_value
 from kraftrio.broker.config_without_effect import reason_without_effect
+from kraftrio.broker.dynamic_config import DynamicConfig
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.topic_config import INTERNAL_SEGMENT_BYTES, TOPIC_KEYS
+from kraftrio.kraft_meta.image import BROKER, MetadataDelta, MetadataImage
+from kraftrio.kraft_meta.records import ConfigRecord
 
 SOURCES = sorted(Path(kraftrio.broker.__file__).parent.rglob("*.py"))
 # They declare or list settings, but use none.
@@ -156,6 +159,30 @@ def test_what_cannot_work_is_refused(settings: dict[str, str], sentence: str) ->
     """At the start, not by requests that fail for ever."""
     with pytest.raises(ConfigError, match=sentence):
         BrokerConfig(settings)
+
+
+def test_more_threads_of_the_compaction() -> None:
+    """There is one; 0 is none."""
+    (warning,) = BrokerConfig({"log.cleaner.threads": "4"}).warnings
+    assert warning == "log.cleaner.threads is 4: one thread does the compaction"
+    assert BrokerConfig({"log.cleaner.threads": "0"}).warnings == []
+
+
+def test_dynamic_settings_without_effect() -> None:
+    """Are told when they come, once; what was told at the start is not told again."""
+    told: list[str] = []
+    static = BrokerConfig({"num.io.threads": "9"})
+    dynamic = DynamicConfig(static, told.append)
+    image = MetadataImage()
+    for name, value in (("num.network.threads", "5"), ("log.cleaner.threads", "2")):
+        delta = MetadataDelta(image)
+        delta.replay(ConfigRecord(BROKER, "", name, value))
+        image = delta.apply(image.offset + 1, 1)
+        assert dynamic.on_image(image)
+    assert told == [
+        "num.network.threads has no effect: one event loop serves all sockets and requests",
+        "log.cleaner.threads is 2: one thread does the compaction",
+    ]
 
 
 def test_bootstrap_servers_beside_voters() -> None:
