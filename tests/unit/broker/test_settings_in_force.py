@@ -24,7 +24,15 @@ from kraftrio.kraft_meta.records import ConfigRecord
 
 SOURCES = sorted(Path(kraftrio.broker.__file__).parent.rglob("*.py"))
 # They declare or list settings, but use none.
-DECLARING = {"config_attributes.py", "config_without_effect.py", "config_describe.py"}
+DECLARING = {
+    f"{name}.py"
+    for name in (
+        "config_attributes",
+        "config_describe",
+        "config_without_effect",
+        "listener_settings",
+    )
+}
 # What configurations are called where they are read.
 CONFIGURATIONS = {"config", "_config", "settings", "_settings", "properties", "_properties"} | {
     "static", "current", "broker_config", "self",
