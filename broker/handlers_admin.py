@@ -12,10 +12,13 @@ Version notes
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from kraftrio.broker.administration_parts import decide_in_parts
 from kraftrio.broker.context import RequestContext
 from kraftrio.broker.ports import ControllerPort, SchedulerPort
+from kraftrio.broker.sliced_work import Work
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.kraft_meta.error_responses import error_response
 from kraftrio.wire.api import ApiKey
@@ -23,7 +26,6 @@ from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.fitting import fit_version
 from kraftrio.wire.messages.admin import (
     ElectLeadersRequest,
-    ElectLeadersResponse,
 )
 
 Handler = Callable[[Any, RequestContext], Any]
@@ -51,21 +53,30 @@ class AdminHandlers:
             ApiKey.LIST_PARTITION_REASSIGNMENTS: self.forward,
         }
 
-    def forward(self, request: Any, context: RequestContext) -> Deferred[Any]:
+    def forward(self, request: Any, context: RequestContext) -> Work[Any]:
         """Let the active controller decide, for as long as the client waits."""
-        return decide_in_time(self._controller, self._scheduler, request, context.api_version)
-
-    def elect_leaders(
-        self, request: ElectLeadersRequest, context: RequestContext
-    ) -> Deferred[ElectLeadersResponse]:
-        """Forward; version 0 tells an error of the whole request by its partitions alone."""
-        return self.forward(request, context).map(
-            lambda decided: fit_version(decided, context.api_version)
+        return decide_in_parts(
+            partial(
+                decide_in_time, self._controller, self._scheduler, api_version=context.api_version
+            ),
+            request,
         )
+
+    def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> Work[Any]:
+        """Forward; version 0 tells an error of the whole request by its partitions alone."""
+        return fitted(self.forward(request, context), context.api_version)
+
+
+def fitted(work: Work[Any], version: int) -> Work[Any]:
+    """Fit the response that comes of some work to an older version."""
+    response = yield from work
+    if isinstance(response, Deferred):
+        return response.map(lambda value: fit_version(value, version))
+    return fit_version(response, version)
 
 
 def decide_in_time(
-    controller: ControllerPort, scheduler: SchedulerPort, request: Any, api_version: int
+    controller: ControllerPort, scheduler: SchedulerPort, request: Any, *, api_version: int
 ) -> Deferred[Any]:
     """Let the active controller decide; REQUEST_TIMED_OUT when it takes longer than timeout_ms."""
     decision = controller.submit(request, api_version=api_version)

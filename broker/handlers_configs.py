@@ -16,8 +16,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
+from kraftrio.broker.administration_parts import (
+    decide_in_parts,
+    is_excessive,
+    refuse_excessive,
+)
 from kraftrio.broker.config_describe import (
     describe_broker,
     describe_client_metrics,
@@ -31,12 +37,14 @@ from kraftrio.broker.context import RequestContext
 from kraftrio.broker.dynamic_config import DynamicConfig, validate_broker_configs
 from kraftrio.broker.logging_setup import LEVELS
 from kraftrio.broker.ports import ControllerPort, LoggerPort, MetadataPort
+from kraftrio.broker.request_parts import listed
+from kraftrio.broker.sliced_work import Work
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.kraft_meta.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from kraftrio.kraft_meta.topic_names import check_topic_name
 from kraftrio.wire.api import ApiKey
 from kraftrio.wire.errors import ErrorCode, KafkaError
-from kraftrio.wire.lazy_arrays import each
+from kraftrio.wire.lazy_arrays import KEPT_ENTRIES, each
 from kraftrio.wire.messages.cluster import (
     ListConfigResource,
     ListConfigResourcesRequest,
@@ -100,8 +108,13 @@ class ConfigHandlers:
 
     def describe_configs(
         self, request: DescribeConfigsRequest, _context: RequestContext
-    ) -> DescribeConfigsResponse:
+    ) -> Work[DescribeConfigsResponse]:
         """Describe each resource asked for."""
+        for resource in request.resources:
+            keys = resource.configuration_keys
+            if keys is not None and len(keys) > KEPT_ENTRIES:
+                resource.configuration_keys = yield from self._known_keys(resource, keys)
+            yield None
 
         def describe(resource: DescribeConfigsResource) -> DescribeConfigsResult:
             try:
@@ -117,6 +130,22 @@ class ConfigHandlers:
             )
 
         return DescribeConfigsResponse(results=each(describe, request.resources))
+
+    def _known_keys(
+        self, resource: DescribeConfigsResource, keys: Iterable[str]
+    ) -> Work[list[str]]:
+        """Reduce very many keys to those that there are; one that is not, if none is."""
+        try:
+            names = {entry.name for entry in self._describe(resource)}
+        except KafkaError:
+            names = set()
+        known = []
+        for key in keys:
+            if key in names:
+                names.remove(key)
+                known.append(key)
+            yield None
+        return known or [""]
 
     def _describe(self, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
         kind, name = resource.resource_type, resource.resource_name
@@ -160,11 +189,12 @@ class ConfigHandlers:
 
     # --- changing ---
 
-    def alter_configs(
-        self, request: AlterConfigsRequest, context: RequestContext
-    ) -> Deferred[AlterConfigsResponse] | AlterConfigsResponse:
+    def alter_configs(self, request: AlterConfigsRequest, context: RequestContext) -> Work[Any]:
         """Replace the settings of resources."""
-        verdicts = self._judge(request.resources, self._judge_replacement)
+        if (yield from is_excessive(request)):
+            return refuse_excessive(request)
+        request.resources = yield from listed(request.resources)
+        verdicts = yield from self._judge(request.resources, self._judge_replacement)
         forwarded = [
             one for one, verdict in zip(request.resources, verdicts, strict=True) if not verdict
         ]
@@ -176,17 +206,22 @@ class ConfigHandlers:
 
         if not forwarded:
             return respond(None)
-        return self._forward(
-            AlterConfigsRequest(resources=forwarded, validate_only=request.validate_only),
-            context,
-            respond,
+        return (
+            yield from self._forward(
+                AlterConfigsRequest(resources=forwarded, validate_only=request.validate_only),
+                context,
+                respond,
+            )
         )
 
     def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, context: RequestContext
-    ) -> Deferred[IncrementalAlterConfigsResponse] | IncrementalAlterConfigsResponse:
+    ) -> Work[Any]:
         """Change single settings of resources (KIP-339)."""
-        verdicts = self._judge(
+        if (yield from is_excessive(request)):
+            return refuse_excessive(request)
+        request.resources = yield from listed(request.resources)
+        verdicts = yield from self._judge(
             request.resources, lambda one: self._judge_change(one, request.validate_only)
         )
         forwarded = [
@@ -204,27 +239,27 @@ class ConfigHandlers:
 
         if not forwarded:
             return respond(None)
-        return self._forward(
-            IncrementalAlterConfigsRequest(
-                resources=forwarded, validate_only=request.validate_only
-            ),
-            context,
-            respond,
+        return (
+            yield from self._forward(
+                IncrementalAlterConfigsRequest(
+                    resources=forwarded, validate_only=request.validate_only
+                ),
+                context,
+                respond,
+            )
         )
 
     def _forward(
         self, request: Any, context: RequestContext, respond: Callable[[Any], Any]
-    ) -> Deferred[Any]:
-        answer: Deferred[Any] = Deferred()
-        self._controller.submit(request, api_version=context.api_version).then(
-            lambda response: answer.complete(respond(response))
+    ) -> Work[Any]:
+        decision = yield from decide_in_parts(
+            partial(self._controller.submit, api_version=context.api_version), request
         )
-        return answer
+        return decision.map(respond) if isinstance(decision, Deferred) else respond(decision)
 
     def _judge(
-        self, resources: Iterable[Any], judge: Callable[[Any], _Verdict | None]
-    ) -> list[_Verdict | None]:
-        resources = list(resources)
+        self, resources: list[Any], judge: Callable[[Any], _Verdict | None]
+    ) -> Work[list[_Verdict | None]]:
         count = Counter((one.resource_type, one.resource_name) for one in resources)
         verdicts: list[_Verdict | None] = []
         for resource in resources:
@@ -237,6 +272,7 @@ class ConfigHandlers:
                 verdicts.append(judge(resource))
             except KafkaError as error:
                 verdicts.append(_Verdict(error.code, error.message))
+            yield None
         return verdicts
 
     def _judge_replacement(self, resource: AlterConfigsResource) -> _Verdict | None:

@@ -15,19 +15,21 @@ Called by: the dispatcher of the controller listener, beside handlers_quorum.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
+from kraftrio.broker.administration_parts import MOST_ENTRIES, decide_in_parts
 from kraftrio.broker.context import ClientInfo, RequestContext
-from kraftrio.broker.handlers_admin import decide_in_time
+from kraftrio.broker.handlers_admin import decide_in_time, fitted
 from kraftrio.broker.ports import ControllerPort, SchedulerPort
+from kraftrio.broker.sliced_work import Work
 from kraftrio.broker.topic_descriptions import CLUSTER_OPERATIONS
 from kraftrio.kraft_meta.cluster_identity import ClusterIdentity
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.kraft_meta.image import BROKER_LOGGER, Endpoint
 from kraftrio.wire.api import ApiKey
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.fitting import fit_version
-from kraftrio.wire.messages.admin import ElectLeadersRequest, ElectLeadersResponse
+from kraftrio.wire.messages.admin import ElectLeadersRequest
 from kraftrio.wire.messages.cluster import (
     NO_AUTHORIZED_OPERATIONS,
     DescribeClusterBroker,
@@ -36,6 +38,7 @@ from kraftrio.wire.messages.cluster import (
 )
 from kraftrio.wire.messages.configs import (
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResponse,
 )
 from kraftrio.wire.messages.quorum import BrokerHeartbeatRequest
@@ -110,21 +113,22 @@ class ControllerHandlers:
             ApiKey.ASSIGN_REPLICAS_TO_DIRS: self.decide,
         }
 
-    def decide(self, request: Any, context: RequestContext) -> Deferred[Any]:
+    def decide(self, request: Any, context: RequestContext) -> Work[Any]:
         """Let the controller decide; the answer comes once it is committed."""
-        return self._quorum.submit(request, api_version=context.api_version)
-
-    def decide_in_time(self, request: Any, context: RequestContext) -> Deferred[Any]:
-        """Let the controller decide, for as long as the client waits."""
-        return decide_in_time(self._quorum, self._scheduler, request, context.api_version)
-
-    def elect_leaders(
-        self, request: ElectLeadersRequest, context: RequestContext
-    ) -> Deferred[ElectLeadersResponse]:
-        """Let the controller decide; version 0 tells an error by its partitions alone."""
-        return self.decide_in_time(request, context).map(
-            lambda decided: fit_version(decided, context.api_version)
+        return decide_in_parts(
+            partial(self._quorum.submit, api_version=context.api_version), request
         )
+
+    def decide_in_time(self, request: Any, context: RequestContext) -> Work[Any]:
+        """Let the controller decide, for as long as the client waits."""
+        return decide_in_parts(
+            partial(decide_in_time, self._quorum, self._scheduler, api_version=context.api_version),
+            request,
+        )
+
+    def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> Work[Any]:
+        """Let the controller decide; version 0 tells an error by its partitions alone."""
+        return fitted(self.decide_in_time(request, context), context.api_version)
 
     def broker_heartbeat(
         self, request: BrokerHeartbeatRequest, context: RequestContext
@@ -132,33 +136,42 @@ class ControllerHandlers:
         """Let the controller decide, and take note of the connection that it came by."""
         if self._heartbeat_seen is not None:
             self._heartbeat_seen(request.broker_id, request.broker_epoch, context.client)
-        return self.decide(request, context)
+        return self._quorum.submit(request, api_version=context.api_version)
 
     def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, context: RequestContext
-    ) -> Deferred[IncrementalAlterConfigsResponse]:
+    ) -> Work[Any]:
         """Change loggers here, and let the controller decide on everything else."""
-        loggers = [one for one in request.resources if one.resource_type == BROKER_LOGGER]
+        loggers: list[IncrementalAlterConfigsResource] = []
+        others: list[IncrementalAlterConfigsResource] = []
+        for resource in request.resources:
+            if len(loggers) > MOST_ENTRIES or len(others) > MOST_ENTRIES:
+                return (yield from self.decide(request, context))  # which is refused
+            (loggers if resource.resource_type == BROKER_LOGGER else others).append(resource)
+            yield None
         if not loggers:
-            return self.decide(request, context)
-        changed: IncrementalAlterConfigsResponse = self._configs.incremental_alter_configs(
+            return (yield from self.decide(request, context))
+        changed: IncrementalAlterConfigsResponse
+        changed = yield from self._configs.incremental_alter_configs(
             IncrementalAlterConfigsRequest(resources=loggers, validate_only=request.validate_only),
             context,
         )
-        others = [one for one in request.resources if one.resource_type != BROKER_LOGGER]
         if not others:
-            return Deferred.completed(changed)
-        answer: Deferred[IncrementalAlterConfigsResponse] = Deferred()
-
-        def on_decision(response: IncrementalAlterConfigsResponse) -> None:
-            response.responses += changed.responses
-            answer.complete(response)
-
-        self.decide(
+            return changed
+        decision = yield from self.decide(
             IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only),
             context,
-        ).then(on_decision)
-        return answer
+        )
+
+        def with_loggers(
+            response: IncrementalAlterConfigsResponse,
+        ) -> IncrementalAlterConfigsResponse:
+            response.responses = [*response.responses, *changed.responses]
+            return response
+
+        if isinstance(decision, Deferred):
+            return decision.map(with_loggers)
+        return with_loggers(decision)
 
     def describe_cluster(
         self, request: DescribeClusterRequest, context: RequestContext

@@ -17,6 +17,7 @@ from typing import Any
 from kraftrio.broker.context import RequestContext
 from kraftrio.broker.dynamic_config import DynamicConfig
 from kraftrio.broker.ports import LogDirectory, LogDirsPort, ReplicaMovesPort
+from kraftrio.broker.sliced_work import Work
 from kraftrio.wire.api import ApiKey
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
@@ -54,43 +55,50 @@ class LogDirHandlers:
 
     def describe_log_dirs(
         self, request: DescribeLogDirsRequest, _context: RequestContext
-    ) -> DescribeLogDirsResponse:
+    ) -> Work[DescribeLogDirsResponse]:
         """Describe each log folder and the partitions in it that are asked for."""
+        directories = self._log_dirs.log_directories()
         wanted: set[TopicPartition] | None = None
         if request.topics is not None:
-            wanted = {
-                TopicPartition(topic.topic, index)
-                for topic in request.topics
-                for index in topic.partitions
-            }
+            wanted = set()
+            for topic in request.topics:
+                for index in topic.partitions:
+                    topic_partition = TopicPartition(topic.topic, index)
+                    if any(one.has(topic_partition) for one in directories):
+                        wanted.add(topic_partition)
+                    yield None
+                yield None
         cordoned = self._dynamic.current.cordoned_log_dirs
         return DescribeLogDirsResponse(
             results=[
                 _describe_directory(
                     directory, wanted, directory.path in cordoned or cordoned == ["*"]
                 )
-                for directory in self._log_dirs.log_directories()
+                for directory in directories
             ]
         )
 
     def alter_replica_log_dirs(
         self, request: AlterReplicaLogDirsRequest, _context: RequestContext
-    ) -> AlterReplicaLogDirsResponse:
+    ) -> Work[AlterReplicaLogDirsResponse]:
         """Begin the moves that are asked for."""
-        asked = {
-            TopicPartition(topic.name, index): directory.path
-            for directory in request.dirs
-            for topic in directory.topics
-            for index in topic.partitions
-        }
+        asked: dict[TopicPartition, str] = {}
+        for directory in request.dirs:
+            for topic in directory.topics:
+                for index in topic.partitions:
+                    asked[TopicPartition(topic.name, index)] = directory.path
+                    yield None
+                yield None
+            yield None
         topics: dict[str, AlterReplicaLogDirTopicResult] = {}
         for topic_partition, path in asked.items():
             name, index = topic_partition
-            topic = topics.setdefault(name, AlterReplicaLogDirTopicResult(topic_name=name))
+            result = topics.setdefault(name, AlterReplicaLogDirTopicResult(topic_name=name))
             code = self._moves.alter(topic_partition, path)
-            topic.partitions.append(
+            result.partitions.append(
                 AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
             )
+            yield None
         return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 

@@ -79,6 +79,10 @@ class LogDirectory(NamedTuple):
     error: KafkaError | None = None
     futures: Mapping[TopicPartition, FutureReplica] = {}
 
+    def has(self, topic_partition: TopicPartition) -> bool:
+        """Whether a replica, or a future one, lies here."""
+        return topic_partition in self.partitions or topic_partition in self.futures
+
 
 class ReplicaMovesPort(Protocol):
     """Moves replicas between log directories."""

@@ -9,10 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
+from kraftrio.wire.codec_slices import Slices
+
 PART_ENTRIES: Final = 250
 
 G = TypeVar("G")
 E = TypeVar("E")
+
+
+def listed(entries: Iterable[E]) -> Slices[list[E]]:
+    """Make a list of entries that are not too many to be held."""
+    found = []
+    for entry in entries:
+        found.append(entry)
+        yield
+    return found
 
 
 def parts(entries: Iterable[E], size: int = PART_ENTRIES) -> Iterator[list[E]]:

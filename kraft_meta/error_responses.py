@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.lazy_arrays import each
 from kraftrio.wire.messages import admin, configs, quorum
 
 
@@ -22,35 +23,48 @@ def error_response(request: Any, code: ErrorCode, message: str | None = None) ->
 
 def _create_topics(request: admin.CreateTopicsRequest, code: ErrorCode, text: str | None) -> Any:
     return admin.CreateTopicsResponse(
-        topics=[
-            admin.CreatableTopicResult(name=name, error_code=code, error_message=text)
-            for name in dict.fromkeys(topic.name for topic in request.topics)
-        ]
+        topics=_each_name(
+            lambda name: admin.CreatableTopicResult(name=name, error_code=code, error_message=text),
+            request.topics,
+        )
     )
 
 
+def _each_name(make: Callable[[str], Any], topics: list[Any]) -> list[Any]:
+    """Answer for each name once, unless there are too many to tell."""
+    if isinstance(topics, list):
+        return [make(name) for name in dict.fromkeys(topic.name for topic in topics)]
+    return each(lambda topic: make(topic.name), topics)
+
+
 def _delete_topics(request: admin.DeleteTopicsRequest, code: ErrorCode, text: str | None) -> Any:
-    results = [
-        admin.DeletableTopicResult(
-            name=topic.name, topic_id=topic.topic_id, error_code=code, error_message=text
+    if request.topics:
+        return admin.DeleteTopicsResponse(
+            responses=each(
+                lambda topic: admin.DeletableTopicResult(
+                    name=topic.name, topic_id=topic.topic_id, error_code=code, error_message=text
+                ),
+                request.topics,
+            )
         )
-        for topic in request.topics
-    ]
-    results += [
-        admin.DeletableTopicResult(name=name, error_code=code, error_message=text)
-        for name in request.topic_names
-    ]
-    return admin.DeleteTopicsResponse(responses=results)
+    return admin.DeleteTopicsResponse(
+        responses=each(
+            lambda name: admin.DeletableTopicResult(name=name, error_code=code, error_message=text),
+            request.topic_names,
+        )
+    )
 
 
 def _create_partitions(
     request: admin.CreatePartitionsRequest, code: ErrorCode, text: str | None
 ) -> Any:
     return admin.CreatePartitionsResponse(
-        results=[
-            admin.CreatePartitionsTopicResult(name=name, error_code=code, error_message=text)
-            for name in dict.fromkeys(topic.name for topic in request.topics)
-        ]
+        results=_each_name(
+            lambda name: admin.CreatePartitionsTopicResult(
+                name=name, error_code=code, error_message=text
+            ),
+            request.topics,
+        )
     )
 
 
@@ -58,16 +72,18 @@ def _elect_leaders(request: admin.ElectLeadersRequest, code: ErrorCode, text: st
     # Version 0 has no top-level error, so the items say it as well.
     return admin.ElectLeadersResponse(
         error_code=code,
-        replica_election_results=[
-            admin.ReplicaElectionResult(
+        replica_election_results=each(
+            lambda topic: admin.ReplicaElectionResult(
                 topic=topic.topic,
-                partition_result=[
-                    admin.PartitionResult(partition_id=index, error_code=code, error_message=text)
-                    for index in topic.partitions
-                ],
-            )
-            for topic in request.topic_partitions or []
-        ],
+                partition_result=each(
+                    lambda index: admin.PartitionResult(
+                        partition_id=index, error_code=code, error_message=text
+                    ),
+                    topic.partitions,
+                ),
+            ),
+            request.topic_partitions or [],
+        ),
     )
 
 
@@ -78,20 +94,20 @@ def _alter_partition_reassignments(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=code,
         error_message=text,
-        responses=[
-            admin.ReassignableTopicResponse(
+        responses=each(
+            lambda topic: admin.ReassignableTopicResponse(
                 name=topic.name,
-                partitions=[
-                    admin.ReassignablePartitionResponse(
+                partitions=each(
+                    lambda partition: admin.ReassignablePartitionResponse(
                         partition_index=partition.partition_index,
                         error_code=code,
                         error_message=text,
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ],
+                    ),
+                    topic.partitions,
+                ),
+            ),
+            request.topics,
+        ),
     )
 
 
@@ -103,15 +119,15 @@ def _list_partition_reassignments(
 
 def _alter_configs(request: configs.AlterConfigsRequest, code: ErrorCode, text: str | None) -> Any:
     return configs.AlterConfigsResponse(
-        responses=[
-            configs.AlterConfigsResourceResponse(
+        responses=each(
+            lambda resource: configs.AlterConfigsResourceResponse(
                 error_code=code,
                 error_message=text,
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
-            )
-            for resource in request.resources
-        ]
+            ),
+            request.resources,
+        )
     )
 
 
@@ -119,15 +135,15 @@ def _incremental_alter_configs(
     request: configs.IncrementalAlterConfigsRequest, code: ErrorCode, text: str | None
 ) -> Any:
     return configs.IncrementalAlterConfigsResponse(
-        responses=[
-            configs.IncrementalAlterConfigsResourceResponse(
+        responses=each(
+            lambda resource: configs.IncrementalAlterConfigsResourceResponse(
                 error_code=code,
                 error_message=text,
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
-            )
-            for resource in request.resources
-        ]
+            ),
+            request.resources,
+        )
     )
 
 

@@ -17,6 +17,7 @@ from kraftrio.wire.messages.admin import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from tests.support.sliced import finish
 from tests.unit.broker.cluster_context import ClusterContext, context
 
 
@@ -29,7 +30,7 @@ def create(name: str, timeout_ms: int = 100) -> CreateTopicsRequest:
 def test_topic_is_created_and_described() -> None:
     """The answer of the controller names every setting of the new topic (KIP-525)."""
     cluster = ClusterContext({"log.retention.ms": "9"})
-    response = cluster.admin.forward(create("t"), context(7)).value
+    response = finish(cluster.admin.forward(create("t"), context(7))).value
     (topic,) = response.topics
     assert (topic.error_code, topic.num_partitions, topic.replication_factor) == (0, 1, 1)
     settings = {one.name: (one.value, one.config_source) for one in topic.configs}
@@ -42,7 +43,7 @@ def test_slow_controller_is_not_waited_for_longer_than_asked() -> None:
     """At the request's deadline each item times out, and the late decision is dropped."""
     cluster = ClusterContext()
     cluster.hold()
-    answer = cluster.admin.forward(create("t", timeout_ms=100), context(7))
+    answer = finish(cluster.admin.forward(create("t", timeout_ms=100), context(7)))
     assert not answer.done
     assert [delay_ms for delay_ms, _ in cluster.timers.calls] == [100]
     cluster.timers.fire()
@@ -55,7 +56,7 @@ def test_decision_in_time_cancels_the_deadline() -> None:
     """No deadline is left behind by an answered request."""
     cluster = ClusterContext()
     cluster.hold()
-    answer = cluster.admin.forward(create("t"), context(7))
+    answer = finish(cluster.admin.forward(create("t"), context(7)))
     cluster.settle()
     assert answer.value.topics[0].error_code == 0
     assert cluster.timers.calls == []
@@ -65,7 +66,7 @@ def test_request_without_patience_is_still_decided() -> None:
     """A timeout of 0 does not cut a quick decision short, as in Kafka."""
     cluster = ClusterContext()
     cluster.hold()
-    answer = cluster.admin.forward(create("t", timeout_ms=0), context(7))
+    answer = finish(cluster.admin.forward(create("t", timeout_ms=0), context(7)))
     assert cluster.timers.calls == []
     cluster.settle()
     assert answer.value.topics[0].error_code == 0
@@ -78,11 +79,11 @@ def test_other_requests_are_forwarded() -> None:
     grow = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name="t", count=3, assignments=None)], timeout_ms=100
     )
-    assert cluster.admin.forward(grow, context(3)).value.results[0].error_code == 0
+    assert finish(cluster.admin.forward(grow, context(3))).value.results[0].error_code == 0
     elect = ElectLeadersRequest(topic_partitions=None, timeout_ms=100)
-    assert cluster.admin.forward(elect, context(2)).value.error_code == 0
+    assert finish(cluster.admin.forward(elect, context(2))).value.error_code == 0
     delete = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=100)
-    assert cluster.admin.forward(delete, context(6)).value.responses[0].error_code == 0
+    assert finish(cluster.admin.forward(delete, context(6))).value.responses[0].error_code == 0
     assert cluster.metadata.topic("t") is None
 
 
@@ -99,14 +100,14 @@ def test_reassignments_are_the_controllers_decision() -> None:
         request = AlterPartitionReassignmentsRequest(
             topics=[ReassignableTopic(name="t", partitions=[partition])]
         )
-        response = cluster.admin.forward(request, context(1)).value
+        response = finish(cluster.admin.forward(request, context(1))).value
         encode(response, 1)
         code: int = response.responses[0].partitions[0].error_code
         return code
 
     def listed() -> list[tuple[str, list[int]]]:
         request = ListPartitionReassignmentsRequest(topics=None)
-        response = cluster.admin.forward(request, context(0)).value
+        response = finish(cluster.admin.forward(request, context(0))).value
         encode(response, 0)
         return [(topic.name, topic.partitions[0].adding_replicas) for topic in response.topics]
 

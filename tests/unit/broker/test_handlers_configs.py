@@ -25,6 +25,7 @@ from kraftrio.wire.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
+from tests.support.sliced import finish
 from tests.unit.broker.cluster_context import ClusterContext, context
 
 
@@ -39,7 +40,7 @@ def describe(
         include_synonyms=True,
         include_documentation=True,
     )
-    (result,) = cluster.configs.describe_configs(request, context(4)).results
+    (result,) = finish(cluster.configs.describe_configs(request, context(4))).results
     return result
 
 
@@ -72,7 +73,7 @@ def alter(
     request = IncrementalAlterConfigsRequest(
         resources=list(resources.values()), validate_only=validate_only
     )
-    response: Any = cluster.configs.incremental_alter_configs(request, context(1))
+    response: Any = finish(cluster.configs.incremental_alter_configs(request, context(1)))
     if isinstance(response, Deferred):
         response = response.value
     return [(one.error_code, one.error_message) for one in response.responses]
@@ -115,7 +116,7 @@ def test_synonyms_and_documentation_only_when_asked() -> None:
     request = DescribeConfigsRequest(
         resources=[DescribeConfigsResource(resource_type=TOPIC, resource_name="t")]
     )
-    (result,) = cluster.configs.describe_configs(request, context(4)).results
+    (result,) = finish(cluster.configs.describe_configs(request, context(4))).results
     assert result.configs[0].synonyms == []
     assert result.configs[0].documentation is None
 
@@ -131,7 +132,7 @@ def test_every_version_can_be_encoded(version: int) -> None:
             )
         ]
     )
-    response = cluster.configs.describe_configs(request, context(version))
+    response = finish(cluster.configs.describe_configs(request, context(version)))
     again, _ = decode(DescribeConfigsResponse, version, encode(response, version))
     assert len(again.results[0].configs) == len(response.results[0].configs) > 300
     assert b"hunter2" not in encode(response, version)
@@ -167,7 +168,7 @@ def test_resource_named_twice_is_described_twice() -> None:
         for key in ("node.id", "log.dirs")
     ]
     request = DescribeConfigsRequest(resources=resources)
-    results = cluster.configs.describe_configs(request, context(4)).results
+    results = finish(cluster.configs.describe_configs(request, context(4))).results
     assert [[one.name for one in result.configs] for result in results] == [
         ["node.id"],
         ["log.dirs"],
@@ -338,8 +339,10 @@ def test_repeated_resources_and_keys_are_refused() -> None:
     )
     assert twice == [(42, "Error due to duplicate config keys")]
     resource = IncrementalAlterConfigsResource(resource_type=TOPIC, resource_name="t")
-    response = cluster.configs.incremental_alter_configs(
-        IncrementalAlterConfigsRequest(resources=[resource, resource]), context(1)
+    response = finish(
+        cluster.configs.incremental_alter_configs(
+            IncrementalAlterConfigsRequest(resources=[resource, resource]), context(1)
+        )
     )
     assert not isinstance(response, Deferred)
     assert [one.error_code for one in response.responses] == [42, 42]
@@ -449,7 +452,7 @@ def test_alter_configs_replaces_everything() -> None:
             AlterConfigsResource(resource_type=BROKER_LOGGER, resource_name="1"),
         ]
     )
-    response = cluster.configs.alter_configs(request, context(2))
+    response = finish(cluster.configs.alter_configs(request, context(2)))
     assert isinstance(response, Deferred)
     assert [one.error_code for one in response.value.responses] == [0, 42]
     assert dict(cluster.metadata.image.config(TOPIC, "t")) == {"retention.ms": "7"}
@@ -463,7 +466,7 @@ def test_answer_waits_for_the_controller() -> None:
     request = AlterConfigsRequest(
         resources=[AlterConfigsResource(resource_type=TOPIC, resource_name="t")]
     )
-    response = cluster.configs.alter_configs(request, context(2))
+    response = finish(cluster.configs.alter_configs(request, context(2)))
     assert isinstance(response, Deferred) and not response.done
     cluster.settle()
     assert response.value.responses[0].error_code == 0

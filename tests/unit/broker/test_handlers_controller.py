@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import GeneratorType
 from typing import Any
 
 import pytest
@@ -37,6 +38,7 @@ from kraftrio.wire.messages.quorum import (
     Listener,
     UnregisterBrokerRequest,
 )
+from tests.support.sliced import finish
 from tests.unit.broker.cluster_context import CLUSTER_ID, ClusterContext, context
 
 VOTERS = {
@@ -70,6 +72,8 @@ class ControllerNode:
     def call(self, key: ApiKey, request: Any, version: int, listener: str = "CONTROLLER") -> Any:
         """Serve a request; its response can be encoded in that version."""
         response = self.handlers.table()[key](request, context(version, listener))
+        if isinstance(response, GeneratorType):
+            response = finish(response)
         if isinstance(response, Deferred):
             response = response.value
         encode(response, version)
@@ -111,7 +115,7 @@ def test_a_slow_decision_is_not_waited_for_longer_than_asked() -> None:
     node.cluster.hold()
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
     handler = node.handlers.table()[ApiKey.CREATE_TOPICS]
-    answer = handler(CreateTopicsRequest(topics=[topic], timeout_ms=100), context(7))
+    answer = finish(handler(CreateTopicsRequest(topics=[topic], timeout_ms=100), context(7)))
     assert not answer.done
     node.cluster.timers.fire()
     assert answer.value.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT

@@ -15,6 +15,7 @@ from kraftrio.wire.messages.admin import (
     DescribeLogDirsResponse,
 )
 from kraftrio.wire.primitives import TopicPartition
+from tests.support.sliced import finish
 from tests.unit.broker.cluster_context import ClusterContext, context
 
 
@@ -40,7 +41,7 @@ def _log_dirs(
     directories = Directories()
     directories.found = found
     handlers = LogDirHandlers(ClusterContext(settings).dynamic, directories, directories)
-    response = handlers.describe_log_dirs(DescribeLogDirsRequest(topics=topics), context(5))
+    response = finish(handlers.describe_log_dirs(DescribeLogDirsRequest(topics=topics), context(5)))
     for version in range(1, 6):
         encode(response, version)
     return response
@@ -110,7 +111,7 @@ def test_moves_are_answered_partition_by_partition() -> None:
             ),
         ]
     )
-    response = handlers.alter_replica_log_dirs(request, context(2))
+    response = finish(handlers.alter_replica_log_dirs(request, context(2)))
     for version in (1, 2):
         encode(response, version)
     told = {
