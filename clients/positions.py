@@ -79,13 +79,15 @@ class Positions:
         """Work as long as the consumer is open."""
         while True:
             self._wake = trio.Event()
+            begin = trio.current_time()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._initialize)
                 nursery.start_soon(self._look_up)
                 nursery.start_soon(self._validate)
             self._changed.set()
             self._changed = trio.Event()
-            retry_at = self._state.next_retry_at(trio.current_time())
+            # Seen from the beginning: a pause may be over by now that began while others were asked.
+            retry_at = self._state.next_retry_at(begin)
             with trio.move_on_at(math.inf if retry_at is None else retry_at):
                 await self._wake.wait()
 
