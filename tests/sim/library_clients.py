@@ -357,9 +357,10 @@ class GroupProgram:
     async def begin(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """These are the member's own now: what it begins at was committed, or something later."""
         member = consumer.group_metadata()
+        owner = member.group_instance_id or member.member_id  # a static one keeps its place
         known = {tp: self._history.commits.get((self._group, tp), 0) for tp in partitions}
         for tp in partitions:
-            self._history.own(self._group, member.generation_id, tp, member.member_id)
+            self._history.own(self._group, member.generation_id, tp, owner)
             self._passages[tp] = Passage(self._machine.name, tp)
         if not partitions:
             return

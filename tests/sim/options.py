@@ -38,6 +38,8 @@ _CHANCE_OF_DISK_FAULT = 0.15
 CALL_FAULTS = ("lying_syncs", "few_files", "no_room_now")
 _CHANCE_OF_CALL_FAULT = 0.15
 _CHANCE_OF_SKIPPED_EPOCHS = 0.15
+_CHANCE_OF_LIBRARY = 0.25
+PROGRAMS = ("producer", "reader", "group", "topic")
 _LARGEST_BATCH_BYTES = 10_000  # of what producers send here
 
 
@@ -67,6 +69,7 @@ class Options:
     segment_bytes: int | None = None  # of logs; None: as set
     metadata_segment_bytes: int | None = None
     drifts: Sequence[float] = (0.0,)  # of the nodes' clocks: how much faster than time they run
+    library: Sequence[str] = ()  # which programs use the library's own clients (see `PROGRAMS`)
     holes: bool = False  # a power cut may leave some in what was not synced
 
     def files(self) -> FileSizes:
@@ -104,6 +107,7 @@ def draw(
     options = _with_small_segments(options, rng)
     options = _with_call_faults(options, rng, 1.0 if bad_disks else _CHANCE_OF_CALL_FAULT)
     options = _with_drifts(_with_later_faults(options, rng, bad_disks, separate), rng)
+    options = _with_library(options, rng)
     return replace(options, **chosen)
 
 
@@ -208,6 +212,13 @@ def _with_drifts(options: Options, rng: Random) -> Options:
     """Clocks of nodes that run apart: one second in a week, in an hour, or worse."""
     drift = rng.choice((0.0, 0.000_002, 0.000_3, 0.02))
     return replace(options, drifts=[round(rng.uniform(-drift, drift), 9) for _ in range(5)])
+
+
+def _with_library(options: Options, rng: Random) -> Options:
+    """Now and then programs that use the library's clients; they take time, so some of them."""
+    if rng.random() >= _CHANCE_OF_LIBRARY:
+        return options
+    return replace(options, library=sorted(rng.sample(PROGRAMS, rng.choice((1, 2)))))
 
 
 def _draw_properties(

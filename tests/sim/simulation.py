@@ -33,6 +33,7 @@ from tests.sim.invariants import Invariants
 from tests.sim.nemesis import Nemesis
 from tests.sim.options import Options, draw
 from tests.sim.producers import DAMAGED_RECORDS, PartitionProducer, ProducerOptions, Reader
+from tests.sim.programs import LibraryPrograms
 from tests.sim.world import SimulationFailure, Trace, World, describe
 
 START_DEADLINE_S = 30.0
@@ -143,9 +144,12 @@ class Simulation:
             await cluster.wait_until(cluster.all_ready, "all brokers are up", START_DEADLINE_S)
             admin = Administrator(self._client("admin"), options)
             await self._guard(partial(admin.create, TOPIC, options.partitions))
+            self._programs = programs = self._make_programs(nursery)
+            await self._guard(partial(programs.begin, options.replication_factor))
             nemesis = Nemesis(cluster, options, self._client("nemesis"))
             async with trio.open_nursery() as faults:
                 self._start_clients(nursery)
+                programs.start()
                 faults.start_soon(self._guard, nemesis.run)
                 faults.start_soon(self._guard, admin.run)
                 await trio.sleep(options.duration_s)
@@ -156,6 +160,23 @@ class Simulation:
             self.check_count = invariants.check_count
             await self._stop_all(nursery)
             nursery.cancel_scope.cancel()
+
+    def _make_programs(self, nursery: trio.Nursery) -> LibraryPrograms:
+        def start(work: Callable[[], Any]) -> None:
+            nursery.start_soon(self._guard, work)
+
+        def end_of(tp: TopicPartition) -> int:
+            logs = [] if self._out_of_sync() else self._logs(tp)
+            return max((log.high_watermark for log in logs), default=-1)
+
+        return LibraryPrograms(
+            self.cluster,
+            self.history,
+            self.options.library,
+            self._topic_partitions,
+            start,
+            end_of,
+        )
 
     # -- clients --------------------------------------------------------------------------------
 
@@ -216,14 +237,17 @@ class Simulation:
         await cluster.wait_until(cluster.all_ready, "all brokers are up again", PROGRESS_DEADLINE_S)
         for producer in self._producers:
             producer.is_stopping = True
+        self._programs.stop()
         deadline_s = PROGRESS_DEADLINE_S
         await self._wait(
             lambda: "; ".join(p.describe() for p in self._producers if not p.is_done),
             "producers get their answers",
             deadline_s,
         )
+        await self._wait(self._programs.unwritten, "library producers know all", deadline_s)
         await self._wait(self._out_of_sync, "all replicas are in sync", deadline_s)
         await self._wait(self._not_equal, "replicas hold the same bytes", deadline_s)
+        await self._wait(self._programs.unread, "library consumers read all", deadline_s)
         self.invariants.check_all()
         self._check_history()
 
