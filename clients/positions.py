@@ -86,7 +86,7 @@ class Positions:
                 nursery.start_soon(self._validate)
             self._changed.set()
             self._changed = trio.Event()
-            # Seen from the beginning: a pause may be over by now that began while others were asked.
+            # Since the beginning: a pause may be over that began while others were asked.
             retry_at = self._state.next_retry_at(begin)
             with trio.move_on_at(math.inf if retry_at is None else retry_at):
                 await self._wake.wait()
