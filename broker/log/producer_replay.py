@@ -88,32 +88,48 @@ def rebuild_producer_state(
 def _recall_older_batches(
     state: ProducerStateManager, segments: Sequence[Segment], snapshot_offset: int
 ) -> None:
-    """Give the producers of a snapshot back the batches before their last one."""
-    before = [segment for segment in segments if segment.base_offset < snapshot_offset]
-    if not before:
-        return
-    segment = before[-1]
+    """Give the producers of a snapshot back the batches before their last one.
+
+    They may lie in several segments: a log may have been rolled after each of them.
+    """
+    budget_bytes = _RECALL_BYTES
+    for segment in reversed(segments):
+        if segment.base_offset >= snapshot_offset:
+            continue
+        if budget_bytes <= 0:
+            return
+        end_position = segment.size_bytes
+        if segment.end_offset > snapshot_offset:
+            end_position = segment.position_before(snapshot_offset)
+        start_position = _recall_position(segment, snapshot_offset, end_position, budget_bytes)
+        for header in reversed(_producer_batches(segment, start_position, snapshot_offset)):
+            state.recall_batch(header)
+        budget_bytes -= end_position - start_position
+
+
+def _producer_batches(segment: Segment, position: int, end_offset: int) -> list[BatchHeader]:
+    """The headers from a position on that tell of a producer's records."""
     seen: list[BatchHeader] = []
     try:
-        for batch in segment.scan(_recall_position(segment, snapshot_offset), check_crc=True):
+        for batch in segment.scan(position, check_crc=True):
             header = batch.header
-            if header.base_offset >= snapshot_offset:
+            if header.base_offset >= end_offset:
                 break
             if header.producer_id >= 0 and not header.is_control:
                 seen.append(header)
     except CorruptRecordError as error:
         _logger.error("damaged batch in %r: %s", segment, error)
-    for header in reversed(seen):
-        state.recall_batch(header)
+    return seen
 
 
-def _recall_position(segment: Segment, snapshot_offset: int) -> int:
-    """A batch's position about `_RECALL_BYTES` before an offset, by steps of the sparse index."""
-    end_position = segment.position_before(snapshot_offset)
+def _recall_position(
+    segment: Segment, snapshot_offset: int, end_position: int, wanted_bytes: int
+) -> int:
+    """A batch's position about `wanted_bytes` before an offset, by steps of the sparse index."""
     back = 1024
     while True:
         position = segment.position_before(snapshot_offset - back)
-        if position == 0 or end_position - position >= _RECALL_BYTES:
+        if position == 0 or end_position - position >= wanted_bytes:
             return position
         back *= 2
 

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from kraftrio.broker.log import producer_replay
 from kraftrio.broker.log.log_config import INT_MAX, LogConfig
 from kraftrio.broker.log.partition_log import AppendOrigin
 from kraftrio.wire.control_records import EndTransactionMarker, build_end_transaction_batch
@@ -72,6 +73,38 @@ def test_repeats_of_the_last_five_batches_are_answered_from_memory() -> None:
     context.log.truncate_to(12)
     assert context.append(b"a", b"b", producer_id=1, producer_epoch=0, sequence=10).duplicate
     assert context.append(b"c", producer_id=1, producer_epoch=0, sequence=12).base_offset == 12
+
+
+def test_repeats_are_recognised_when_each_batch_lies_in_a_segment_of_its_own() -> None:
+    """After a restart, too, when the newest segment before the snapshot holds one of them only."""
+    context = LogContext()
+    for sequence in range(8):
+        context.append(b"a", producer_id=1, producer_epoch=0, sequence=sequence)
+        context.log.roll(context.now_ms)
+    for begin_again in (context.restart, context.kill, context.restart):
+        begin_again()
+        for sequence in range(3, 8):
+            info = context.append(b"a", producer_id=1, producer_epoch=0, sequence=sequence)
+            assert info.duplicate
+            assert info.base_offset == sequence
+    assert context.log.log_end_offset == 8
+
+
+def test_only_so_much_of_a_log_is_looked_through_for_older_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A start reads no more than that of all segments together."""
+    context = LogContext()
+    for sequence in range(5):
+        context.append(b"a" * 100, producer_id=1, producer_epoch=0, sequence=sequence)
+        context.log.roll(context.now_ms)
+    monkeypatch.setattr(producer_replay, "_RECALL_BYTES", 200)
+    context.restart()
+    again = {"producer_id": 1, "producer_epoch": 0}
+    assert context.append(b"a" * 100, sequence=3, **again).duplicate
+    with pytest.raises(KafkaError) as error:
+        context.append(b"a" * 100, sequence=2, **again)
+    assert code_of(error) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_duplicate_reports_its_append_time() -> None:
