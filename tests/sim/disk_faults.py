@@ -209,8 +209,12 @@ class DiskFaults:
             await self._owner.stop_node(node)
         disk.sync_fails = None
         self._note(node, f"failed: {disk.failed_syncs}")
-        if disk.failed_syncs:
+        if not disk.failed_syncs:
+            return
+        if is_metadata(disk.failed_syncs[0]) or len(node.config.log_dirs) == 1:
             await self._demand_end(node, incarnation, disk.failed_syncs[0])
+        elif node.incarnation is incarnation:
+            await self._owner.stop_node(node)  # it went on with its other directory
 
     async def _demand_end(self, node: SimNode, incarnation: Incarnation, path: str) -> None:
         """Demand 3."""
