@@ -287,7 +287,7 @@ replica.socket.receive.buffer.bytes | int | 65536 | | high
 replica.high.watermark.checkpoint.interval.ms | long | 5000 | | high
     Time between two writes of the high watermarks.
 replica.selector.class | string | null | | medium
-    How a replica near the consumer is chosen for its reads.
+    How a replica near the consumer is chosen for its reads: by the leader, or by its rack.
 num.replica.alter.log.dirs.threads | int | null | | high
     Threads that move replicas between folders.
 producer.purgatory.purge.interval.requests | int | 1000 | | medium

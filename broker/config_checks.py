@@ -14,6 +14,7 @@ from typing import Protocol
 from kraftrio.broker.config_attributes import HostPort, Listener, Voter, address_text, ip_version
 from kraftrio.broker.config_types import ConfigError, ConfigValue
 from kraftrio.broker.config_without_effect import warnings_without_effect
+from kraftrio.broker.replica_selector import SELECTORS
 
 _WILDCARDS = ("0.0.0.0", "::", "0:0:0:0:0:0:0:0")
 _JAVA_CLASSES = (
@@ -93,6 +94,12 @@ def check_supported(config: Settings, defaults: Mapping[str, ConfigValue]) -> li
             raise ConfigError(
                 f"{name} is {config.originals[name]}: Java classes cannot be run, remove it"
             )
+    selector = config.originals.get("replica.selector.class", "")
+    if selector and selector not in SELECTORS:
+        raise ConfigError(
+            f"replica.selector.class is {selector}: Java classes cannot be run, only "
+            f"{' and '.join(SELECTORS)} are known"
+        )
     if config.value("config.providers"):
         raise ConfigError(
             f"config.providers is {config.originals['config.providers']}: providers are not "

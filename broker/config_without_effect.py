@@ -138,7 +138,6 @@ _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "every version that is served is final",
         ("unstable.api.versions.enable", "unstable.feature.versions.enable"),
     ),
-    ("a consumer is always told its leader", ("replica.selector.class",)),
 )
 _PATTERNS = {pattern: reason for reason, patterns in _REASONS for pattern in patterns}
 

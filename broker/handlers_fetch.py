@@ -16,11 +16,13 @@ Behaviour (Apache Kafka's)
   `FollowerWatch` of news.
 - Records are not held for the answer: what is more than a little stays in its file until the socket
   takes it (`StoredBytes`).
+- A consumer is served by any replica from version 11 on, up to the high watermark known there; a
+  leader may name it a nearer one (KIP-392, `replica_selector`).
 - Followers outside of the ISR get nothing of a throttled partition while the quota is used up.
 
-Version notes: 5 log start offsets, 7 sessions (KIP-227), 9 leader epochs (KIP-320), 12 divergence
-by last fetched epoch (KIP-595), 13 topic ids (KIP-516), 15 the follower's broker epoch
-(KIP-903), 16 the leader beside an error (KIP-951).
+Version notes: 5 log start offsets, 7 sessions (KIP-227), 9 leader epochs (KIP-320), 11 the
+consumer's rack (KIP-392), 12 divergence by last fetched epoch (KIP-595), 13 topic ids (KIP-516),
+15 the follower's broker epoch (KIP-903), 16 the leader beside an error (KIP-951).
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from kraftrio.broker.metadata_cache import MetadataCache
 from kraftrio.broker.partition import Partition
 from kraftrio.broker.replica_manager import ReplicaManager
 from kraftrio.broker.replica_ports import ReplicationQuota
+from kraftrio.broker.replica_selector import ReplicaView, select_replica
 from kraftrio.broker.timers import Timers
 from kraftrio.broker.waiters import FetchWaiter, FollowerWatch
 from kraftrio.kraft_meta.deferred import Deferred
@@ -61,6 +64,7 @@ _HOLD_BYTES_IN_ALL = 256 << 10
 
 _CONSUMER_REPLICA_ID = -1
 _READ_COMMITTED = 1
+_ANY_REPLICA_VERSION = 11
 _TOPIC_ID_VERSION = 13
 _HINTS_VERSION = 16
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -83,6 +87,7 @@ class _Asking:
     Attributes:
         refused: what must not be read by this follower.
         watch: of a follower's session.
+        only_leader: is a replica that does not lead no answer?
     """
 
     request: FetchRequest
@@ -90,6 +95,7 @@ class _Asking:
     replica_id: int
     refused: dict[FetchKey, KafkaError] = field(default_factory=dict)
     watch: FollowerWatch | None = None
+    only_leader: bool = True
 
 
 class FetchHandlers:
@@ -99,6 +105,7 @@ class FetchHandlers:
         fetch_max_bytes: the broker's `fetch.max.bytes`, above which no answer grows.
         leader_quota: bounds what followers outside of the ISR get; None: nothing does.
         answers_memory: while it has no room, nothing is read for an answer.
+        selects_by_rack: are consumers told of a replica in their rack (replica.selector.class)?
     """
 
     def __init__(
@@ -111,6 +118,8 @@ class FetchHandlers:
         fetch_max_bytes: int,
         leader_quota: ReplicationQuota | None = None,
         answers_memory: MemoryBudget | None = None,
+        *,
+        selects_by_rack: bool = False,
     ) -> None:
         self._replicas = replica_manager
         self._metadata = metadata
@@ -120,6 +129,7 @@ class FetchHandlers:
         self._fetch_max_bytes = fetch_max_bytes
         self.leader_quota = leader_quota
         self._answers_memory = answers_memory
+        self._selects_by_rack = selects_by_rack
 
     def table(self) -> dict[ApiKey, Callable[[Any, RequestContext], Any]]:
         return {ApiKey.FETCH: self.fetch}
@@ -144,7 +154,9 @@ class FetchHandlers:
         if plan.error is not ErrorCode.NONE:
             return FetchResponse(error_code=plan.error)
         asking = _Asking(request, plan, replica_id)
-        if replica_id >= 0:
+        if replica_id == _CONSUMER_REPLICA_ID:
+            asking.only_leader = context.api_version < _ANY_REPLICA_VERSION
+        elif replica_id >= 0:
             context.client.is_peer = True
             self._note_progress(asking, now_ms)
         reading = self._read(asking)
@@ -241,7 +253,7 @@ class FetchHandlers:
             try:
                 if key in asking.refused:
                     raise asking.refused[key]
-                partition = self._partition(key, part)
+                partition = self._partition(key, part, only_leader=asking.only_leader)
                 can_wait = True
                 if replica_id >= 0 and self._is_held_back(partition, replica_id):
                     _tell_offsets(partition, answer)
@@ -268,7 +280,7 @@ class FetchHandlers:
             total += records_bytes
             if not isinstance(answer.records, StoredBytes):
                 may_hold -= records_bytes
-            if answer.diverging_epoch is not None:
+            if answer.diverging_epoch is not None or answer.preferred_read_replica >= 0:
                 must_answer = True
             elif asking.watch is not None:
                 partition.watches[replica_id] = (asking.watch, key)
@@ -282,7 +294,7 @@ class FetchHandlers:
         # without any partition there is nothing to wait for
         return _Reading(data, partitions, up_to_date, total, must_answer or not can_wait)
 
-    def _partition(self, key: FetchKey, part: FetchPart) -> Partition:
+    def _partition(self, key: FetchKey, part: FetchPart, *, only_leader: bool = True) -> Partition:
         """The replica that a key means, by the topic's identity when it was first named."""
         if part.topic_name is None:
             part.topic_name = self._metadata.topic_name(key.topic_id)
@@ -294,7 +306,8 @@ class FetchHandlers:
             if current != key.topic_id and current != ZERO_UUID:
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
         topic_partition = TopicPartition(name, key.partition)
-        return self._replicas.leader(topic_partition, part.current_leader_epoch)
+        find = self._replicas.leader if only_leader else self._replicas.readable
+        return find(topic_partition, part.current_leader_epoch)
 
     def _read_partition(
         self,
@@ -315,7 +328,9 @@ class FetchHandlers:
                 raise KafkaError(code)
         if part.last_fetched_epoch >= 0:
             answer.diverging_epoch = _divergence(partition, part)
-        if answer.diverging_epoch is not None:
+        if not asking.only_leader and asking.request.rack_id:
+            answer.preferred_read_replica = self._nearer_replica(asking, partition, part)
+        if answer.diverging_epoch is not None or answer.preferred_read_replica >= 0:
             records_bytes = 0
             answer.aborted_transactions = None
         else:
@@ -334,7 +349,7 @@ class FetchHandlers:
                     min_one_batch=is_first_data,
                 )
             except OSError as error:
-                raise self._replicas.storage_error("read", partition, error) from error
+                raise self._replicas.disk_errors.refused("read", partition, error) from error
             answer.records = read.records
             records_bytes = len(read.records)
             if not read_committed:
@@ -358,6 +373,34 @@ class FetchHandlers:
         _tell_offsets(partition, answer)
         return records_bytes
 
+    def _nearer_replica(self, asking: _Asking, partition: Partition, part: FetchPart) -> int:
+        """The replica that the consumer shall read from instead of its leader here, or -1."""
+        state = partition.state
+        if not self._selects_by_rack or not state.is_leader:
+            return -1
+        rack_id, log = asking.request.rack_id, partition.log
+        views = [
+            ReplicaView(state.broker_id, self._rack(state.broker_id), log.log_end_offset, 0.0, True)
+        ]
+        for replica_id in state.isr:
+            progress = state.progress(replica_id)
+            if (
+                progress is not None
+                and progress.log_start_offset <= part.fetch_offset <= progress.log_end_offset
+            ):
+                rack = self._rack(replica_id)
+                views.append(
+                    ReplicaView(
+                        replica_id, rack, progress.log_end_offset, progress.last_caught_up_ms
+                    )
+                )
+        chosen = select_replica(rack_id, views)
+        return -1 if chosen is None else chosen
+
+    def _rack(self, broker_id: int) -> str | None:
+        broker = self._metadata.image.brokers.get(broker_id)
+        return None if broker is None or broker.fenced else broker.rack
+
     # -- answering ------------------------------------------------------------------------------
 
     def _respond(
@@ -370,7 +413,9 @@ class FetchHandlers:
             has_records = bool(answer.records)
             if not plan.is_news(
                 part,
-                has_records=has_records or answer.diverging_epoch is not None,
+                has_records=has_records
+                or answer.diverging_epoch is not None
+                or answer.preferred_read_replica >= 0,
                 error=answer.error_code,
                 high_watermark=answer.high_watermark,
                 last_stable_offset=answer.last_stable_offset,

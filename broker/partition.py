@@ -35,6 +35,7 @@ class Partition:
 
     __slots__ = (
         "_uncommitted",
+        "_unread_bytes",
         "commit_waiters",
         "confirmations",
         "fetch_waiters",
@@ -73,6 +74,7 @@ class Partition:
         self.follower_waiters: dict[FetchWaiter, None] = {}
         self.watches: dict[int, tuple[FollowerWatch, FetchKey]] = {}  # by the follower's id
         self._uncommitted: deque[tuple[int, int]] = deque()  # (end offset, bytes) of appends
+        self._unread_bytes = 0  # appended as follower since the high watermark last advanced
 
     def __repr__(self) -> str:
         return f"<Partition {self.state.role.value} epoch={self.state.leader_epoch} {self.log}>"
@@ -197,9 +199,19 @@ class Partition:
 
     # -- changes of role ------------------------------------------------------------------------
 
-    def take_high_watermark(self) -> None:
-        """The log's high watermark counts: this broker follows, or has just stopped to."""
+    def take_high_watermark(self, appended_bytes: int = 0) -> None:
+        """The log's high watermark counts: this broker follows, or has just stopped to.
+
+        Args:
+            appended_bytes: what came with it; about so much more may consumers read now.
+        """
+        self._unread_bytes += appended_bytes
+        advanced = self.log.high_watermark > self.state.high_watermark
         self.state.high_watermark = self.log.high_watermark
+        if advanced:
+            size_bytes, self._unread_bytes = max(self._unread_bytes, 1), 0
+            for waiter in list(self.fetch_waiters):
+                waiter.count(size_bytes)
 
     def start_to_lead(self) -> None:
         """A leader epoch begins: what lies above the high watermark has sizes nobody counted.

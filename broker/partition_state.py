@@ -350,9 +350,18 @@ class PartitionState:
             if self.role is Role.OFFLINE:
                 return ErrorCode.KAFKA_STORAGE_ERROR
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
+        return self._check_epoch(current_leader_epoch)
+
+    def check_readable(self, current_leader_epoch: int) -> ErrorCode:
+        """May a consumer that names this leader epoch (-1: none) read here, leader or not?"""
+        if self.role is Role.OFFLINE:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return self._check_epoch(current_leader_epoch)
+
+    def _check_epoch(self, leader_epoch: int) -> ErrorCode:
+        if leader_epoch < 0 or leader_epoch == self.leader_epoch:
             return ErrorCode.NONE
-        if current_leader_epoch < self.leader_epoch:
+        if leader_epoch < self.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         return ErrorCode.UNKNOWN_LEADER_EPOCH
 
@@ -362,11 +371,7 @@ class PartitionState:
             if self.role is Role.OFFLINE:
                 return ErrorCode.KAFKA_STORAGE_ERROR
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if leader_epoch is None or leader_epoch == self.leader_epoch:
-            return ErrorCode.NONE
-        if leader_epoch < self.leader_epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH
-        return ErrorCode.UNKNOWN_LEADER_EPOCH
+        return self._check_epoch(-1 if leader_epoch is None else leader_epoch)
 
     def check_append(self, required_acks: int) -> ErrorCode:
         """May a batch with these acks be appended here (rule 5)?"""

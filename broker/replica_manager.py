@@ -25,8 +25,8 @@ New logs
   request and a timer try again.
 
 Failures
-- A disk error is KAFKA_STORAGE_ERROR to the client and a log line, for each partition one in some
-  seconds; the log itself has cut what was half written.  What was acknowledged stays readable.
+- A disk error is KAFKA_STORAGE_ERROR to the client (`disk_errors`); the log itself has cut what was
+  half written.  What was acknowledged stays readable.
 - One that no room would mend takes the log directory offline, and its replicas alone.
 
 Called by the data handlers, the group coordinator, the fetchers and the metadata publisher.
@@ -35,13 +35,13 @@ Called by the data handlers, the group coordinator, the fetchers and the metadat
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 
 from kraftrio.broker.clock import Clock
+from kraftrio.broker.disk_errors import DiskErrors
 from kraftrio.broker.isr_keeper import IsrKeeper
 from kraftrio.broker.log.log_config import LogConfig
-from kraftrio.broker.log.log_manager import NO_ROOM, LogManager
+from kraftrio.broker.log.log_manager import LogManager
 from kraftrio.broker.log.partition_log import (
     AppendInfo,
     AppendOrigin,
@@ -76,7 +76,6 @@ _log = logging.getLogger("kraftrio.replicas")
 _MAKE_SLICE_MS = 20  # how long others wait while logs of new partitions are made
 _MAKE_PAUSE_MS = 1
 _MAKE_RETRY_MS = 1000
-_REPORT_INTERVAL_MS = 10_000  # one line for each partition in this time: a full disk fails often
 
 
 class ReplicaManager:
@@ -113,7 +112,7 @@ class ReplicaManager:
         self._partitions: dict[TopicPartition, Partition] = {}
         self._unmade = UnmadeLogs(broker_id, log_manager, placer)
         self._make_timer: Timer | None = None
-        self._reported_ms: dict[TopicPartition, float] = {}
+        self.disk_errors = DiskErrors(log_manager, clock)
         self._brokers = MetadataBrokers(metadata)
         self._lag_time_max_ms = lag_time_max_ms
         self._isrs = IsrKeeper(self._partitions.values, timers, clock, lag_time_max_ms, proposals)
@@ -160,6 +159,18 @@ class ReplicaManager:
         partition = self._partitions.get(topic_partition) or self._make(topic_partition)
         if partition.state.role is Role.OFFLINE:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        return partition
+
+    def readable(self, topic_partition: TopicPartition, current_leader_epoch: int) -> Partition:
+        """The replica to serve a consumer from, leader or not (KIP-392).
+
+        Raises:
+            KafkaError: not hosted here, its log directory failed, or a leader epoch out of date.
+        """
+        partition = self._partitions.get(topic_partition) or self._make(topic_partition)
+        code = partition.state.check_readable(current_leader_epoch)
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code)
         return partition
 
     def log(self, topic_partition: TopicPartition) -> PartitionLog:
@@ -211,7 +222,7 @@ class ReplicaManager:
                 records, state.leader_epoch, self._clock.wall_ms(), origin=origin
             )
         except OSError as error:
-            raise self.storage_error("append", partition, error) from error
+            raise self.disk_errors.refused("append", partition, error) from error
         if info.duplicate:
             return info
         if state.is_alone:
@@ -313,18 +324,18 @@ class ReplicaManager:
                 start_offset, max_bytes, max_offset=max_offset, min_one_batch=min_one_batch
             )
         except OSError as error:
-            raise self.storage_error("read", partition, error) from error
+            raise self.disk_errors.refused("read", partition, error) from error
 
     def offset_for_timestamp(
         self, partition: Partition, timestamp: int
     ) -> OffsetAndTimestamp | None:
         """The first record at or after a time (KafkaError when the disk fails)."""
-        with self._disk("find a time", partition):
+        with self.disk_errors.guard("find a time", partition):
             return partition.log.offset_for_timestamp(timestamp)
 
     def offset_of_max_timestamp(self, partition: Partition) -> OffsetAndTimestamp | None:
         """The record with the greatest timestamp (KafkaError when the disk fails)."""
-        with self._disk("find a time", partition):
+        with self.disk_errors.guard("find a time", partition):
             return partition.log.offset_of_max_timestamp()
 
     def delete_records(self, partition: Partition, offset: int) -> int:
@@ -344,7 +355,7 @@ class ReplicaManager:
             )
         if target < 0 or target > high_watermark:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        with self._disk("delete records", partition):
+        with self.disk_errors.guard("delete records", partition):
             partition.log.delete_records_before(target)
         partition.wake_followers()  # they learn the new start by the answer
         return target
@@ -449,8 +460,8 @@ class ReplicaManager:
             if leader_log_start_offset > log.log_start_offset:
                 log.delete_records_before(min(leader_log_start_offset, log.high_watermark))
         except OSError as error:
-            raise self.storage_error("append", partition, error) from error
-        partition.take_high_watermark()
+            raise self.disk_errors.refused("append", partition, error) from error
+        partition.take_high_watermark(len(records))
 
     def truncate(
         self,
@@ -461,7 +472,7 @@ class ReplicaManager:
     ) -> None:
         """Cut a followed log from `offset` on (raises like `append_as_follower`)."""
         partition = self._followed(topic_partition, leader_epoch, topic_id)
-        with self._disk("truncate", partition):
+        with self.disk_errors.guard("truncate", partition):
             self.log_manager.truncate(partition.log, offset)
         partition.take_high_watermark()
 
@@ -474,7 +485,7 @@ class ReplicaManager:
     ) -> None:
         """Drop everything in a followed log and start at `offset` (raises likewise)."""
         partition = self._followed(topic_partition, leader_epoch, topic_id)
-        with self._disk("truncate", partition):
+        with self.disk_errors.guard("truncate", partition):
             partition.log.truncate_fully_and_start_at(offset, self._clock.wall_ms())
         partition.take_high_watermark()
 
@@ -511,31 +522,6 @@ class ReplicaManager:
             if partition.state.role is Role.OFFLINE
         ]
         return failed + self._unmade.lost()
-
-    @contextmanager
-    def _disk(self, doing: str, partition: Partition) -> Iterator[None]:
-        """Whatever the disk refuses in here is KAFKA_STORAGE_ERROR."""
-        try:
-            yield
-        except OSError as error:
-            raise self.storage_error(doing, partition, error) from error
-
-    def storage_error(self, doing: str, partition: Partition, error: OSError) -> KafkaError:
-        """What the disk refused, noted, as the error that a client is told."""
-        self._report(partition.topic_partition, doing, error)
-        if error.errno not in NO_ROOM:
-            self.log_manager.fail_log(partition.log, error)
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{doing} failed: {error.strerror}")
-
-    def _report(self, topic_partition: TopicPartition, doing: str, error: Exception) -> None:
-        now_ms = self._clock.monotonic_ms()
-        last_ms = self._reported_ms.get(topic_partition)
-        if last_ms is not None and now_ms < last_ms + _REPORT_INTERVAL_MS:
-            return
-        self._reported_ms[topic_partition] = now_ms
-        _log.error(
-            'storage error partition=%s-%d doing="%s" reason="%s"', *topic_partition, doing, error
-        )
 
     # -- metadata -------------------------------------------------------------------------------
 
@@ -606,13 +592,14 @@ class ReplicaManager:
             partition.log.start_leader_epoch(partition.state.leader_epoch)
         except OSError as error:
             # The log knows the epoch, and saves it before it calls anything of it durable.
-            self._report(partition.topic_partition, "save the leader epoch", error)
+            self.disk_errors.report(partition.topic_partition, "save the leader epoch", error)
         partition.start_to_lead()
         if not partition.state.is_alone:
             self._isrs.start()
 
     def _follow(self, partition: Partition) -> None:
         """A leader epoch begins in which another broker leads, or none."""
+        partition.wake_fetches()
         if self.fetchers is None:
             return
         state = partition.state
@@ -664,7 +651,7 @@ class ReplicaManager:
             try:
                 self._make(topic_partition)
             except KafkaError as error:
-                self._report(topic_partition, "make the log", error)
+                self.disk_errors.report(topic_partition, "make the log", error)
                 delay_ms = _MAKE_RETRY_MS
         if self._unmade:
             self._make_timer = self._timers.schedule(delay_ms, self._make_some)
@@ -683,7 +670,7 @@ class ReplicaManager:
         self._stop_fetcher(partition.topic_partition)
         partition.state.resign()
         partition.abandon(code)
-        self._reported_ms.pop(partition.topic_partition, None)
+        self.disk_errors.forget(partition.topic_partition)
         self.log_manager.delete_log(partition.topic_partition, self._clock.wall_ms())
 
     def update_configs(self, topics: Iterable[str] | None) -> None:

@@ -47,6 +47,7 @@ from kraftrio.broker.producer_ids import ProducerIdManager
 from kraftrio.broker.replica_fetcher import ReplicaFetchers
 from kraftrio.broker.replica_manager import ReplicaManager
 from kraftrio.broker.replica_moves import MOVE_RATE_CONFIG, ReplicaMoves
+from kraftrio.broker.replica_selector import RACK_AWARE_SELECTOR
 from kraftrio.broker.replication_quota import Direction, ReplicationQuota, SlidingRate
 from kraftrio.broker.sliced_work import SlicedWork
 from kraftrio.broker.timers import Timers
@@ -274,6 +275,7 @@ class BrokerServices:
                 config.fetch_max_bytes,
                 leader_quota,
                 self._resources.answers,
+                selects_by_rack=config.replica_selector_class == RACK_AWARE_SELECTOR,
             ).table(),
             OffsetHandlers(self.replica_manager).table(),
             ClusterHandlers(

@@ -56,6 +56,7 @@ WORKS_WITH = {
     "broker/coordinator/runtime.py": {"async", "logging", "trio"},
     "broker/departure.py": {"async", "logging", "trio"},
     "broker/directory_assignments.py": {"logging"},
+    "broker/disk_errors.py": {"logging"},
     "broker/environment.py": {"async", "trio"},
     "broker/isr_keeper.py": {"logging"},
     "broker/isr_proposals.py": {"logging"},

@@ -151,6 +151,7 @@ def test_advertised_host_defaults_to_the_machine() -> None:
         ({"listeners": "PLAINTEXT://0.0.0.0:1"}, "which no client can reach"),
         ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "PLAINTEXT twice"),
         ({"authorizer_class_name": "a.B"}, "Java classes cannot be run"),
+        ({"replica_selector_class": "a.B"}, "RackAwareReplicaSelector are known"),
         ({"remote_log_storage_system_enable": "true"}, "tiered storage is not supported"),
         ({"config_providers": "file"}, "providers are not supported"),
         ({"broker_id": "1", "node_id": "2"}, "they must agree"),
