@@ -213,7 +213,7 @@ class Node:
         if self._broker is not None:
             await self._take_cluster_id()
             await self._broker.join(for_broker)
-        elif not self._storage.identity.is_known:
+        else:
             nursery.start_soon(self._take_cluster_id)
 
     async def _take_cluster_id(self) -> None:

@@ -52,7 +52,11 @@ _UNSTAMPED: Final = -1
 
 
 class RaftBase(ABC):
-    """Fields, output and moves."""
+    """Fields, output and moves.
+
+    Raises:
+        CommittedRecordsError: a quorum of one lacks what it had committed; nobody else has it.
+    """
 
     def __init__(
         self,
@@ -76,6 +80,12 @@ class RaftBase(ABC):
         # What a snapshot holds is committed, and what the election state says.
         self.committed_floor = max(epochs.log_start_offset, loaded.committed_offset)
         has_lost_records = self.committed_floor > epochs.log_end_offset
+        if has_lost_records and tuple(voters) == (node_id,):
+            raise CommittedRecordsError(
+                f"it ends at offset {epochs.log_end_offset}, but at least the records up to"
+                f" offset {self.committed_floor - 1} were committed: bring them back, or accept"
+                " the loss with 'kraftrio recover-quorum'"
+            )
         self.high_watermark = None if has_lost_records else self.committed_floor or None
         is_marked = loaded.is_proven
         if is_marked is None:  # it was written before there was a mark

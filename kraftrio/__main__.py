@@ -1,4 +1,4 @@
-"""The command line: `kraftrio start` and `kraftrio cluster`."""
+"""The command line: `kraftrio start`, `kraftrio cluster` and `kraftrio recover-quorum`."""
 
 from __future__ import annotations
 
@@ -78,6 +78,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_common_options(cluster)
     cluster.set_defaults(run=_cluster)
+    recover = commands.add_parser(
+        "recover-quorum",
+        help="have a controller vote that lost its disk, when a majority is lost for good",
+        description="Tell what is left of a controller that is stopped and, with --accept-loss,"
+        " have it vote again though nobody is left to tell what it had promised. Only for a quorum"
+        " that lost the disks of a majority: one that has a majority takes the others back by"
+        " itself.",
+    )
+    recover.add_argument("--config", metavar="FILE", help="the node's server.properties file")
+    recover.add_argument("--data", metavar="DIR", help="data directory (log.dirs)")
+    recover.add_argument(
+        "--accept-loss", action="store_true", help="do it; without this nothing is changed"
+    )
+    _add_common_options(recover)
+    recover.set_defaults(run=_recover_quorum, listen=None)
     return parser
 
 
@@ -146,6 +161,26 @@ def _start(arguments: argparse.Namespace) -> int:
     except StartError as error:
         _complain(str(error))
         return EXIT_FAILURE
+
+
+def _recover_quorum(arguments: argparse.Namespace) -> int:
+    from kraftrio.broker.config import BrokerConfig, ConfigError
+    from kraftrio.broker.log.files import OsFileSystem
+    from kraftrio.broker.node_errors import StartError
+    from kraftrio.broker.quorum_recovery import recover_quorum
+
+    try:
+        config = BrokerConfig.load(arguments.config, _overrides(arguments), os.environ)
+    except ConfigError as error:
+        _complain(str(error))
+        return EXIT_USAGE
+    try:
+        is_proven, lines = recover_quorum(OsFileSystem(), config, accept_loss=arguments.accept_loss)
+    except StartError as error:
+        _complain(str(error))
+        return EXIT_FAILURE
+    print("\n".join(lines))
+    return 0 if is_proven else EXIT_FAILURE
 
 
 def _cluster(arguments: argparse.Namespace) -> int:

@@ -64,6 +64,7 @@ _FOREIGN_CHECK_BYTES: Final = 1 << 20
 _SECTOR_BYTES: Final = 512  # what a disk writes as a whole
 _FEW_BYTES: Final = 8  # a batch may well end with zeros
 _MAGIC_POSITION: Final = 16
+_NO_DIRECTORY: Final = uuid_to_text(ZERO_UUID)
 
 
 class MetadataLogError(Exception):
@@ -604,8 +605,8 @@ class QuorumStateFile:
                 is_proven=None if is_proven is None else bool(is_proven),
                 committed_offset=int(content.get("appliedOffset", 0)),
             )
-            directory_id = content.get("directoryId")
-            return state, None if directory_id is None else uuid_from_text(directory_id)
+            directory_id = uuid_from_text(content.get("directoryId") or _NO_DIRECTORY)
+            return state, None if directory_id == ZERO_UUID else directory_id
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise MetadataLogError(f"{self._path} is damaged: {error!r}") from error
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 import pytest
 import trio
 
+from kraftrio.broker.log.checkpoints import read_meta_properties
+from kraftrio.broker.quorum_recovery import recover_quorum
 from kraftrio.wire.errors import ErrorCode
+from tests.sim.cluster import Shape
 from tests.sim.disk import SimDisk
 from tests.sim.mutations import mutated
 from tests.sim.quorum_stage import (
@@ -19,7 +22,7 @@ from tests.sim.quorum_stage import (
     wait_active_controller,
 )
 from tests.sim.stage import Script, Stage, expect, play
-from tests.sim.world import SimulationFailure
+from tests.sim.world import SimulationFailure, World
 
 
 async def leader_without_sync(stage: Stage) -> None:
@@ -81,3 +84,60 @@ def test_quorum_with_the_mistake_does_not(script: Script, mutation: str) -> None
     with mutated(mutation), pytest.raises(SimulationFailure):
         for seed in range(10):
             play(script, seed=str(seed))
+
+
+def test_an_operator_recovers_a_quorum_whose_majority_is_lost() -> None:
+    """Two of three voters lost their disks: nobody leads until they are declared to be believed."""
+
+    async def script(stage: Stage) -> None:
+        leader, follower, away = await split(stage)
+        stage.mend()
+        answers: list[ErrorCode] = []
+        await ask_for_topic(stage, "t", answers)
+        await trio.sleep(2)
+        for node in (leader, follower, away):
+            node.crash()
+        for node in (leader, follower):
+            node.disk = SimDisk(node.clock.wall_ms)
+        for node in (leader, follower, away):
+            node.start()
+        await trio.sleep(60)
+        expect(active_controller(stage) is None, "nobody leads")
+        for node in (leader, follower):
+            node.crash()
+            is_proven, lines = recover_quorum(node.disk, node.config, accept_loss=False)
+            expect(not is_proven and "Nothing was changed" in lines[-1], f"{lines}")
+            is_proven, lines = recover_quorum(node.disk, node.config, accept_loss=True)
+            expect(is_proven, f"{lines}")
+            node.start()
+        await wait_active_controller(stage, "a leader")
+        await trio.sleep(5)
+        expect_topic(away, "t", answers)
+
+    play(script)
+
+
+def test_one_controller_and_brokers_apart() -> None:
+    """A controller alone founds the cluster; brokers without a vote take its id and work."""
+
+    class OneController(Shape):
+        def roles(self) -> dict[int, str]:
+            return {1: "broker", 2: "broker", 101: "controller"}
+
+    world = World("one controller")
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            stage = Stage(world, nursery, OneController(), may_lose=False)
+            await stage.begin()
+            tp = await stage.create("t", [1, 2])
+            client = stage.client("p")
+            expect(await stage.produce(client, 1, tp, "a") is ErrorCode.NONE, "acknowledged")
+            owners = [
+                read_meta_properties(node.disk, "/data") for node in stage.cluster.nodes.values()
+            ]
+            ids = {None if owner is None else owner.cluster_id for owner in owners}
+            expect(ids == {stage.node(101).quorum.image.cluster_id}, f"one cluster id: {ids}")
+            nursery.cancel_scope.cancel()
+
+    world.run(run)

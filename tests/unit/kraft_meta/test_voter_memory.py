@@ -353,6 +353,15 @@ def test_a_quorum_of_one_believes_itself() -> None:
     assert core_of(cluster.nodes[1]).is_leader
 
 
+def test_a_quorum_of_one_misses_what_it_had_committed() -> None:
+    """Nobody else has it: the node does not go on as if it had never been."""
+    cluster = Cluster([1])
+    cluster.crash(1)
+    cluster.wipe(1, state=False)
+    with pytest.raises(CommittedRecordsError, match="up to offset 0 were committed"):
+        cluster.restart(1)
+
+
 def test_a_state_without_the_mark_is_of_a_voter_with_a_log() -> None:
     """Folders from before there was the mark are believed as they were."""
     assert blank(log=True, state=ElectionState(1, -1, 2))[1].memory.is_proven
