@@ -31,6 +31,7 @@ class QuorumNews:
         self._callbacks: list[LeaderCallback] = []
         self._leader = (NO_NODE, -1)
         self._is_catching_up = False
+        self._next_hint_ms = math.inf
         self._next_wait_ms = math.inf
 
     def on_leader_change(self, callback: LeaderCallback) -> None:
@@ -45,11 +46,19 @@ class QuorumNews:
             _log.info("metadata quorum leader=%d epoch=%d", *self._leader)
             for callback in self._callbacks:
                 callback(*self._leader)
-        self._tell_memory(core)
+        self._tell_memory(core, now_ms)
         self._tell_waiting(core, now_ms)
 
-    def _tell_memory(self, core: RaftCore) -> None:
+    def _tell_memory(self, core: RaftCore, now_ms: float) -> None:
         is_catching_up = not core.memory.is_proven and not core.has_nothing
+        if core.leader_id != NO_NODE or not is_catching_up:
+            self._next_hint_ms = now_ms + _WAIT_INTERVAL_MS
+        elif now_ms >= self._next_hint_ms:
+            self._next_hint_ms = now_ms + 4 * _WAIT_INTERVAL_MS
+            _log.warning(
+                "no leader is there to catch up with; if the disks of a majority of the voters are"
+                " lost for good, see kraftrio recover-quorum"
+            )
         if is_catching_up == self._is_catching_up:
             return
         self._is_catching_up = is_catching_up

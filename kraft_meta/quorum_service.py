@@ -479,6 +479,9 @@ class QuorumService:
 
             await self._run_in_thread(prepare)
         if truncate_to is not None:
+            _log.info(
+                "metadata log cut to=%d leader=%d epoch=%d", truncate_to, core.leader_id, core.epoch
+            )
             while self._unapplied and self._unapplied[-1].end_offset > truncate_to:
                 self._unapplied.pop()
         if ready.batches:

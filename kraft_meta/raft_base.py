@@ -49,6 +49,7 @@ from kraftrio.kraft_meta.voter_memory import VoterMemory
 from kraftrio.wire.errors import ErrorCode
 
 _UNSTAMPED: Final = -1
+_COMMITTED_STEP: Final = 1000  # records that are committed until the election state says so
 
 
 class RaftBase(ABC):
@@ -234,8 +235,8 @@ class RaftBase(ABC):
         """Tell whether an election state says more than the stored one.
 
         That the leader is unknown again need not be remembered: pre-votes do not wait for a disk.
-        What is committed is written with what else is to be; alone it is the first time only, so
-        that from then on a log that is gone is missed.
+        What is committed is written with what else is to be; alone it is the first time, so that
+        from then on a log that is gone is missed, and now and then.
         """
         stored = self._stored
         return (
@@ -244,6 +245,7 @@ class RaftBase(ABC):
             or state.leader_id not in (NO_NODE, stored.leader_id)
             or state.is_proven != stored.is_proven
             or (state.committed_offset > 0 and stored.committed_offset == 0)
+            or state.committed_offset - stored.committed_offset >= _COMMITTED_STEP
         )
 
     def _check_uncommitted(self, offset: int, leader_id: int, what: str) -> None:
