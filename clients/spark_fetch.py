@@ -6,7 +6,8 @@ Owns the way from a partition's leader to Arrow batches, which a Spark task pull
    that is dropped half way.
 2. What may go away by itself (a leader that moves, a connection that is lost) is tried again, until
    nothing new has come for `kafkaConsumer.pollTimeoutMs`.
-3. Records that are gone before they were read are an error, or with failOnDataLoss=false skipped.
+3. Records that are gone before they were read are an error, or with failOnDataLoss=false skipped;
+   so are all of a topic that was made anew since the query was planned.
 4. Control batches are never shown; with read_committed neither are aborted transactions.
 
 Called by: the data source, in the executors. Protocol guide, "Fetch"; KIP-74, KIP-98.
@@ -36,6 +37,7 @@ from kraftrio.clients.errors import (
     TimedOutError,
     error_for,
 )
+from kraftrio.clients.metadata import is_another
 from kraftrio.clients.spark_arrow import RecordColumns, RowBounds
 from kraftrio.clients.spark_options import (
     EARLIEST,
@@ -64,6 +66,7 @@ log = logging.getLogger(__name__)
 _PREFETCHED: Final = 2
 _MAX_VERSION_BY_NAME: Final = 12  # from 13 on topics go by id
 _RESPONSE_MAX_BYTES: Final = 50 << 20
+_TOLD_UNTIL_BELIEVED: Final = 4  # of a topic made anew: a single broker may be behind
 
 DATA_LOSS_ADVICE: Final = (
     "It was deleted, or the topic was, before the query could read it; with failOnDataLoss=false"
@@ -92,9 +95,16 @@ class TimeBounds:
 
 
 def read_range(
-    item: OffsetRange, options: FetchOptions, times: TimeBounds
+    item: OffsetRange,
+    options: FetchOptions,
+    times: TimeBounds,
+    *,
+    topic_id: bytes = ZERO_UUID,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a range as Arrow batches.
+
+    Args:
+        topic_id: of the topic that the range is of; zeros: of whichever has that name.
 
     Raises:
         KafkaClientError: they cannot be read, or some are gone and that is not allowed.
@@ -104,7 +114,7 @@ def read_range(
     columns = RecordColumns(
         item.topic, item.partition, bounds, include_headers=options.include_headers
     )
-    with _Prefetch(item, options) as answers:
+    with _Prefetch(item, options, topic_id) as answers:
         skipped_to = item.start
         for answer in answers:
             if answer.skipped_to > skipped_to:
@@ -157,9 +167,10 @@ class AbortedFilter:
 class _Prefetch:
     """The answers for a range, in order, fetched by a thread; to be entered with `with`."""
 
-    def __init__(self, item: OffsetRange, options: FetchOptions) -> None:
+    def __init__(self, item: OffsetRange, options: FetchOptions, topic_id: bytes) -> None:
         self._item = item
         self._options = options
+        self._topic_id = topic_id
         self._outcome: outcome.Outcome[None] | None = None
         self._ready = threading.Event()
         self._thread = threading.Thread(
@@ -204,7 +215,8 @@ class _Prefetch:
             self._ready.set()
             try:
                 async with send, open_cluster(config=self._options.config) as cluster:
-                    await _Fetcher(cluster, self._item, self._options, send).run()
+                    fetcher = _Fetcher(cluster, self._item, self._options, self._topic_id, send)
+                    await fetcher.run()
             finally:
                 with trio.CancelScope(shield=True):
                     await self._drained.wait()  # so long there is somebody to receive from
@@ -218,6 +230,7 @@ class _Fetcher:
         cluster: Cluster,
         item: OffsetRange,
         options: FetchOptions,
+        topic_id: bytes,
         send: trio.MemorySendChannel[Fetched],
     ) -> None:
         self._cluster = cluster
@@ -228,6 +241,8 @@ class _Fetcher:
         self._send = send
         self._offset = self._skipped_to = item.start
         self._failure: KafkaClientError | None = None
+        self._topic_id = topic_id
+        self._other_topics = 0  # how often metadata told of another one
 
     async def run(self) -> None:
         """Fetch until the end of the range."""
@@ -269,7 +284,15 @@ class _Fetcher:
         log.warning("%s", message)
 
     async def _fetch(self) -> None:
-        data = await self._ask()
+        leader = await self._leader()
+        topic_id = self._cluster.metadata.topic_id(self._item.topic)
+        if is_another(topic_id, self._topic_id):
+            self._other_topics += 1
+            if self._other_topics < _TOLD_UNTIL_BELIEVED:
+                raise RetriableError(f"{self._name} is another topic's, or a broker is behind")
+            self._leave_out(self._item.end, "the topic was made anew since the query was planned")
+            return
+        data = await self._ask(leader, topic_id)
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._skip_lost()
             return
@@ -293,14 +316,16 @@ class _Fetcher:
         aborted = data.aborted_transactions or ()
         await self._send.send(Fetched(records, headers, aborted, self._skipped_to))
 
-    async def _ask(self) -> PartitionData:
+    async def _leader(self) -> tuple[int, int]:
         leader = self._cluster.leader(*self._topic_partition)
         if leader is None:
             await self._cluster.refresh((self._item.topic,))
             leader = self._cluster.leader(*self._topic_partition)
             if leader is None:
                 raise LeaderNotAvailableError(f"{self._name} has no leader")
-        topic_id = self._cluster.metadata.topics[self._item.topic].topic_id
+        return leader
+
+    async def _ask(self, leader: tuple[int, int], topic_id: bytes) -> PartitionData:
         options = self._options
         partition = FetchPartition(
             partition=self._item.partition,
@@ -333,7 +358,12 @@ class _Fetcher:
         if earliest <= self._offset <= latest:
             return  # it has come back
         lost_to = min(earliest, self._item.end) if self._offset < earliest else self._item.end
+        self._leave_out(lost_to)
+
+    def _leave_out(self, lost_to: int, because: str = "") -> None:
         message = f"{self._name} has no offsets {self._offset} to {lost_to - 1} any more"
+        if because:
+            message += f": {because}"
         if self._options.fail_on_data_loss:
             raise OffsetOutOfRangeError(f"{message}. {DATA_LOSS_ADVICE}")
         log.warning("%s: they are left out", message)

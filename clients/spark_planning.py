@@ -7,6 +7,8 @@ start, end, or reach a time. Rules:
    one that has waited for brokers until its time was up.
 2. Partitions are asked of their leaders, all partitions of a leader in one request.
 3. Topics are never created by being read.
+4. A topic whose id is another one than in an earlier round was made anew: offsets of before say
+   nothing of it. Offsets, as Spark keeps them, do not tell: only who has seen the former knows.
 
 Called by: the data source, in the driver. Protocol guide, "ListOffsets"; KIP-79, KIP-98.
 """
@@ -28,6 +30,7 @@ from kraftrio.clients.errors import (
     UnknownTopicOrPartitionError,
     error_for,
 )
+from kraftrio.clients.metadata import is_another
 from kraftrio.clients.spark_options import (
     EARLIEST,
     LATEST,
@@ -53,6 +56,9 @@ class Planner:
     """Looks up what one query needs to know; each method is one round, with its retries."""
 
     def __init__(self, options: ReadOptions) -> None:
+        self.topic_ids: dict[str, bytes] = {}  # as of the last round
+        self.made_anew: set[str] = set()  # topics; whoever has taken note of one takes it out
+        self._former_ids: set[bytes] = set()
         self._options = options
 
     async def starting(self) -> Positions:
@@ -124,6 +130,7 @@ class Planner:
             if topic is None or topic.error_code != ErrorCode.NONE:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error_code
                 raise error_for(code, _topic_error(name, code))
+            self._note_id(name, topic.topic_id)
             found += [TopicPartition(name, number) for number in topic.partitions]
         if topics.assign is not None:
             missing = sorted(set(topics.assign) - set(found))
@@ -132,6 +139,15 @@ class Planner:
                     f"there is no partition {partition_text(missing[0])}"
                 )
         return [item for item in found if topics.wants(item)]
+
+    def _note_id(self, name: str, topic_id: bytes) -> None:
+        if topic_id in self._former_ids:
+            raise RetriableError(f"a broker that is behind tells of a former topic {name!r}")
+        known = self.topic_ids.get(name, topic_id)
+        self.topic_ids[name] = topic_id
+        if is_another(topic_id, known):
+            self._former_ids.add(known)
+            self.made_anew.add(name)
 
     async def _resolve(self, spec: OffsetSpec, is_start: bool, cluster: Cluster) -> Positions:
         """Turn what the options say into offsets."""

@@ -55,7 +55,7 @@ from kraftrio.clients.spark_ranges import (
 )
 from kraftrio.clients.spark_schema import check_schema, table_schema
 from kraftrio.clients.spark_sink import KraftrioStreamWriter, KraftrioWriter, sink_options
-from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.primitives import ZERO_UUID, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -97,12 +97,13 @@ class KraftrioSource(DataSource):
 
 
 class RangePartition(InputPartition):
-    """A range of offsets that one Spark task reads."""
+    """A range of offsets that one Spark task reads, of the topic with that id."""
 
-    def __init__(self, item: OffsetRange, times: TimeBounds) -> None:
+    def __init__(self, item: OffsetRange, times: TimeBounds, topic_id: bytes) -> None:
         super().__init__(None)
         self.item = item
         self.times = times
+        self.topic_id = topic_id
 
 
 class BatchReader(DataSourceReader):
@@ -110,6 +111,7 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
+        self._planner = Planner(options)
         self._filters = PushedFilters()
 
     def partitions(self) -> list[InputPartition]:
@@ -118,10 +120,11 @@ class BatchReader(DataSourceReader):
         options = self._options
         pieces = split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
         times = TimeBounds(self._filters.min_timestamp_us, self._filters.max_timestamp_us)
-        return [RangePartition(piece, times) for piece in pieces]
+        ids = self._planner.topic_ids
+        return [RangePartition(piece, times, ids.get(piece.topic, ZERO_UUID)) for piece in pieces]
 
     async def _ranges(self) -> list[OffsetRange]:
-        planner = Planner(self._options)
+        planner = self._planner
         starts, ends = await planner.both_ends()
         ranges = []
         for item, start in sorted(starts.items()):
@@ -209,7 +212,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where the logs end; asks again if one ends before what was read already."""
         latest = await self._planner.latest()
         for _ in range(1, self._options.num_retries):
-            if all(latest.get(item, start) >= start for item, start in starts.items()):
+            anew = self._planner.made_anew
+            if all(
+                item.topic in anew or latest.get(item, start) >= start
+                for item, start in starts.items()
+            ):
                 break
             await trio.sleep(self._options.retry_interval_ms / 1000)
             latest = await self._planner.latest()
@@ -232,12 +239,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[InputPartition]:
         """Plan a micro-batch."""
-        starts, ends = from_json(start), from_json(end)
+        starts, ends = self._leave_former_topics(from_json(start)), from_json(end)
         earliest = trio.run(self._planner.earliest, ends.keys() - starts.keys())
         ranges = batch_ranges(starts, ends, earliest, self._report_loss)
         options = self._options
         pieces = split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
-        return [RangePartition(piece, TimeBounds()) for piece in pieces]
+        ids = self._planner.topic_ids
+        return [
+            RangePartition(piece, TimeBounds(), ids.get(piece.topic, ZERO_UUID)) for piece in pieces
+        ]
+
+    def _leave_former_topics(self, starts: Positions) -> Positions:
+        """Return where to begin: topics that were made anew are read like new ones."""
+        anew = {item.topic for item in starts} & self._planner.made_anew
+        self._planner.made_anew.clear()
+        for topic in sorted(anew):
+            self._report_loss(f"The topic {topic!r} was made anew")
+        return {item: offset for item, offset in starts.items() if item.topic not in anew}
 
     def _report_loss(self, message: str) -> None:
         if self._options.fetch.fail_on_data_loss:
@@ -251,4 +269,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _read(partition: InputPartition, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     if isinstance(partition, RangePartition):  # Spark makes one up where there is none
-        yield from read_range(partition.item, options.fetch, partition.times)
+        yield from read_range(
+            partition.item, options.fetch, partition.times, topic_id=partition.topic_id
+        )

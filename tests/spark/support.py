@@ -50,6 +50,17 @@ def create_topic(address: str, topic: str, partitions: int = PARTITIONS, replica
     trio.run(create)
 
 
+def make_anew(address: str, topic: str, partitions: int) -> None:
+    """Delete a topic, and create another of its name."""
+
+    async def delete() -> None:
+        async with Admin(address) as admin:
+            await admin.delete_topics([topic])
+
+    trio.run(delete)
+    create_topic(address, topic, partitions)
+
+
 def delete_records(address: str, topic: str, offsets: dict[int, int]) -> None:
     """Delete what lies before these offsets."""
     from kraftrio.wire.primitives import TopicPartition

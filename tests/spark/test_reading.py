@@ -218,3 +218,68 @@ def test_headers_survive_the_way(broker: Broker, unique_topic: Callable[[], str]
     first, second = batch["headers"].to_pylist()
     assert tuple((item["key"], item["value"]) for item in first) == headers
     assert second is None
+
+
+def _numbers(count: int) -> list[support.Sent]:
+    return [(0, None, b"%d" % number, (), support.START_MS) for number in range(count)]
+
+
+@pytest.mark.parametrize("later", [3, 12])
+def test_a_stream_whose_topic_was_made_anew_fails(
+    broker: Broker, unique_topic: Callable[[], str], later: int
+) -> None:
+    """Also when the new topic has more records than were read of the former one."""
+    topic = unique_topic()
+    support.create_topic(broker.address, topic, 1)
+    support.send(broker.address, topic, _numbers(5))
+    reader = stream_reader(broker.address, topic)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert read(reader, reader.partitions(start, end)) == list(range(5))
+    support.make_anew(broker.address, topic, 1)
+    support.send(broker.address, topic, _numbers(later))
+    newer = reader.latestOffset(end, reader.getDefaultReadLimit())
+    assert newer == {topic: {"0": later}}
+    with pytest.raises(OffsetOutOfRangeError, match=f"The topic '{topic}' was made anew"):
+        reader.partitions(end, newer)
+
+
+@pytest.mark.parametrize("later", [3, 12])
+def test_a_stream_may_go_on_with_the_new_topic(
+    broker: Broker, unique_topic: Callable[[], str], later: int
+) -> None:
+    """With failOnDataLoss=false it reads all of it, and then what comes."""
+    topic = unique_topic()
+    support.create_topic(broker.address, topic, 1)
+    support.send(broker.address, topic, _numbers(5))
+    reader = stream_reader(broker.address, topic, failOnDataLoss="false")
+    limit = reader.getDefaultReadLimit()
+    end = reader.latestOffset(reader.initialOffset(), limit)
+    support.make_anew(broker.address, topic, 2)
+    support.send(broker.address, topic, _numbers(later))
+    newer = reader.latestOffset(end, limit)
+    assert read(reader, reader.partitions(end, newer)) == list(range(later))
+    support.send(broker.address, topic, _numbers(2))
+    newest = reader.latestOffset(newer, limit)
+    assert read(reader, reader.partitions(newer, newest)) == [later, later + 1]
+
+
+def test_a_topic_made_anew_between_planning_and_reading(
+    broker: Broker, unique_topic: Callable[[], str]
+) -> None:
+    """The range is not read from a topic that it was not planned for."""
+    topic = unique_topic()
+    support.create_topic(broker.address, topic, 1)
+    support.send(broker.address, topic, _numbers(5))
+    for lenient in ("false", "true"):
+        reader = stream_reader(broker.address, topic, failOnDataLoss=lenient)
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        planned = reader.partitions(start, end)
+        support.make_anew(broker.address, topic, 1)
+        support.send(broker.address, topic, _numbers(9))
+        if lenient == "false":
+            assert read(reader, planned) == []
+        else:
+            with pytest.raises(OffsetOutOfRangeError, match="0 to 8 any more: the topic was made"):
+                read(reader, planned)
