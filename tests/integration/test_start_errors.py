@@ -7,6 +7,7 @@ and a status that is not 0. A stop by a signal is graceful and leaves the clean 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -167,7 +168,11 @@ def test_data_directories_of_two_clusters(used_data: Path, tmp_path: Path) -> No
         pass
     dirs = f"log.dirs={used_data},{other.data_directory}"
     sentence = failed_start("--set", dirs, *FRESH)
-    assert sentence.startswith(f"{other.data_directory} belongs to cluster ")
+    mine, others = f"{used_data}/meta.properties", f"{other.data_directory}/meta.properties"
+    assert re.fullmatch(
+        rf"{re.escape(mine)} names cluster (\S+), but {re.escape(others)} is of cluster (?!\1)\S+",
+        sentence,
+    )
 
 
 def test_garbled_owner_of_a_data_directory(used_data: Path) -> None:
