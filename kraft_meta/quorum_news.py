@@ -77,7 +77,7 @@ class QuorumNews:
         missing = core.missing_votes
         if not missing:
             self._next_wait_ms = math.inf
-        elif self._next_wait_ms is math.inf:
+        elif self._next_wait_ms == math.inf:
             self._next_wait_ms = now_ms + _FIRST_WAIT_MS
         elif now_ms >= self._next_wait_ms:
             self._next_wait_ms = now_ms + _WAIT_INTERVAL_MS

@@ -255,7 +255,8 @@ class RaftBase(ABC):
             raise CommittedRecordsError(
                 f"node {leader_id}, which leads epoch {self.epoch}, {what} offset {offset},"
                 f" but records up to offset {committed} are known here to be committed: taking its"
-                f" log would lose the records {offset} to {self.log_end_offset - 1} of this node"
+                f" log would lose the records {offset} to {self.log_end_offset - 1} of this node;"
+                " to give them up, move its metadata log away"
             )
 
     def ready(self, wall_ms: int) -> Ready:

@@ -12,9 +12,11 @@ from tests.sim.mutations import MUTATIONS, first_catch
 
 _SEEDS = range(1, 201)
 _LEFT_TO_SCRIPTS = {
+    "emptied-broker-makes-its-logs",
     "epochs-are-not-kept",
     "no-fencing-of-old-leader-epochs",
     "progress-of-another-leader-epoch",
+    "quorum-believes-a-wiped-voter",
     "quorum-counts-what-is-not-synced",
     "truncation-by-high-watermark",
 }
