@@ -11,7 +11,9 @@ What is measured
 - broker CPU: seconds of processor time of the broker per GB of records
 - latency: end to end through `kafka-e2e-latency`, median and 99th percentile
 
-Clusters of three nodes are measured by --cluster, --failover and --many-topics (bench_cluster.py).
+Clusters of three nodes are measured by --cluster, --failover and --many-topics (bench_cluster.py),
+consuming alone by --reads (bench_reads.py), a broker beside slow and hostile clients by --crowd
+(bench_crowd.py).
 """
 
 from __future__ import annotations
@@ -293,6 +295,7 @@ def main() -> None:
     modes.add_argument("--failover", action="store_true", help="kill -9 of leader and controller")
     modes.add_argument("--many-topics", action="store_true", help="1,000 topics x 3 x 3 replicas")
     modes.add_argument("--reads", action="store_true", help="a log in memory, and from the disk")
+    modes.add_argument("--crowd", action="store_true", help="beside slow and hostile clients")
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
     parser.add_argument("--rounds", type=int, default=1, help="rounds of both brokers (default 1)")
     parser.add_argument("--only", choices=("kraftrio", "apache"), help="measure one broker only")
@@ -309,10 +312,14 @@ def main() -> None:
             measure_one = bench_cluster.measure_failover
         elif arguments.many_topics:
             measure_one = bench_cluster.measure_many_topics
-    if arguments.reads:
+    elif arguments.reads:
         import bench_reads
 
         measure_one = bench_reads.measure_reads
+    elif arguments.crowd:
+        import bench_crowd
+
+        measure_one = bench_crowd.measure_crowd
     for _ in range(arguments.rounds):
         for kind in kinds:
             measure_one(kind, 0.1 if arguments.quick else 1.0, results[kind])

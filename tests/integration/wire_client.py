@@ -178,7 +178,9 @@ def produce_request(
     )
 
 
-def fetch_request(topic: str, offsets: dict[int, int], *, max_wait_ms: int = 0) -> FetchRequest:
+def fetch_request(
+    topic: str, offsets: dict[int, int], *, max_wait_ms: int = 0, max_bytes: int = 8 << 20
+) -> FetchRequest:
     """A full fetch (no session) of partitions of one topic."""
     partitions = [
         FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
@@ -187,7 +189,7 @@ def fetch_request(topic: str, offsets: dict[int, int], *, max_wait_ms: int = 0) 
     return FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=1,
-        max_bytes=8 << 20,
+        max_bytes=max_bytes,
         session_id=0,
         session_epoch=-1,
         topics=[FetchTopic(topic=topic, partitions=partitions)],
