@@ -120,7 +120,9 @@ class Connection:
         "_answers",
         "_closed",
         "_dispatcher",
-        "_early_bytes",
+        "_encoded_bytes",
+        "_encoded_held_bytes",
+        "_ended",
         "_filled",
         "_given_up",
         "_limits",
@@ -157,13 +159,16 @@ class Connection:
         self._protocol = ServerConnection(limits.socket_request_max_bytes, scratch)
         self._unsent = SendQueue(sock, network.file_sender(sock))
         self._sending = False  # the writer owns the socket's sending side
+        self._ended = Push.DONE  # how the reader's last push ended
         self._wake_writer = trio.Event()
         self._room = trio.Event()
         self._memory = trio.Event()
         self._requests = resources.requests.share(self._tell_memory, self._give_up)
         self._answers = resources.answers.share(self._tell_memory, self._give_up)
         self._filled: list[ResponseSlot] = []  # by others, and not encoded yet
-        self._early_bytes = 0  # encoded before their turn, and held
+        # Of responses that are encoded and wait for their turn: in all, and in memory.
+        self._encoded_bytes = 0
+        self._encoded_held_bytes = 0
         self._closed = False
         self._given_up = False
         self.client = client
@@ -244,6 +249,8 @@ class Connection:
     async def _serve_requests(self, frames: list[memoryview], turn_end: float) -> None:
         """Handle whole requests; let others have a turn when this one is over."""
         for frame in frames:
+            if self._encoded_bytes >= _AHEAD_BYTES:
+                self._send_ready()
             if self._must_pause():
                 self._send_ready()
                 await self._wait_for_room()
@@ -267,14 +274,12 @@ class Connection:
         answer = self._dispatcher.handle(frame, start, self.client)
         if answer is None:
             return
-        is_next = not self._protocol.slots_in_flight
         slot = self._protocol.open_slot(start)
         if isinstance(answer, Deferred):
             answer.then(lambda encode: self._fill(slot, encode))
         else:
             slot.encode = answer
-            if not is_next:
-                self._encode_early(slot)
+            self._encode(slot)
 
     def _fill(self, slot: ResponseSlot, encode: Callable[[], list[Piece]]) -> None:
         slot.encode = encode
@@ -286,7 +291,7 @@ class Connection:
         return (
             protocol.slots_in_flight >= self._limits.max_in_flight_requests
             or bool(self.client.queued_work)
-            or self._early_bytes + self._unsent.held_bytes >= _HELD_LIMIT_BYTES
+            or self._encoded_held_bytes + self._unsent.held_bytes >= _HELD_LIMIT_BYTES
             or (self._sending and protocol.has_ready_response)
         )
 
@@ -323,46 +328,50 @@ class Connection:
             await self._memory.wait()
 
     def _note_held(self) -> None:
-        held_bytes = self._early_bytes + self._unsent.held_bytes
+        held_bytes = self._encoded_held_bytes + self._unsent.held_bytes
         if held_bytes != self._answers.held_bytes:
             self._answers.hold(held_bytes)
 
     # -- writer ---------------------------------------------------------------------------------
 
-    def _encode_early(self, slot: ResponseSlot) -> None:
-        """Encode a response that is behind one which is not known yet: its size counts."""
+    def _encode(self, slot: ResponseSlot) -> None:
+        """Encode a response; its size counts until it is sent."""
         assert slot.encode is not None
         self.current = slot.request
         slot.pieces = slot.encode()
-        self._early_bytes += _held_bytes(slot.pieces)
+        self._count_encoded(slot.pieces, 1)
+
+    def _count_encoded(self, pieces: list[Piece], sign: int) -> None:
+        for piece in pieces:
+            size_bytes = sign * len(piece)
+            self._encoded_bytes += size_bytes
+            if not isinstance(piece, StoredBytes):
+                self._encoded_held_bytes += size_bytes
 
     def _encode_ready(self) -> None:
         """Queue what is next to be sent, but not much more than the socket takes."""
         protocol, unsent = self._protocol, self._unsent
+        for slot in self._filled:
+            self._encode(slot)
+        self._filled.clear()
         while unsent.size_bytes < _AHEAD_BYTES:
-            slot = protocol.take_ready()
-            if slot is None:
-                break
-            if slot.pieces is None:
-                assert slot.encode is not None
-                self.current = slot.request
-                unsent.append(slot.encode())
-            else:
-                self._early_bytes -= _held_bytes(slot.pieces)
-                unsent.append(slot.pieces)
-        if self._filled:
-            filled, self._filled = self._filled, []
-            for slot in filled:
-                if slot.pieces is None and not slot.is_taken:
-                    self._encode_early(slot)
+            slot_or_none = protocol.take_ready()
+            if slot_or_none is None:
+                return
+            pieces = slot_or_none.pieces
+            assert pieces is not None
+            self._count_encoded(pieces, -1)
+            unsent.append(pieces)
 
     def _send_ready(self) -> None:
         """Send what is ready without waiting; what the kernel does not take is the writer's."""
         if self._sending:
             self._wake_writer.set()
-        elif self._push() is not Push.DONE:
-            self._sending = True
-            self._wake_writer.set()
+        else:
+            self._ended = self._push()
+            if self._ended is not Push.DONE:
+                self._sending = True
+                self._wake_writer.set()
 
     def _push(self) -> Push:
         """Push ready responses into the socket; say why that has ended."""
@@ -389,22 +398,28 @@ class Connection:
         while not self._closed:
             await self._wake_writer.wait()
             self._wake_writer = trio.Event()
+            end = self._ended if self._sending else Push.PAUSED
             self._sending = True
-            end = Push.PAUSED
-            while end is not Push.DONE and not self._closed:
+            while not self._closed:
+                await self._wait_to_push(end)
                 end = self._push()
                 self.last_active = trio.current_time()
+                if end is Push.DONE:
+                    break
                 if not self._must_pause():
                     self._room.set()
-                if end is Push.BLOCKED:
-                    await self._network.wait_writable(self._sock)
-                elif end is Push.COLD:
-                    async with self._resources.loads:
-                        await self._resources.run_in_thread(self._unsent.loading())
-                elif end is Push.PAUSED:
-                    await trio.lowlevel.checkpoint()
             self._sending = False
             self._room.set()
+
+    async def _wait_to_push(self, end: Push) -> None:
+        """Wait for what ended the last push."""
+        if end is Push.BLOCKED:
+            await self._network.wait_writable(self._sock)
+        elif end is Push.COLD:
+            async with self._resources.loads:
+                await self._resources.run_in_thread(self._unsent.loading())
+        else:
+            await trio.lowlevel.checkpoint()
 
 
 def _may_be_large(start: RequestStart, frame_bytes: int) -> bool:
@@ -412,7 +427,3 @@ def _may_be_large(start: RequestStart, frame_bytes: int) -> bool:
     if frame_bytes > FREE_BYTES:
         return start.api_key != ApiKey.PRODUCE
     return start.api_key not in _SMALL_ANSWERS
-
-
-def _held_bytes(pieces: list[Piece]) -> int:
-    return sum(len(piece) for piece in pieces if not isinstance(piece, StoredBytes))

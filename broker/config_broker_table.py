@@ -47,7 +47,7 @@ early.start.listeners | list | null | | high
     Listeners that accept connections before the broker is ready.
 socket.request.max.bytes | int | 104857600 | 1.. | high
     Largest request accepted; a bigger one closes its connection.
-socket.send.buffer.bytes | int | 102400 | | high
+socket.send.buffer.bytes | int | -1 | | high
     SO_SNDBUF of accepted sockets; -1 leaves the system's default.
 socket.receive.buffer.bytes | int | 102400 | | high
     SO_RCVBUF of accepted sockets; -1 leaves the system's default.
@@ -79,9 +79,9 @@ background.threads | int | 10 | 1.. | high | cluster
     Worker threads for background disk work.
 queued.max.requests | int | 500 | 1.. | high
     Most requests waiting in the broker before reading pauses.
-queued.max.request.bytes | long | 33554432 | | medium
+queued.max.request.bytes | long | 16777216 | | medium
     Memory of unfinished and waiting requests of all connections; -1 means no limit.
-kraftrio.queued.max.response.bytes | long | 33554432 | | medium
+kraftrio.queued.max.response.bytes | long | 16777216 | | medium
     Memory of answers that clients have not taken, of all connections; -1 means no limit.
 max.request.partition.size.limit | int | 2000 | 1.. | medium
     Most partitions answered in one DescribeTopicPartitions response.

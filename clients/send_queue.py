@@ -22,7 +22,7 @@ _JOIN_BELOW_BYTES = 64 * 1024  # below this, one joined buffer is cheaper than a
 _MAX_SEND_PARTS = 512  # well under IOV_MAX
 
 # How much of stored bytes one call sends; that much has to be at hand.
-_PORTION_BYTES = 256 * 1024
+_PORTION_BYTES = 512 * 1024
 # How much is brought into memory at a time for who sends on.
 _LOAD_BYTES = 1 << 20
 

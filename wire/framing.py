@@ -263,17 +263,15 @@ class ResponseSlot:
     """The place of one response in its connection's order, and how to encode it once known.
 
     Attributes:
-        pieces: the response, where it was encoded before its turn.
-        is_taken: it has left the order.
+        pieces: the response, once it is encoded.
     """
 
-    __slots__ = ("encode", "is_taken", "pieces", "request")
+    __slots__ = ("encode", "pieces", "request")
 
     def __init__(self, request: RequestStart) -> None:
         self.request = request
         self.encode: Callable[[], list[Piece]] | None = None
         self.pieces: list[Piece] | None = None
-        self.is_taken = False
 
 
 class ServerConnection(FrameReader):
@@ -309,9 +307,7 @@ class ServerConnection(FrameReader):
     def take_ready(self) -> ResponseSlot | None:
         """The oldest slot, if it is filled; it leaves the order."""
         if self._slots and self._slots[0].encode is not None:
-            slot = self._slots.popleft()
-            slot.is_taken = True
-            return slot
+            return self._slots.popleft()
         return None
 
 

@@ -11,7 +11,7 @@ Rules
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import TypeAlias
 
 from kraftrio.wire.primitives import Buffer
@@ -21,8 +21,8 @@ class StoredBytesGone(Exception):
     """The bytes were cut off, their file is closed, or the disk does not give them."""
 
 
-class StoredBytes(ABC):
-    """See the module; positions are counted from its first byte."""
+class StoredBytes:
+    """See the module; positions count from its first byte. No ABC: `isinstance` must be quick."""
 
     __slots__ = ()
 
@@ -42,7 +42,7 @@ class StoredBytes(ABC):
 
     @abstractmethod
     def is_at_hand(self, start: int, size_bytes: int) -> bool:
-        """Can they be read or sent now, without waiting for a disk?"""
+        """Can they be read or sent now, without waiting for a disk?  Their ends always can."""
 
     @abstractmethod
     def load(self, start: int, size_bytes: int) -> None:

@@ -28,7 +28,7 @@ from kraftrio.broker.log.batch_search import (
     end_of_batches,
     find_batch,
 )
-from kraftrio.broker.log.file_slice import FileSlice, FileSlices
+from kraftrio.broker.log.file_slice import FileCuts, FileSlice
 from kraftrio.broker.log.files import File, FileSystem
 from kraftrio.broker.log.index_file import CorruptIndexError, IndexFile
 from kraftrio.broker.log.log_config import INT_MAX, LogConfig
@@ -81,6 +81,7 @@ class Segment:
         "_bytes_since_index_entry",
         "_closed",
         "_cursors",
+        "_cuts",
         "_file",
         "_first_batch_timestamp",
         "_fs",
@@ -89,7 +90,6 @@ class Segment:
         "_max_timestamp_offset",
         "_names_unsynced",
         "_offset_index",
-        "_slices",
         "_time_index",
         "_torn",
         "_txn_index",
@@ -144,7 +144,7 @@ class Segment:
         self._first_batch_timestamp: int | None = None
         # Where the batch after one that was read starts, for readers that go on.
         self._cursors: dict[int, int] = {}
-        self._slices: FileSlices | None = None  # what answers still name of the file
+        self._cuts: FileCuts = []
 
     @classmethod
     def create(
@@ -499,8 +499,8 @@ class Segment:
 
     def slice_at(self, position: int, size_bytes: int, *, is_settled: bool) -> FileSlice:
         """Name what `locate` found; `is_settled`: no truncation will reach it."""
-        self._slices = self._slices or FileSlices()
-        return self._slices.make(self._open_file(), position, size_bytes, is_settled=is_settled)
+        file = self._open_file()
+        return FileSlice(file, self._cuts, position, size_bytes, is_settled=is_settled)
 
     def _remember(self, offset: int, position: int) -> None:
         cursors = self._cursors
@@ -556,8 +556,7 @@ class Segment:
         offset_index.truncate_to(end_offset)
         time_index.truncate_to(end_offset)
         self.txn_index.truncate_to(end_offset)
-        if self._slices is not None:
-            self._slices.end_behind(position)
+        self._cuts.append(position)
         self._open_file().truncate(position)
         cut = self.size_bytes - position
         self.size_bytes = position
@@ -638,8 +637,7 @@ class Segment:
         """Close for good: whoever still holds the segment gets EBADF, not a file reopened."""
         self._append_ready = False
         self._closed = True
-        if self._slices is not None:
-            self._slices.end_behind(0)
+        self._cuts.append(0)
         with _open_lock:
             file, self._file = self._file, None
         if file is not None:

@@ -190,17 +190,6 @@ def test_a_read_that_fails_is_told() -> None:
         content(stored)
 
 
-def test_slices_cost_nothing_once_they_are_dropped() -> None:
-    """Who held one and is gone need not say so."""
-    context = filled()
-    kept = [name(context) for _ in range(3)]
-    slices = context.log.active_segment._slices
-    assert slices is not None
-    assert len(list(slices._slices)) == 3
-    del kept
-    assert not list(slices._slices)
-
-
 def test_real_files_tell_what_is_cached(tmp_path: Path) -> None:
     """What was dropped from the page cache is at hand once it is loaded."""
     path = tmp_path / "file"
@@ -208,7 +197,7 @@ def test_real_files_tell_what_is_cached(tmp_path: Path) -> None:
     file = OsFileSystem().open(str(path))
     descriptor = file.descriptor()
     assert descriptor is not None
-    stored = FileSlice(file, 0, 4 << 20, is_settled=True)
+    stored = FileSlice(file, [], 0, 4 << 20, is_settled=True)
     assert stored.is_at_hand(0, 1 << 20)
     file.sync()
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
