@@ -245,7 +245,7 @@ class BrokerRole:
                 environment.network,
                 self._resources,
             )
-            self._dynamic.subscribe(partial(_limit, server))
+            self._dynamic.subscribe(partial(_limit, server, self._resources))
             nursery.start_soon(server.run)
 
     async def _become_active(
@@ -297,8 +297,9 @@ class BrokerRole:
         await self._environment.run_in_thread(close_logs)
 
 
-def _limit(server: ServerListener, config: BrokerConfig) -> None:
+def _limit(server: ServerListener, resources: ServerResources, config: BrokerConfig) -> None:
     server.limit(server_limits(config))
+    resources.pace.rate = config.max_connection_creation_rate
 
 
 async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:

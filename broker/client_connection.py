@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 
 import trio
 
+from kraftrio.broker.accept_pace import AcceptPace
 from kraftrio.broker.context import ClientInfo
 from kraftrio.broker.dispatch import Dispatcher
 from kraftrio.broker.environment import RunInThread, run_in_worker_thread
@@ -98,12 +99,14 @@ class ServerResources:
         requests: memory of requests that have not arrived whole, or are not handled.
         answers: memory of encoded answers that sockets have not taken.
         loads: how many threads load files at a time.
+        pace: how fast connections are accepted.
     """
 
     requests: MemoryBudget = field(default_factory=lambda: MemoryBudget(0))
     answers: MemoryBudget = field(default_factory=lambda: MemoryBudget(0))
     run_in_thread: RunInThread = run_in_worker_thread
     loads: trio.CapacityLimiter = field(default_factory=lambda: trio.CapacityLimiter(_MAX_LOADS))
+    pace: AcceptPace = field(default_factory=AcceptPace)
 
     async def run(self) -> None:
         """Look after those that hold memory which others wait for, until cancelled."""

@@ -29,7 +29,6 @@ _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "delete.records.purgatory.purge.interval.requests",
         ),
     ),
-    ("connections are accepted as fast as they come", ("max.connection.creation.rate",)),
     ("no listener accepts clients before the broker is ready", ("early.start.listeners",)),
     ("a start takes as long as it needs", ("server.max.startup.time.ms",)),
     (

@@ -170,7 +170,10 @@ def node_properties(
 
 def free_ports(count: int, host: str, rng: random.Random) -> list[int]:
     """Give the first of two neighbouring free ports for each of several nodes."""
-    address = socket.getaddrinfo(host or None, None, type=socket.SOCK_STREAM)[0]
+    try:
+        address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise ClusterError(f"cannot listen on {host}: {error.strerror or error}") from error
     found: list[int] = []
     for port in rng.sample(_FREE_PORTS, len(_FREE_PORTS)):
         if all(_is_free(address, port + offset) for offset in range(_PORTS_PER_NODE)):
@@ -252,6 +255,8 @@ def _ports_from(base_port: int, count: int) -> list[int]:
 def _new_ports(
     count: int, base_port: int, host: str, rng: random.Random
 ) -> dict[int, tuple[str, int]]:
+    if not host:
+        raise ClusterError("the nodes need a name or an address to listen on, not an empty host")
     if count < 1:
         raise ClusterError(f"a cluster of {count} nodes: it must have at least 1")
     ports = _ports_from(base_port, count) if base_port else free_ports(count, host, rng)

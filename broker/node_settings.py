@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import resource
 
+from kraftrio.broker.accept_pace import AcceptPace
 from kraftrio.broker.client_connection import ServerLimits, ServerResources
 from kraftrio.broker.config import BrokerConfig
 from kraftrio.broker.controller_client import ControllerClientConfig
@@ -115,6 +116,7 @@ def server_resources(config: BrokerConfig, environment: Environment) -> ServerRe
         requests=MemoryBudget(config.queued_max_request_bytes),
         answers=MemoryBudget(config.kraftrio_queued_max_response_bytes),
         run_in_thread=environment.run_in_thread,
+        pace=AcceptPace(config.max_connection_creation_rate),
     )
 
 

@@ -41,6 +41,7 @@ _log = logging.getLogger("kraftrio.server")
 
 _SCRATCH_BYTES = 256 * 1024
 _ACCEPT_PAUSE_S = 0.1
+_PACE_LOOK_S = 1.0  # the pace may change meanwhile
 _OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _SYSTEM_NETWORK = SystemNetwork()
 
@@ -117,6 +118,7 @@ class Listener:
                 )
                 self._below_limit = trio.Event()
                 await self._below_limit.wait()
+            await self._keep_pace()
             await self._network.wait_readable(self._sock)
             try:
                 sock, address = self._sock.accept()
@@ -129,6 +131,14 @@ class Listener:
                 await trio.sleep(_ACCEPT_PAUSE_S)
                 continue
             self._admit(sock, address, nursery)
+
+    async def _keep_pace(self) -> None:
+        """Wait while clients come too fast; nodes of the cluster may always come."""
+        while not self._for_peers:
+            wait_s = self._resources.pace.wait_s(trio.current_time())
+            if not wait_s:
+                return
+            await trio.sleep(min(wait_s, _PACE_LOOK_S))
 
     def _admit(self, sock: Socket, address: tuple[str, int], nursery: trio.Nursery) -> None:
         host, port = peer_host(address[0]), address[1]
@@ -157,6 +167,8 @@ class Listener:
         )
         self._connections[connection] = None
         self._per_ip[host] += 1
+        if not self._for_peers:
+            self._resources.pace.accepted(trio.current_time())
         nursery.start_soon(self._serve, connection)
 
     async def _serve(self, connection: Connection) -> None:

@@ -183,6 +183,8 @@ def test_all_nodes_fail(directory: Path) -> None:
     [
         (["--nodes", "0"], "a cluster of 0 nodes: it must have at least 1"),
         (["--nodes", "three"], "argument --nodes: invalid int value"),
+        (["--host", ""], "the nodes need a name or an address to listen on"),
+        (["--host", "nowhere.invalid", "--base-port", "0"], "cannot listen on nowhere.invalid: "),
         (["--base-port", "70000"], "are not all between 1 and 65535"),
         (["--set", "num.partitions"], "--set 'num.partitions': wanted is NAME=VALUE"),
     ],

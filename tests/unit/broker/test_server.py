@@ -16,6 +16,7 @@ import trio
 import trio.lowlevel
 
 from kraftrio.broker import client_connection
+from kraftrio.broker.accept_pace import AcceptPace
 from kraftrio.broker.client_connection import ServerLimits, ServerResources
 from kraftrio.broker.context import RequestContext
 from kraftrio.broker.dispatch import Dispatcher
@@ -285,6 +286,25 @@ async def test_connections_of_one_address_are_limited() -> None:
         for client in kept:
             await client.send(18, 0, 1, b"")
             assert (await client.receive())[0] == 1
+
+
+async def test_connections_come_no_faster_than_allowed() -> None:
+    """max.connection.creation.rate: a second's worth at once, then by and by, until it changes."""
+    resources = ServerResources(pace=AcceptPace(4))
+    async with listening(Handlers(), resources=resources) as (listener, connect):
+        begin = trio.current_time()
+        clients = [await connect() for _ in range(5)]
+        for client in clients:
+            await client.send(18, 0, 1, b"")
+            assert (await client.receive())[0] == 1
+        assert trio.current_time() - begin >= 0.2
+        resources.pace.rate = 0
+        late = await connect()
+        await late.send(18, 0, 1, b"")
+        await settled()
+        assert len(listener._connections) == 5
+        resources.pace.rate = 1e9
+        assert (await late.receive())[0] == 1
 
 
 async def test_limits_may_change_while_it_listens() -> None:
