@@ -3,10 +3,6 @@
 Behaviour
 - Requests go to the shard of the group's partition; this module knows the layouts of the versions,
   what is checked before a group is asked, and how a failure is told in each response.
-- Groups of the consumer protocol (KIP-848) are not served: ConsumerGroupDescribe says of every
-  group that it is none, which makes tools ask DescribeGroups; ConsumerGroupHeartbeat is refused
-  with UNSUPPORTED_VERSION, as by Kafka without the feature. Were it not advertised, librdkafka
-  would wait for a group for ever.
 - Share groups have no coordinator here: INVALID_REQUEST, as Kafka says when they are off. Nor have
   transactions: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which fails every client at once.
 
@@ -59,11 +55,6 @@ from kraftrio.wire.messages.cluster import (
     FindCoordinatorResponse,
 )
 from kraftrio.wire.messages.groups import (
-    ConsumerGroupDescribeDescribedGroup,
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     DescribedGroup,
@@ -135,8 +126,6 @@ class CoordinatorHandlers:
             ApiKey.DESCRIBE_GROUPS: self.describe_groups,
             ApiKey.LIST_GROUPS: self.list_groups,
             ApiKey.DELETE_GROUPS: self.delete_groups,
-            ApiKey.CONSUMER_GROUP_HEARTBEAT: self.consumer_group_heartbeat,
-            ApiKey.CONSUMER_GROUP_DESCRIBE: self.consumer_group_describe,
         }
 
     # --- FindCoordinator ---
@@ -413,32 +402,6 @@ class CoordinatorHandlers:
             _gather(deleted),
             lambda results: DeleteGroupsResponse(results=[r for part in results for r in part]),
         )
-
-    def consumer_group_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, context: RequestContext
-    ) -> ConsumerGroupHeartbeatResponse:
-        return ConsumerGroupHeartbeatResponse(
-            error_code=ErrorCode.UNSUPPORTED_VERSION,
-            error_message="This broker serves groups of the classic protocol only.",
-        )
-
-    def consumer_group_describe(
-        self, request: ConsumerGroupDescribeRequest, context: RequestContext
-    ) -> ConsumerGroupDescribeResponse:
-        return ConsumerGroupDescribeResponse(
-            groups=each(self._describe_as_consumer_group, request.group_ids)
-        )
-
-    def _describe_as_consumer_group(self, group_id: str) -> ConsumerGroupDescribeDescribedGroup:
-        code = ErrorCode.INVALID_GROUP_ID
-        if group_id:
-            try:
-                return self._coordinator.read(
-                    group_id, lambda shard, _now: shard.describe_as_consumer_group(group_id)
-                )
-            except KafkaError as error:
-                code = error.code
-        return ConsumerGroupDescribeDescribedGroup(group_id=group_id, error_code=code)
 
 
 def _no_coordinator(key: str, error: ErrorCode, message: str = "") -> Coordinator:

@@ -12,13 +12,15 @@ Behaviour (Apache Kafka's, without an authorizer and on plaintext listeners)
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from kraftrio.broker.context import RequestContext
+from kraftrio.broker.sliced_sets import distinct, repeated
 from kraftrio.wire.api import ApiKey
+from kraftrio.wire.codec_slices import Slices
 from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
+from kraftrio.wire.lazy_arrays import each
 from kraftrio.wire.messages.configs import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
@@ -113,24 +115,21 @@ class SecurityHandlers:
 
     def create_acls(
         self, request: CreateAclsRequest, _context: RequestContext
-    ) -> CreateAclsResponse:
+    ) -> Slices[CreateAclsResponse]:
         """There is no authorizer to give them to."""
         for one in request.creations:
             _check_acl(
                 one.resource_type, one.resource_pattern_type, one.operation, one.permission_type
             )
-        return CreateAclsResponse(
-            results=[
-                AclCreationResult(
-                    error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER
-                )
-                for _ in request.creations
-            ]
+            yield
+        refused = AclCreationResult(
+            error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER
         )
+        return CreateAclsResponse(results=each(lambda _: refused, request.creations))
 
     def delete_acls(
         self, request: DeleteAclsRequest, _context: RequestContext
-    ) -> DeleteAclsResponse:
+    ) -> Slices[DeleteAclsResponse]:
         """There is no authorizer to take them from."""
         for one in request.filters:
             _check_acl(
@@ -139,14 +138,11 @@ class SecurityHandlers:
                 one.operation,
                 one.permission_type,
             )
-        return DeleteAclsResponse(
-            filter_results=[
-                DeleteAclsFilterResult(
-                    error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER
-                )
-                for _ in request.filters
-            ]
+            yield
+        refused = DeleteAclsFilterResult(
+            error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER
         )
+        return DeleteAclsResponse(filter_results=each(lambda _: refused, request.filters))
 
     # --- delegation tokens ---
 
@@ -188,12 +184,14 @@ class SecurityHandlers:
 
     def describe_user_scram_credentials(
         self, request: DescribeUserScramCredentialsRequest, _context: RequestContext
-    ) -> DescribeUserScramCredentialsResponse:
+    ) -> Slices[DescribeUserScramCredentialsResponse]:
         """Describe nobody; a user who is named is not found."""
-        named = Counter(user.name for user in request.users or ())
+        users = request.users or []
+        twice = yield from repeated(user.name for user in users)
+        names = yield from distinct(user.name for user in users)
         return DescribeUserScramCredentialsResponse(
             error_message="",
-            results=[_no_credentials(name, count) for name, count in named.items()],
+            results=each(lambda name: _no_credentials(name, is_repeated=name in twice), names),
         )
 
 
@@ -207,8 +205,8 @@ def _check_acl(resource_type: int, pattern_type: int, operation: int, permission
         raise RemoteProtocolError("an ACL or a filter of ACLs has parts of unknown kinds")
 
 
-def _no_credentials(name: str, times_named: int) -> DescribeUserScramCredentialsResult:
-    if times_named > 1:
+def _no_credentials(name: str, *, is_repeated: bool) -> DescribeUserScramCredentialsResult:
+    if is_repeated:
         code = ErrorCode.DUPLICATE_RESOURCE
         text = "Cannot describe SCRAM credentials for the same user twice in a single request"
     else:

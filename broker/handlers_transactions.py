@@ -12,8 +12,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kraftrio.broker.context import RequestContext
+from kraftrio.broker.sliced_sets import distinct
 from kraftrio.wire.api import ApiKey
+from kraftrio.wire.codec_slices import Slices
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.lazy_arrays import each
 from kraftrio.wire.messages.transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -48,28 +51,29 @@ class TransactionHandlers:
 
     def list_transactions(
         self, request: ListTransactionsRequest, _context: RequestContext
-    ) -> ListTransactionsResponse:
+    ) -> Slices[ListTransactionsResponse]:
         """List none; name the states that there are not."""
-        return ListTransactionsResponse(
-            unknown_state_filters=[
-                state for state in dict.fromkeys(request.state_filters) if state not in _STATES
-            ]
-        )
+        states = yield from distinct(request.state_filters)
+        unknown = []
+        for state in states:
+            if state not in _STATES:
+                unknown.append(state)
+            yield
+        return ListTransactionsResponse(unknown_state_filters=unknown)
 
     def describe_transactions(
         self, request: DescribeTransactionsRequest, _context: RequestContext
     ) -> DescribeTransactionsResponse:
         """Find no transactional id."""
         return DescribeTransactionsResponse(
-            transaction_states=[
-                DescribeTransactionsState(
-                    error_code=(
-                        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-                        if transactional_id
-                        else ErrorCode.INVALID_REQUEST
-                    ),
-                    transactional_id=transactional_id,
-                )
-                for transactional_id in request.transactional_ids
-            ]
+            transaction_states=each(_no_transaction, request.transactional_ids)
         )
+
+
+def _no_transaction(transactional_id: str) -> DescribeTransactionsState:
+    return DescribeTransactionsState(
+        error_code=(
+            ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if transactional_id else ErrorCode.INVALID_REQUEST
+        ),
+        transactional_id=transactional_id,
+    )

@@ -24,6 +24,7 @@ from kraftrio.broker.dispatch import Dispatcher, Handler
 from kraftrio.broker.dynamic_config import DynamicConfig
 from kraftrio.broker.environment import Environment
 from kraftrio.broker.fetch_session import FetchSessions
+from kraftrio.broker.handlers_absent_groups import AbsentGroupHandlers
 from kraftrio.broker.handlers_admin import AdminHandlers
 from kraftrio.broker.handlers_cluster import ApiVersionsHandler, ClusterHandlers
 from kraftrio.broker.handlers_configs import ConfigHandlers
@@ -289,6 +290,7 @@ class BrokerServices:
             CoordinatorHandlers(
                 self.coordinator, metadata, config, lambda name: auto_topics.create([name])
             ).table(),
+            AbsentGroupHandlers(self.coordinator).table(),
             TransactionHandlers().table(),
             QuotaHandlers().table(),
             SecurityHandlers().table(),

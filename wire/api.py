@@ -29,6 +29,8 @@ from kraftrio.wire.messages import (
     quorum,
     raft_voters,
     security,
+    share_groups,
+    streams_groups,
     transactions,
 )
 from kraftrio.wire.primitives import Buffer
@@ -235,6 +237,17 @@ _TABLE = (
     _api(groups.OffsetDeleteRequest, groups.OffsetDeleteResponse, BROKER),
     _api(groups.ConsumerGroupHeartbeatRequest, groups.ConsumerGroupHeartbeatResponse, BROKER),
     _api(groups.ConsumerGroupDescribeRequest, groups.ConsumerGroupDescribeResponse, BROKER),
+    _api(share_groups.ShareGroupDescribeRequest, share_groups.ShareGroupDescribeResponse, BROKER),
+    _api(
+        share_groups.DescribeShareGroupOffsetsRequest,
+        share_groups.DescribeShareGroupOffsetsResponse,
+        BROKER,
+    ),
+    _api(
+        streams_groups.StreamsGroupDescribeRequest,
+        streams_groups.StreamsGroupDescribeResponse,
+        BROKER,
+    ),
     # Transactions
     _api(transactions.AddPartitionsToTxnRequest, transactions.AddPartitionsToTxnResponse, BROKER),
     _api(transactions.AddOffsetsToTxnRequest, transactions.AddOffsetsToTxnResponse, BROKER),

@@ -13,7 +13,6 @@ from kraftrio.broker.coordinator.group_state import ClassicGroup, GroupState
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (
     AUTHORIZED_OPERATIONS_OMITTED,
-    ConsumerGroupDescribeDescribedGroup,
     DescribedGroup,
     DescribedGroupMember,
     ListedGroup,
@@ -65,16 +64,9 @@ def describe_group(
     )
 
 
-def describe_as_consumer_group(
-    group_id: str, group: ClassicGroup | None
-) -> ConsumerGroupDescribeDescribedGroup:
-    """Say that a group is not one of the consumer protocol, so that tools ask DescribeGroups."""
-    reason = "not found" if group is None else "is not a consumer group"
-    return ConsumerGroupDescribeDescribedGroup(
-        group_id=group_id,
-        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-        error_message=f"Group {group_id} {reason}.",
-    )
+def why_not(kind: str, group_id: str, group: ClassicGroup | None) -> str:
+    """Say that a group is not of a kind (consumer, share, streams), whatever else it is."""
+    return f"Group {group_id} " + ("not found." if group is None else f"is not a {kind} group.")
 
 
 def choose_groups(

@@ -20,11 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from kraftrio.broker.coordinator.classic_groups import ClassicGroups
 from kraftrio.broker.coordinator.classic_replies import Client
 from kraftrio.broker.coordinator.deadlines import DeadlineQueue
-from kraftrio.broker.coordinator.group_admin import (
-    choose_groups,
-    describe_as_consumer_group,
-    describe_group,
-)
+from kraftrio.broker.coordinator.group_admin import choose_groups, describe_group, why_not
 from kraftrio.broker.coordinator.group_state import ClassicGroup, GroupState
 from kraftrio.broker.coordinator.offset_state import (
     NO_PRODUCER_ID,
@@ -44,7 +40,6 @@ from kraftrio.wire.messages.group_records import (
     encode_group_key,
 )
 from kraftrio.wire.messages.groups import (
-    ConsumerGroupDescribeDescribedGroup,
     DeletableGroupResult,
     DescribedGroup,
     HeartbeatRequest,
@@ -273,8 +268,9 @@ class GroupShard:
             include_operations=include_operations,
         )
 
-    def describe_as_consumer_group(self, group_id: str) -> ConsumerGroupDescribeDescribedGroup:
-        return describe_as_consumer_group(group_id, self.group(group_id))
+    def why_not(self, kind: str, group_id: str) -> str:
+        """Say that a group is not of a kind other than the classic one."""
+        return why_not(kind, group_id, self.group(group_id))
 
     def choose(
         self, states_filter: Sequence[str], types_filter: Sequence[str]

@@ -1,4 +1,5 @@
-"""What a broker without security, quotas and transactions answers to look-ups of them.
+"""What a broker without security, quotas, transactions and other groups than classic ones answers
+to look-ups of them.
 
 Tools, MirrorMaker and clients that guess a broker's version rely on it: nothing there is no error,
 and what cannot be is refused for good.
@@ -21,6 +22,7 @@ from kraftrio.wire.messages.configs import (
     UserName,
 )
 from kraftrio.wire.messages.data import InitProducerIdRequest
+from kraftrio.wire.messages.groups import ConsumerGroupDescribeRequest
 from kraftrio.wire.messages.security import (
     AclCreation,
     CreateAclsRequest,
@@ -34,12 +36,19 @@ from kraftrio.wire.messages.security import (
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
+from kraftrio.wire.messages.share_groups import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+    ShareGroupDescribeRequest,
+)
+from kraftrio.wire.messages.streams_groups import StreamsGroupDescribeRequest
 from kraftrio.wire.messages.transactions import (
     DescribeTransactionsRequest,
     ListTransactionsRequest,
 )
 from tests.conformance.broker_process import SERVES_ALL
-from tests.conformance.cases.calls import SETTLE_DEADLINE_S
+from tests.conformance.cases.calls import SETTLE_DEADLINE_S, wait_for_coordinator
 from tests.conformance.cases.raw_client import RawClient
 
 NONE = ErrorCode.NONE
@@ -246,3 +255,48 @@ def test_transactional_ids_are_refused_for_good(client: RawClient) -> None:
     for version in range(5):
         request = InitProducerIdRequest(transactional_id="id", transaction_timeout_ms=1000)
         assert client.call(request, version).error_code == refused
+
+
+# Groups of other kinds
+
+
+@pytest.mark.parametrize(
+    ("request_type", "version"),
+    [
+        (ConsumerGroupDescribeRequest, 1),
+        (ShareGroupDescribeRequest, 1),
+        (StreamsGroupDescribeRequest, 0),
+    ],
+)
+def test_no_groups_of_other_kinds(
+    client: RawClient,
+    unique_group: Callable[[], str],
+    request_type: type[Any],
+    version: int,
+) -> None:
+    absent = unique_group()
+    wait_for_coordinator(client, absent)
+    response = client.call(request_type(group_ids=[absent, ""]), version)
+    found = {one.group_id: (one.error_code, one.error_message) for one in response.groups}
+    assert found == {
+        absent: (ErrorCode.GROUP_ID_NOT_FOUND, f"Group {absent} not found."),
+        "": (ErrorCode.INVALID_GROUP_ID, None),
+    }
+
+
+def test_no_offsets_of_share_groups(client: RawClient, unique_group: Callable[[], str]) -> None:
+    wait_for_coordinator(client, absent := unique_group())
+    topics = [DescribeShareGroupOffsetsRequestTopic(topic_name="no-such", partitions=[0])]
+    for version in (0, 1):
+        for asked, expected in ((None, []), (topics, [("no-such", [(0, -1, NONE)])])):
+            group = DescribeShareGroupOffsetsRequestGroup(group_id=absent, topics=asked)
+            request = DescribeShareGroupOffsetsRequest(groups=[group])
+            (found,) = client.call(request, version).groups
+            assert (found.group_id, found.error_code) == (absent, NONE)
+            assert [
+                (
+                    topic.topic_name,
+                    [(p.partition_index, p.start_offset, p.error_code) for p in topic.partitions],
+                )
+                for topic in found.topics
+            ] == expected

@@ -12,17 +12,21 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import GeneratorType
+from typing import Any
 
 from immutables import Map
 
 from kraftrio.broker.context import ClientInfo, RequestContext
 from kraftrio.broker.coordinator.ports import OFFSETS_TOPIC
 from kraftrio.broker.coordinator.runtime import GroupCoordinator
+from kraftrio.broker.handlers_absent_groups import AbsentGroupHandlers
 from kraftrio.broker.handlers_coordinator import CoordinatorHandlers
 from kraftrio.broker.producer_state import AppendOrigin
 from kraftrio.broker.sliced_work import do_at_once
+from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.kraft_meta.image import Endpoint, PartitionImage, TopicImage
-from kraftrio.wire.api import ApiKey
+from kraftrio.wire.api import APIS, ApiKey
+from kraftrio.wire.codec import decode, encode
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import ZERO_UUID, TopicPartition
 from kraftrio.wire.record_batch import assign_offsets, parse_header
@@ -242,9 +246,12 @@ class BrokerStandIn:
             properties=self.properties,
             new_uuid=lambda: f"uuid{next(self._uuids)}",
         )
-        self.handlers = CoordinatorHandlers(
-            self.coordinator, self.metadata, self.properties, self.created_topics.append
-        )
+        self.handlers = {
+            **CoordinatorHandlers(
+                self.coordinator, self.metadata, self.properties, self.created_topics.append
+            ).table(),
+            **AbsentGroupHandlers(self.coordinator).table(),
+        }
 
     def call(
         self,
@@ -256,10 +263,23 @@ class BrokerStandIn:
     ) -> object:
         """Give a request to its handler; returns the response or a Deferred of it."""
         name = type(request).__name__.removesuffix("Request")
-        key = next(k for k in self.handlers.table() if k.name.replace("_", "") == name.upper())
+        key = next(k for k in self.handlers if k.name.replace("_", "") == name.upper())
         client = ClientInfo("127.0.0.1", 5555, listener_name)
         context = RequestContext(int(ApiKey(key)), api_version, 1, client_id, client)
-        response = self.handlers.table()[key](request, context)
+        response = self.handlers[key](request, context)
         if isinstance(response, GeneratorType):
             return do_at_once(response).value()
         return response
+
+
+def ask(broker: BrokerStandIn, request: Any, version: int, **kwargs: Any) -> Any:
+    """Send a request over the wire's bytes and read the response's, in that version."""
+    name = type(request).__name__.removesuffix("Request")
+    api = next(a for a in APIS.values() if a.request is type(request))
+    assert api.min_version <= version <= api.max_version, name
+    received, _ = decode(type(request), version, encode(request, version))
+    response: Any = broker.call(received, version, **kwargs)
+    if isinstance(response, Deferred):
+        broker.timers.advance(0)
+        response = response.value
+    return decode(type(response), version, encode(response, version))[0]

@@ -76,14 +76,10 @@ def test_authorized_operations_only_when_asked(context: GroupContext) -> None:
 
 
 def test_classic_groups_are_no_consumer_groups(context: GroupContext) -> None:
-    """Asked for the consumer protocol, a classic group is not found, with the reason."""
-    found = context.shard.describe_as_consumer_group("group")
-    assert found.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    assert found.error_message == "Group group not found."
+    """Nor of any other kind; who asks for those is told why."""
+    assert context.shard.why_not("share", "group") == "Group group not found."
     context.stable_group()
-    found = context.shard.describe_as_consumer_group("group")
-    assert found.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    assert found.error_message == "Group group is not a consumer group."
+    assert context.shard.why_not("share", "group") == "Group group is not a share group."
 
 
 def test_list_groups(context: GroupContext) -> None:

@@ -7,15 +7,10 @@ from typing import Any
 import pytest
 
 from kraftrio.broker.coordinator.ports import OFFSETS_TOPIC
-from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.kraft_meta.image import Endpoint
-from kraftrio.wire.api import APIS
-from kraftrio.wire.codec import decode, encode
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import FindCoordinatorRequest
 from kraftrio.wire.messages.groups import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupHeartbeatRequest,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     HeartbeatRequest,
@@ -37,7 +32,7 @@ from kraftrio.wire.messages.groups import (
     SyncGroupRequest,
 )
 from kraftrio.wire.primitives import ZERO_UUID
-from tests.unit.broker.coordinator.broker_stand_in import BrokerStandIn
+from tests.unit.broker.coordinator.broker_stand_in import BrokerStandIn, ask
 
 TOPIC_ID = b"t" * 16
 GROUP, TRANSACTION, SHARE = 0, 1, 2
@@ -50,19 +45,6 @@ def broker() -> BrokerStandIn:
     broker.metadata.endpoints[1, "PLAINTEXT"] = Endpoint("PLAINTEXT", "inner", 9092, 0)
     broker.metadata.endpoints[1, "OUTSIDE"] = Endpoint("OUTSIDE", "outer", 19092, 0)
     return broker
-
-
-def ask(broker: BrokerStandIn, request: Any, version: int, **kwargs: Any) -> Any:
-    """Send a request over the wire's bytes and read the response's, in that version."""
-    name = type(request).__name__.removesuffix("Request")
-    api = next(a for a in APIS.values() if a.request is type(request))
-    assert api.min_version <= version <= api.max_version, name
-    received, _ = decode(type(request), version, encode(request, version))
-    response: Any = broker.call(received, version, **kwargs)
-    if isinstance(response, Deferred):
-        broker.timers.advance(0)
-        response = response.value
-    return decode(type(response), version, encode(response, version))[0]
 
 
 def join_request(group_id: str = "group", **kwargs: Any) -> JoinGroupRequest:
@@ -467,26 +449,3 @@ def test_delete_groups_of_several_shards(broker: BrokerStandIn) -> None:
         "c": 0,
     }
     assert [g.group_id for g in ask(broker, ListGroupsRequest(), 5).groups] == ["b"]
-
-
-@pytest.mark.parametrize("version", [0, 1])
-def test_consumer_group_describe_of_classic_groups(broker: BrokerStandIn, version: int) -> None:
-    """Tools that ask for the consumer protocol first are sent on with 69."""
-    ask(broker, commit_request(0), 8)
-    request = ConsumerGroupDescribeRequest(
-        group_ids=["group", "ghost", ""], include_authorized_operations=True
-    )
-    group, ghost, empty = ask(broker, request, version).groups
-    assert group.error_code == ghost.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    assert group.error_message == "Group group is not a consumer group."
-    assert ghost.error_message == "Group ghost not found."
-    assert empty.error_code == ErrorCode.INVALID_GROUP_ID
-    assert group.authorized_operations == -(2**31)
-
-
-def test_the_consumer_protocol_is_off(broker: BrokerStandIn) -> None:
-    """UNSUPPORTED_VERSION, which clients take as final; they would wait for no such API."""
-    for version in (0, 1):
-        response = ask(broker, ConsumerGroupHeartbeatRequest(group_id="g", member_id="m"), version)
-        assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
-        assert "classic" in response.error_message
