@@ -10,10 +10,11 @@ Called by: replica_manager.py.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from kraftrio.broker.clock import Clock
+from kraftrio.broker.full_directories import NO_SPACE
 from kraftrio.broker.log.log_manager import NO_ROOM, LogManager
 from kraftrio.broker.partition import Partition
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -25,11 +26,18 @@ _REPORT_INTERVAL_MS = 10_000
 
 
 class DiskErrors:
-    """See the module; one per replica manager."""
+    """See the module; one per replica manager.
 
-    def __init__(self, log_manager: LogManager, clock: Clock) -> None:
+    Args:
+        on_no_space: told whose disk is full.
+    """
+
+    def __init__(
+        self, log_manager: LogManager, clock: Clock, on_no_space: Callable[[Partition], None]
+    ) -> None:
         self._log_manager = log_manager
         self._clock = clock
+        self._on_no_space = on_no_space
         self._reported_ms: dict[TopicPartition, float] = {}
 
     @contextmanager
@@ -45,6 +53,8 @@ class DiskErrors:
         self.report(partition.topic_partition, doing, error)
         if error.errno not in NO_ROOM:
             self._log_manager.fail_log(partition.log, error)
+        elif error.errno in NO_SPACE:
+            self._on_no_space(partition)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{doing} failed: {error.strerror}")
 
     def report(self, topic_partition: TopicPartition, doing: str, error: Exception) -> None:

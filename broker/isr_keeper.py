@@ -65,6 +65,12 @@ class IsrKeeper:
             proposal = None if self.proposals is None else state.check_isr(now_ms)
             self.carry_out(partition, Effects(advanced, proposal))
 
+    def resign(self, partition: Partition) -> None:
+        """This broker cannot write what it leads: let another one of the ISR lead, if it can be."""
+        proposal = None if self.proposals is None else partition.state.propose_resignation()
+        if proposal is not None:
+            self._propose(partition, proposal)
+
     def carry_out(self, partition: Partition, effects: Effects) -> None:
         """Do what a state asks for."""
         if effects.proposal is not None:

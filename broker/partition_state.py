@@ -10,11 +10,13 @@ The leader's rules
 3. A follower joins when it has the high watermark and the start of this leader epoch, and the
    broker that fetched is the one registered now (KIP-903). It leaves when it was not caught up for
    `replica.lag.time.max.ms`.
-4. One proposal at a time. What the controller decided comes by its answer or by the metadata,
+4. A leader that cannot write may propose an ISR without itself: the controller makes one of it the
+   leader. Until the metadata says so it leads as before.
+5. One proposal at a time. What the controller decided comes by its answer or by the metadata,
    whichever is first; whatever has an older partition epoch is old news.
-5. An append with acks=all is refused while the ISR is smaller than `min.insync.replicas`, or than
+6. An append with acks=all is refused while the ISR is smaller than `min.insync.replicas`, or than
    all replicas where the topic has fewer.
-6. A request that names a leader epoch is served only if it is ours: an older one is fenced
+7. A request that names a leader epoch is served only if it is ours: an older one is fenced
    (FENCED_LEADER_EPOCH), a newer one means that we have not heard of it yet (UNKNOWN_LEADER_EPOCH;
    KIP-320).
 
@@ -374,7 +376,7 @@ class PartitionState:
         return self._check_epoch(-1 if leader_epoch is None else leader_epoch)
 
     def check_append(self, required_acks: int) -> ErrorCode:
-        """May a batch with these acks be appended here (rule 5)?"""
+        """May a batch with these acks be appended here (rule 6)?"""
         if self._is_alone:
             return ErrorCode.NONE
         if self.role is not Role.LEADER:
@@ -487,6 +489,27 @@ class PartitionState:
         kept = tuple(replica for replica in self.isr if not self._is_late(replica, now_ms))
         return None if len(kept) == len(self.isr) else self._propose(kept)
 
+    def propose_resignation(self) -> IsrProposal | None:
+        """Propose the ISR without this leader, whose disk takes no more, so that another one leads.
+
+        Only if all the others have what it has, lest what was acknowledged with acks=1 is cut, and
+        are enough for acks=all: else the partition would be no better off.
+        """
+        if self.role is not Role.LEADER or self._pending is not None:
+            return None
+        others = tuple(replica for replica in self.isr if replica != self.broker_id)
+        if not others or len(others) < min(self.min_insync_replicas, len(self.replicas)):
+            return None
+        for replica in others:
+            progress = self._followers.get(replica)
+            if (
+                progress is None
+                or progress.log_end_offset != self.log_end_offset
+                or not self._is_eligible(replica, progress)
+            ):
+                return None
+        return self._propose(others)
+
     def _is_late(self, replica: int, now_ms: float) -> bool:
         if replica == self.broker_id:
             return False
@@ -533,7 +556,7 @@ class PartitionState:
         return progress.broker_epoch
 
     def on_isr_answer(self, proposal: IsrProposal, answer: IsrAnswer, now_ms: float) -> Effects:
-        """The controller has answered a proposal (rule 4)."""
+        """The controller has answered a proposal (rule 5)."""
         if proposal is not self._pending:
             return NO_EFFECTS  # the metadata told us more since
         if answer.error is not ErrorCode.NONE:

@@ -27,7 +27,8 @@ New logs
 Failures
 - A disk error is KAFKA_STORAGE_ERROR to the client (`disk_errors`); the log itself has cut what was
   half written.  What was acknowledged stays readable.
-- One that no room would mend takes the log directory offline, and its replicas alone.
+- One that no room would mend takes the log directory offline, and its replicas alone; for want of
+  room a leader gives way to a replica that has some (`full_directories`).
 
 Called by the data handlers, the group coordinator, the fetchers and the metadata publisher.
 """
@@ -39,6 +40,7 @@ from collections.abc import Callable, Iterable
 
 from kraftrio.broker.clock import Clock
 from kraftrio.broker.disk_errors import DiskErrors
+from kraftrio.broker.full_directories import FullDirectories
 from kraftrio.broker.isr_keeper import IsrKeeper
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.log_manager import LogManager
@@ -103,8 +105,8 @@ class ReplicaManager:
         lag_time_max_ms: float = 30_000,
     ) -> None:
         self.broker_id = broker_id
-        self.fetchers = fetchers
         self.log_manager = log_manager
+        self._full = FullDirectories(log_manager, timers, fetchers)
         self._metadata = metadata
         self._timers = timers
         self._clock = clock
@@ -112,12 +114,16 @@ class ReplicaManager:
         self._partitions: dict[TopicPartition, Partition] = {}
         self._unmade = UnmadeLogs(broker_id, log_manager, placer)
         self._make_timer: Timer | None = None
-        self.disk_errors = DiskErrors(log_manager, clock)
+        self.disk_errors = DiskErrors(log_manager, clock, self._give_way)
         self._brokers = MetadataBrokers(metadata)
         self._lag_time_max_ms = lag_time_max_ms
         self._isrs = IsrKeeper(self._partitions.values, timers, clock, lag_time_max_ms, proposals)
         self._grown: list[tuple[Partition, int]] = []  # appends that followers do not know of
         log_manager.on_lost = self.go_offline
+
+    def fetch_with(self, fetchers: FetcherManager) -> None:
+        """Let these copy what is followed here."""
+        self._full.fetchers = fetchers
 
     @property
     def proposals(self) -> IsrProposer | None:
@@ -486,7 +492,8 @@ class ReplicaManager:
         """Drop everything in a followed log and start at `offset` (raises likewise)."""
         partition = self._followed(topic_partition, leader_epoch, topic_id)
         with self.disk_errors.guard("truncate", partition):
-            partition.log.truncate_fully_and_start_at(offset, self._clock.wall_ms())
+            now_ms = self._clock.wall_ms()
+            self.log_manager.truncate_fully_and_start_at(partition.log, offset, now_ms)
         partition.take_high_watermark()
 
     def _followed(
@@ -511,7 +518,7 @@ class ReplicaManager:
             if partition is None or partition.state.role is Role.OFFLINE:
                 continue
             partition.state.go_offline()
-            self._stop_fetcher(topic_partition)
+            self._full.stop(topic_partition)
             partition.abandon(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def offline_partitions(self) -> list[TopicPartition]:
@@ -522,6 +529,11 @@ class ReplicaManager:
             if partition.state.role is Role.OFFLINE
         ]
         return failed + self._unmade.lost()
+
+    def _give_way(self, partition: Partition) -> None:
+        """The disk is full: if this broker leads, let one lead that has room."""
+        self._full.note(partition.topic_partition)
+        self._isrs.resign(partition)
 
     # -- metadata -------------------------------------------------------------------------------
 
@@ -587,7 +599,7 @@ class ReplicaManager:
 
     def _lead(self, partition: Partition) -> None:
         """A leader epoch begins in which this broker leads."""
-        self._stop_fetcher(partition.topic_partition)
+        self._full.stop(partition.topic_partition)
         try:
             partition.log.start_leader_epoch(partition.state.leader_epoch)
         except OSError as error:
@@ -600,19 +612,11 @@ class ReplicaManager:
     def _follow(self, partition: Partition) -> None:
         """A leader epoch begins in which another broker leads, or none."""
         partition.wake_fetches()
-        if self.fetchers is None:
-            return
-        state = partition.state
+        tp, state = partition.topic_partition, partition.state
         if state.leader_id == NO_LEADER:
-            self.fetchers.stop(partition.topic_partition)
+            self._full.stop(tp)
         else:
-            self.fetchers.follow(
-                partition.topic_partition, partition.topic_id, state.leader_id, state.leader_epoch
-            )
-
-    def _stop_fetcher(self, topic_partition: TopicPartition) -> None:
-        if self.fetchers is not None:
-            self.fetchers.stop(topic_partition)
+            self._full.follow(tp, partition.topic_id, state.leader_id, state.leader_epoch)
 
     def _make(self, topic_partition: TopicPartition) -> Partition:
         """Give a partition that was placed here its log.
@@ -667,7 +671,7 @@ class ReplicaManager:
     def _remove(self, partition: Partition, code: ErrorCode) -> None:
         """Drop a replica and its log; `code` is for those who wait."""
         del self._partitions[partition.topic_partition]
-        self._stop_fetcher(partition.topic_partition)
+        self._full.stop(partition.topic_partition)
         partition.state.resign()
         partition.abandon(code)
         self.disk_errors.forget(partition.topic_partition)

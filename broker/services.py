@@ -182,7 +182,7 @@ class BrokerServices:
             follower_quota,
             tells_news_at_once=True,
         )
-        self.replica_manager.fetchers = self.fetchers
+        self.replica_manager.fetch_with(self.fetchers)
         self.coordinator = GroupCoordinator(
             replicas=self.replica_manager,
             timers=timers,

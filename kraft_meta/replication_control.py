@@ -369,10 +369,12 @@ def _check_alter_partition(
         raise KafkaError(ErrorCode.INVALID_REQUEST, None)
     if data.partition_epoch < partition.partition_epoch:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, None)
+    # One without the proposer lets another member lead: its disk is full, say (no KIP).
+    candidates = partition.replicas if broker_id in new_isr else partition.isr
     is_valid_isr = (
-        broker_id in new_isr
+        len(new_isr) > 0
         and len(frozenset(new_isr)) == len(new_isr)
-        and all(replica in partition.replicas for replica in new_isr)
+        and all(replica in candidates for replica in new_isr)
     )
     if not is_valid_isr:
         raise KafkaError(ErrorCode.INVALID_REQUEST, None)

@@ -58,6 +58,7 @@ WORKS_WITH = {
     "broker/directory_assignments.py": {"logging"},
     "broker/disk_errors.py": {"logging"},
     "broker/environment.py": {"async", "trio"},
+    "broker/full_directories.py": {"logging"},
     "broker/isr_keeper.py": {"logging"},
     "broker/isr_proposals.py": {"logging"},
     "broker/line_output.py": {"os", "select", "threading"},

@@ -62,6 +62,10 @@ METADATA_TOPIC = "__cluster_metadata"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
+_PROBE_FILE = ".kraftrio-room"
+_PROBE_BYTES = 1 << 20
+
+
 class LogDirError(Exception):
     """A log directory cannot be used: locked, of another node, or unreadable."""
 
@@ -442,9 +446,18 @@ class LogManager:
     def truncate(self, log: PartitionLog, offset: int) -> None:
         """Cut a log from `offset` on; what is written there later is looked at by a recovery."""
         recovery_point = log.recovery_point
-        log.truncate_to(offset)
-        if log.recovery_point < recovery_point:
-            self.write_checkpoints()
+        try:
+            log.truncate_to(offset)
+        finally:
+            if log.recovery_point < recovery_point:
+                self.write_checkpoints()
+
+    def truncate_fully_and_start_at(self, log: PartitionLog, offset: int, now_ms: int) -> None:
+        """Drop everything in a log and let it start at `offset`, also after a restart."""
+        log_dir = self._dir_of.get(log.topic_partition)
+        if log_dir is not None:
+            log_dir.checkpoints.forget(log.topic_partition)
+        log.truncate_fully_and_start_at(offset, now_ms)
 
     def delete_log(self, topic_partition: TopicPartition, now_ms: int) -> None:
         """Take the log out of service and rename its directory; the files go later."""
@@ -619,6 +632,21 @@ class LogManager:
         if is_news and self.on_failed is not None:
             self.on_failed()
         return lost
+
+    def has_room(self, log_dir: LogDir) -> bool:
+        """Whether so much as a few batches can be written to a directory; true if it is offline."""
+        path = posixpath.join(log_dir.path, _PROBE_FILE)
+        try:
+            file = self._fs.open(path, create=True)
+            try:
+                file.write_at(bytes(_PROBE_BYTES), 0)
+            finally:
+                file.close()
+                self._fs.remove(path)
+        except OSError as error:
+            self.fail_dir(log_dir, error)
+            return not log_dir.is_online
+        return True
 
     def fail_log(self, log: PartitionLog, error: OSError) -> list[TopicPartition]:
         """Take the directory of this log offline."""

@@ -18,6 +18,7 @@ from kraftrio.broker import handlers_fetch
 from kraftrio.broker.coordinator.runtime import GroupCoordinator
 from kraftrio.broker.follower_fetch import FollowerFetch
 from kraftrio.broker.follower_partition import FollowedPartition
+from kraftrio.broker.full_directories import FullDirectories
 from kraftrio.broker.log import batch_scan, follower_batches, metadata_log, segment
 from kraftrio.broker.log.follower_batches import FollowerBatches
 from kraftrio.broker.log.leader_epoch_cache import EpochEntry
@@ -117,6 +118,14 @@ def _progress_of_another_leader_epoch() -> list[Patch]:
         return begun
 
     return [(PartitionState, "apply", apply)]
+
+
+def _leader_stays_on_a_full_disk() -> list[Patch]:
+    return [(PartitionState, "propose_resignation", lambda self: None)]
+
+
+def _follower_joins_from_a_full_disk() -> list[Patch]:
+    return [(FullDirectories, "_is_full", lambda self, topic_partition: False)]
 
 
 def _high_watermark_without_the_maximal_isr() -> list[Patch]:
@@ -459,6 +468,8 @@ MUTATIONS: dict[str, Mutation] = {
         _high_watermark_without_the_maximal_isr, _FAILOVERS
     ),
     "progress-of-another-leader-epoch": Mutation(_progress_of_another_leader_epoch, _FAILOVERS),
+    "leader-stays-on-a-full-disk": Mutation(_leader_stays_on_a_full_disk, _FAILOVERS),
+    "follower-joins-from-a-full-disk": Mutation(_follower_joins_from_a_full_disk, _FAILOVERS),
     "high-watermark-of-the-leader-alone": Mutation(_high_watermark_of_the_leader_alone, {}),
     "truncation-by-high-watermark": Mutation(_truncation_by_high_watermark, _FAILOVERS),
     "no-check-of-the-last-epoch": Mutation(_no_check_of_the_last_epoch, _FAILOVERS),

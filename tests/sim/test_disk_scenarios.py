@@ -143,11 +143,47 @@ async def broker_with_another_disk(stage: Stage) -> None:
         expect(stage.values(number, tp) == _VALUES, f"broker {number} has what was acknowledged")
 
 
+async def full_disk_under_a_leader(stage: Stage) -> None:
+    """Another replica that has room leads, nobody waits for the one without, and once there is room
+    again it is as before."""
+    stage.world.tolerated += ["disk full"]
+    tp = await stage.create("t", [1, 2, 3], min_insync_replicas=2)
+    client = stage.client("p")
+    expect(await stage.produce(client, 1, tp, "m0") is ErrorCode.NONE, "m0 is acknowledged")
+    await stage.until(lambda: stage.end(2, tp) == stage.end(3, tp) == 1, "all have m0")
+    disk = stage.node(1).disk
+    disk.room_bytes = 500  # for checkpoints, but for no record
+    large = "m1".ljust(1000, ".")
+    refused = await stage.produce(client, 1, tp, large)
+    expect(refused is ErrorCode.KAFKA_STORAGE_ERROR, f"no room: {refused.name}")
+    await stage.until(lambda: stage.leads(2, tp), "broker 2 leads", 2)
+    elect = ElectLeadersRequest(
+        topic_partitions=[TopicPartitions(topic="t", partitions=[0])], timeout_ms=5_000
+    )
+    await trio.sleep(5)
+    await client.call_node(2, elect)
+    started_s = stage.world.now_s
+    expect(await stage.produce(client, 2, tp, large) is ErrorCode.NONE, "m1 is acknowledged")
+    expect(stage.world.now_s - started_s < 1, "at once")
+    expect(1 not in stage.image(tp).isr, "broker 1 is not in sync")
+    disk.room_bytes = None
+    await stage.until(lambda: 1 in stage.image(tp).isr, "broker 1 is in sync again", 10)
+    await client.call_node(2, elect)
+    await stage.until(lambda: stage.leads(1, tp), "broker 1 leads again")
+    expect(await stage.produce(client, 1, tp, "m2") is ErrorCode.NONE, "m2 is acknowledged")
+    await stage.until(
+        lambda: all(stage.values(node, tp) == ["m0", large, "m2"] for node in (1, 2, 3)),
+        "equal logs",
+    )
+
+
 SCENARIOS: list[tuple[Script, str]] = [
     (broker_with_another_disk, "emptied-broker-makes-its-logs"),
     (rot_under_a_leader, "follower-does-not-check"),
     (rot_under_a_voter, "damaged-metadata-is-cut"),
     (failed_sync_of_a_voter, "failed-sync-is-taken-as-done"),
+    (full_disk_under_a_leader, "leader-stays-on-a-full-disk"),
+    (full_disk_under_a_leader, "follower-joins-from-a-full-disk"),
 ]
 _SEEDS = range(5)
 

@@ -15,6 +15,8 @@ _LEFT_TO_SCRIPTS = {
     "emptied-broker-makes-its-logs",
     "epochs-are-not-kept",
     "no-fencing-of-old-leader-epochs",
+    "follower-joins-from-a-full-disk",
+    "leader-stays-on-a-full-disk",
     "progress-of-another-leader-epoch",
     "quorum-believes-a-wiped-voter",
     "quorum-counts-what-is-not-synced",

@@ -493,3 +493,45 @@ def test_leader_epoch_of_what_was_fetched(epoch: int | None, expected: ErrorCode
     assert state.check_followed(epoch) is expected
     state.apply(image(leader=1, epoch=5, isr=(1, 2), partition_epoch=1), 0)
     assert state.check_followed(epoch) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+# -- resignation --
+
+
+@pytest.mark.parametrize(
+    ("isr", "ends", "min_isr", "expected"),
+    [
+        ((1, 2, 3), {2: 10, 3: 10}, 2, (2, 3)),
+        ((1, 2, 3), {2: 10, 3: 10}, 1, (2, 3)),
+        ((1, 2), {2: 10, 3: 4}, 1, (2,)),
+        ((1, 2, 3), {2: 10, 3: 9}, 2, None),  # it lacks a record, which acks=1 has acknowledged
+        ((1, 2, 3), {2: 10}, 2, None),  # nobody knows what 3 has
+        ((1, 2), {2: 10, 3: 4}, 2, None),  # acks=all would be refused there, too
+        ((1,), {2: 4, 3: 4}, 1, None),
+    ],
+)
+def test_a_leader_resigns_to_those_who_have_all(
+    isr: tuple[int, ...], ends: dict[int, int], min_isr: int, expected: tuple[int, ...] | None
+) -> None:
+    state = trio_leader(isr, end=10)
+    state.min_insync_replicas = min_isr
+    for replica, end in ends.items():
+        state.on_follower_fetch(replica, 10 + replica, end, 0, 10, 0)
+    proposal = state.propose_resignation()
+    assert (None if proposal is None else proposal.broker_ids) == expected
+    assert state.propose_resignation() is None or expected is None, "one at a time"
+
+
+def test_a_leader_that_resigns_leads_until_it_hears_of_its_successor() -> None:
+    state = trio_leader((1, 2, 3), end=10)
+    fetch(state, 2, 10)
+    fetch(state, 3, 10)
+    proposal = state.propose_resignation()
+    assert proposal is not None
+    assert state.maximal_isr == {1, 2, 3} and state.check_append(-1) is ErrorCode.NONE
+    answer = IsrAnswer(ErrorCode.NEW_LEADER_ELECTED)
+    assert state.on_isr_answer(proposal, answer, 0) == Effects()
+    assert state.is_leader and state.maximal_isr == {1, 2, 3}
+    assert state.check_isr(10 * LAG_MS) is None
+    state.apply(image(leader=2, epoch=1, isr=(2, 3), replicas=(1, 2, 3), partition_epoch=1), 10)
+    assert state.role is Role.FOLLOWER

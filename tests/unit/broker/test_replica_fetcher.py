@@ -95,7 +95,7 @@ class Broker:
             random.Random(broker_id),
             self.quota,
         )
-        self.replicas.fetchers = self.fetchers
+        self.replicas.fetch_with(self.fetchers)
         self.dispatcher = Dispatcher(
             {
                 **FetchHandlers(

@@ -475,6 +475,61 @@ async def test_a_failed_directory_takes_its_replicas_alone(autojump_clock: objec
         assert broker.fetching == []
 
 
+async def test_a_leader_without_room_gives_way_and_follows_once_there_is_some(
+    autojump_clock: object,
+) -> None:
+    broker = Broker(config=LogConfig(min_insync_replicas=2))
+    async with broker.running():
+        partition = broker.lead()
+        end = broker.append(3)
+        broker.fetched(2, end)
+        broker.fs.fail("write", "/a/", errno.ENOSPC)
+        for _ in range(2):
+            with pytest.raises(KafkaError) as caught:
+                broker.append()
+            assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert broker.proposed == [], "broker 3 lacks a record"
+        broker.fetched(3, end)
+        for _ in range(2):
+            with pytest.raises(KafkaError):
+                broker.append()
+        assert [[member.broker_id for member in p.isr] for p in broker.proposed] == [[2, 3]]
+        broker.fetching.clear()
+        broker.publish(change(leader=2, isr=(2, 3)))
+        assert partition.state.role is Role.FOLLOWER
+        await trio.sleep(10)
+        assert broker.fetching == [(TP, b"", -1, -1)], "not followed while it could not write"
+        broker.fs.heal()
+        await trio.sleep(2)
+        assert broker.fetching[1:] == [(TP, TOPIC_ID, 2, 1)]
+        assert ".kraftrio-room" not in broker.fs.list_directory("/a")
+
+
+async def test_a_full_directory_concerns_what_lies_in_it_alone(autojump_clock: object) -> None:
+    """What is taken away, or led again, while it waits is not followed later."""
+    broker = Broker(paths=("/a", "/b"))
+    async with broker.running():
+        led = broker.lead()
+        end = broker.append(3)
+        broker.fetched(2, end)
+        broker.fetched(3, end)
+        broker.fs.fail("write", led.log.directory[:2], errno.ENOSPC)
+        with pytest.raises(KafkaError):
+            broker.append()
+        broker.publish(change(leader=2, isr=(2, 3)))
+        broker.fetching.clear()
+        broker.publish(
+            TopicRecord("followed", OTHER_ID), PartitionRecord(OTHER_ID, 0, (1, 2), (1, 2), 2)
+        )
+        await trio.sleep(1)
+        assert broker.fetching == [(TopicPartition("followed", 0), OTHER_ID, 2, 0)]
+        broker.publish(change(leader=1, isr=(1, 2, 3)))
+        broker.fs.heal()
+        await trio.sleep(3)
+        assert (TP, TOPIC_ID, 2, 1) not in broker.fetching
+        assert broker.append() == end + 1
+
+
 async def test_a_followed_replica_on_a_failed_disk_is_fetched_no_more() -> None:
     broker = Broker()
     async with broker.running():

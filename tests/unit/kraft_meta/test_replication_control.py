@@ -302,7 +302,8 @@ def test_an_isr_that_does_not_change_is_not_recorded() -> None:
         ([1], {"leader_epoch": 0}, ErrorCode.FENCED_LEADER_EPOCH),
         ([1], {"partition_epoch": 0}, ErrorCode.INVALID_UPDATE_VERSION),
         ([1], {"broker_id": 2}, ErrorCode.INVALID_REQUEST),
-        ([2], {}, ErrorCode.INVALID_REQUEST),
+        ([3], {}, ErrorCode.INVALID_REQUEST),
+        ([2, 3], {}, ErrorCode.INVALID_REQUEST),
         ([], {}, ErrorCode.INVALID_REQUEST),
         ([1, 1], {}, ErrorCode.INVALID_REQUEST),
         ([1, 4], {}, ErrorCode.INVALID_REQUEST),
@@ -325,6 +326,32 @@ def test_refused_isr_changes(isr: list[int], changes: dict[str, Any], code: Erro
     answer = context.alter_isr("t", isr, **changes)
     assert answer.error_code == code
     assert context.last_records == []
+
+
+def test_a_leader_that_leaves_its_isr_is_replaced() -> None:
+    """The first replica of the rest leads, and the former leader is elected no more meanwhile."""
+    context = cluster()
+    context.create("t", [1, 2, 3])
+    answer = context.alter_isr("t", [2, 3])
+    assert answer.error_code == ErrorCode.NEW_LEADER_ELECTED
+    partition = context.partition("t")
+    assert (partition.leader, partition.leader_epoch, partition.isr) == (2, 1, (2, 3))
+    assert elect(context, 0, ("t", [0])) == [("t", 0, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)]
+    context.fence(2)
+    context.fence(3)
+    assert context.partition("t").leader == -1
+
+
+@pytest.mark.parametrize("away", [2, 3])
+def test_a_leader_leaves_its_isr_only_to_live_members(away: int) -> None:
+    context = cluster()
+    context.create("t", [1, 2, 3])
+    context.fence(away)
+    assert context.alter_isr("t", [2, 3]).error_code != ErrorCode.NONE
+    assert context.partition("t").leader == 1
+    rest = 5 - away
+    assert context.alter_isr("t", [rest]).error_code == ErrorCode.NEW_LEADER_ELECTED
+    assert (context.partition("t").leader, context.partition("t").isr) == (rest, (rest,))
 
 
 def test_isr_changes_name_known_topics_and_brokers() -> None:
