@@ -52,7 +52,7 @@ socket.send.buffer.bytes | int | -1 | | high
 socket.receive.buffer.bytes | int | 102400 | | high
     SO_RCVBUF of accepted sockets; -1 leaves the system's default.
 socket.listen.backlog.size | int | 50 | 1.. | medium
-    Length of the queue of connections not accepted yet.
+    Length of the queue of connections not accepted yet; 512 when nobody sets it.
 socket.connection.setup.timeout.ms | long | 10000 | | medium
     First limit on the time to connect to another node.
 socket.connection.setup.timeout.max.ms | long | 30000 | | medium
