@@ -129,7 +129,6 @@ class Connection:
         "_filled",
         "_given_up",
         "_limits",
-        "_memory",
         "_network",
         "_protocol",
         "_requests",
@@ -164,10 +163,9 @@ class Connection:
         self._sending = False  # the writer owns the socket's sending side
         self._ended = Push.DONE  # how the reader's last push ended
         self._wake_writer = trio.Event()
-        self._room = trio.Event()
-        self._memory = trio.Event()
-        self._requests = resources.requests.share(self._tell_memory, self._give_up)
-        self._answers = resources.answers.share(self._tell_memory, self._give_up)
+        self._room = trio.Event()  # what the reader waits for may have come
+        self._requests = resources.requests.share(self._look_again, self._give_up)
+        self._answers = resources.answers.share(self._look_again, self._give_up)
         self._filled: list[ResponseSlot] = []  # by others, and not encoded yet
         # Of responses that are encoded and wait for their turn: in all, and in memory.
         self._encoded_bytes = 0
@@ -202,7 +200,6 @@ class Connection:
             self._network.notify_closing(self._sock)
             self._wake_writer.set()
             self._room.set()
-            self._memory.set()
 
     @property
     def is_idle(self) -> bool:
@@ -263,7 +260,7 @@ class Connection:
                 turn_end = trio.current_time() + _TURN_S
             try:
                 start = self._dispatcher.start(frame)
-                if _may_be_large(start, len(frame)):
+                if _may_be_large(start, len(frame)) and not self.client.is_peer:
                     await self._wait_for_memory_of_answer()
                 if self._closed:
                     return
@@ -312,23 +309,22 @@ class Connection:
 
     # -- memory that all connections share ------------------------------------------------------
 
-    def _tell_memory(self) -> None:
-        self._memory.set()
+    def _look_again(self) -> None:
+        self._room.set()
 
     async def _wait_for_memory_of_frame(self) -> None:
         """Wait until the unfinished frame may grow."""
         self._requests.is_peer = self.client.is_peer
         while not self._closed and not self._requests.take(self._protocol.growth_bytes):
-            self._memory = trio.Event()
-            await self._memory.wait()
+            self._room = trio.Event()
+            await self._room.wait()
 
     async def _wait_for_memory_of_answer(self) -> None:
-        """Wait until an answer may be made that may be large."""
-        self._answers.is_peer = self.client.is_peer
+        """Wait until an answer may be made that may be large: nodes of the cluster do not."""
         while not self._closed and not self._answers.take(_RECKONED_BYTES):
             self._send_ready()
-            self._memory = trio.Event()
-            await self._memory.wait()
+            self._room = trio.Event()
+            await self._room.wait()
 
     def _note_held(self) -> None:
         held_bytes = self._encoded_held_bytes + self._unsent.held_bytes

@@ -21,8 +21,10 @@ from kraftrio.wire.stored_bytes import Piece, StoredBytes
 _JOIN_BELOW_BYTES = 64 * 1024  # below this, one joined buffer is cheaper than a vectored send
 _MAX_SEND_PARTS = 512  # well under IOV_MAX
 
-# How much of stored bytes one call sends; that much has to be at hand.
+# How much of stored bytes one call sends; that much has to be at hand. What is read for it is read
+# again if the socket does not take it.
 _PORTION_BYTES = 512 * 1024
+_READ_BYTES = 128 * 1024
 # How much is brought into memory at a time for who sends on.
 _LOAD_BYTES = 1 << 20
 
@@ -151,7 +153,7 @@ class SendQueue:
         portion = min(end - start, _PORTION_BYTES)
         place = None if self._file_sender is None else piece.file_range(start)
         if place is None:
-            sent = self._sock.send(piece.read(start, portion))
+            sent = self._sock.send(piece.read(start, min(portion, _READ_BYTES)))
         else:
             assert self._file_sender is not None
             sent = self._file_sender.send_file(*place, portion)

@@ -138,12 +138,22 @@ async def listening(
     limits: ServerLimits = LIMITS,
     network: SystemNetwork | None = None,
     resources: ServerResources | None = None,
+    *,
+    for_peers: bool = False,
 ) -> AsyncIterator[tuple[Listener, Connect]]:
     network = network or SystemNetwork()
     sock = network.bind("127.0.0.1", 0)
     port = sock.getsockname()[1]
     resources = resources or ServerResources()
-    listener = Listener("PLAINTEXT", sock, handlers.dispatcher(), limits, network, resources)
+    listener = Listener(
+        "PLAINTEXT",
+        sock,
+        handlers.dispatcher(),
+        limits,
+        network,
+        resources,
+        for_peers=for_peers,
+    )
 
     clients: list[Client] = []
 
@@ -462,14 +472,17 @@ async def test_records_are_read_as_the_client_takes_them() -> None:
         assert (correlation_id, len(body) >> 20) == (7, 50)
 
 
-async def test_requests_are_handled_one_ahead_of_what_the_client_takes() -> None:
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_requests_are_handled_one_ahead_of_what_the_client_takes(at_once: bool) -> None:
     handlers = Fetches(*(Stored(8 << 20) for _ in range(8)))
     async with listening(handlers, NARROW) as (_, connect):
         client = await connect()
         client.stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
-        for correlation_id in range(8):
-            await client.send(1, 4, correlation_id, FETCH_BODY)
-        await settled()
+        frames = [struct.pack(">hhih", 1, 4, number, -1) + FETCH_BODY for number in range(8)]
+        whole = [struct.pack(">i", len(frame)) + frame for frame in frames]
+        for data in [b"".join(whole)] if at_once else whole:
+            await client.stream.send_all(data)
+            await settled()
         assert handlers.fetched == 2
         for correlation_id in range(8):
             assert (await client.receive())[0] == correlation_id
@@ -540,6 +553,22 @@ async def test_large_answers_wait_while_others_are_not_taken() -> None:
         for client in idle:
             assert (await client.receive())[0] == 1
         assert resources.answers.used_bytes == 0
+
+
+async def test_nodes_of_the_cluster_do_not_wait_for_the_memory_of_answers() -> None:
+    """Whatever clients leave lying: brokers that are not answered in time would be fenced."""
+    resources = ServerResources(answers=MemoryBudget(1))
+    for number in range(2):  # what there is, and what one may have beyond it
+        resources.answers.share(lambda: None, lambda: None).take((number + 1) << 20)
+    async with listening(Fetches(), resources=resources) as (_, connect):
+        client = await connect()
+        await client.send(3, 2, 1, METADATA_BODY)
+        await settled()
+        assert resources.answers.waiting_count == 1
+    async with listening(Fetches(), resources=resources, for_peers=True) as (_, connect):
+        peer = await connect()
+        await peer.send(3, 2, 1, METADATA_BODY)
+        assert (await peer.receive())[0] == 1
 
 
 BROKERS = [MetadataResponseBroker(host="h" * 30_000) for _ in range(20)]

@@ -136,7 +136,7 @@ def test_stored_bytes_are_not_held() -> None:
     assert queue.held_bytes == 4
     taker.room = 1 << 40
     assert queue.push() is Push.DONE
-    assert max(stored.reads) <= 512 << 10
+    assert max(stored.reads) <= 128 << 10
     assert taker.taken == b"head" + stored.data + b"tail"
 
 
