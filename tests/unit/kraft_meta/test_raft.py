@@ -541,6 +541,35 @@ def test_a_snapshot_never_replaces_what_was_appended_since() -> None:
     assert not core.begin_install(snapshot_id)
 
 
+def test_nothing_happens_to_the_log_while_a_snapshot_is_installed() -> None:
+    """Neither is it appended to, nor does this node stand for election with it."""
+    _cluster, core = follower()
+    snapshot_id = SnapshotId(5, 2)
+
+    def settle() -> list[Message]:
+        ready = core.ready(0)
+        core.advance()
+        return list(ready.messages)
+
+    settle()
+    core.step(BeginQuorumEpoch(2, 1, 3), 0)
+    settle()
+    core.step(FetchResponse(2, 1, 3, 2, 0, 0, snapshot_id=snapshot_id), 1)
+    settle()
+    assert core.begin_install(snapshot_id)
+    core.step(BeginQuorumEpoch(3, 1, 4), 2)
+    (fetch,) = [message for message in settle() if isinstance(message, Fetch)]
+    batch = LogBatch(0, 4, 0, (b"x",))
+    core.step(FetchResponse(3, 1, 4, 3, 0, 0, batches=(batch,), fetch_id=fetch.fetch_id), 3)
+    assert core.log_end_offset == 0
+    for now_ms in range(0, 60_000, 500):
+        core.tick(now_ms)
+        assert core.state in (State.FOLLOWER, State.UNATTACHED)
+    core.on_snapshot_failed(60_000)  # of another download
+    core.on_snapshot_installed(snapshot_id, 60_000)
+    assert core.log_end_offset == 5
+
+
 def test_pieces_of_a_snapshot_keep_a_follower_patient() -> None:
     """Each is a sign of life of the leader; the follower neither asks again nor elects."""
     _cluster, core = follower()
