@@ -13,7 +13,13 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kraftrio.broker.config_attributes import BrokerProperties, HostPort, Listener, Voter
+from kraftrio.broker.config_attributes import (
+    BrokerProperties,
+    HostPort,
+    Listener,
+    Voter,
+    plain_host,
+)
 from kraftrio.broker.config_broker_table import CORE_SHEET
 from kraftrio.broker.config_checks import check_config, check_supported
 from kraftrio.broker.config_extra_table import EXTRA_SHEET
@@ -247,8 +253,7 @@ class BrokerConfig(BrokerProperties):
                 raise ConfigError(
                     f"max.connections.per.ip.overrides has {host}:{count}: wanted is a count"
                 )
-            address = host.removeprefix("[").removesuffix("]")
-            self.max_connections_per_ip_overrides[address] = int(count)
+            self.max_connections_per_ip_overrides[plain_host(host)] = int(count)
 
     def _resolve_protocols(self) -> dict[str, str]:
         name = "listener.security.protocol.map"

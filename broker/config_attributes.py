@@ -26,6 +26,15 @@ def ip_version(host: str) -> int | None:
         return None
 
 
+def plain_host(host: str) -> str:
+    """Give a host without brackets, an address in its shortest form."""
+    host = host.removeprefix("[").removesuffix("]")
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return host
+
+
 class HostPort(NamedTuple):
     """An address."""
 

@@ -48,6 +48,7 @@ class Settings(Protocol):
     controller_quorum_bootstrap_servers: list[HostPort]
     log_retention_ms: int
     log_cleaner_threads: int
+    max_connections_per_ip_overrides: dict[str, int]
     group_coordinator_rebalance_protocols: list[str]
 
     def value(self, name: str) -> ConfigValue:
@@ -116,6 +117,11 @@ def check_supported(config: Settings, defaults: Mapping[str, ConfigValue]) -> li
             f" the one protocol of groups that is served"
         )
     warnings = warnings_without_effect(config.originals, config.values, defaults)
+    warnings += [
+        f"max.connections.per.ip.overrides has no effect for {host}: it is compared with addresses"
+        for host in config.max_connections_per_ip_overrides
+        if ip_version(host) is None
+    ]
     if config.log_cleaner_threads > 1:
         warnings.append(
             f"log.cleaner.threads is {config.log_cleaner_threads}: one thread does the compaction"

@@ -15,7 +15,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
+import trio
 
+from kraftrio import Consumer, Producer
 from kraftrio.broker.local_cluster import plan_cluster
 from kraftrio.broker.log.files import OsFileSystem
 from kraftrio.wire.errors import ErrorCode
@@ -193,6 +195,22 @@ def test_no_host_serves_both_families(tmp_path: Path) -> None:
         assert serves("::1", port)
 
 
+async def send_and_read(bootstrap: str) -> list[bytes | None]:
+    """Send two records with our own clients and read them as a group."""
+    with trio.fail_after(STOP_S):
+        async with Producer(bootstrap) as producer:
+            for value in (b"one", b"two"):
+                await (await producer.send("t", value=value))
+        async with Consumer(bootstrap, group_id="g", auto_offset_reset="earliest") as consumer:
+            await consumer.subscribe(["t"])
+            found = []
+            async for record in consumer:
+                found.append(record.value)
+                if len(found) == 2:
+                    break
+    return found
+
+
 @needs_ipv6
 def test_ipv6_alone(tmp_path: Path) -> None:
     """[::1] as an option, in the ready line, as voter and as what clients are told."""
@@ -209,6 +227,7 @@ def test_ipv6_alone(tmp_path: Path) -> None:
         with WireClient(("::1", port)) as client:
             brokers = client.call(MetadataRequest(topics=[])).brokers
         assert [(one.host, one.port) for one in brokers] == [("::1", port)]
+        assert trio.run(send_and_read, f"[::1]:{port}") == [b"one", b"two"]
     arguments = ("start", "--data", tmp_path / "other", "--listen", "[::1]:0")
     with process(*arguments, stdout=subprocess.PIPE) as running:
         assert running.stdout is not None

@@ -174,7 +174,7 @@ def test_brackets_stand_wherever_a_host_may() -> None:
             "advertised.listeners": "PLAINTEXT://[fe80::1%eth0]:9092",
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": "1@[::1]:9093",
-            "max.connections.per.ip.overrides": "[::1]:3,::2:4,127.0.0.1:5",
+            "max.connections.per.ip.overrides": "[0:0::1]:3,::2:4,127.0.0.1:5",
         }
     )
     assert [one.host for one in config.listeners] == ["::1", "::1"]

@@ -176,6 +176,13 @@ def test_more_threads_of_the_compaction() -> None:
     assert BrokerConfig({"log.cleaner.threads": "0"}).warnings == []
 
 
+def test_limits_of_names_are_told() -> None:
+    """A limit is of an address: who connects has no name."""
+    settings = {"max.connections.per.ip.overrides": "localhost:3,127.0.0.1:4"}
+    (warning,) = BrokerConfig(settings).warnings
+    assert warning.startswith("max.connections.per.ip.overrides has no effect for localhost: ")
+
+
 def test_dynamic_settings_without_effect() -> None:
     """Are told when they come, once; what was told at the start is not told again."""
     told: list[str] = []
