@@ -43,6 +43,16 @@ def bodies(topic: str, id_of_topic: bytes, group: str) -> dict[str, list[Body]]:
     named = {"Name": topic, "TopicId": id_of_topic, "PartitionIndexes": [0]}
     resource = {"ResourceType": 2, "ResourceName": topic}
     set_config = [{"Name": "retention.ms", "ConfigOperation": 0, "Value": "86400000"}]
+    any_acl = {"ResourceTypeFilter": 1, "PatternTypeFilter": 1, "Operation": 1, "PermissionType": 1}
+    one_acl = {
+        "ResourceType": 2,
+        "ResourceName": topic,
+        "ResourcePatternType": 3,
+        "Principal": "User:nobody",
+        "Host": "*",
+        "Operation": 3,
+        "PermissionType": 2,
+    }
     return {
         "Produce": [
             {
@@ -192,6 +202,44 @@ def bodies(topic: str, id_of_topic: bytes, group: str) -> dict[str, list[Body]]:
         "DescribeProducers": [{"Topics": [{"Name": topic, "PartitionIndexes": [0, 9]}]}],
         "UnregisterBroker": [{"BrokerId": 9999}],
         "ConsumerGroupDescribe": [{"GroupIds": [ABSENT]}],
+        "ConsumerGroupHeartbeat": [
+            # to leave a group that is not there
+            {"GroupId": group, "MemberId": ABSENT, "MemberEpoch": -1}
+        ],
+        "ShareGroupDescribe": [{"GroupIds": [ABSENT]}],
+        "DescribeShareGroupOffsets": [
+            {
+                "Groups": [
+                    {"GroupId": ABSENT, "Topics": None},
+                    {"GroupId": group, "Topics": [{"TopicName": ABSENT, "Partitions": [0]}]},
+                ]
+            }
+        ],
+        "StreamsGroupDescribe": [{"GroupIds": [ABSENT]}],
+        "ListTransactions": [
+            {
+                "StateFilters": ["Ongoing", ABSENT],
+                "ProducerIdFilters": [7],
+                "DurationFilter": 60_000,
+            }
+        ],
+        "DescribeTransactions": [{"TransactionalIds": [ABSENT]}],
+        "AlterReplicaLogDirs": [
+            {"Dirs": [{"Path": "/no/such", "Topics": [{"Name": ABSENT, "Partitions": [0]}]}]}
+        ],
+        "SaslHandshake": [{"Mechanism": "PLAIN"}],
+        "SaslAuthenticate": [{"AuthBytes": b"x"}],
+        "DescribeAcls": [any_acl],
+        "CreateAcls": [{"Creations": [one_acl]}],
+        "DeleteAcls": [{"Filters": [any_acl]}],
+        "CreateDelegationToken": [{"MaxLifetimeMs": 1000}],
+        "RenewDelegationToken": [{"Hmac": b"x", "RenewPeriodMs": 1000}],
+        "ExpireDelegationToken": [{"Hmac": b"x", "ExpiryTimePeriodMs": -1}],
+        "DescribeDelegationToken": [{"Owners": None}],
+        "DescribeUserScramCredentials": [{"Users": [{"Name": ABSENT}]}, {"Users": None}],
+        "DescribeClientQuotas": [
+            {"Components": [{"EntityType": "user", "MatchType": 2, "Match": None}]}
+        ],
         "ListConfigResources": [{}],
         "DescribeTopicPartitions": [{"Topics": [{"Name": topic}, {"Name": ABSENT}]}],
     }
