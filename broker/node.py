@@ -20,6 +20,7 @@ is a fault of ours and shows its traceback.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import socket
@@ -217,11 +218,22 @@ class Node:
             nursery.start_soon(self._take_cluster_id)
 
     async def _take_cluster_id(self) -> None:
-        """Wait until the quorum has told which cluster this is, and have the directories say so."""
-        if not self._storage.identity.is_known:
+        """Wait until the quorum has told which cluster this is, and have the directories say so.
+
+        A voter waits for the other voters of a new cluster as long as it takes.
+        """
+        config, identity = self._config, self._storage.identity
+        if not identity.is_known:
             known = trio.Event()
             self._quorum.subscribe(lambda _delta, image: image.cluster_id and known.set())
-            await known.wait()
+            timeout_s = config.initial_broker_registration_timeout_ms / 1000
+            with trio.move_on_after(math.inf if config.is_controller else timeout_s):
+                await known.wait()
+        if not identity.is_known:
+            raise StartError(
+                f"no controller told broker {config.node_id} within {timeout_s:g} s which cluster"
+                " this is"
+            )
         await self._environment.run_in_thread(self._storage.format)
 
     async def _serve(self, sockets: list[BoundListener], stopping: trio.Event) -> None:

@@ -141,3 +141,25 @@ def test_one_controller_and_brokers_apart() -> None:
             nursery.cancel_scope.cancel()
 
     world.run(run)
+
+
+def test_a_broker_that_no_controller_answers_ends() -> None:
+    """It knows no cluster yet, and does not wait for ever to hear of one."""
+
+    class Apart(Shape):
+        def roles(self) -> dict[int, str]:
+            return {1: "broker", 101: "controller"}
+
+    world = World("no controller")
+    world.tolerated.append("no controller told broker 1 within 60 s which cluster this is")
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            stage = Stage(world, nursery, Apart(), may_lose=False)
+            stage.node(1).start()
+            await trio.sleep(59)
+            expect(stage.node(1).is_running, "it waits")
+            await stage.until(lambda: not stage.node(1).is_running, "it ends", 5)
+            nursery.cancel_scope.cancel()
+
+    world.run(run)
