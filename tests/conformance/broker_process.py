@@ -75,7 +75,7 @@ class Broker:
 
     def python_command(self) -> list[str]:
         """Return the command line without its options."""
-        return [sys.executable, "-m", "kraftrio", "start"]
+        return [sys.executable, "-P", "-m", "kraftrio", "start"]
 
     def command(self) -> list[str]:
         """Return the command line; the port is kept over restarts once it is known."""

@@ -70,7 +70,7 @@ def packages() -> Path:
     pins = HERE / "pins.txt"
 
     def fetch(target: Path) -> None:
-        pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "-q"]
+        pip = [sys.executable, "-P", "-m", "pip", "install", "--disable-pip-version-check", "-q"]
         install.run([*pip, "--no-deps", "--target", str(target), "-r", str(pins)])
 
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"

@@ -102,7 +102,7 @@ def python_packages(requirements: str) -> Path:
     pins = HERE / requirements
 
     def install(target: Path) -> None:
-        pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "-q"]
+        pip = [sys.executable, "-P", "-m", "pip", "install", "--disable-pip-version-check", "-q"]
         run([*pip, "--target", str(target), "-r", str(pins)])
 
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
