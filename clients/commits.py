@@ -114,6 +114,7 @@ class Commits:
         except trio.Cancelled:
             if job in self._jobs:
                 self._jobs.remove(job)
+                job.done.set()
             job.scope.cancel()
             raise
         if job.failure is not None:
@@ -197,12 +198,17 @@ class Commits:
         if member is None:
             assert job.failure is not None
             raise job.failure
-        if self.membership is not None and self.membership.metadata != member:
+        if member != self._metadata():
             raise CommitFailedError(
                 f"the offsets were to be committed in generation {member.generation_id} of the"
                 " group, which is over"
             )
         return member
+
+    def _metadata(self) -> GroupMetadata:
+        """Return who the consumer is at the moment: without a membership nobody in particular."""
+        membership = self.membership
+        return GroupMetadata(self._offsets.group_id) if membership is None else membership.metadata
 
     def _member(self) -> GroupMetadata:
         """Return as whom to commit.
@@ -211,10 +217,8 @@ class Commits:
             RebalanceInProgressError, CommitFailedError: as nobody, at the moment.
         """
         membership = self.membership
-        if membership is None:
-            return GroupMetadata(self._offsets.group_id)
-        if membership.can_commit:
-            return membership.metadata
+        if membership is None or membership.can_commit:
+            return self._metadata()
         if membership.is_rebalancing and membership.member_id:
             raise RebalanceInProgressError(
                 "the group is rebalancing: what the member owned is no longer its own, or is"

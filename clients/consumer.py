@@ -186,6 +186,7 @@ class Consumer(ConsumerOffsets):
         """Commit, if that is automatic, and leave the group."""
         if self._group is not None:
             self._group_scope.cancel()
+            await self._commits.wait_idle()  # they are the member's, which there is not after that
             await self._group.leave(commit=self.config.enable_auto_commit)
         elif self.config.group_id is not None:
             await self._commit_automatically(self._state.assignment)

@@ -26,6 +26,7 @@ from kraftrio.clients.membership import GroupMetadata
 from kraftrio.clients.offsets import OffsetAndMetadata
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import TopicPartition
+from tests.unit.clients.simulated import Kafka, simulate
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 FIRST, SECOND = b"1" * 16, b"2" * 16
@@ -160,6 +161,49 @@ async def test_a_cancelled_commit_is_repeated_no_more(
     assert [offsets[T0] for _, _, offsets in coordinator.got] == [1, 3]
 
 
+async def test_who_waits_for_all_commits_does_not_wait_for_a_cancelled_one(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    coordinator = Coordinator()
+    coordinator.answers = [busy := trio.Event()]
+    scope = trio.CancelScope()
+
+    async def be_cancelled(commits: Commits) -> None:
+        with scope:
+            await commits.commit(at(2))
+
+    async with commits_of(coordinator, Member()) as commits, trio.open_nursery() as nursery:
+        commits.submit(at(1))
+        nursery.start_soon(be_cancelled, commits)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(commits.wait_idle)
+        await trio.testing.wait_all_tasks_blocked()
+        scope.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        busy.set()
+        with trio.fail_after(5):
+            await commits.wait_idle()
+    assert [offsets[T0] for _, _, offsets in coordinator.got] == [1]
+
+
+async def test_a_commit_of_a_member_is_not_sent_once_it_has_left(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Nor is it sent for nobody in particular, whom an empty group would believe."""
+    coordinator = Coordinator()
+    coordinator.answers = [busy := trio.Event()]
+    failures: list[KafkaClientError | None] = []
+    async with commits_of(coordinator, Member()) as commits:
+        commits.submit(at(1))
+        commits.submit(at(2), lambda _, error: failures.append(error))
+        await trio.testing.wait_all_tasks_blocked()
+        commits.membership = None
+        busy.set()
+        await commits.wait_idle()
+    assert len(coordinator.got) == 1
+    assert isinstance(failures[0], CommitFailedError)
+
+
 async def test_a_commit_names_the_topics_of_the_moment(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -212,3 +256,22 @@ async def test_what_the_coordinator_says_of_the_member_goes_to_the_membership(
         with pytest.raises(CommitFailedError):
             await commits.commit(at(1))
     assert member.fenced_by == [ErrorCode.ILLEGAL_GENERATION]
+
+
+def test_what_is_committed_without_waiting_is_committed_before_the_member_leaves() -> None:
+    """`commit_async` and then the end of `async with`: the coordinator still knows the member."""
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t")
+        await kafka.fill("t", 3)
+        async with kafka.consumer(group_id="g", enable_auto_commit=False) as consumer:
+            await consumer.subscribe("t")
+            await consumer.poll()
+            consumer.commit_async({T0: 1})
+            consumer.commit_async({T0: 2})
+        async with kafka.consumer(group_id="g") as consumer:
+            committed = (await consumer.committed([T0]))[T0]
+            assert committed is not None
+            assert committed.offset == 2
+
+    simulate(main)
