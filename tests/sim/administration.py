@@ -6,6 +6,8 @@ leaders elected; topics that come and go are this client's own.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import trio
 
 from kraftrio.wire.errors import ErrorCode
@@ -58,16 +60,16 @@ class Administrator:
         self._topics: list[str] = []
         self._brokers = [i for i, roles in options.shape.roles().items() if "broker" in roles]
 
-    async def create(self, name: str, partitions: int) -> None:
+    async def create(
+        self, name: str, partitions: int, configs: Mapping[str, str] | None = None
+    ) -> None:
         """Create a topic; ask until it is there."""
-        config = CreatableTopicConfig(
-            name="min.insync.replicas", value=str(self._options.min_insync_replicas)
-        )
+        wanted = {"min.insync.replicas": str(self._options.min_insync_replicas), **(configs or {})}
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
             replication_factor=self._options.replication_factor,
-            configs=[config],
+            configs=[CreatableTopicConfig(name=k, value=v) for k, v in wanted.items()],
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS)
         while True:

@@ -28,10 +28,11 @@ from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.record_batch import iter_headers
 from tests.sim.cluster import Cluster, SimNode
 from tests.sim.log_invariants import IsrCompleteness, Key, SegmentShape
+from tests.sim.topic_uses import TABLE
 from tests.sim.world import Incarnation, SimulationFailure
 
 _READ_BYTES = 1 << 20
-_COMPACTED = "__consumer_offsets"
+_COMPACTED = ("__consumer_offsets", TABLE)
 
 
 @dataclass(slots=True)
@@ -174,7 +175,7 @@ class Invariants:
             self.isr.commit(key, high_watermark)
         if high_watermark > log.log_end_offset:
             self._fail(f"{name}: high watermark {high_watermark} above its end")
-        if partition.topic_partition.topic != _COMPACTED:
+        if partition.topic_partition.topic not in _COMPACTED:
             self._check_bytes(partition, key, name, min(before, high_watermark), high_watermark)
 
     def _check_isr(self, partition: Partition, name: str, high_watermark: int) -> None:

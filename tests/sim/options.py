@@ -39,6 +39,7 @@ CALL_FAULTS = ("lying_syncs", "few_files", "no_room_now")
 _CHANCE_OF_CALL_FAULT = 0.15
 _CHANCE_OF_SKIPPED_EPOCHS = 0.15
 _CHANCE_OF_LIBRARY = 0.25
+_CHANCE_OF_USE = 0.25
 PROGRAMS = ("producer", "reader", "group", "topic")
 _LARGEST_BATCH_BYTES = 10_000  # of what producers send here
 
@@ -70,6 +71,7 @@ class Options:
     metadata_segment_bytes: int | None = None
     drifts: Sequence[float] = (0.0,)  # of the nodes' clocks: how much faster than time they run
     library: Sequence[str] = ()  # which programs use the library's own clients (see `PROGRAMS`)
+    uses: Sequence[str] = ()  # what else topics are used for (`topic_uses`)
     holes: bool = False  # a power cut may leave some in what was not synced
 
     def files(self) -> FileSizes:
@@ -107,7 +109,7 @@ def draw(
     options = _with_small_segments(options, rng)
     options = _with_call_faults(options, rng, 1.0 if bad_disks else _CHANCE_OF_CALL_FAULT)
     options = _with_drifts(_with_later_faults(options, rng, bad_disks, separate), rng)
-    options = _with_library(options, rng)
+    options = _with_uses(_with_library(options, rng), rng)
     return replace(options, **chosen)
 
 
@@ -219,6 +221,22 @@ def _with_library(options: Options, rng: Random) -> Options:
     if rng.random() >= _CHANCE_OF_LIBRARY:
         return options
     return replace(options, library=sorted(rng.sample(PROGRAMS, rng.choice((1, 2)))))
+
+
+def _with_uses(options: Options, rng: Random) -> Options:
+    """Now and then a topic that loses its beginning, and one that is compacted."""
+    uses = [topic for topic in ("trimmed", "table") if rng.random() < _CHANCE_OF_USE]
+    if not uses:
+        return options
+    maintenance = {
+        "log.retention.check.interval.ms": rng.choice(("500", "3000")),
+        "log.cleaner.backoff.ms": rng.choice(("300", "2000")),
+        "log.cleaner.delete.retention.ms": rng.choice(("1000", "86400000")),
+        "log.cleaner.min.cleanable.ratio": rng.choice(("0.1", "0.5")),
+        "log.flush.start.offset.checkpoint.interval.ms": rng.choice(("500", "60000")),
+    }
+    shape = replace(options.shape, properties={**maintenance, **options.shape.properties})
+    return replace(options, shape=shape, uses=uses)
 
 
 def _draw_properties(

@@ -11,7 +11,9 @@ Owns: `PartitionProducer` (pipelined, with resends, idempotent or not) and `Read
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import trio
 
@@ -33,6 +35,10 @@ from tests.sim.history import History, Promise, Sender
 from tests.sim.world import START_WALL_MS, SimulationFailure
 
 DAMAGED_RECORDS = "damaged records"  # tolerated where faults damage them
+
+
+RecordMaker: TypeAlias = Callable[[str, int], tuple[bytes, bytes | None]]
+"""Makes key and value of a sender's record by its number; as built: some padding, `name/n`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +70,13 @@ class PartitionProducer:
         history: History,
         topic_partition: TopicPartition,
         options: ProducerOptions,
+        make_record: RecordMaker | None = None,
     ) -> None:
         self._client = client
         self._history = history
         self._tp = topic_partition
         self._options = options
+        self._make_record = make_record
         promise = Promise(options.acks == -1, options.idempotent)
         name = f"{client.name}:{topic_partition.topic}-{topic_partition.partition}"
         self._sender: Sender = history.sender(name, topic_partition, promise)
@@ -153,9 +161,13 @@ class PartitionProducer:
         sender.sent += count
         padding = b"." * rng.randrange(options.padding)
         now_ms = START_WALL_MS + int(self._client.world.now_s * 1000)
-        records = [
-            Record(0, now_ms, padding, f"{sender.name}/{first + i}".encode()) for i in range(count)
-        ]
+
+        def plain(name: str, number: int) -> tuple[bytes, bytes | None]:
+            return padding, f"{name}/{number}".encode()
+
+        make = self._make_record or plain
+        contents = [make(sender.name, first + i) for i in range(count)]
+        records = [Record(0, now_ms, key, value) for key, value in contents]
         data = build_batch(
             records,
             producer_id=self._producer[0],
@@ -210,11 +222,20 @@ class PartitionProducer:
 
 
 class Reader:
-    """Reads one partition from its beginning, again and again."""
+    """Reads one partition from its beginning, again and again.
+
+    Args:
+        find_beginning: of a partition that may lose records there: tells where it begins.
+    """
 
     def __init__(
-        self, client: SimClient, history: History, topic_partition: TopicPartition
+        self,
+        client: SimClient,
+        history: History,
+        topic_partition: TopicPartition,
+        find_beginning: Callable[[], Awaitable[int]] | None = None,
     ) -> None:
+        self._find_beginning = find_beginning
         self._client = client
         self._history = history
         self._tp = topic_partition
@@ -259,6 +280,12 @@ class Reader:
         response = await self._client.call_node(leader, request)
         answer = response.responses[0].partitions[0]
         code = ErrorCode(answer.error_code)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._find_beginning is not None:
+            beginning = await self._find_beginning()
+            if beginning < self.position:
+                raise Unavailable(f"{beginning} to {self.position} are not there")
+            self.position = beginning
+            return 0
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             raise SimulationFailure(
                 f"{self._client.name} read {_name(tp)} up to {self.position}, but its leader"

@@ -22,7 +22,7 @@ import trio
 
 from kraftrio.broker.log.partition_log import PartitionLog
 from kraftrio.wire.primitives import TopicPartition
-from kraftrio.wire.record_batch import iter_headers, iter_records
+from kraftrio.wire.record_batch import Record, iter_headers, iter_records
 from tests.sim.administration import Administrator
 from tests.sim.client import SimClient, client_of
 from tests.sim.cluster import Cluster
@@ -31,9 +31,11 @@ from tests.sim.group_member import GroupMember
 from tests.sim.history import History
 from tests.sim.invariants import Invariants
 from tests.sim.nemesis import Nemesis
+from tests.sim.offsets_watcher import OffsetsWatcher
 from tests.sim.options import Options, draw
 from tests.sim.producers import DAMAGED_RECORDS, PartitionProducer, ProducerOptions, Reader
 from tests.sim.programs import LibraryPrograms
+from tests.sim.topic_uses import CONFIGS, TABLE, TRIMMED, TopicUses
 from tests.sim.world import SimulationFailure, Trace, World, describe
 
 START_DEADLINE_S = 30.0
@@ -144,12 +146,21 @@ class Simulation:
             await cluster.wait_until(cluster.all_ready, "all brokers are up", START_DEADLINE_S)
             admin = Administrator(self._client("admin"), options)
             await self._guard(partial(admin.create, TOPIC, options.partitions))
+            for topic in options.uses:
+                await self._guard(partial(admin.create, topic, 1, CONFIGS[topic]))
+            self._watcher = OffsetsWatcher(
+                self._client("watcher"), self._topic_partitions + self._uses_partitions(), TRIMMED
+            )
+            self._uses = self._make_uses(nursery)
             self._programs = programs = self._make_programs(nursery)
             await self._guard(partial(programs.begin, options.replication_factor))
             nemesis = Nemesis(cluster, options, self._client("nemesis"))
             async with trio.open_nursery() as faults:
                 self._start_clients(nursery)
                 programs.start()
+                self._uses.begin(self._watcher)
+                if options.uses:
+                    nursery.start_soon(self._guard, self._watcher.run)
                 faults.start_soon(self._guard, nemesis.run)
                 faults.start_soon(self._guard, admin.run)
                 await trio.sleep(options.duration_s)
@@ -160,6 +171,15 @@ class Simulation:
             self.check_count = invariants.check_count
             await self._stop_all(nursery)
             nursery.cancel_scope.cancel()
+
+    def _uses_partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(topic, 0) for topic in self.options.uses if topic != TABLE]
+
+    def _make_uses(self, nursery: trio.Nursery) -> TopicUses:
+        def start(work: Callable[[], Any]) -> None:
+            nursery.start_soon(self._guard, work)
+
+        return TopicUses(self.history, self.options.uses, self._client, start)
 
     def _make_programs(self, nursery: trio.Nursery) -> LibraryPrograms:
         def start(work: Callable[[], Any]) -> None:
@@ -235,6 +255,7 @@ class Simulation:
     async def _demand_progress(self, admin: Administrator) -> None:
         cluster = self.cluster
         await cluster.wait_until(cluster.all_ready, "all brokers are up again", PROGRESS_DEADLINE_S)
+        self._producers += self._uses.producers
         for producer in self._producers:
             producer.is_stopping = True
         self._programs.stop()
@@ -292,7 +313,7 @@ class Simulation:
         missing = self._out_of_sync()
         if missing:
             return missing
-        for tp in self._topic_partitions:
+        for tp in self._topic_partitions + self._uses.topic_partitions:
             logs = self._logs(tp)
             ends = {(log.log_end_offset, log.high_watermark) for log in logs}
             if len(ends) != 1 or len(logs) < self.options.replication_factor + 1:
@@ -303,23 +324,35 @@ class Simulation:
         return ""
 
     def _check_history(self) -> None:
-        for tp in self._topic_partitions:
-            logs = self._logs(tp)
-            contents = [_content(log) for log in logs]
-            for log, content in zip(logs[1:], contents[1:], strict=True):
-                if content != contents[0]:
-                    self.world.fail(SimulationFailure(f"the replicas of {tp} differ: {log}"))
-                    return
-            records = [
-                (record.offset, (record.value or b"").decode())
-                for header in iter_headers(contents[0])
-                for record in iter_records(contents[0], header)
-            ]
-            try:
-                self.history.check_log(tp, logs[0].log_start_offset, records)
-            except SimulationFailure as failure:
-                self.world.fail(failure)
-                return
+        try:
+            for tp in self._topic_partitions + self._uses_partitions():
+                self._check_log(tp, self._logs(tp))
+            if TABLE in self._uses.topics:
+                tp = TopicPartition(TABLE, 0)
+                for log in self._logs(tp):
+                    contents = [(r.key or b"", r.value) for r in _records(_content(log))]
+                    self._uses.check_table(tp, repr(log), contents)
+        except SimulationFailure as failure:
+            self.world.fail(failure)
+
+    def _check_log(self, tp: TopicPartition, logs: list[PartitionLog]) -> None:
+        leader = logs[0]
+        start = max(log.log_start_offset for log in logs)  # each drops what is too old by itself
+        contents = [_content(log, start) for log in logs]
+        for log, content in zip(logs[1:], contents[1:], strict=True):
+            if content != contents[0]:
+                raise SimulationFailure(f"the replicas of {tp} differ: {log}")
+        records = _records(_content(leader))
+        values = [
+            (record.offset, (record.value or b"").decode())
+            for record in records
+            if record.offset >= leader.log_start_offset
+        ]
+        self.history.check_log(tp, leader.log_start_offset, values)
+        if tp.topic == TRIMMED:
+            self._uses.check_beginning(tp, leader.log_start_offset)
+        else:
+            self._watcher.check_log(tp, [(record.offset, record.timestamp) for record in records])
 
     async def _stop_all(self, nursery: trio.Nursery) -> None:
         async with trio.open_nursery() as stopping:
@@ -327,10 +360,19 @@ class Simulation:
                 stopping.start_soon(node.stop)
 
 
-def _content(log: PartitionLog) -> bytes:
-    """Everything in a log, from its start."""
+def _records(content: bytes) -> list[Record]:
+    return [
+        record
+        for header in iter_headers(content)
+        if not header.is_control
+        for record in iter_records(content, header)
+    ]
+
+
+def _content(log: PartitionLog, start_offset: int | None = None) -> bytes:
+    """Everything in a log, from its start or an offset."""
     parts = []
-    offset = log.log_start_offset
+    offset = log.log_start_offset if start_offset is None else start_offset
     while offset < log.log_end_offset:
         found = log.segments.read(offset, _READ_BYTES, log.log_end_offset, True)
         assert found is not None
