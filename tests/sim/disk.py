@@ -21,6 +21,7 @@ Faults that a cluster must survive, hence all that are injected
   partition's log it costs the replica its tail, so that is done like a power cut, too.
 - Syncs that lie: a power cut leaves the disk as it was when they began to, but for the metadata's
   files: a voter that has forgotten what it promised is not a fault that a quorum can survive.
+- A disk, or one directory, is replaced by an empty one (see `wiped_disks`).
 - A whole log directory fails: all that is done in it, until it is mended.
 - Single calls fail for want of a file descriptor or of room (see `disk_calls`).
 See `damage` for which bits are flipped.
@@ -297,6 +298,13 @@ class SimDisk:
         """Mend all that is rotten."""
         for path in self.files():
             self._file(path).rot.clear()
+
+    def wipe(self, path: str) -> None:
+        """Put an empty directory in the place of this one."""
+        found = self._find(path)
+        if isinstance(found, _Directory):
+            found.names.clear()
+            found.sync()
 
     def freeze(self) -> None:
         """From now on syncs lie, as of a disk that keeps all in a cache which it does not drain."""

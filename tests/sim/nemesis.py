@@ -6,7 +6,7 @@ Owns: `Nemesis`. Rules:
    sync keeps theirs: it comes when nothing else is broken, to a node whose every replica has a
    live partner in its ISR, and nothing else is broken until that node is in sync again. A
    controller alone may lose power at any time. The same goes for what else costs a replica a part
-   of its log: rot, and a sync that fails (see `disk_faults`).
+   of its log: rot, a sync that fails, an empty disk (see `disk_faults`, `wiped_disks`).
 3. After `heal` nothing is broken and every node runs.
 """
 
@@ -26,6 +26,7 @@ from tests.sim.disk_faults import DiskFaults
 from tests.sim.leader_changes import LeaderChanges
 from tests.sim.network import LinkQuality, SimSocket
 from tests.sim.options import Options
+from tests.sim.wiped_disks import WipedDisks
 from tests.sim.world import SimulationFailure
 
 _ROOM_BYTES = 2_000
@@ -46,6 +47,7 @@ class Nemesis:
         self._few_files, self._no_room_now = disks.few_files, disks.no_room_now
         directories = DirectoryFaults(self, cluster, self._rng)
         self._fail_directory, self._renew = directories.fail, directories.renew
+        self._wipe = WipedDisks(self, cluster, self._rng).wipe
         changes = LeaderChanges(self, cluster, self._rng, client)
         self._skipped_epochs = changes.skipped_epochs
         self.count = 0
@@ -63,7 +65,7 @@ class Nemesis:
                 nursery.start_soon(self._apply, name, fault)
 
     async def _apply(self, name: str, fault: Callable[[], Awaitable[None]]) -> None:
-        if self._cluster.weak:
+        if self._cluster.weak or self._cluster.wiped:
             return
         self._under_way += 1
         self.count += 1

@@ -38,6 +38,7 @@ _CHANCE_OF_DISK_FAULT = 0.15
 CALL_FAULTS = ("lying_syncs", "few_files", "no_room_now")
 _CHANCE_OF_CALL_FAULT = 0.15
 _CHANCE_OF_SKIPPED_EPOCHS = 0.15
+_CHANCE_OF_WIPE = 0.2
 _CHANCE_OF_LIBRARY = 0.25
 _CHANCE_OF_USE = 0.25
 PROGRAMS = ("producer", "reader", "group", "topic")
@@ -204,6 +205,8 @@ def _with_later_faults(
         shape = replace(shape, properties={**shape.properties, "log.dirs": "/data,/data2"})
     if bad_disks or (has_two and rng.random() < 0.5):
         faults.append("fail_directory")
+    if bad_disks or rng.random() < _CHANCE_OF_WIPE:
+        faults.append("wipe")
     if rng.random() < _CHANCE_OF_SKIPPED_EPOCHS and shape.node_count == 3 and separate is None:
         faults.append("skipped_epochs")
         shape = replace(shape, separate_controllers=True)
