@@ -539,7 +539,8 @@ class LogManager:
 
     def on_flushed(self, log: PartitionLog, now_ms: int) -> None:
         """Start the next flush.ms of a log that was flushed."""
-        self._last_flush_ms[log.topic_partition] = now_ms
+        if self._logs.get(log.topic_partition) is log:
+            self._last_flush_ms[log.topic_partition] = now_ms
 
     def write_checkpoints(self) -> None:
         """Save recovery points, high watermarks and log start offsets of all directories."""
@@ -649,9 +650,12 @@ class LogManager:
         return True
 
     def fail_log(self, log: PartitionLog, error: OSError) -> list[TopicPartition]:
-        """Take the directory of this log offline."""
-        log_dir = self._dir_of.get(log.topic_partition)
-        return [] if log_dir is None else self.fail_dir(log_dir, error)
+        """Take the directory of this log offline; it may be out of service, as of a late flush."""
+        name = posixpath.basename(log.directory)
+        for log_dir in self.dirs:
+            if posixpath.join(log_dir.path, name) == log.directory:
+                return self.fail_dir(log_dir, error)
+        return []
 
     def close(self, broker_epoch: int = -1) -> None:
         """Stop cleanly: flush and close all logs, write checkpoints and the markers.

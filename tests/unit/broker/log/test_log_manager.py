@@ -507,3 +507,22 @@ def test_a_folder_of_another_topic_that_was_not_loaded_is_kept_aside() -> None:
     assert node.create(topic_id=OTHER_ID).log_end_offset == 0
     found = [path for path in node.fs.files if b"precious" in node.fs.read_file(path)]
     assert len(found) == 1 and "-stray/" in found[0]
+
+
+def test_an_error_of_a_log_that_was_replaced_fails_its_own_directory() -> None:
+    """A flush in a thread may end when its topic is made anew already, in another directory."""
+    node = Node("/a", "/b")
+    old = node.create()
+    other = node.create(TopicPartition("other", 0))
+    assert (old.directory, other.directory) == ("/a/topic-0", "/b/other-0")
+    node.manager.delete_log(TP, node.now_ms)
+    node.create(TopicPartition("third", 0))
+    new = node.manager.get_or_create_log(
+        TP, OTHER_ID, LogConfig(), node.now_ms, directory_id=node.manager.dirs[1].directory_id
+    )
+    assert new.directory == "/b/topic-0"
+    node.manager.fail_log(old, OSError(errno.EIO, "injected"))
+    assert [log_dir.is_online for log_dir in node.manager.dirs] == [False, True]
+    assert node.manager.get_log(TP) is new
+    old.flush()
+    node.manager.on_flushed(old, node.now_ms)
