@@ -235,21 +235,25 @@ def check(writer: Writer, where: str) -> None:
     """What was promised is there, and the segments lie side by side."""
     context = writer.context
     log = context.log
-    found = {record.offset: record.value for record in context.read_all()}
+    records = context.read_all()
+    found = {record.offset: record.value for record in records}
     wanted = {o: v for o, v in writer.promised.items() if o >= log.log_start_offset}
     assert found == wanted, where
-    assert len(context.read_all()) == len(found), where
+    assert len(records) == len(found), where
     for before, after in pairwise(log.segments):
         assert before.size_bytes, where
         assert before.end_offset == after.base_offset, where
-        *_, last = before.scan(check_crc=True)
+        *_, last = before.scan()
         assert last.header.next_offset == after.base_offset, where
     end_offset = max(writer.promised, default=log.log_start_offset - 1) + 1
     assert log.log_end_offset == end_offset, where
     assert log.size_bytes == sum(segment.size_bytes for segment in log.segments), where
     on_disk = [b for name in context.files() if (b := base_offset_of(name, LOG_SUFFIX)) is not None]
     assert on_disk == log.segments.base_offsets, where
-    for offset in range(log.log_start_offset, log.log_end_offset):
+    for offset in log.segments.base_offsets:
+        offset = max(offset, log.log_start_offset)
+        if offset == log.log_end_offset:
+            continue
         read = log.read(offset, 1, max_offset=log.log_end_offset, min_one_batch=True)
         assert records_of(read.records)[0].offset == offset, where
     check_repeats(writer, where)
@@ -309,5 +313,3 @@ def test_nothing_is_lost_by_a_failed_call(name: str, ending: Ending) -> None:
             check(writer, place)
             writer.write(SIZES)
             ending(writer, place)
-            writer.write((30, 300))
-            check(writer, place)
