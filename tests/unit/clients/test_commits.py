@@ -101,10 +101,11 @@ async def commits_of(coordinator: Coordinator, member: Member | None) -> AsyncIt
     client: Any = coordinator
     commits = Commits(client, config, lambda: None)
     commits.membership = member  # type: ignore[assignment]
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(commits.run)
-        yield commits
-        nursery.cancel_scope.cancel()
+    with trio.fail_after(600):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(commits.run)
+            yield commits
+            nursery.cancel_scope.cancel()
 
 
 async def test_a_commit_that_waited_is_not_applied_in_a_later_generation(
