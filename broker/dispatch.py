@@ -197,7 +197,7 @@ class Dispatcher:
         """Encode in slices what a handler gave."""
         if type(response) is GeneratorType:
             response = yield from response
-        if route.is_data_path:
+        elif route.is_data_path:
             return _answer_when_sent(response, route, context)
         if isinstance(response, Deferred):
             if not response.done:

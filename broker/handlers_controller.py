@@ -18,7 +18,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from kraftrio.broker.administration_parts import MOST_ENTRIES, decide_in_parts
+from kraftrio.broker.administration_parts import (
+    decide_in_parts,
+    is_excessive,
+    refuse_excessive,
+)
 from kraftrio.broker.context import ClientInfo, RequestContext
 from kraftrio.broker.handlers_admin import decide_in_time, fitted
 from kraftrio.broker.ports import ControllerPort, SchedulerPort
@@ -142,11 +146,11 @@ class ControllerHandlers:
         self, request: IncrementalAlterConfigsRequest, context: RequestContext
     ) -> Work[Any]:
         """Change loggers here, and let the controller decide on everything else."""
+        if (yield from is_excessive(request)):
+            return refuse_excessive(request)
         loggers: list[IncrementalAlterConfigsResource] = []
         others: list[IncrementalAlterConfigsResource] = []
         for resource in request.resources:
-            if len(loggers) > MOST_ENTRIES or len(others) > MOST_ENTRIES:
-                return (yield from self.decide(request, context))  # which is refused
             (loggers if resource.resource_type == BROKER_LOGGER else others).append(resource)
             yield None
         if not loggers:

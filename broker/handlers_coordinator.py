@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from kraftrio.broker.context import RequestContext
 from kraftrio.broker.coordinator.classic_replies import Client
-from kraftrio.broker.coordinator.group_admin import listed_group
+from kraftrio.broker.coordinator.group_admin import GROUP_STATES, GROUP_TYPES, listed_group
 from kraftrio.broker.coordinator.offset_requests import (
     GROUPS_VERSION,
     TOPIC_ID_VERSION,
@@ -37,6 +37,7 @@ from kraftrio.broker.coordinator.ports import OFFSETS_TOPIC, GroupProperties, Me
 from kraftrio.broker.coordinator.runtime import GroupCoordinator
 from kraftrio.broker.long_group_requests import (
     LongOffsetFetch,
+    chosen_of,
     delete_groups,
     delete_of_partition,
     is_long,
@@ -378,11 +379,11 @@ class CoordinatorHandlers:
 
     def list_groups(
         self, request: ListGroupsRequest, context: RequestContext
-    ) -> ListGroupsResponse:
+    ) -> Work[ListGroupsResponse]:
+        states = yield from chosen_of(GROUP_STATES, request.states_filter)
+        types = yield from chosen_of(GROUP_TYPES, request.types_filter)
         try:
-            chosen = self._coordinator.read_all(
-                lambda shard: shard.choose(request.states_filter, request.types_filter)
-            )
+            chosen = self._coordinator.read_all(lambda shard: shard.choose(states, types))
         except KafkaError as error:
             return ListGroupsResponse(error_code=error.code)
         return ListGroupsResponse(

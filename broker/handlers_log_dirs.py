@@ -20,6 +20,7 @@ from kraftrio.broker.ports import LogDirectory, LogDirsPort, ReplicaMovesPort
 from kraftrio.broker.sliced_work import Work
 from kraftrio.wire.api import ApiKey
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.lazy_arrays import each
 from kraftrio.wire.messages.admin import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -90,16 +91,23 @@ class LogDirHandlers:
                     yield None
                 yield None
             yield None
-        topics: dict[str, AlterReplicaLogDirTopicResult] = {}
+        codes: dict[str, list[tuple[int, ErrorCode]]] = {}
         for topic_partition, path in asked.items():
-            name, index = topic_partition
-            result = topics.setdefault(name, AlterReplicaLogDirTopicResult(topic_name=name))
             code = self._moves.alter(topic_partition, path)
-            result.partitions.append(
-                AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
-            )
+            codes.setdefault(topic_partition.topic, []).append((topic_partition.partition, code))
             yield None
-        return AlterReplicaLogDirsResponse(results=list(topics.values()))
+        return AlterReplicaLogDirsResponse(
+            results=each(
+                lambda topic: AlterReplicaLogDirTopicResult(
+                    topic_name=topic[0], partitions=each(_move_result, topic[1])
+                ),
+                codes.items(),
+            )
+        )
+
+
+def _move_result(move: tuple[int, ErrorCode]) -> AlterReplicaLogDirPartitionResult:
+    return AlterReplicaLogDirPartitionResult(partition_index=move[0], error_code=move[1])
 
 
 def _describe_directory(

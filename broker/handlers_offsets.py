@@ -26,7 +26,7 @@ from typing import Any
 from kraftrio.broker.context import RequestContext
 from kraftrio.broker.partition import Partition
 from kraftrio.broker.replica_manager import ReplicaManager
-from kraftrio.broker.sliced_sets import repeated
+from kraftrio.broker.sliced_sets import Repeated
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.kraft_meta.topic_names import INTERNAL_TOPICS
 from kraftrio.wire.api import ApiKey
@@ -93,11 +93,13 @@ class OffsetHandlers:
         self, request: ListOffsetsRequest, context: RequestContext
     ) -> Slices[ListOffsetsResponse]:
         """Find offsets by position or time."""
-        twice = yield from repeated(
-            f"{partition.partition_index} {topic.name}"
-            for topic in request.topics
-            for partition in topic.partitions
-        )
+        named: Repeated[str] = Repeated()
+        for topic in request.topics:
+            for partition in topic.partitions:
+                named.add(f"{partition.partition_index} {topic.name}")
+                yield
+            yield
+        twice = named.values
 
         def answer(topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
             is_repeated = f"{asked.partition_index} {topic}" in twice
@@ -225,6 +227,7 @@ class OffsetHandlers:
                     waiting,
                 )
                 yield
+            yield
 
         def answer(topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
             topic_partition = TopicPartition(topic, asked.partition_index)

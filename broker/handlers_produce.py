@@ -31,10 +31,12 @@ from kraftrio.broker.clock import Clock
 from kraftrio.broker.context import RequestContext
 from kraftrio.broker.leader_hints import WRONG_LEADER, LeaderHints
 from kraftrio.broker.log.partition_log import RecordValidationError
+from kraftrio.broker.long_produce import is_long, produce_in_parts
 from kraftrio.broker.metadata_cache import MetadataCache
 from kraftrio.broker.producer_ids import ProducerIdManager
 from kraftrio.broker.refused_batches import Place, RefusedBatches, sequenced
 from kraftrio.broker.replica_manager import ReplicaManager
+from kraftrio.broker.sliced_work import Work
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.kraft_meta.topic_names import INTERNAL_TOPICS, check_topic_name
 from kraftrio.wire.api import ApiKey
@@ -109,8 +111,17 @@ class ProduceHandlers:
 
     def produce(
         self, request: ProduceRequest, context: RequestContext
-    ) -> ProduceResponse | Deferred[ProduceResponse] | None:
+    ) -> ProduceResponse | Deferred[ProduceResponse] | Work[ProduceResponse | None] | None:
         """Append each partition's batch and answer as the acks ask."""
+        if is_long(request):
+            return produce_in_parts(
+                lambda part: self._produce(part, context), _is_transactional, _refusal, request
+            )
+        return self._produce(request, context)
+
+    def _produce(
+        self, request: ProduceRequest, context: RequestContext
+    ) -> ProduceResponse | Deferred[ProduceResponse] | None:
         by_id = context.api_version >= _TOPIC_ID_VERSION
         acks = request.acks
         if request.transactional_id is None and _has_transactional_batch(request):
@@ -358,7 +369,7 @@ def _topic_response(
 
 
 def _refusal(
-    data: PartitionProduceData, code: ErrorCode, message: str | None
+    data: PartitionProduceData, code: ErrorCode, message: str | None = None
 ) -> PartitionProduceResponse:
     return PartitionProduceResponse(
         index=data.index,
@@ -391,11 +402,14 @@ def _is_zstd(records: memoryview) -> bool:
     return _attributes(records) & _COMPRESSION_MASK == Compression.ZSTD
 
 
+def _is_transactional(data: PartitionProduceData) -> bool:
+    return data.records is not None and bool(_attributes(data.records) & _TRANSACTIONAL_BIT)
+
+
 def _has_transactional_batch(request: ProduceRequest) -> bool:
     for topic in request.topic_data:
         for data in topic.partition_data:
-            records = data.records
-            if records is not None and _attributes(records) & _TRANSACTIONAL_BIT:
+            if _is_transactional(data):
                 return True
     return False
 

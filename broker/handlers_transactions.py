@@ -66,14 +66,12 @@ class TransactionHandlers:
     ) -> DescribeTransactionsResponse:
         """Find no transactional id."""
         return DescribeTransactionsResponse(
-            transaction_states=each(_no_transaction, request.transactional_ids)
+            transaction_states=each(_not_found, request.transactional_ids)
         )
 
 
-def _no_transaction(transactional_id: str) -> DescribeTransactionsState:
-    return DescribeTransactionsState(
-        error_code=(
-            ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if transactional_id else ErrorCode.INVALID_REQUEST
-        ),
-        transactional_id=transactional_id,
-    )
+def _not_found(transactional_id: str) -> DescribeTransactionsState:
+    code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    if not transactional_id:
+        code = ErrorCode.INVALID_REQUEST
+    return DescribeTransactionsState(error_code=code, transactional_id=transactional_id)

@@ -243,6 +243,15 @@ def _known(
 # --- administration ---
 
 
+def chosen_of(known: frozenset[str], names: Iterable[str]) -> Work[list[str]]:
+    """Reduce a filter to the known names in it, and one that is not if any is."""
+    chosen: dict[str, None] = {}
+    for name in names:
+        chosen[name if name.lower() in known else ""] = None
+        yield None
+    return list(chosen)
+
+
 def delete_groups(
     coordinator: GroupCoordinator, group_ids: Countable[str]
 ) -> Work[DeleteGroupsResponse]:

@@ -70,15 +70,28 @@ def distinct(values: Iterable[H]) -> Slices[list[H]]:
     return found.values
 
 
+class Repeated(Generic[H]):
+    """Those of the values added that came more than once."""
+
+    __slots__ = ("_seen", "values")
+
+    def __init__(self) -> None:
+        self.values: SlicedSet[H] = SlicedSet()
+        self._seen: SlicedSet[H] = SlicedSet()
+
+    def add(self, value: H) -> None:
+        """Add a value."""
+        if not self._seen.add(value):
+            self.values.add(value)
+
+
 def repeated(values: Iterable[H]) -> Slices[SlicedSet[H]]:
     """Find the values that come more than once."""
-    seen: SlicedSet[H] = SlicedSet()
-    again: SlicedSet[H] = SlicedSet()
+    found: Repeated[H] = Repeated()
     for value in values:
-        if not seen.add(value):
-            again.add(value)
+        found.add(value)
         yield
-    return again
+    return found.values
 
 
 def in_order(names: Iterable[str]) -> Slices[Iterator[str]]:

@@ -18,6 +18,7 @@ from kraftrio.kraft_meta.image import Endpoint
 from kraftrio.kraft_meta.quorum_state import OBSERVER_SESSION_TIMEOUT_MS, Leader, ReplicaProgress
 from kraftrio.kraft_meta.raft import RaftCore
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.lazy_arrays import each
 from kraftrio.wire.messages.quorum import (
     DescribeQuorumListener,
     DescribeQuorumNode,
@@ -28,6 +29,8 @@ from kraftrio.wire.messages.quorum import (
     DescribeQuorumResponseTopicData,
 )
 
+_MOST_ASKED = 16
+
 
 def describe_quorum(
     request: DescribeQuorumRequest,
@@ -37,7 +40,13 @@ def describe_quorum(
     wall_ms: int,
     now_ms: float,
 ) -> DescribeQuorumResponse:
-    """Answer for each partition asked about; now_ms and wall_ms are the same moment."""
+    """Answer for each partition asked about; now_ms and wall_ms are the same moment.
+
+    Of a quorum there is one: who asks for very many is told that of all of them, as by Kafka of any
+    other than that one.
+    """
+    if _is_long(request):
+        return _unknown_partitions(request)
     topics: list[DescribeQuorumResponseTopicData] = []
     has_leader_answer = False
     for topic in request.topics:
@@ -56,6 +65,31 @@ def describe_quorum(
         topics.append(result)
     nodes = _nodes(voter_endpoints) if has_leader_answer else []
     return DescribeQuorumResponse(topics=topics, nodes=nodes)
+
+
+def _is_long(request: DescribeQuorumRequest) -> bool:
+    topics = request.topics
+    return len(topics) > _MOST_ASKED or (
+        sum(len(topic.partitions) for topic in topics) > _MOST_ASKED
+    )
+
+
+def _unknown_partitions(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    return DescribeQuorumResponse(
+        topics=each(
+            lambda topic: DescribeQuorumResponseTopicData(
+                topic_name=topic.topic_name,
+                partitions=each(
+                    lambda data: DescribeQuorumResponsePartitionData(
+                        partition_index=data.partition_index,
+                        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    ),
+                    topic.partitions,
+                ),
+            ),
+            request.topics,
+        )
+    )
 
 
 def _metadata_partition(

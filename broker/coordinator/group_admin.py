@@ -22,6 +22,8 @@ from kraftrio.wire.messages.groups import (
 ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 CLASSIC_GROUP_TYPE = "classic"
+GROUP_TYPES = frozenset({CLASSIC_GROUP_TYPE})
+GROUP_STATES = frozenset(state.value.lower() for state in GroupState)
 GROUP_ID_NOT_FOUND_VERSION = 6
 
 
