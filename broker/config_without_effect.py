@@ -118,6 +118,7 @@ _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "connection.failed.authentication.delay.ms",
         ),
     ),
+    ("each listener has the settings of all of them", ("listener.name.*",)),
     (
         "tiered storage is not supported",
         (
@@ -131,6 +132,8 @@ _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "log.local.retention.ms",
             "log.local.retention.bytes",
             "follower.fetch.last.tiered.offset.enable",
+            "rsm.config.*",
+            "rlmm.config.*",
         ),
     ),
     (
@@ -158,11 +161,12 @@ def warnings_without_effect(
 
     Args:
         originals: what was set, in whatever order.
-        values, defaults: of every setting.
+        values, defaults: of every setting that has a name of its own.
     """
     warnings = []
     for name in originals:
         reason = reason_without_effect(name)
-        if reason is not None and values.get(name) != defaults.get(name):
+        is_default = name in defaults and values[name] == defaults[name]
+        if reason is not None and not is_default:
             warnings.append(f"{name} has no effect: {reason}")
     return warnings
