@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench import Metrics, RunningBroker, consume, running, tool
 
-RECORDS = 1_500_000
+RECORDS = 1_000_000
 RECORD_BYTES = 1000
 _TURNS = 3
 

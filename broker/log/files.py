@@ -25,6 +25,7 @@ MAX_WRITE_PIECES = 1024
 # Reads give up instead of waiting for the disk; 0, where the system has no such reads.
 _RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _LOAD_STEP_BYTES = 64 << 10
+_LOAD_AHEAD_BYTES = 4 << 20  # who reads on finds the rest there
 _probed = bytearray(1)
 
 
@@ -167,7 +168,8 @@ class OsFile:
     def load(self, position: int, size_bytes: int) -> None:
         end = position + size_bytes
         try:
-            os.posix_fadvise(self._fd, position, 2 * size_bytes, os.POSIX_FADV_WILLNEED)
+            ahead = max(size_bytes, _LOAD_AHEAD_BYTES)
+            os.posix_fadvise(self._fd, position, ahead, os.POSIX_FADV_WILLNEED)
             for at in range(position, end, _LOAD_STEP_BYTES):
                 os.pread(self._fd, 1, at)
             os.pread(self._fd, 1, end - 1)
