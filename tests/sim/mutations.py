@@ -452,7 +452,10 @@ MUTATIONS: dict[str, Mutation] = {
         },
     ),
     "emptied-broker-makes-its-logs": Mutation(_emptied_broker_makes_its_logs, _FAILOVERS),
-    "quorum-believes-a-wiped-voter": Mutation(_quorum_believes_a_wiped_voter, _ELECTIONS),
+    "quorum-believes-a-wiped-voter": Mutation(
+        _quorum_believes_a_wiped_voter,
+        {**_ELECTIONS, "faults": ("wipe", "isolate", "split", "kill")},
+    ),
     "quorum-leader-commits-alone": Mutation(_quorum_leader_commits_alone, _ELECTIONS),
     "snapshot-of-a-wrong-epoch": Mutation(
         _snapshot_of_a_wrong_epoch,

@@ -18,7 +18,6 @@ _LEFT_TO_SCRIPTS = {
     "follower-joins-from-a-full-disk",
     "leader-stays-on-a-full-disk",
     "progress-of-another-leader-epoch",
-    "quorum-believes-a-wiped-voter",
     "quorum-counts-what-is-not-synced",
     "truncation-by-high-watermark",
 }
