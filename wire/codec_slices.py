@@ -1,7 +1,7 @@
 """Decodes and encodes in slices: generators that pause between entries.
 
 Whoever drives such a generator decides how long it works before others get their turn; its value is
-the outcome. The code is `codec_compile`'s with a pause after each entry of an array, and it leaves
+the outcome. The code is `codec_compile`'s with pauses between the entries of arrays, and it leaves
 long arrays where they are: see `lazy_arrays`. A decoder has read every byte before its value is
 there, so that a malformed request is refused as a whole.
 
@@ -25,6 +25,7 @@ Slices: TypeAlias = Generator[None, None, T]
 """Work with pauses; its value is a T."""
 
 _JOINED_PIECES = 4096
+_DECODED_AT_ONCE = 16  # a pause costs about as much as an entry
 
 _MALFORMED = (struct.error, IndexError, UnicodeDecodeError)
 _UNENCODABLE = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
@@ -123,7 +124,8 @@ class _SlicedDecoderWriter(DecoderWriter):
         values, is_long, before = self.local("v"), self.local("is_long"), self.local("before")
         self.line(f"{is_long} = {count} > {KEPT_ENTRIES}")
         self.line(f"{target} = {values} = Entries(buf, pos, {reader}) if {is_long} else []")
-        self.line(f"for _ in range({count}):")
+        index = self.local("i")
+        self.line(f"for {index} in range({count}):")
         self.indent()
         self.line(f"{before} = lazy")
         item = self.local("m")
@@ -133,7 +135,8 @@ class _SlicedDecoderWriter(DecoderWriter):
         self.line(f"    {values}.add({item}, pos, is_held=lazy != {before})")
         self.line("else:")
         self.line(f"    {values}.append({item})")
-        self.line("yield")
+        self.line(f"if {index} % {_DECODED_AT_ONCE} == 0:")
+        self.line("    yield")
         self.dedent()
         self.line(f"if {is_long}:")
         self.line(f"    {values}.complete()")
