@@ -39,6 +39,7 @@ from kraftrio.wire.messages.configs import AlterConfigsRequest, IncrementalAlter
 from kraftrio.wire.messages.quorum import AlterPartitionRequest
 
 MOST_ENTRIES: Final = 10_000
+_WEIGHT_OF_TOPIC = 8  # a new one is answered with all its settings
 _TOO_LARGE = "Unable to perform excessively large batch operation."
 _TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 
@@ -180,7 +181,7 @@ def _parts_of_entries(
         if not seen.add(key):
             continue
         part += [entry, entry] if key in twice else [entry]
-        room -= 1 + (_partitions_of(entry) if isinstance(entry, CreatableTopic) else 0)
+        room -= _WEIGHT_OF_TOPIC + _partitions_of(entry) if isinstance(entry, CreatableTopic) else 1
         if room <= 0:
             yield part
             part, room = [], PART_ENTRIES

@@ -264,7 +264,7 @@ class CoordinatorHandlers:
     def offset_commit(self, request: OffsetCommitRequest, context: RequestContext) -> Work[Any]:
         resolved = yield from resolve_commit(request, context.api_version, self._metadata)
         if resolved.is_too_large:
-            return resolved.error_response(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+            return resolved.error_response(ErrorCode.UNKNOWN_SERVER_ERROR)
         if not resolved.has_partitions:
             return resolved.response([])
         committed = self._coordinator.write(

@@ -54,7 +54,9 @@ _FETCH_ERRORS = {
 
 
 _MOST_COMMITTED = 24_000
-"""No more offset records than this fit into one batch of max.message.bytes as it is by default."""
+"""No more offset records than this fit into one batch of max.message.bytes as it is by default.
+
+Kafka, too, answers UNKNOWN_SERVER_ERROR when a commit does not fit into a batch."""
 
 
 class ResolvedCommit:

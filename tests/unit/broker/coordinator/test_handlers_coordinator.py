@@ -449,3 +449,28 @@ def test_delete_groups_of_several_shards(broker: BrokerStandIn) -> None:
         "c": 0,
     }
     assert [g.group_id for g in ask(broker, ListGroupsRequest(), 5).groups] == ["b"]
+
+
+def test_a_commit_that_fits_into_no_batch_is_refused_for_all_that_exists(
+    broker: BrokerStandIn,
+) -> None:
+    """UNKNOWN_SERVER_ERROR, as Kafka; the group is not asked, what does not exist is told."""
+    *known, unknown = codes(ask(broker, commit_request(*[0] * 24_001, 99), 8))
+    assert set(known) == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert len(known) == 24_001
+    assert unknown == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_long_fetch_finds_what_a_short_one_finds(broker: BrokerStandIn) -> None:
+    """Offsets that are there, and -1 for all others, in the order of the request."""
+    assert codes(ask(broker, commit_request(0), 8)) == [0]
+    indexes = [*range(5, 1000), 0, *range(1000, 1200)]
+    request = OffsetFetchRequest(
+        group_id="group",
+        topics=[OffsetFetchRequestTopic(name="topic", partition_indexes=indexes)],
+    )
+    (topic,) = ask(broker, request, 7).topics
+    found = {one.partition_index: one.committed_offset for one in topic.partitions}
+    assert list(found) == indexes
+    assert {index for index, offset in found.items() if offset != -1} == {0}
+    assert found[0] == 10
