@@ -7,6 +7,7 @@ leaders elected; topics that come and go are this client's own.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import trio
 
@@ -29,6 +30,7 @@ from kraftrio.wire.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
+from tests.sim.admin_model import AdminModel
 from tests.sim.client import SimClient, Unavailable
 from tests.sim.options import Options
 from tests.sim.world import SimulationFailure
@@ -51,13 +53,20 @@ _PASSING = frozenset(
 )
 
 
+_RESULTS = {
+    CreateTopicsRequest: "topics",
+    DeleteTopicsRequest: "responses",
+    CreatePartitionsRequest: "results",
+}
+
+
 class Administrator:
     """See the module."""
 
     def __init__(self, client: SimClient, options: Options) -> None:
         self._client = client
         self._options = options
-        self._topics: list[str] = []
+        self.model = AdminModel()
         self._brokers = [i for i, roles in options.shape.roles().items() if "broker" in roles]
 
     async def create(
@@ -108,29 +117,37 @@ class Administrator:
             except Unavailable as error:
                 self._client.note(f"administration: {error}")
 
+    async def _change(self, what: str, name: str, partitions: int, request: Any) -> None:
+        """Let a topic have so many partitions, 0 if it is to go, and tell the model."""
+        code = None
+        try:
+            response = await self._client.call_any(request, extra_s=_TIMEOUT_MS / 1000)
+            results = getattr(response, _RESULTS[type(request)])
+            code = self._check(f"{what} {name}", results[0].error_code)
+        finally:
+            self.model.on_answer(name, code, partitions)
+
     async def _create_some(self) -> None:
-        name = f"topic{self._client.rng.randrange(4)}"
+        name = self.model.name(self._client.rng.randrange(4))
+        count = self._client.rng.choice((1, 2, 5))
         topic = CreatableTopic(
             name=name,
-            num_partitions=self._client.rng.choice((1, 2, 5)),
+            num_partitions=count,
             replication_factor=self._client.rng.randint(1, self._options.replication_factor),
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS)
-        response = await self._client.call_any(request, extra_s=_TIMEOUT_MS / 1000)
-        self._check(f"create {name}", response.topics[0].error_code)
+        await self._change("create", name, count, request)
 
     async def _delete_some(self) -> None:
-        name = f"topic{self._client.rng.randrange(4)}"
+        name = self.model.name(self._client.rng.randrange(4))
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=_TIMEOUT_MS)
-        response = await self._client.call_any(request, extra_s=_TIMEOUT_MS / 1000)
-        self._check(f"delete {name}", response.responses[0].error_code)
+        await self._change("delete", name, 0, request)
 
     async def _grow_some(self) -> None:
-        name = f"topic{self._client.rng.randrange(4)}"
+        name = self.model.name(self._client.rng.randrange(4))
         topic = CreatePartitionsTopic(name=name, count=self._client.rng.randint(2, 8))
         request = CreatePartitionsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS)
-        response = await self._client.call_any(request, extra_s=_TIMEOUT_MS / 1000)
-        self._check(f"grow {name}", response.results[0].error_code)
+        await self._change("grow", name, topic.count, request)
 
     async def _configure(self) -> None:
         value = str(self._client.rng.choice((1_048_576, 2_097_152)))
@@ -141,10 +158,14 @@ class Administrator:
                 IncrementalAlterableConfig(name="segment.bytes", config_operation=0, value=value)
             ],
         )
-        response = await self._client.call_any(
-            IncrementalAlterConfigsRequest(resources=[resource]), extra_s=_TIMEOUT_MS / 1000
-        )
-        self._check("configure", response.responses[0].error_code)
+        code = None
+        try:
+            response = await self._client.call_any(
+                IncrementalAlterConfigsRequest(resources=[resource]), extra_s=_TIMEOUT_MS / 1000
+            )
+            code = self._check("configure", response.responses[0].error_code)
+        finally:
+            self.model.on_config("durable", "segment.bytes", value, code)
 
     async def _reassign(self) -> None:
         rng = self._client.rng

@@ -5,6 +5,7 @@ Owns: `SimClient`. Rules:
    well, is `Unavailable`; its caller decides whether to ask again.
 2. It speaks the real protocol through `clients.connection`, over the simulated network.
 3. Versions name topics by name (`NAMED`), unless a caller asks for another.
+4. A request that must be answered in bounded time, and is not, ends the simulation (`judge`).
 
 Called by: the workloads.
 """
@@ -17,7 +18,12 @@ from typing import Any
 
 import trio
 
-from kraftrio.clients.connection import Connection, ConnectionLost, open_connection
+from kraftrio.clients.connection import (
+    Connection,
+    ConnectionLost,
+    RequestTimedOut,
+    open_connection,
+)
 from kraftrio.clients.transport import Network
 from kraftrio.wire.api import APIS
 from kraftrio.wire.errors import ErrorCode
@@ -26,9 +32,25 @@ from kraftrio.wire.messages.cluster import (
     MetadataRequest,
     MetadataRequestTopic,
 )
-from tests.sim.world import World
+from tests.sim.world import SimulationFailure, World
 
 _VERSIONS = {api.request: api.max_version for api in APIS.values()}
+# Whoever is asked answers these in time whatever happens to others: who waits for more than itself
+# has a deadline of its own.
+_ANSWERED_IN_TIME = frozenset(
+    {
+        "Metadata",
+        "Produce",
+        "Fetch",
+        "ListOffsets",
+        "DeleteRecords",
+        "JoinGroup",
+        "SyncGroup",
+        "Heartbeat",
+        "LeaveGroup",
+        "OffsetFetch",
+    }
+)
 NAMED = {
     "ProduceRequest": 12,
     "FetchRequest": 12,
@@ -140,12 +162,26 @@ class SimClient:
             Unavailable: there is none.
         """
         connection = await self.connection(address)
+        begin_s = self.world.now_s
         try:
             return await connection.call(
                 request, version_of(request, version), self.timeout_s + extra_s
             )
         except ConnectionLost as lost:
+            self.judge(type(request).__name__.removesuffix("Request"), begin_s, lost)
             raise Unavailable(lost.reason) from lost
+
+    def judge(self, name: str, begin_s: float, lost: ConnectionLost) -> None:
+        """Fail the simulation if a request was not answered though it had to be.
+
+        Args:
+            name: of the API.
+            begin_s: when it was sent.
+        """
+        must_come = isinstance(lost, RequestTimedOut) and name in _ANSWERED_IN_TIME
+        if must_come and self.world.was_calm_since(begin_s):
+            waited_s = self.world.now_s - begin_s
+            raise SimulationFailure(f"{self.name} got no answer to {name} within {waited_s:g} s")
 
     async def call_node(
         self, node_id: int, request: Any, version: int | None = None, extra_s: float = 0

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from random import Random
 
 import trio
@@ -30,6 +31,9 @@ from tests.sim.wiped_disks import WipedDisks
 from tests.sim.world import SimulationFailure
 
 _ROOM_BYTES = 2_000
+# After these every request is answered or its connection ends, by whoever lives.
+_UNFELT = frozenset({"kill", "stop", "rolling", "clock", "wipe", "skipped_epochs"})
+_AFTERMATH_S = 10.0  # what was held up may come late
 
 
 class Nemesis:
@@ -71,8 +75,10 @@ class Nemesis:
         self.count += 1
         self.counts[name] += 1
         self._cluster.world.note("world", "fault", name)
+        is_felt = name not in _UNFELT
         try:
-            await fault()
+            with self._cluster.world.disturbed(_AFTERMATH_S) if is_felt else nullcontext():
+                await fault()
         except SimulationFailure as failure:
             self._cluster.world.fail(failure)
             await trio.lowlevel.checkpoint()

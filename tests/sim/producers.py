@@ -59,6 +59,7 @@ class _Batch:
     first: int
     count: int
     data: bytes
+    sent_s: float = 0.0  # when it was sent last
 
 
 class PartitionProducer:
@@ -115,7 +116,7 @@ class PartitionProducer:
                 self._fill(connection, replies, resend)
                 if replies:
                     batch, reply = replies.popleft()
-                    self._on_answer(batch, await reply.wait())
+                    self._on_answer(batch, await self._answer(batch, reply))
                 elif self.is_stopping:
                     self.is_done = True
                     return
@@ -152,8 +153,16 @@ class PartitionProducer:
                 connection.send_oneway(request, version)
                 self._unanswered.remove(batch)
                 return
+            batch.sent_s = self._client.world.now_s
             timeout_s = self._client.timeout_s + options.timeout_ms / 1000
             replies.append((batch, connection.send(request, version, timeout_s)))
+
+    async def _answer(self, batch: _Batch, reply: Reply) -> object:
+        try:
+            return await reply.wait()
+        except ConnectionLost as lost:
+            self._client.judge("Produce", batch.sent_s, lost)
+            raise
 
     def _new_batch(self) -> _Batch:
         options, sender, rng = self._options, self._sender, self._client.rng

@@ -21,8 +21,10 @@ from typing import Any
 import trio
 
 from kraftrio.broker.log.partition_log import PartitionLog
+from kraftrio.kraft_meta.image import MetadataImage
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.record_batch import Record, iter_headers, iter_records
+from tests.sim.admin_model import AdminModel
 from tests.sim.administration import Administrator
 from tests.sim.client import SimClient, client_of
 from tests.sim.cluster import Cluster
@@ -269,6 +271,9 @@ class Simulation:
         await self._wait(self._out_of_sync, "all replicas are in sync", deadline_s)
         await self._wait(self._not_equal, "replicas hold the same bytes", deadline_s)
         await self._wait(self._programs.unread, "library consumers read all", deadline_s)
+        await self._wait(
+            lambda: self._not_administered(admin.model), "what was administered is there", 10.0
+        )
         self.invariants.check_all()
         self._check_history()
 
@@ -322,6 +327,23 @@ class Simulation:
             if end != high_watermark:
                 return f"{tp}: {high_watermark} of {end} are committed"
         return ""
+
+    def _not_administered(self, model: AdminModel) -> str:
+        """Name something that was acknowledged to an administrator and does not hold."""
+        image = self._image()
+        missing = "nobody leads the quorum" if image is None else model.missing(image)
+        for node in self.cluster.brokers:
+            manager = node.replica_manager
+            for partition in () if manager is None or missing else manager.partitions():
+                if partition.topic_partition.topic in model.gone():
+                    return f"{node.name} has {partition.topic_partition}, which is deleted"
+        return missing
+
+    def _image(self) -> MetadataImage | None:
+        for node in self.cluster.controllers:
+            if node.node is not None and node.quorum.is_active_controller:
+                return node.quorum.image
+        return None
 
     def _check_history(self) -> None:
         try:

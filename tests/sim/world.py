@@ -157,6 +157,8 @@ class World:
         self.tolerated: list[str] = []
         self.reread_count = 0  # whenever it changes, readers begin anew: for faults that need it
         self.event_count = 0
+        self.disturbances = 0  # faults under way that may keep a request from being answered
+        self.calm_since_s = 0.0  # the effects of the last one are over
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._turns_at_instant = 0
@@ -218,6 +220,20 @@ class World:
             self.fail(SimulationFailure(text))
         if self._turns_at_instant >= 5 * _MAX_TURNS_AT_ONE_INSTANT:
             raise RuntimeError("a busy loop that cannot be cancelled")
+
+    @contextmanager
+    def disturbed(self, aftermath_s: float) -> Iterator[None]:
+        """Expect no answers in time while the body runs, and so long after it."""
+        self.disturbances += 1
+        try:
+            yield
+        finally:
+            self.disturbances -= 1
+            self.calm_since_s = max(self.calm_since_s, self.now_s + aftermath_s)
+
+    def was_calm_since(self, time_s: float) -> bool:
+        """Tell whether what was asked then had to be answered by now."""
+        return not self.disturbances and self.calm_since_s <= time_s
 
     def fail(self, failure: SimulationFailure) -> None:
         """End the simulation with its first failure."""
