@@ -42,12 +42,19 @@ _REJOIN = (
 )
 
 
+_CHANCE_OF_VANISHING = 0.04
+
+
 class _Rejoin(Exception):
     """The member has to join again."""
 
 
 class GroupMember:
-    """See the module."""
+    """See the module.
+
+    Args:
+        instance_id: of a static member (KIP-345): it does not leave, and comes again as the same.
+    """
 
     def __init__(
         self,
@@ -57,6 +64,7 @@ class GroupMember:
         topic: str,
         partitions: Sequence[int],
         session_timeout_ms: int = 6_000,
+        instance_id: str | None = None,
     ) -> None:
         self._client = client
         self._history = history
@@ -64,6 +72,7 @@ class GroupMember:
         self._topic = topic
         self._partitions = list(partitions)
         self._session_timeout_ms = session_timeout_ms
+        self._instance_id = instance_id
         self._member_id = ""
         self._generation_id = -1
         self._coordinator = -1
@@ -95,7 +104,9 @@ class GroupMember:
             if rng.random() < 0.5:
                 await self._commit()
             await trio.sleep(rng.uniform(0.05, 0.6))
-        if rng.random() < 0.5:
+        if self._instance_id is not None:
+            self._member_id = ""  # another process, the same instance
+        elif rng.random() < 0.5:
             await self._leave()
 
     # -- membership -----------------------------------------------------------------------------
@@ -126,6 +137,7 @@ class GroupMember:
                 session_timeout_ms=self._session_timeout_ms,
                 rebalance_timeout_ms=5_000,
                 member_id=self._member_id,
+                group_instance_id=self._instance_id,
                 protocol_type="consumer",
                 protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
             )
@@ -136,6 +148,8 @@ class GroupMember:
             self._member_id = joined.member_id
         self._check(joined.error_code, "join")
         self._member_id, self._generation_id = joined.member_id, joined.generation_id
+        if self._client.rng.random() < _CHANCE_OF_VANISHING:
+            await self._vanish()
         assignments = []
         if joined.leader == self._member_id:
             members = sorted(member.member_id for member in joined.members)
@@ -153,6 +167,7 @@ class GroupMember:
                 group_id=self._group,
                 generation_id=self._generation_id,
                 member_id=self._member_id,
+                group_instance_id=self._instance_id,
                 protocol_type="consumer",
                 protocol_name="range",
                 assignments=assignments,
@@ -164,8 +179,17 @@ class GroupMember:
         assigned = [TopicPartition(self._topic, partition) for partition in partitions]
         self._client.note(f"group {self._group} generation {self._generation_id} owns {partitions}")
         for topic_partition in assigned:
-            self._history.own(self._group, self._generation_id, topic_partition, self._member_id)
+            owner = self._instance_id or self._member_id
+            self._history.own(self._group, self._generation_id, topic_partition, owner)
         return assigned
+
+    async def _vanish(self) -> None:
+        """Die between JoinGroup and SyncGroup, and come again after a while."""
+        self._client.note(f"group {self._group}: gone before SyncGroup")
+        self._client.close()
+        self._member_id = ""
+        await trio.sleep(self._client.rng.uniform(0.1, 8.0))
+        raise _Rejoin("vanished")
 
     async def _heartbeat(self) -> None:
         beat = await self._call(
@@ -173,6 +197,7 @@ class GroupMember:
                 group_id=self._group,
                 generation_id=self._generation_id,
                 member_id=self._member_id,
+                group_instance_id=self._instance_id,
             )
         )
         self._check(beat.error_code, "heartbeat")  # type: ignore[attr-defined]
@@ -213,16 +238,19 @@ class GroupMember:
             )
             for tp, offset in wanted.items()
         ]
+        newest = self._history.newest_generation(self._group)
         response = await self._call(
             OffsetCommitRequest(
                 group_id=self._group,
                 generation_id_or_member_epoch=self._generation_id,
                 member_id=self._member_id,
+                group_instance_id=self._instance_id,
                 topics=[OffsetCommitRequestTopic(name=self._topic, partitions=partitions)],
             )
         )
         for answer in response.topics[0].partitions:  # type: ignore[attr-defined]
             self._check(answer.error_code, "commit")
+        self._history.check_generation(self._group, self._generation_id, newest)
         for tp, offset in wanted.items():
             self._history.commit(self._group, tp, offset)
             self.committed[tp] = offset

@@ -7,7 +7,8 @@ raises at once for what no later event can mend. The promises it checks
 3. What a consumer saw at an offset is there for ever, and nothing else is ever seen there.
 4. Nobody finds a record that was not sent to that partition.
 5. A commit that was acknowledged is never taken back: who asks later finds it or a later one.
-6. In one generation of a group, a partition has one owner.
+6. In one generation of a group, a partition has one owner; who owned it in an earlier generation
+   commits no more.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class History:
         self.senders: dict[str, Sender] = {}
         self.seen: dict[TopicPartition, dict[int, str]] = defaultdict(dict)
         self.commits: dict[tuple[str, TopicPartition], int] = {}
+        self._newest_generations: dict[str, int] = {}
         self.owners: dict[tuple[str, int, TopicPartition], str] = {}
         self.may_lose: set[TopicPartition] = set()
 
@@ -104,12 +106,26 @@ class History:
         self, group: str, generation: int, topic_partition: TopicPartition, member: str
     ) -> None:
         """A member was given a partition."""
+        newest = self._newest_generations
+        newest[group] = max(newest.get(group, -1), generation)
         key = (group, generation, topic_partition)
         owner = self.owners.setdefault(key, member)
         if owner != member:
             raise SimulationFailure(
                 f"group {group} gives {_name(topic_partition)} to {owner} and {member} in"
                 f" generation {generation}"
+            )
+
+    def newest_generation(self, group: str) -> int:
+        """The newest in which a member was given a partition; ask it before a commit."""
+        return self._newest_generations.get(group, -1)
+
+    def check_generation(self, group: str, generation: int, newest: int) -> None:
+        """A commit was acknowledged; `newest` is what was known when it was sent."""
+        if generation < newest:
+            raise SimulationFailure(
+                f"group {group} took a commit of generation {generation}, though others owned its"
+                f" partitions in {newest}"
             )
 
     # -- the end ----------------------------------------------------------------------------------

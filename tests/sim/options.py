@@ -73,6 +73,7 @@ class Options:
     drifts: Sequence[float] = (0.0,)  # of the nodes' clocks: how much faster than time they run
     library: Sequence[str] = ()  # which programs use the library's own clients (see `PROGRAMS`)
     uses: Sequence[str] = ()  # what else topics are used for (`topic_uses`)
+    static_members: bool = False  # of the groups, some are static ones
     holes: bool = False  # a power cut may leave some in what was not synced
 
     def files(self) -> FileSizes:
@@ -111,6 +112,7 @@ def draw(
     options = _with_call_faults(options, rng, 1.0 if bad_disks else _CHANCE_OF_CALL_FAULT)
     options = _with_drifts(_with_later_faults(options, rng, bad_disks, separate), rng)
     options = _with_uses(_with_library(options, rng), rng)
+    options = replace(options, static_members=rng.random() < 0.4)
     return replace(options, **chosen)
 
 

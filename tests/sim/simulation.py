@@ -235,12 +235,14 @@ class Simulation:
                 nursery.start_soon(self._guard, Reader(client, self.history, tp).run)
         for group in range(options.groups):
             for number in range(options.members):
+                is_static = options.static_members and number != 1
                 member = GroupMember(
                     self._client(f"g{group}m{number}"),
                     self.history,
                     f"group{group}",
                     TOPIC,
                     range(options.partitions),
+                    instance_id=f"instance{number}" if is_static else None,
                 )
                 nursery.start_soon(self._guard, member.run)
 
