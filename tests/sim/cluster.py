@@ -54,6 +54,10 @@ class SimClock(Clock):
         self.drift = 0.0  # how much faster than time it runs, as a share
         self.offset_ms = 0.0
 
+    def monotonic_ms(self) -> float:
+        """Trio's clock, and the work of this turn, for which the node will be busy."""
+        return (self._world.now_s + self._world.work.owed_s(current.get())) * 1000
+
     def wall_ms(self) -> int:
         now_ms = self._world.now_s * 1000
         return START_WALL_MS + int(now_ms * (1 + self.drift) + self.offset_ms)
@@ -236,9 +240,10 @@ class SimNode:
     def _leave(self) -> None:
         """Take from the process what the kernel takes from a dead one."""
         assert self.incarnation is not None
+        self.incarnation.is_alive = False
+        self._world.forget_work(self.incarnation)
         if self.incarnation.is_paused:
             self._world.resume(self.incarnation)
-        self.incarnation.is_alive = False
         self.incarnation = None
         self.node = None
         self.is_ready = False
@@ -298,12 +303,15 @@ class SimNode:
         if works_last is None:
             works_last = self._rng.random() < 0.5
         with trio.CancelScope(shield=True):
+            in_thread = self._world.work.in_thread
             if works_last:
                 await trio.sleep(delay_s)
-                work()
+                with in_thread():
+                    work()
             else:
                 try:
-                    work()
+                    with in_thread():
+                        work()
                 finally:
                     await trio.sleep(delay_s)
 

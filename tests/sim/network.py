@@ -28,7 +28,8 @@ import outcome
 import trio
 
 from kraftrio.wire.primitives import Buffer
-from tests.sim.world import World
+from tests.sim.work import BYTE_S, RECEIVE_S
+from tests.sim.world import World, current
 
 _BUFFER_BYTES = 128 * 1024
 _BACKLOG = 128
@@ -147,6 +148,7 @@ class SimSocket:
         view = memoryview(data).cast("B")
         chunk = bytes(view[:room])
         if chunk:
+            self._internet.world.work.charge(current.get(), RECEIVE_S + len(chunk) * BYTE_S)
             self._internet.send(self, chunk)
         return len(chunk)
 
@@ -186,6 +188,7 @@ class SimSocket:
         raise BlockingIOError(errno.EAGAIN, "nothing to read")
 
     def _taken(self, count: int) -> None:
+        self._internet.world.work.charge(current.get(), RECEIVE_S + count * BYTE_S)
         del self.inbox[:count]
         self.peer.wake_writer()
 

@@ -33,6 +33,8 @@ from typing import Any
 import trio
 from trio._core import _run as trio_run
 
+from tests.sim.work import Work
+
 START_WALL_MS = 1_700_000_000_000
 _FREE_TURNS = 50
 _TURN_S = 0.00001
@@ -52,6 +54,7 @@ class Incarnation:
         self.number = number
         self.is_alive = True
         self.is_paused = False
+        self.is_busy = False
         self.set_aside: list[trio.lowlevel.Task] = []
 
     def __repr__(self) -> str:
@@ -133,7 +136,7 @@ class _RunQueue(deque[trio.lowlevel.Task]):
     def append(self, task: trio.lowlevel.Task) -> None:
         owner = incarnation_of(task)
         if owner is not None:
-            if owner.is_paused:
+            if owner.is_paused or owner.is_busy:
                 owner.set_aside.append(task)
                 return
             self._active[owner] = None
@@ -157,6 +160,7 @@ class World:
         self.tolerated: list[str] = []
         self.reread_count = 0  # whenever it changes, readers begin anew: for faults that need it
         self.event_count = 0
+        self.work = Work(self)
         self.disturbances = 0  # faults under way that may keep a request from being answered
         self.calm_since_s = 0.0  # the effects of the last one are over
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -164,6 +168,7 @@ class World:
         self._turns_at_instant = 0
         self._is_over = False
         self._paused: dict[Incarnation, None] = {}
+        self._busy: dict[Incarnation, None] = {}
         self._scope = trio.CancelScope()
         self._incarnations: dict[str, int] = {}
 
@@ -211,6 +216,9 @@ class World:
 
     def on_turn(self, queue: _RunQueue) -> None:
         """Count the turns of Trio's loop, so that a busy loop is a failure and no hang."""
+        text = self.work.on_turn()
+        if text:
+            self.fail(SimulationFailure(text))
         self._turns_at_instant += 1
         if self._turns_at_instant > _FREE_TURNS:
             self.now_s += _TURN_S  # work takes time: who waits for a rounding error gets it
@@ -241,6 +249,9 @@ class World:
             self.failure = failure
             self.note("world", "FAIL", str(failure))
             self._scope.cancel()
+            for who in list(self._busy):
+                who.is_busy = False
+                self._go_on(who)
             for who in list(self._paused):
                 self.resume(who)  # or it would never end
 
@@ -260,6 +271,9 @@ class World:
             return
         who.is_paused = True
         self._paused[who] = None
+        self._set_aside(who)
+
+    def _set_aside(self, who: Incarnation) -> None:
         queue = self._runner().runq
         mine = [task for task in queue if incarnation_of(task) is who]
         for task in mine:
@@ -269,8 +283,35 @@ class World:
     def resume(self, who: Incarnation) -> None:
         who.is_paused = False
         self._paused.pop(who, None)
-        self._runner().runq.extend(who.set_aside)
-        who.set_aside.clear()
+        self._go_on(who)
+
+    def _go_on(self, who: Incarnation) -> None:
+        if not (who.is_paused or who.is_busy):
+            self._runner().runq.extend(who.set_aside)
+            who.set_aside.clear()
+
+    def keep_busy(self, who: Incarnation) -> None:
+        """Let no task of `who` run for as long as its work takes, from the next turn on."""
+        if self.failure is not None:
+            return
+        who.is_busy = True
+        self._busy[who] = None
+        self._set_aside(who)
+
+        def done() -> None:
+            who.is_busy = False
+            self._busy.pop(who, None)
+            self._go_on(who)
+
+        # What is charged until this turn is over counts, too.
+        self.after(0.0, lambda: self.after(self.work.take_owed_s(who), done))
+
+    def forget_work(self, who: Incarnation) -> None:
+        """Let a dead one be busy no more."""
+        self.work.take_owed_s(who)
+        if self._busy.pop(who, False) is None:
+            who.is_busy = False
+            self._go_on(who)
 
     # -- the run --------------------------------------------------------------------------------
 

@@ -1,0 +1,96 @@
+"""Time that work takes: an event loop that stands is seen by everybody who waits for it.
+
+Owns: `Work`. A node is charged for what its tasks do: bytes that it receives and sends, bytes that
+it reads and writes on its loop, or, within `counted`, every call of a function. While it works its
+tasks do not run and its answers wait, as its heartbeats do; everybody else goes on. A turn of its
+loop that takes longer than `longest_turn_s` ends the simulation.
+
+Work in threads is not charged: the disk's delay stands for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.sim.world import Incarnation, World
+
+RECEIVE_S = 0.00003  # for each piece that a node takes from a socket, or gives to one
+BYTE_S = 2e-9  # for each byte that goes through its hands
+CALL_S = 1e-7  # for each function that is called, where they are counted
+_LEAST_S = 0.0005  # less is kept until there is more
+_CALLS_AT_ONCE = 500
+
+
+class Work:
+    """What the nodes of one world have to do."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._owed_s: dict[Incarnation, float] = {}
+        self._turn_s: dict[Incarnation, float] = {}
+        self._is_in_thread = False
+        self.longest_turn_s = 1.0
+        self.longest_s = 0.0  # of all turns so far
+        self.total_s = 0.0
+
+    def charge(self, who: Incarnation | None, seconds: float) -> None:
+        """Let a node have worked so long."""
+        if who is None or not who.is_alive or self._is_in_thread:
+            return
+        self.total_s += seconds
+        turn_s = self._turn_s[who] = self._turn_s.get(who, 0.0) + seconds
+        self.longest_s = max(self.longest_s, turn_s)
+        owed_s = self._owed_s[who] = self._owed_s.get(who, 0.0) + seconds
+        if owed_s >= _LEAST_S and not who.is_busy:
+            self._world.keep_busy(who)
+
+    def on_turn(self) -> str:
+        """A turn of the loop is over; tell of a node that took too long for it, "" if none did."""
+        slow = [who for who, spent_s in self._turn_s.items() if spent_s > self.longest_turn_s]
+        text = "".join(f"the loop of {who!r} stood for {self._turn_s[who]:g} s" for who in slow[:1])
+        self._turn_s.clear()
+        return text
+
+    def owed_s(self, who: Incarnation | None) -> float:
+        """How long a node has worked since time stood still."""
+        return 0.0 if who is None else self._owed_s.get(who, 0.0)
+
+    def take_owed_s(self, who: Incarnation) -> float:
+        """How long a node is busy with what it was charged."""
+        return self._owed_s.pop(who, 0.0)
+
+    @contextmanager
+    def in_thread(self) -> Iterator[None]:
+        """Charge nothing for what the body does."""
+        before, self._is_in_thread = self._is_in_thread, True
+        try:
+            yield
+        finally:
+            self._is_in_thread = before
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Charge every call of a function meanwhile. Slow: for scenarios about much work."""
+        from tests.sim.world import current
+
+        calls = 0
+
+        def on_call(_frame: FrameType, event: str, _argument: object) -> None:
+            nonlocal calls
+            if event in ("call", "c_call"):
+                calls += 1
+                if calls >= _CALLS_AT_ONCE:
+                    calls = 0
+                    self.charge(current.get(), _CALLS_AT_ONCE * CALL_S)
+
+        before = sys.getprofile()
+        sys.setprofile(on_call)
+        try:
+            yield
+        finally:
+            sys.setprofile(before)
