@@ -28,6 +28,7 @@ from kraftrio.wire.codec import decode, encode, encode_pieces
 from kraftrio.wire.codec_slices import decode_slices, encode_slices
 from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
 from kraftrio.wire.framing import RequestStart, parse_request_start
+from kraftrio.wire.lazy_arrays import is_little
 from kraftrio.wire.messages.cluster import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from kraftrio.wire.stored_bytes import Piece, StoredBytes
 
@@ -49,6 +50,8 @@ _PRODUCE_FIRST_SERVED = 3
 # A request above this size may have many entries, and is decoded in slices.
 _LARGE_BYTES = 8 << 10
 _LARGE_DATA_BYTES = 64 << 10  # where most bytes are records
+
+_FIRST_STEPS = 32  # of a handler's work that are done without a look at the clock
 
 # The data path: encoded when sent (records are not copied), and not held up by others' long work.
 _DATA_PATH = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
@@ -160,7 +163,14 @@ class Dispatcher:
         request: Any
         request, _ = decode(route.request, version, frame, position)
         response = route.handler(request, context)
-        if route.is_data_path and type(response) is not GeneratorType:
+        if type(response) is GeneratorType:
+            response = _first_steps(response)
+        if type(response) is not GeneratorType and not isinstance(response, Deferred):
+            if response is None:
+                return None
+            if route.is_data_path or is_little(response):
+                return _encoder(response, route, context)
+        elif route.is_data_path and isinstance(response, Deferred):
             return _answer_when_sent(response, route, context)
         return self._work(client, self._respond(response, route, context), route)
 
@@ -215,6 +225,9 @@ class Dispatcher:
         encoder: Deferred[Encoder] = Deferred()
 
         def on_response(value: Any) -> None:
+            if type(value) is not GeneratorType and is_little(value):
+                encoder.complete(_encoder(value, route, context))
+                return
             done = self._start(context.client, self._respond(value, route, context), route)
             if isinstance(done, Deferred):
                 done.then(lambda done: _settle(done, encoder))
@@ -223,6 +236,23 @@ class Dispatcher:
 
         response.then(on_response)
         return encoder
+
+
+def _first_steps(work: Work[Any]) -> Any:
+    """Do a little of some work at once; return its value, or what is left of it."""
+    try:
+        for _ in range(_FIRST_STEPS):
+            awaited = next(work)
+            if awaited is not None and not awaited.done:
+                return _after(awaited, work)
+    except StopIteration as end:
+        return end.value
+    return work
+
+
+def _after(awaited: Deferred[Any], work: Work[Any]) -> Work[Any]:
+    yield awaited
+    return (yield from work)
 
 
 def _answer_when_sent(response: Any, route: Route, context: RequestContext) -> Answer:

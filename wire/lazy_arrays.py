@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from struct import Struct
 from typing import Any, Generic, Protocol, TypeVar, cast
 
+from kraftrio.wire.codec_schema import ARRAY, spec_of
 from kraftrio.wire.primitives import Buffer
 
 KEPT_ENTRIES = 256
@@ -191,3 +192,41 @@ class _Pairs(LazyArray[tuple[T, U]], Generic[T, U]):
 def pairs(first: Countable[T], second: Countable[U]) -> Countable[tuple[T, U]]:
     """Iterate over two arrays of the same length at once."""
     return _Pairs(first, second)
+
+
+_LITTLE = 64
+
+
+def is_little(message: Any) -> bool:
+    """Whether a message has so few entries in its arrays that it is encoded in no time."""
+    cls = type(message)
+    arrays = _ARRAYS.get(cls)
+    if arrays is None:
+        arrays = _ARRAYS[cls] = _arrays(cls)
+    for name, nested in arrays:
+        entries = getattr(message, name)
+        if not entries:
+            continue
+        if type(entries) is not list or len(entries) > _LITTLE:
+            return False
+        for inner in nested:
+            for entry in entries:
+                of_entry = getattr(entry, inner)
+                if of_entry and (type(of_entry) is not list or len(of_entry) > _LITTLE):
+                    return False
+    return True
+
+
+_ARRAYS: dict[type[Any], list[tuple[str, list[str]]]] = {}
+
+
+def _arrays(cls: type[Any]) -> list[tuple[str, list[str]]]:
+    """The arrays of a message, and those within their entries."""
+    found = []
+    for field in spec_of(cls).fields:
+        if field.kind is ARRAY:
+            nested = []
+            if isinstance(field.element, type):
+                nested = [one.name for one in spec_of(field.element).fields if one.kind is ARRAY]
+            found.append((field.name, nested))
+    return found

@@ -13,11 +13,12 @@ from kraftrio.wire import codec_slices
 from kraftrio.wire.codec import decode, encode
 from kraftrio.wire.codec_slices import decode_slices, encode_slices
 from kraftrio.wire.errors import LocalProtocolError, RemoteProtocolError
-from kraftrio.wire.lazy_arrays import KEPT_ENTRIES, Entries, LazyArray, Numbers, each
+from kraftrio.wire.lazy_arrays import KEPT_ENTRIES, Entries, LazyArray, Numbers, each, is_little
 from kraftrio.wire.messages.cluster import (
     FindCoordinatorRequest,
     MetadataRequest,
     MetadataResponse,
+    MetadataResponsePartition,
     MetadataResponseTopic,
 )
 from kraftrio.wire.messages.data import ListOffsetsRequest
@@ -156,3 +157,18 @@ def test_few_entries_are_made_at_once() -> None:
 def test_a_value_that_does_not_fit_is_a_local_error() -> None:
     with pytest.raises(LocalProtocolError):
         finish(encode_slices(MetadataRequest(topics=5), 9))  # type: ignore[arg-type]
+
+
+def test_what_is_little_is_told_by_its_arrays() -> None:
+    """Those within entries count, too, and an array that is not made yet is not little."""
+
+    def topic(partitions: int) -> MetadataResponseTopic:
+        return MetadataResponseTopic(
+            name="t", partitions=[MetadataResponsePartition() for _ in range(partitions)]
+        )
+
+    assert is_little(MetadataResponse())
+    assert is_little(MetadataResponse(topics=[topic(3)] * 10))
+    assert not is_little(MetadataResponse(topics=[topic(0)] * 1000))
+    assert not is_little(MetadataResponse(topics=[topic(1), topic(1000)]))
+    assert not is_little(MetadataResponse(topics=each(topic, range(50))))
