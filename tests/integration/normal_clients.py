@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.record_batch import Record, build_batch
-from tests.integration.wire_client import WireClient
+from tests.integration.wire_client import WireClient, wait_until
 
 TOPIC = "normal"
 _RECORD_BYTES = 1000
@@ -39,6 +39,7 @@ def measure_normal_clients(address: tuple[str, int], seconds: float) -> Times:
     is_over = threading.Event()
     with WireClient(address) as consumer, WireClient(address) as producer:
         consumer.create_topic(TOPIC)
+        wait_until(lambda: consumer.fetch(TOPIC, 0, 0)[0] is ErrorCode.NONE, "a leader")
         offset = end = consumer.fetch(TOPIC, 0, 0)[2]
 
         def consume() -> None:
