@@ -13,8 +13,9 @@ from kraftrio.wire.codec import encode
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from tests.support.logs import batch
+from tests.unit.broker.cluster_context import context
+from tests.unit.broker.data_context import SIZE, Handlers, part
 from tests.unit.broker.replica_context import TOPIC_ID, TP, Broker
-from tests.unit.broker.test_handlers_data import SIZE, Handlers, context, part
 
 
 def append_as_follower(broker: Broker, offset: int, high_watermark: int, epoch: int = 0) -> None:
