@@ -11,8 +11,9 @@ Called by: controller.py. Kafka's counterpart: ConfigurationControlManager.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeVar
 
 from immutables import Map
 
@@ -39,6 +40,8 @@ from kraftrio.wire.messages.configs import (
     IncrementalAlterConfigsResponse,
 )
 
+R = TypeVar("R", AlterConfigsResource, IncrementalAlterConfigsResource)
+
 _SET: Final = 0
 _DELETE: Final = 1
 _APPEND: Final = 2
@@ -49,15 +52,13 @@ def alter_configs(request: AlterConfigsRequest, now: Circumstances) -> Controlle
     """Replace the configurations of each resource."""
     records: list[MetadataRecord] = []
     responses: list[AlterConfigsResourceResponse] = []
-    counts = _count_resources(request.resources)
-    for resource, count in counts.items():
+    for resource, named in _by_resource(request.resources).items():
         response = AlterConfigsResourceResponse(
             resource_type=resource.type, resource_name=resource.name, error_message=None
         )
         try:
-            _check_once(count)
-            data = next(r for r in request.resources if _resource(r) == resource)
-            records += _replace_configs(resource, data, now)
+            _check_once(len(named))
+            records += _replace_configs(resource, named[0], now)
         except KafkaError as error:
             response.error_code = error.code
             response.error_message = error.message
@@ -73,15 +74,13 @@ def incremental_alter_configs(
     """Change single configurations of each resource."""
     records: list[MetadataRecord] = []
     responses: list[IncrementalAlterConfigsResourceResponse] = []
-    counts = _count_resources(request.resources)
-    for resource, count in counts.items():
+    for resource, named in _by_resource(request.resources).items():
         response = IncrementalAlterConfigsResourceResponse(
             resource_type=resource.type, resource_name=resource.name, error_message=None
         )
         try:
-            _check_once(count)
-            data = next(r for r in request.resources if _resource(r) == resource)
-            records += _change_configs(resource, data, now)
+            _check_once(len(named))
+            records += _change_configs(resource, named[0], now)
         except KafkaError as error:
             response.error_code = error.code
             response.error_message = error.message
@@ -95,14 +94,11 @@ def _resource(data: AlterConfigsResource | IncrementalAlterConfigsResource) -> C
     return ConfigResource(data.resource_type, data.resource_name)
 
 
-def _count_resources(
-    resources: list[AlterConfigsResource] | list[IncrementalAlterConfigsResource],
-) -> dict[ConfigResource, int]:
-    counts: dict[ConfigResource, int] = {}
+def _by_resource(resources: Iterable[R]) -> dict[ConfigResource, list[R]]:
+    named: dict[ConfigResource, list[R]] = {}
     for data in resources:
-        resource = _resource(data)
-        counts[resource] = counts.get(resource, 0) + 1
-    return counts
+        named.setdefault(_resource(data), []).append(data)
+    return named
 
 
 def _check_once(count: int) -> None:
@@ -111,7 +107,7 @@ def _check_once(count: int) -> None:
 
 
 def _check_keys(names: list[str]) -> None:
-    repeated = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
