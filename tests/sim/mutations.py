@@ -14,20 +14,29 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+import trio
+
 from kraftrio.broker import handlers_fetch
 from kraftrio.broker.coordinator.runtime import GroupCoordinator
 from kraftrio.broker.follower_fetch import FollowerFetch
 from kraftrio.broker.follower_partition import FollowedPartition
 from kraftrio.broker.full_directories import FullDirectories
-from kraftrio.broker.log import batch_scan, follower_batches, metadata_log, segment
+from kraftrio.broker.log import (
+    batch_scan,
+    follower_batches,
+    metadata_log,
+    segment,
+)
 from kraftrio.broker.log.follower_batches import FollowerBatches
 from kraftrio.broker.log.leader_epoch_cache import EpochEntry
 from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
+from kraftrio.broker.log.offset_map import OffsetMap
 from kraftrio.broker.log.partition_log import PartitionLog
 from kraftrio.broker.log.segment import Segment
 from kraftrio.broker.partition_state import PartitionState, Role
 from kraftrio.broker.replica_manager import ReplicaManager
 from kraftrio.broker.unmade_logs import UnmadeLogs
+from kraftrio.clients.fetch_state import FetchState
 from kraftrio.kraft_meta import log_batches
 from kraftrio.kraft_meta.epoch_starts import EpochStarts
 from kraftrio.kraft_meta.partition_change import PartitionChange
@@ -386,6 +395,34 @@ def _failed_sync_of_a_log_is_repeated() -> list[Patch]:
     return [(Segment, "flush", flush)]
 
 
+def _deletion_before_the_followers() -> list[Patch]:
+    def when_deleted(
+        self: ReplicaManager, partition: Any, offset: int, timeout_ms: float, callback: Any
+    ) -> None:
+        callback(ErrorCode.NONE)
+
+    return [(ReplicaManager, "when_deleted", when_deleted)]
+
+
+def _compaction_drops_the_newest() -> list[Patch]:
+    original = OffsetMap.get
+
+    def get(self: OffsetMap, key: bytes) -> int:
+        return original(self, key) + 1
+
+    return [(OffsetMap, "get", get)]
+
+
+def _pauses_are_slept_through() -> list[Patch]:
+    """A consumer forgets a partition whose pause was over before it could wait for its end."""
+    original = FetchState.next_retry_at
+
+    def next_retry_at(self: FetchState, now: float) -> float | None:
+        return original(self, trio.current_time())
+
+    return [(FetchState, "next_retry_at", next_retry_at)]
+
+
 @dataclass(frozen=True, slots=True)
 class Mutation:
     """A breach, and the options under which it is met soon (see `options.draw`)."""
@@ -470,7 +507,35 @@ MUTATIONS: dict[str, Mutation] = {
     "high-watermark-without-the-maximal-isr": Mutation(
         _high_watermark_without_the_maximal_isr, _FAILOVERS
     ),
-    "progress-of-another-leader-epoch": Mutation(_progress_of_another_leader_epoch, _FAILOVERS),
+    "progress-of-another-leader-epoch": Mutation(
+        _progress_of_another_leader_epoch,
+        {
+            "nodes": 3,
+            "separate": True,
+            "faults": ("skipped_epochs",),
+            "fault_gap_s": 2.0,
+            "duration_s": 20.0,
+            "idempotent_producers": 3,
+        },
+    ),
+    "deletion-before-the-followers": Mutation(
+        _deletion_before_the_followers, {**_FAILOVERS, "uses": ("trimmed",)}
+    ),
+    "compaction-drops-the-newest": Mutation(
+        _compaction_drops_the_newest,
+        {"uses": ("table",), "properties": {"log.cleaner.backoff.ms": "300"}},
+    ),
+    "pauses-are-slept-through": Mutation(
+        _pauses_are_slept_through,
+        {
+            "faults": ("fail_directory",),
+            "fault_gap_s": 0.7,
+            "library": ("reader",),
+            "uses": (),
+            "quality": LinkQuality(latency_s=0.05, jitter_s=0.05),
+            "properties": {"log.dirs": "/data,/data2"},
+        },
+    ),
     "leader-stays-on-a-full-disk": Mutation(_leader_stays_on_a_full_disk, _FAILOVERS),
     "follower-joins-from-a-full-disk": Mutation(_follower_joins_from_a_full_disk, _FAILOVERS),
     "high-watermark-of-the-leader-alone": Mutation(_high_watermark_of_the_leader_alone, {}),

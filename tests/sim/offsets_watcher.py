@@ -2,7 +2,8 @@
 
 Owns: `OffsetsWatcher`, a client of ListOffsets. What it demands
 1. The end of a partition does not go back within a leader epoch.
-2. A partition does not begin before what was deleted of it, once that was acknowledged.
+2. A partition does not begin before what was deleted of it, once that was acknowledged; unless a
+   process may die: where a log starts is written down from time to time only, as in Kafka.
 3. The first record at or after a time is the same for ever, and later times lie at later offsets:
    compared with each other at once, and with the log itself in the end (only for partitions whose
    beginning stays).
@@ -46,6 +47,7 @@ class OffsetsWatcher:
         self._ends: dict[tuple[TopicPartition, int], int] = {}
         self._by_time: dict[TopicPartition, dict[int, int]] = defaultdict(dict)
         self.deleted: dict[TopicPartition, int] = {}  # what was acknowledged to be gone before
+        self.forgets_deletions = False  # where the beginning of a log may be forgotten
         self.count = 0
 
     async def run(self) -> None:
@@ -95,12 +97,16 @@ class OffsetsWatcher:
             )
 
     async def _ask_beginning(self, tp: TopicPartition) -> None:
-        deleted = self.deleted.get(tp, 0)
+        deleted = self.known_deleted(tp)
         answer, _ = await self.ask(tp, EARLIEST)
         if answer.offset < deleted or (answer.offset and tp.topic != self._trimmed):
             raise SimulationFailure(
                 f"{_name(tp)} begins at {answer.offset}, and was deleted before {deleted}"
             )
+
+    def known_deleted(self, tp: TopicPartition) -> int:
+        """Where a partition begins at least."""
+        return 0 if self.forgets_deletions else self.deleted.get(tp, 0)
 
     async def _ask_time(self, tp: TopicPartition) -> None:
         if tp.topic == self._trimmed:

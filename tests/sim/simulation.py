@@ -44,6 +44,23 @@ START_DEADLINE_S = 30.0
 PROGRESS_DEADLINE_S = 90.0
 _READ_BYTES = 1 << 20
 TOPIC = "durable"
+# Faults that no process dies of.
+_SPARE_PROCESSES = frozenset(
+    {
+        "pause",
+        "stop",
+        "rolling",
+        "isolate",
+        "one_way",
+        "split",
+        "cut",
+        "lose_answers",
+        "stall",
+        "slow_link",
+        "slow_disk",
+        "clock",
+    }
+)
 # What a node may say in an error, and a client find, because of a fault.
 _EXPLAINED_BY: dict[str, tuple[str, ...]] = {
     "full_disk": ("No space left", "disk full"),
@@ -153,6 +170,7 @@ class Simulation:
             self._watcher = OffsetsWatcher(
                 self._client("watcher"), self._topic_partitions + self._uses_partitions(), TRIMMED
             )
+            self._watcher.forgets_deletions = not _SPARE_PROCESSES.issuperset(options.faults)
             self._uses = self._make_uses(nursery)
             self._programs = programs = self._make_programs(nursery)
             await self._guard(partial(programs.begin, options.replication_factor))

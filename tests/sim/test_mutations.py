@@ -17,7 +17,6 @@ _LEFT_TO_SCRIPTS = {
     "no-fencing-of-old-leader-epochs",
     "follower-joins-from-a-full-disk",
     "leader-stays-on-a-full-disk",
-    "progress-of-another-leader-epoch",
     "quorum-counts-what-is-not-synced",
     "truncation-by-high-watermark",
 }

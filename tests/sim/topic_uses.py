@@ -94,7 +94,7 @@ class TopicUses:
     def check_beginning(self, tp: TopicPartition, log_start_offset: int) -> None:
         """What was acknowledged to be deleted is."""
         assert self._watcher is not None
-        deleted = self._watcher.deleted.get(tp, 0)
+        deleted = self._watcher.known_deleted(tp)
         if log_start_offset < deleted:
             raise SimulationFailure(
                 f"{tp.topic}-{tp.partition} was deleted before {deleted}, and begins at"
