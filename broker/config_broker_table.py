@@ -79,9 +79,9 @@ background.threads | int | 10 | 1.. | high | cluster
     Worker threads for background disk work.
 queued.max.requests | int | 500 | 1.. | high
     Most requests waiting in the broker before reading pauses.
-queued.max.request.bytes | long | 16777216 | | medium
+queued.max.request.bytes | long | 8388608 | | medium
     Memory of unfinished and waiting requests of all connections; -1 means no limit.
-kraftrio.queued.max.response.bytes | long | 16777216 | | medium
+kraftrio.queued.max.response.bytes | long | 8388608 | | medium
     Memory of answers that clients have not taken, of all connections; -1 means no limit.
 max.request.partition.size.limit | int | 2000 | 1.. | medium
     Most partitions answered in one DescribeTopicPartitions response.

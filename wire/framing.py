@@ -28,6 +28,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Callable
+from mmap import mmap
 from typing import Generic, NamedTuple, TypeVar
 
 from kraftrio.wire.errors import RemoteProtocolError
@@ -40,6 +41,8 @@ from kraftrio.wire.stored_bytes import Piece
 _FIRST_EAGER_BYTES = 64 << 10
 _MAX_EAGER_BYTES = 1 << 20
 _MAX_GROWTH_BYTES = 4 << 20
+# From here on a request has memory of its own: it grows without moving, and all of it goes back.
+_LEAST_MAPPED_BYTES = 4 << 20
 _MAX_EAGER_RESPONSE_BYTES = 16 << 20
 _MAX_CORRELATION_ID = 2**31 - 1
 
@@ -128,6 +131,7 @@ class FrameReader:
         "_filled",
         "_frame",
         "_frame_bytes",
+        "_granted",
         "_head",
         "_max_eager_bytes",
         "_max_frame_bytes",
@@ -142,27 +146,29 @@ class FrameReader:
         self._max_eager_bytes = max_eager_bytes
         self._eager_bytes = _FIRST_EAGER_BYTES
         self._head = b""  # fewer than four bytes of a length prefix
-        self._frame: bytearray | None = None  # a frame that is still arriving
+        self._frame: bytearray | mmap | None = None  # a frame that is still arriving
         self._frame_bytes = 0  # its announced size
+        self._granted = 0  # how much memory of it may be used
         self._filled = 0  # how much of it is here
         self._error: RemoteProtocolError | None = None  # told once the frames before it are
 
     @property
     def unfinished_bytes(self) -> int:
         """The memory of a frame that has not arrived whole."""
-        return 0 if self._frame is None else len(self._frame)
+        return 0 if self._frame is None else self._granted
 
     @property
     def growth_bytes(self) -> int:
         """How much more memory that frame needs before more of it can be received; 0: none."""
-        frame = self._frame
-        if frame is None or self._filled < len(frame):
+        if self._frame is None or self._filled < self._granted:
             return 0
-        return min(len(frame), _MAX_GROWTH_BYTES, self._frame_bytes - len(frame))
+        return min(self._granted, _MAX_GROWTH_BYTES, self._frame_bytes - self._granted)
 
     def _grow(self) -> None:
-        assert self._frame is not None
-        self._frame.extend(bytes(self.growth_bytes))
+        growth_bytes = self.growth_bytes
+        self._granted += growth_bytes
+        if isinstance(self._frame, bytearray):
+            self._frame.extend(bytes(growth_bytes))
 
     @property
     def is_within_frame(self) -> bool:
@@ -183,11 +189,11 @@ class FrameReader:
         scratch = self._scratch[:scratch_bytes]
         if self._frame is None:
             return [scratch]
-        if self._filled == len(self._frame):
+        if self._filled == self._granted:
             self._grow()
-        rest = memoryview(self._frame)[self._filled :]
+        rest = memoryview(self._frame)[self._filled : self._granted]
         # What is behind the frame may come along, once there is memory for all of it.
-        return [rest, scratch] if len(self._frame) == self._frame_bytes else [rest]
+        return [rest, scratch] if self._granted == self._frame_bytes else [rest]
 
     def bytes_received(self, count: int, buffers: list[memoryview]) -> list[memoryview]:
         """Take note of `count` bytes read into `receive_buffers()`; return the whole frames.
@@ -208,8 +214,11 @@ class FrameReader:
             self._split(data, frames)
         return frames
 
-    def _new_frame(self, size_bytes: int) -> bytearray:
-        """Return memory for a frame; what lies in it does not matter."""
+    def _new_frame(self, size_bytes: int, frame_bytes: int) -> bytearray | mmap:
+        """Return memory for the beginning of a frame; what lies in it does not matter.
+
+        A bytearray grows as the frame arrives; other memory is of all its bytes.
+        """
         return bytearray(size_bytes)
 
     def _continue_frame(self, data: memoryview, frames: list[memoryview]) -> memoryview:
@@ -219,7 +228,7 @@ class FrameReader:
         while self._filled < self._frame_bytes:
             if not data:
                 return data
-            take = min(len(frame) - self._filled, len(data))
+            take = min(self._granted - self._filled, len(data))
             frame[self._filled : self._filled + take] = data[:take]
             self._filled += take
             data = data[take:]
@@ -250,7 +259,8 @@ class FrameReader:
                 frames.append(memoryview(bytearray(data[position:end])))
                 position = end
                 continue
-            frame = self._new_frame(min(frame_bytes, max(self._eager_bytes, size - position)))
+            self._granted = min(frame_bytes, max(self._eager_bytes, size - position))
+            frame = self._new_frame(self._granted, frame_bytes)
             self._filled = size - position
             frame[: self._filled] = data[position:]
             self._frame, self._frame_bytes = frame, frame_bytes
@@ -287,6 +297,12 @@ class ServerConnection(FrameReader):
     def __init__(self, max_request_bytes: int, scratch: bytearray) -> None:
         super().__init__(max_request_bytes, scratch)
         self._slots: deque[ResponseSlot] = deque()
+
+    def _new_frame(self, size_bytes: int, frame_bytes: int) -> bytearray | mmap:
+        """Large requests are mapped: only what has arrived of them takes memory."""
+        if frame_bytes < _LEAST_MAPPED_BYTES:
+            return bytearray(size_bytes)
+        return mmap(-1, frame_bytes)
 
     @property
     def slots_in_flight(self) -> int:
@@ -353,7 +369,7 @@ class ClientConnection(FrameReader, Generic[T]):
         self._next_correlation_id = 0
         self._expected: deque[_Expected[T]] = deque()
 
-    def _new_frame(self, size_bytes: int) -> bytearray:
+    def _new_frame(self, size_bytes: int, frame_bytes: int) -> bytearray:
         """Return a frame of before that has about this size and is out of use, or a new one.
 
         Fresh memory costs more than all that is done with the bytes of a Fetch response.
