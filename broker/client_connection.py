@@ -188,6 +188,7 @@ class Connection:
         finally:
             self._closed = True
             self._unsent.clear()
+            self._protocol.discard()
             self._requests.close()
             self._answers.close()
             self._sock.close()

@@ -24,6 +24,10 @@ FREE_BYTES = 64 << 10
 _LEAST_PROGRESS_BYTES = 32 << 10
 
 
+def _nobody() -> None:
+    """There is no owner any more."""
+
+
 class Share:
     """What one connection holds of a budget.
 
@@ -155,6 +159,7 @@ class MemoryBudget:
 
     def forget(self, share: Share) -> None:
         self._stop_waiting(share)
+        share.on_room = share.give_up = _nobody  # its owner can go at once, without a cycle
         self.hold(share, 0)
 
     def look_for_stalled(self) -> None:

@@ -170,6 +170,10 @@ class FrameReader:
         if isinstance(self._frame, bytearray):
             self._frame.extend(bytes(growth_bytes))
 
+    def discard(self) -> None:
+        """Give the memory of an unfinished frame back: nothing more will be received."""
+        self._frame = None
+
     @property
     def is_within_frame(self) -> bool:
         """True when a frame has begun to arrive and is not whole."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import socket
 import struct
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -595,6 +597,30 @@ async def test_large_requests_wait_for_memory_and_those_that_stand_still_are_end
             assert (await honest.receive())[0] == 5
             nursery.cancel_scope.cancel()
         assert len(listener._connections) < 6
+
+
+async def test_the_memory_of_a_connection_goes_with_it() -> None:
+    """Also that of a request which never came to its end, and not at some later time."""
+    resources = ServerResources(requests=MemoryBudget(64 << 20))
+    limits = replace(LIMITS, socket_request_max_bytes=64 << 20)
+    async with listening(Fetches(), limits, resources=resources) as (listener, connect):
+        client = await connect()
+        await client.send(18, 0, 1, b"")
+        await client.receive()
+        await client.stream.send_all(struct.pack(">i", 32 << 20) + bytes(8 << 20))
+        await settled()
+        [frame] = [weakref.ref(one._protocol._frame) for one in listener._connections]
+        assert frame() is not None
+        gc.disable()
+        try:
+            await client.stream.aclose()
+            while listener._connections:
+                await trio.lowlevel.checkpoint()
+            await settled()
+            assert frame() is None
+            assert resources.requests.used_bytes == 0
+        finally:
+            gc.enable()
 
 
 async def send_what_is_taken(client: Client, data: bytes) -> None:
