@@ -11,6 +11,7 @@ and looks at the nodes whose tasks ran since. What it checks
 6. What any replica holds below its high watermark is the same on every replica, byte for byte.
 7. Segments follow each other without gaps, overlaps and empty ones, and members of the ISR hold all
    that is committed (see `log_invariants`).
+8. What is held in memory for connections stays within its bound (see `memory_invariants`).
 
 Exempt from 6: compacted topics, whose replicas compact by themselves.
 """
@@ -28,6 +29,7 @@ from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.record_batch import iter_headers
 from tests.sim.cluster import Cluster, SimNode
 from tests.sim.log_invariants import IsrCompleteness, Key, SegmentShape
+from tests.sim.memory_invariants import check_memory
 from tests.sim.topic_uses import TABLE
 from tests.sim.world import Incarnation, SimulationFailure
 
@@ -86,6 +88,7 @@ class Invariants:
         if view is None or view.incarnation is not incarnation:
             view = self._views[node.node_id] = _NodeView(incarnation, SegmentShape(node))
         self._check_quorum(node, view)
+        check_memory(node)
         self.isr.on_controller(node, max(self._raft_leaders, default=-1))
         manager = node.replica_manager
         if manager is not None:

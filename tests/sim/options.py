@@ -41,6 +41,7 @@ _CHANCE_OF_SKIPPED_EPOCHS = 0.15
 _CHANCE_OF_WIPE = 0.2
 _CHANCE_OF_LIBRARY = 0.25
 _CHANCE_OF_USE = 0.25
+_CHANCE_OF_LITTLE_MEMORY = 0.2
 PROGRAMS = ("producer", "reader", "group", "topic")
 _LARGEST_BATCH_BYTES = 10_000  # of what producers send here
 
@@ -113,6 +114,7 @@ def draw(
     options = _with_drifts(_with_later_faults(options, rng, bad_disks, separate), rng)
     options = _with_uses(_with_library(options, rng), rng)
     options = replace(options, static_members=rng.random() < 0.4)
+    options = _with_little_memory(options, rng)
     return replace(options, **chosen)
 
 
@@ -242,6 +244,18 @@ def _with_uses(options: Options, rng: Random) -> Options:
     }
     shape = replace(options.shape, properties={**maintenance, **options.shape.properties})
     return replace(options, shape=shape, uses=uses)
+
+
+def _with_little_memory(options: Options, rng: Random) -> Options:
+    """Now and then connections have to wait for the memory of others."""
+    if rng.random() >= _CHANCE_OF_LITTLE_MEMORY:
+        return options
+    limits = {
+        "queued.max.request.bytes": "30000",
+        "kraftrio.queued.max.response.bytes": rng.choice(("1", "30000")),
+    }
+    properties = {**limits, **options.shape.properties}
+    return replace(options, shape=replace(options.shape, properties=properties))
 
 
 def _draw_properties(
