@@ -143,8 +143,9 @@ class _RunQueue(deque[trio.lowlevel.Task]):
         super().append(task)
 
     def clear(self) -> None:
-        self._world.on_turn(self)
+        tasks = list(self)
         super().clear()
+        self._world.on_turn(tasks)  # which may make others runnable
 
 
 class World:
@@ -214,7 +215,7 @@ class World:
             self.event_count += 1
             heapq.heappop(events)[2]()
 
-    def on_turn(self, queue: _RunQueue) -> None:
+    def on_turn(self, queue: list[trio.lowlevel.Task]) -> None:
         """Count the turns of Trio's loop, so that a busy loop is a failure and no hang."""
         text = self.work.on_turn()
         if text:
