@@ -249,7 +249,8 @@ async def test_stop_while_cleaning() -> None:
         await context.cleaner.run()
     assert scope.cancelled_caught
     assert log.first_dirty_offset == 0
-    assert count_of(log) in (10, 4)
+    # Dropped by the rest in which the thread met the cancellation; or done, by one group or two.
+    assert count_of(log) in (12, 10, 4)
     assert not context.files(log, ".cleaned", ".swap")
 
 
