@@ -176,7 +176,7 @@ class Dispatcher:
 
     def _work(self, client: ClientInfo, work: Work[Answer], route: Route) -> Answer:
         """Let work be done in slices, at once as far as there is time."""
-        done = self._start(client, work, route)
+        done = self._start(client, work, is_urgent=route.is_data_path)
         if not isinstance(done, Deferred):
             return done.value()
         encoder: Deferred[Encoder] = Deferred()
@@ -184,11 +184,11 @@ class Dispatcher:
         return encoder
 
     def _start(
-        self, client: ClientInfo, work: Work[Answer], route: Route
+        self, client: ClientInfo, work: Work[Answer], *, is_urgent: bool = False
     ) -> Done[Answer] | Deferred[Done[Answer]]:
         if self._sliced_work is None:
             return do_at_once(work)
-        return self._sliced_work.start(client, work, is_urgent=route.is_data_path)
+        return self._sliced_work.start(client, work, is_urgent=is_urgent)
 
     def _serve(
         self, route: Route, frame: memoryview, position: int, context: RequestContext
@@ -228,7 +228,8 @@ class Dispatcher:
             if type(value) is not GeneratorType and is_little(value):
                 encoder.complete(_encoder(value, route, context))
                 return
-            done = self._start(context.client, self._respond(value, route, context), route)
+            # Not urgent: who completes what many wait for would do the work of all of them.
+            done = self._start(context.client, self._respond(value, route, context))
             if isinstance(done, Deferred):
                 done.then(lambda done: _settle(done, encoder))
             else:

@@ -20,17 +20,18 @@ Rules
    few of which change from one fetch to the next. Whoever reads tells `FetchPlan.is_up_to_date`,
    and `FetchSession.make_due` when there is news; now and then some are read for no reason.
 
-Called by `handlers_fetch`.
+Called by `handlers_fetch` and `long_fetch`.
 """
 
 from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from kraftrio.wire.codec_slices import Slices
 from kraftrio.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -123,6 +124,23 @@ class FetchSession:
         """Expect the next epoch; it wraps to 1, since 0 asks for a new session."""
         self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
 
+    def update(self, parts: Iterable[tuple[FetchKey, FetchPart]]) -> None:
+        """Take over what a fetch names."""
+        for key, part in parts:
+            known = self.partitions.get(key)
+            if known is None:
+                self.partitions[key] = part
+            else:
+                known.update(part)
+                part = known
+            self.due[key] = part
+
+    def forget(self, keys: Iterable[FetchKey]) -> None:
+        """Drop what is not fetched any more."""
+        for key in keys:
+            self.partitions.pop(key, None)
+            self.due.pop(key, None)
+
     def make_due(self, key: FetchKey) -> bool:
         """A partition has news; False when it was due already, or is fetched no more."""
         part = self.partitions.get(key)
@@ -155,6 +173,7 @@ class FetchPlan:
         session_id: what the answer carries (0: no session).
         incremental: only partitions with news are answered.
         session: the session to keep up to date, if any.
+        epoch: of the session when this was its latest fetch.
     """
 
     error: ErrorCode
@@ -162,11 +181,17 @@ class FetchPlan:
     incremental: bool = False
     session: FetchSession | None = None
     parts: dict[FetchKey, FetchPart] | None = None
+    epoch: int = FINAL_EPOCH
+
+    @property
+    def is_superseded(self) -> bool:
+        """Has a later fetch of the session come?"""
+        return self.session is not None and self.session.epoch != self.epoch
 
     def partitions(self) -> Iterator[tuple[FetchKey, FetchPart]]:
         """The partitions to read, in order; more may become due meanwhile."""
         if self.parts is not None:
-            yield from list(self.parts.items())
+            yield from self.parts.items() if self.session is None else list(self.parts.items())
 
     @property
     def is_partial(self) -> bool:
@@ -246,6 +271,63 @@ class FetchSessions:
         is_follower: bool = False,
     ) -> FetchPlan:
         """Decide what a Fetch request reads and how it is answered (rules 1, 2 and 4)."""
+        found = self._begin(
+            session_id,
+            epoch,
+            parts,
+            uses_topic_ids=uses_topic_ids,
+            now_ms=now_ms,
+            is_follower=is_follower,
+        )
+        if isinstance(found, FetchPlan):
+            return found
+        found.update(parts.items())
+        found.forget(forgotten)
+        return self._go_on(found, now_ms)
+
+    def plan_slices(
+        self,
+        session_id: int,
+        epoch: int,
+        parts: dict[FetchKey, FetchPart],
+        forgotten: Iterable[FetchKey],
+        *,
+        uses_topic_ids: bool,
+        now_ms: float,
+        is_follower: bool = False,
+    ) -> Slices[FetchPlan]:
+        """Like `plan`, with pauses."""
+        found = self._begin(
+            session_id,
+            epoch,
+            parts,
+            uses_topic_ids=uses_topic_ids,
+            now_ms=now_ms,
+            is_follower=is_follower,
+        )
+        if isinstance(found, FetchPlan):
+            return found
+        for entry in parts.items():
+            found.update((entry,))
+            yield
+        for key in forgotten:
+            found.forget((key,))
+            yield
+        if self._sessions.get(session_id) is not found or found.epoch != epoch:
+            return FetchPlan(ErrorCode.INVALID_FETCH_SESSION_EPOCH)  # another fetch came between
+        return self._go_on(found, now_ms)
+
+    def _begin(
+        self,
+        session_id: int,
+        epoch: int,
+        parts: dict[FetchKey, FetchPart],
+        *,
+        uses_topic_ids: bool,
+        now_ms: float,
+        is_follower: bool,
+    ) -> FetchPlan | FetchSession:
+        """Plan a fetch without a session, or with a new one; or find the session that goes on."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id:
                 self._sessions.pop(session_id, None)
@@ -261,7 +343,9 @@ class FetchSessions:
                 is_follower=is_follower,
             )
             self._sessions[session.session_id] = session
-            return FetchPlan(ErrorCode.NONE, session.session_id, False, session, session.due)
+            return FetchPlan(
+                ErrorCode.NONE, session.session_id, False, session, session.due, session.epoch
+            )
         existing = self._sessions.get(session_id)
         if existing is None:
             return FetchPlan(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -272,29 +356,19 @@ class FetchSessions:
         if existing.watch is not None and existing.watch.waiter is not None:
             # A follower that asks again has news for us: its parked fetch is answered first.
             existing.watch.waiter.finish()
-        self._update(existing, parts, forgotten)
-        self._touch(existing, now_ms)
-        if not existing.partitions:
-            del self._sessions[session_id]
-            return FetchPlan(ErrorCode.NONE, parts={})
-        existing.advance()
-        existing.refresh(now_ms)
-        return FetchPlan(ErrorCode.NONE, session_id, True, existing, existing.due)
+        return existing
 
-    def _update(
-        self, session: FetchSession, parts: dict[FetchKey, FetchPart], forgotten: list[FetchKey]
-    ) -> None:
-        for key, part in parts.items():
-            known = session.partitions.get(key)
-            if known is None:
-                session.partitions[key] = part
-            else:
-                known.update(part)
-                part = known
-            session.due[key] = part
-        for key in forgotten:
-            session.partitions.pop(key, None)
-            session.due.pop(key, None)
+    def _go_on(self, session: FetchSession, now_ms: float) -> FetchPlan:
+        """Read what a session names now."""
+        self._touch(session, now_ms)
+        if not session.partitions:
+            del self._sessions[session.session_id]
+            return FetchPlan(ErrorCode.NONE, parts={})
+        session.advance()
+        session.refresh(now_ms)
+        return FetchPlan(
+            ErrorCode.NONE, session.session_id, True, session, session.due, session.epoch
+        )
 
     def _touch(self, session: FetchSession, now_ms: float) -> None:
         session.last_used_ms = now_ms

@@ -38,7 +38,7 @@ Work: TypeAlias = Generator[Deferred[Any] | None, None, T]
 SLICE_MS = 4.0
 _STEPS_PER_LOOK = 8  # at the clock
 _MAX_LOOKS = 512  # in a slice, for clocks that stand still while we work
-_URGENT_STEPS = 1024
+_STEPS_AT_ONCE = 1024
 
 
 class Done(Generic[T]):
@@ -86,12 +86,12 @@ class SlicedWork:
         """Begin some work; it is done now or later.
 
         Args:
-            is_urgent: a few steps are done at once, however long this turn has taken.
+            is_urgent: a slice is done at once, however long this turn has taken.
         """
         step: Done[T] | Deferred[Any] | None = None
         if not client.queued_work:
             if is_urgent:
-                step = _advance(work, _URGENT_STEPS)
+                step = self._advance_until(work, self._now_ms() + SLICE_MS)
             elif self._spent_ms < SLICE_MS:
                 began_ms = self._now_ms()
                 step = self._advance_until(work, began_ms + SLICE_MS - self._spent_ms)
@@ -160,7 +160,7 @@ class SlicedWork:
 def do_at_once(work: Work[T]) -> Done[T]:
     """Work until the end, whatever time it takes; there may be nothing to wait for."""
     while True:
-        step = _advance(work, _URGENT_STEPS)
+        step = _advance(work, _STEPS_AT_ONCE)
         if isinstance(step, Done):
             return step
         assert step is None, "nothing is waited for"

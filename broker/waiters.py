@@ -4,7 +4,7 @@ followers whose sessions watch partitions.
 A waiter is called back once: when what it waits for has come, when its partition is served here no
 more, or when its time is up.
 
-`replica_manager` and `handlers_fetch` make them, `partition` wakes them.
+`replica_manager`, `handlers_fetch` and `long_fetch` make them, `partition` wakes them.
 """
 
 from __future__ import annotations
@@ -88,14 +88,18 @@ class FetchWaiter:
         self._timer: Timer | None = None
 
     def park(self, partitions: list[Partition], timers: Timers, max_wait_ms: float) -> None:
-        """Start to wait."""
-        self._partitions = partitions
+        """Start to wait, on these partitions and those that were watched before."""
+        self.watch(partitions)
+        self._timer = timers.schedule(max_wait_ms, self.finish)
+
+    def watch(self, partitions: list[Partition]) -> None:
+        """Count what comes to these partitions, too."""
+        self._partitions += partitions
         for partition in partitions:
             if self._is_follower:
                 partition.follower_waiters[self] = None
             else:
                 partition.fetch_waiters[self] = None
-        self._timer = timers.schedule(max_wait_ms, self.finish)
 
     @property
     def is_parked(self) -> bool:

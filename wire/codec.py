@@ -53,7 +53,7 @@ from kraftrio.wire.codec_schema import (
 )
 from kraftrio.wire.errors import LocalProtocolError, RemoteProtocolError
 from kraftrio.wire.primitives import Buffer
-from kraftrio.wire.stored_bytes import Piece, StoredBytes
+from kraftrio.wire.stored_bytes import Piece, StoredBytes, joined_pieces
 
 __all__ = [
     "BOOL",
@@ -319,15 +319,7 @@ def encode_pieces(msg: object, version: int) -> list[Piece]:
     out: list[Piece] = []
     large: list[int] = []
     _encode_into(msg, version, out, large)
-    parts: list[Piece] = []
-    start = 0
-    for index in large:
-        parts.append(b"".join(cast("list[Buffer]", out[start:index])))
-        parts.append(out[index])
-        start = index + 1
-    if start < len(out) or not parts:
-        parts.append(b"".join(cast("list[Buffer]", out[start:])))
-    return [part for part in parts if len(part)]
+    return joined_pieces(out, large)
 
 
 def _encode_into(msg: object, version: int, out: list[Any], large: list[int]) -> None:

@@ -19,6 +19,7 @@ from kraftrio.wire.codec_schema import UUID, Kind, StructSpec
 from kraftrio.wire.errors import LocalProtocolError, RemoteProtocolError
 from kraftrio.wire.lazy_arrays import KEPT_ENTRIES, Entries, EntryReader, Numbers
 from kraftrio.wire.primitives import Buffer
+from kraftrio.wire.stored_bytes import Piece, joined_pieces
 
 T = TypeVar("T")
 Slices: TypeAlias = Generator[None, None, T]
@@ -45,30 +46,30 @@ def decode_slices(cls: type[T], version: int, buf: Buffer, pos: int = 0) -> Slic
     return message
 
 
-def encode_slices(message: object, version: int) -> Slices[list[Buffer]]:
-    """Encode one message into few pieces, as `codec.encode_parts` does.
+def encode_slices(message: object, version: int) -> Slices[list[Piece]]:
+    """Encode one message into few pieces, as `codec.encode_pieces` does.
 
     Raises:
         LocalProtocolError: it has a value that this version cannot hold.
     """
     cls = type(message)
-    out: list[Buffer] = []
-    parts: list[Buffer] = []
+    out: list[Piece] = []
+    large: list[int] = []
+    parts: list[Piece] = []
     try:
-        for _ in _encoder(cls, version)(message, out, []):
+        for _ in _encoder(cls, version)(message, out, large):
             if len(out) >= _JOINED_PIECES:
-                parts.append(b"".join(out))
+                parts += joined_pieces(out, large)
                 out.clear()
+                large.clear()
             yield
     except _UNENCODABLE as exc:
         raise LocalProtocolError(f"{cls.__name__} version {version}: {exc}") from exc
-    if out:
-        parts.append(b"".join(out))
-    return parts
+    return parts + joined_pieces(out, large)
 
 
 _DECODERS: dict[tuple[type[Any], int], Callable[[Buffer, int], Slices[tuple[Any, int]]]] = {}
-_ENCODERS: dict[tuple[type[Any], int], Callable[[Any, list[Buffer], list[int]], Slices[None]]] = {}
+_ENCODERS: dict[tuple[type[Any], int], Callable[[Any, list[Piece], list[int]], Slices[None]]] = {}
 _READERS: dict[tuple[Kind | type[Any], int, bool], EntryReader] = {}
 
 
@@ -80,9 +81,7 @@ def _decoder(cls: type[Any], version: int) -> Callable[[Buffer, int], Slices[tup
     return found
 
 
-def _encoder(
-    cls: type[Any], version: int
-) -> Callable[[Any, list[Buffer], list[int]], Slices[None]]:
+def _encoder(cls: type[Any], version: int) -> Callable[[Any, list[Piece], list[int]], Slices[None]]:
     found = _ENCODERS.get((cls, version))
     if found is None:
         spec = message_spec(cls, version, LocalProtocolError)

@@ -7,7 +7,8 @@ and handlers answer with `each`, whose entries are made while the response is en
 
 Rules
 - They stand where a message declares a list, but can be counted and iterated only. Each iteration
-  makes the entries anew (not those of `each_once`): making one must have no effect.
+  makes the entries anew (not those of `each_once`): making one must have no effect. Only those of
+  `each_dropped` can be had but once.
 - A decoded array of at most KEPT_ENTRIES entries is an ordinary list; so is an answer to very few.
 """
 
@@ -173,6 +174,26 @@ def each_once(make: Callable[[T], U], entries: Countable[T]) -> list[U]:
     if len(entries) <= _MADE_AT_ONCE:
         return each(make, entries)
     return cast(list[U], _Remembered(make, entries))
+
+
+class _Dropped(LazyArray[T]):
+    __slots__ = ("_count", "_left")
+
+    def __init__(self, entries: list[T]) -> None:
+        self._count = len(entries)
+        self._left = entries[::-1]
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[T]:
+        while self._left:
+            yield self._left.pop()
+
+
+def each_dropped(entries: list[T]) -> list[T]:
+    """Let go of each entry once it is iterated over, so that not all are freed in one go."""
+    return entries if len(entries) <= KEPT_ENTRIES else cast(list[T], _Dropped(entries))
 
 
 class _Pairs(LazyArray[tuple[T, U]], Generic[T, U]):

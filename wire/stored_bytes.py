@@ -12,7 +12,7 @@ Rules
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from kraftrio.wire.primitives import Buffer
 
@@ -51,3 +51,16 @@ class StoredBytes:
 
 Piece: TypeAlias = Buffer | StoredBytes
 """A part of what is to be sent."""
+
+
+def joined_pieces(out: list[Piece], large: list[int]) -> list[Piece]:
+    """Join what an encoder gave, but for the pieces at these positions."""
+    parts: list[Piece] = []
+    start = 0
+    for index in large:
+        parts.append(b"".join(cast("list[Buffer]", out[start:index])))
+        parts.append(out[index])
+        start = index + 1
+    if start < len(out) or not parts:
+        parts.append(b"".join(cast("list[Buffer]", out[start:])))
+    return [part for part in parts if len(part)]

@@ -53,9 +53,6 @@ TOLERATED = 2.5  # times the bound, on a busy one
 # Enough to take ten times the bound where all is done at once; 4000000 is what was tried by hand.
 SIZE_BYTES = int(os.environ.get("TEST_MANY_ENTRIES_BYTES", "100000"))
 
-# Reads every partition of its session in one step: as yet in proportion to what a client named.
-_IN_ONE_STEP = {("broker", ApiKey.FETCH)}
-
 _FIRST_SERVED = {ApiKey.PRODUCE: 3}
 _LISTENERS = {"broker": UNSERVED_BY_BROKERS, "controller": UNSERVED_BY_CONTROLLERS}
 
@@ -293,8 +290,7 @@ def _cases() -> Iterator[Any]:
     for api in APIS.values():
         oldest = max(api.min_version, _FIRST_SERVED.get(api.key, 0))
         for listener, unserved in _LISTENERS.items():
-            is_sliced = (listener, api.key) not in _IN_ONE_STEP
-            if listener not in api.listeners or api.key in unserved or not is_sliced:
+            if listener not in api.listeners or api.key in unserved:
                 continue
             for version, distinct in dict.fromkeys(
                 [(oldest, True), (api.max_version, True), (api.max_version, False)]

@@ -16,7 +16,7 @@ from unittest import mock
 
 import trio
 
-from kraftrio.broker import handlers_fetch
+from kraftrio.broker import fetch_reads
 from kraftrio.broker.coordinator.runtime import GroupCoordinator
 from kraftrio.broker.follower_fetch import FollowerFetch
 from kraftrio.broker.follower_partition import FollowedPartition
@@ -180,7 +180,7 @@ def _truncation_by_high_watermark() -> list[Patch]:
 
 def _no_check_of_the_last_epoch() -> list[Patch]:
     """The leader does not look at the epoch of a follower's last record."""
-    return [(handlers_fetch, "_divergence", lambda partition, part: None)]
+    return [(fetch_reads, "_divergence", lambda partition, part: None)]
 
 
 def _epochs_are_not_kept() -> list[Patch]:
