@@ -2,8 +2,9 @@
 
 In order: set-up of what the tests use, format, lint, types, tidy, then the folders of tests: unit,
 simulation, integration, conformance, Spark's data sources, the pipeline.
-All steps run also after a failure, so that one run tells everything. At the end come the time of
-each step, the reasons of skipped tests, and one plain line of counts over all of pytest's runs.
+All steps run also after a failure, so that one run tells everything. Each step of tests names its
+slowest ones; what only computes runs on every core. At the end come the time of each step, the
+reasons of skipped tests, and one plain line of counts over all of pytest's runs.
 
 A step of pytest is a folder of tests; one that holds none is left out. What the tests need from
 outside (Apache's jars, other people's clients) is fetched before them, each into a cache, and a
@@ -28,6 +29,8 @@ ROOT = Path(__file__).resolve().parent.parent
 CONFORMANCE = ROOT / "tests" / "conformance"
 QUICK_TESTS = ("unit", "sim")
 LONG_TESTS = ("integration", "conformance", "spark", "pipeline")  # processes of their own
+SLOWEST = ["--durations=10", "--durations-min=1"]
+IN_PARALLEL = ["-n", str(os.cpu_count() or 1), "--dist", "worksteal"]
 LINTED = ["wire", "kraft_meta", "broker", "clients", "kraftrio", "scripts", "tests"]
 
 
@@ -59,7 +62,8 @@ def run_pytest(name: str, paths: list[str], options: list[str]) -> Outcome:
     """Run pytest on some folders and count its outcomes."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *options, *paths]
+        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}"]
+        command += [*SLOWEST, *options, *paths]
         outcome = run(name, command)
         if report.exists():
             count_tests(report, outcome)
@@ -116,7 +120,9 @@ def all_steps(fast: bool, options: list[str]) -> list[Outcome]:
         if fast and name in LONG_TESTS:
             continue
         if any((ROOT / "tests" / name).rglob("test_*.py")):
-            outcomes.append(run_pytest(name, [f"tests/{name}"], options))
+            # What only computes takes every core; what waits for other processes leaves them some.
+            chosen = [*options, *IN_PARALLEL] if name in QUICK_TESTS else options
+            outcomes.append(run_pytest(name, [f"tests/{name}"], chosen))
     return outcomes
 
 
