@@ -79,17 +79,26 @@ class Positions:
         """Work as long as the consumer is open."""
         while True:
             self._wake = trio.Event()
-            begin = trio.current_time()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._initialize)
                 nursery.start_soon(self._look_up)
                 nursery.start_soon(self._validate)
             self._changed.set()
             self._changed = trio.Event()
-            # Since the beginning: a pause may be over that began while others were asked.
-            retry_at = self._state.next_retry_at(begin)
+            # What still needs something is looked at again when its pause is over, also if that was
+            # while others were asked; at once if it has changed since it was asked about.
+            retry_at = self._next_look_at()
             with trio.move_on_at(math.inf if retry_at is None else retry_at):
                 await self._wake.wait()
+
+    def _next_look_at(self) -> float | None:
+        """When the next partition that has no position may be asked about; None: all have one."""
+        lacking = [
+            state
+            for status in (FetchStatus.INITIALIZING, FetchStatus.RESETTING, FetchStatus.VALIDATING)
+            for state in self._state.in_status(status, math.inf)
+        ]
+        return min((state.retry_at for state in lacking), default=None)
 
     def _take(self, status: FetchStatus) -> dict[PartitionState, int]:
         """Return the partitions in a status, with their versions."""

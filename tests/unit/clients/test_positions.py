@@ -10,8 +10,8 @@ import trio.testing
 
 from kraftrio.clients.consumer_config import ConsumerConfig, OffsetReset, ResetTo
 from kraftrio.clients.errors import KafkaClientError, LeaderNotAvailableError
-from kraftrio.clients.fetch_state import FetchState, FetchStatus, PartitionState
-from kraftrio.clients.offsets import OffsetAndTimestamp
+from kraftrio.clients.fetch_state import FetchState, FetchStatus, PartitionState, Position
+from kraftrio.clients.offsets import EpochEnd, OffsetAndTimestamp
 from kraftrio.clients.positions import Positions
 from kraftrio.wire.primitives import TopicPartition
 
@@ -25,6 +25,39 @@ class NoLeaders:
         return None
 
     def request_refresh(self) -> None: ...
+
+
+class NewLeaders:
+    """A cluster of which there is a new leader whenever somebody has been asked."""
+
+    def __init__(self) -> None:
+        self.epoch = 1
+        self.metadata = self
+
+    def leader(self, topic: str, partition: int) -> tuple[int, int]:
+        return 1, self.epoch
+
+    def topic_id(self, topic: str) -> bytes:
+        return bytes(16)
+
+
+class EpochEnds:
+    """An OffsetClient whose first answer comes when the leader is another one already."""
+
+    def __init__(self, cluster: NewLeaders, state: FetchState) -> None:
+        self._cluster = cluster
+        self._state = state
+        self.count = 0
+
+    async def epoch_ends(
+        self, wanted: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, EpochEnd]:
+        await trio.lowlevel.checkpoint()
+        self.count += 1
+        if self.count == 1:
+            self._cluster.epoch = 2
+            self._state.leader_seen(_state(self._state, RESET), 2)
+        return {partition: EpochEnd(1, 10) for partition in wanted}
 
 
 class SlowOffsets:
@@ -72,3 +105,23 @@ async def test_what_backed_off_while_another_answer_took_long_is_asked_again(
             nursery.cancel_scope.cancel()
     assert len(offsets.asked_at) == 2
     assert failures == []
+
+
+async def test_what_was_asked_of_a_former_leader_is_asked_again(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """The answer counts for nothing, and nobody else wakes the positions."""
+    state, cluster = FetchState(), NewLeaders()
+    offsets = EpochEnds(cluster, state)
+    state.assign([RESET])
+    state.seek(_state(state, RESET), Position(5, 1), validate=True)
+    config = ConsumerConfig(bootstrap_servers=["h:1"], retry_backoff_ms=100)
+    failures: list[KafkaClientError] = []
+    positions = Positions(cast(Any, cluster), config, state, cast(Any, offsets), failures.append)
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(positions.run)
+            while _state(state, RESET).status is not FetchStatus.FETCHING:
+                await positions.wait_change()
+            nursery.cancel_scope.cancel()
+    assert (offsets.count, failures) == (2, [])
