@@ -36,7 +36,7 @@ from kraftrio.broker.log.segment import Segment
 from kraftrio.broker.partition_state import PartitionState, Role
 from kraftrio.broker.replica_manager import ReplicaManager
 from kraftrio.broker.unmade_logs import UnmadeLogs
-from kraftrio.clients.fetch_state import FetchState
+from kraftrio.clients.positions import Positions
 from kraftrio.kraft_meta import log_batches
 from kraftrio.kraft_meta.epoch_starts import EpochStarts
 from kraftrio.kraft_meta.partition_change import PartitionChange
@@ -415,12 +415,11 @@ def _compaction_drops_the_newest() -> list[Patch]:
 
 def _pauses_are_slept_through() -> list[Patch]:
     """A consumer forgets a partition whose pause was over before it could wait for its end."""
-    original = FetchState.next_retry_at
 
-    def next_retry_at(self: FetchState, now: float) -> float | None:
-        return original(self, trio.current_time())
+    def next_look_at(self: Positions) -> float | None:
+        return self._state.next_retry_at(trio.current_time())
 
-    return [(FetchState, "next_retry_at", next_retry_at)]
+    return [(Positions, "_next_look_at", next_look_at)]
 
 
 @dataclass(frozen=True, slots=True)
