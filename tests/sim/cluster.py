@@ -350,7 +350,6 @@ class Cluster:
         )
         self.files = FileSizes()
         self.weak: set[int] = set()  # lost power: may be in an ISR without all that was in it
-        self.rewound: set[int] = set()  # a sync failed: a log may hold what was cut from it before
         self.wiped: set[int] = set()  # came back without their memory, and are not in sync yet
         self.nodes: dict[int, SimNode] = {}
         for node_id, roles in self.shape.roles().items():

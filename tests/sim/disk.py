@@ -60,7 +60,9 @@ class _Inode:
             del self.rot[position]
 
     def lose_unsynced(self) -> None:
-        """Go back to what is durable."""
+        """Go back to what is durable; what was cut stays cut, for that is journalled."""
+        cuts = [position for position, data in self.unsynced if data is None]
+        del self.durable[min(cuts, default=len(self.durable)) :]
         self.data[:] = self.durable
         self.unsynced.clear()
         self.heal_written(len(self.data), 1 << 62)

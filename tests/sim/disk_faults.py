@@ -192,11 +192,9 @@ class DiskFaults:
             await self._owner.restart(node)
         elif node.is_broker and self._owner.may_lose_power(node):
             self._cluster.weak.add(node.node_id)
-            self._cluster.rewound.add(node.node_id)
             await self._fail_sync(node, _is_log, stops=self._rng.random() < 0.7)
             await self._owner.restart(node)
             await self._owner.until_in_sync(node)
-            self._cluster.rewound.discard(node.node_id)
             self._cluster.weak.discard(node.node_id)
 
     async def _fail_sync(self, node: SimNode, which: Callable[[str], bool], *, stops: bool) -> None:

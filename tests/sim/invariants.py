@@ -13,8 +13,7 @@ and looks at the nodes whose tasks ran since. What it checks
    that is committed (see `log_invariants`).
 8. What is held in memory for connections stays within its bound (see `memory_invariants`).
 
-Exempt from 6: compacted topics, whose replicas compact by themselves, and a replica that a failed
-sync has thrown back behind a truncation, until it is in sync again.
+Exempt from 6: compacted topics, whose replicas compact by themselves.
 """
 
 from __future__ import annotations
@@ -179,8 +178,6 @@ class Invariants:
             self.isr.commit(key, high_watermark)
         if high_watermark > log.log_end_offset:
             self._fail(f"{name}: high watermark {high_watermark} above its end")
-        if node.node_id in self._cluster.rewound:
-            return
         if partition.topic_partition.topic not in _COMPACTED:
             self._check_bytes(partition, key, name, min(before, high_watermark), high_watermark)
 

@@ -186,6 +186,17 @@ def test_a_failed_sync_loses_what_was_not_synced() -> None:
     assert disk.after_power_cut(Random(1)).read_file("/data/log") == b"synced"
 
 
+def test_a_failed_sync_does_not_bring_back_what_was_cut() -> None:
+    disk = disk_with("/data/log", b"one two")
+    file = disk.open("/data/log")
+    file.truncate(4)
+    file.write_at(b"six", 4)
+    disk.sync_fails = lambda path: True
+    with pytest.raises(OSError, match="sync failed"):
+        file.sync()
+    assert disk.read_file("/data/log") == b"one "
+
+
 def test_holes_keep_what_was_synced() -> None:
     """Sectors of what was not synced come through or not; what was synced stays."""
     found = set()
