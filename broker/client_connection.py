@@ -250,18 +250,22 @@ class Connection:
     async def _serve_requests(self, frames: list[memoryview], turn_end: float) -> None:
         """Handle whole requests; let others have a turn when this one is over."""
         for frame in frames:
-            if self._encoded_bytes >= _AHEAD_BYTES:
+            if self._encoded_bytes + self._unsent.size_bytes >= _AHEAD_BYTES:
                 self._send_ready()
             if self._must_pause():
                 self._send_ready()
                 await self._wait_for_room()
-            elif trio.current_time() > turn_end:
+            elif len(frames) > 1 and trio.current_time() > turn_end:
                 self._send_ready()
                 await trio.lowlevel.checkpoint()
                 turn_end = trio.current_time() + _TURN_S
             try:
                 start = self._dispatcher.start(frame)
-                if _may_be_large(start, len(frame)) and not self.client.is_peer:
+                if (
+                    not self._resources.answers.is_plentiful
+                    and _may_be_large(start, len(frame))
+                    and not self.client.is_peer
+                ):
                     await self._wait_for_memory_of_answer()
                 if self._closed:
                     return
@@ -275,12 +279,19 @@ class Connection:
         answer = self._dispatcher.handle(frame, start, self.client)
         if answer is None:
             return
+        if self._is_next_to_send() and not isinstance(answer, Deferred):
+            self._unsent.append(answer())
+            return
         slot = self._protocol.open_slot(start)
         if isinstance(answer, Deferred):
             answer.then(lambda encode: self._fill(slot, encode))
         else:
             slot.encode = answer
             self._encode(slot)
+
+    def _is_next_to_send(self) -> bool:
+        """Does no response wait for its turn?  Then the next needs no place in their order."""
+        return not self._protocol.slots_in_flight and not self._sending
 
     def _fill(self, slot: ResponseSlot, encode: Callable[[], list[Piece]]) -> None:
         slot.encode = encode

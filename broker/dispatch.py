@@ -23,13 +23,13 @@ from typing import Any
 from kraftrio.broker.context import ClientInfo, RequestContext
 from kraftrio.broker.sliced_work import Done, SlicedWork, Work, do_at_once
 from kraftrio.kraft_meta.deferred import Deferred
-from kraftrio.wire.api import APIS, ApiKey
+from kraftrio.wire.api import APIS, Api, ApiKey
 from kraftrio.wire.codec import decode, encode, encode_pieces
 from kraftrio.wire.codec_slices import decode_slices, encode_slices
 from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
 from kraftrio.wire.framing import RequestStart, parse_request_start
 from kraftrio.wire.lazy_arrays import is_little
-from kraftrio.wire.messages.cluster import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from kraftrio.wire.messages.cluster import ApiVersion, ApiVersionsResponse
 from kraftrio.wire.stored_bytes import Piece, StoredBytes
 
 Handler = Callable[[Any, RequestContext], Any]
@@ -51,6 +51,8 @@ _PRODUCE_FIRST_SERVED = 3
 _LARGE_BYTES = 8 << 10
 _LARGE_DATA_BYTES = 64 << 10  # where most bytes are records
 
+_NEVER = 1 << 16  # above all versions
+
 _FIRST_STEPS = 32  # of a handler's work that are done without a look at the clock
 
 # The data path: encoded when sent (records are not copied), and not held up by others' long work.
@@ -68,14 +70,8 @@ class Route:
     handler: Handler
     large_bytes: int
     is_data_path: bool
-
-    def has_flexible_header(self, version: int) -> bool:
-        """Whether the header of a response has tagged fields (KIP-511: never of ApiVersions)."""
-        return (
-            self.flexible_from is not None
-            and version >= self.flexible_from
-            and self.request is not ApiVersionsRequest
-        )
+    flexible_header_from: int
+    """From this version on, the header of a response has tagged fields."""
 
 
 class Dispatcher:
@@ -107,19 +103,24 @@ class Dispatcher:
                 handler,
                 _LARGE_DATA_BYTES if is_data_path else _LARGE_BYTES,
                 is_data_path,
+                _flexible_header_from(api),
             )
-
-    def advertised(self) -> list[ApiVersion]:
-        """What ApiVersions says: every served API with its versions, in key order."""
-        return [
+        self._advertised = [
             ApiVersion(
                 api_key=int(key),
                 min_version=APIS[key].min_version,
                 max_version=APIS[key].max_version,
             )
-            for key in sorted(self._routes)
+            for key in sorted(handlers)
             if key not in _NOT_ADVERTISED
         ]
+
+    def advertised(self) -> list[ApiVersion]:
+        """What ApiVersions says: every served API with its versions, in key order.
+
+        Responses share it: nobody may change it.
+        """
+        return self._advertised
 
     def _flexible_from(self, api_key: int) -> int | None:
         route = self._routes.get(api_key)
@@ -239,6 +240,12 @@ class Dispatcher:
         return encoder
 
 
+def _flexible_header_from(api: Api) -> int:
+    if api.flexible_from is None or api.key is ApiKey.API_VERSIONS:  # KIP-511
+        return _NEVER
+    return api.flexible_from
+
+
 def _first_steps(work: Work[Any]) -> Any:
     """Do a little of some work at once; return its value, or what is left of it."""
     try:
@@ -273,7 +280,7 @@ def _encoder(response: Any, route: Route, context: RequestContext) -> Encoder:
 
 def _with_header(parts: Sequence[Piece], route: Route, context: RequestContext) -> list[Piece]:
     """Put the length and the header before a response."""
-    flexible = route.has_flexible_header(context.api_version)
+    flexible = context.api_version >= route.flexible_header_from
     size = 4 + flexible + sum(map(len, parts))
     head = size.to_bytes(4, "big") + context.correlation_id.to_bytes(4, "big", signed=True)
     if flexible:

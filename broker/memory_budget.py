@@ -105,6 +105,12 @@ class MemoryBudget:
         return self.used_bytes < self.limit_bytes
 
     @property
+    def is_plentiful(self) -> bool:
+        """There is room and nobody waits: who holds what it takes for a moment need not ask."""
+        peers, clients = self._waiting
+        return self.used_bytes < self.limit_bytes and not peers and not clients
+
+    @property
     def waiting_count(self) -> int:
         return len(self._waiting[0]) + len(self._waiting[1])
 

@@ -15,6 +15,7 @@ from kraftrio.wire.codec_slices import Slices
 H = TypeVar("H", bound=Hashable)
 
 _PARTS = 256
+_FEW = 16  # are found by looking at each
 _SORTED_AT_ONCE = 1024
 
 
@@ -53,10 +54,19 @@ class Distinct(Generic[H]):
 
     def __init__(self) -> None:
         self.values: list[H] = []
-        self._seen: SlicedSet[H] = SlicedSet()
+        self._seen: SlicedSet[H] | None = None  # made when they are more than a few
 
     def add(self, value: H) -> None:
         """Add a value, if it is new."""
+        if self._seen is None:
+            if value in self.values:
+                return
+            if len(self.values) < _FEW:
+                self.values.append(value)
+                return
+            self._seen = SlicedSet()
+            for one in self.values:
+                self._seen.add(one)
         if self._seen.add(value):
             self.values.append(value)
 

@@ -216,6 +216,7 @@ def pairs(first: Countable[T], second: Countable[U]) -> Countable[tuple[T, U]]:
 
 
 _LITTLE = 64
+_LITTLE_PLAIN = 256  # entries without arrays of their own
 
 
 def is_little(message: Any) -> bool:
@@ -228,7 +229,7 @@ def is_little(message: Any) -> bool:
         entries = getattr(message, name)
         if not entries:
             continue
-        if type(entries) is not list or len(entries) > _LITTLE:
+        if type(entries) is not list or len(entries) > (_LITTLE if nested else _LITTLE_PLAIN):
             return False
         for inner in nested:
             for entry in entries:
