@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from struct import Struct
 from types import GeneratorType
 from typing import Any
 
@@ -50,6 +51,9 @@ _PRODUCE_FIRST_SERVED = 3
 # A request above this size may have many entries, and is decoded in slices.
 _LARGE_BYTES = 8 << 10
 _LARGE_DATA_BYTES = 64 << 10  # where most bytes are records
+
+_HEAD = Struct(">ii").pack
+_FLEXIBLE_HEAD = Struct(">iix").pack
 
 _NEVER = 1 << 16  # above all versions
 
@@ -282,11 +286,9 @@ def _with_header(parts: Sequence[Piece], route: Route, context: RequestContext) 
     """Put the length and the header before a response."""
     flexible = context.api_version >= route.flexible_header_from
     size = 4 + flexible + sum(map(len, parts))
-    head = size.to_bytes(4, "big") + context.correlation_id.to_bytes(4, "big", signed=True)
-    if flexible:
-        head += b"\0"  # no tagged fields in the header
-    first = parts[0] if parts else b""
-    if len(parts) == 1 and not isinstance(first, StoredBytes):
+    # A flexible header ends with the count of its tagged fields: none.
+    head = (_FLEXIBLE_HEAD if flexible else _HEAD)(size, context.correlation_id)
+    if len(parts) == 1 and not isinstance(first := parts[0], StoredBytes):
         return [head + first]
     return [head, *parts]
 

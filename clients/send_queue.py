@@ -102,6 +102,10 @@ class SendQueue:
     def _send_held(self) -> int:
         """Send from the pieces in memory that come first."""
         parts = self._parts
+        if len(parts) == 1:
+            sent = self._sock.send(parts[0])  # type: ignore[arg-type]  # it is no stored piece
+            self._drop_held(sent)
+            return sent
         held = self._first_held()
         if len(held) > 1:
             if sum(map(len, held)) > _JOIN_BELOW_BYTES:

@@ -55,12 +55,15 @@ Piece: TypeAlias = Buffer | StoredBytes
 
 def joined_pieces(out: list[Piece], large: list[int]) -> list[Piece]:
     """Join what an encoder gave, but for the pieces at these positions."""
+    if not large:
+        body = b"".join(cast("list[Buffer]", out))
+        return [body] if body else []
     parts: list[Piece] = []
     start = 0
     for index in large:
         parts.append(b"".join(cast("list[Buffer]", out[start:index])))
         parts.append(out[index])
         start = index + 1
-    if start < len(out) or not parts:
+    if start < len(out):
         parts.append(b"".join(cast("list[Buffer]", out[start:])))
     return [part for part in parts if len(part)]
