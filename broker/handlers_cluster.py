@@ -35,7 +35,7 @@ from kraftrio.broker.topic_descriptions import (
     described_partition,
 )
 from kraftrio.kraft_meta.deferred import Deferred
-from kraftrio.kraft_meta.image import MetadataImage
+from kraftrio.kraft_meta.image import MetadataImage, TopicImage
 from kraftrio.kraft_meta.topic_names import INTERNAL_TOPICS, check_topic_name
 from kraftrio.wire.api import ApiKey
 from kraftrio.wire.codec_slices import Slices
@@ -240,15 +240,12 @@ class ClusterHandlers:
     ) -> Slices[list[MetadataResponseTopic]]:
         operations = _operations(request.include_topic_authorized_operations, TOPIC_OPERATIONS)
         listener, version = context.listener_name, context.api_version
-        describe = partial(
-            self._descriptions.topic,
-            image,
-            listener_name=listener,
-            version=version,
-            operations=operations,
-        )
         if request.topics is None or (version == 0 and not request.topics):
             return (yield from self._descriptions.every_topic(image, listener, version, operations))
+
+        def describe(topic: TopicImage) -> MetadataResponseTopic:
+            return self._descriptions.topic(image, topic, listener, version, operations)
+
         if named.ids:  # as in Kafka, names beside ids are not looked at
 
             def by_id(topic_id: bytes) -> MetadataResponseTopic:
