@@ -5,20 +5,34 @@ Called by `handlers_fetch` and `long_fetch`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from kraftrio.broker.context import RequestContext
 from kraftrio.broker.fetch_reads import Reading
 from kraftrio.broker.fetch_session import FetchKey, FetchPlan
 from kraftrio.broker.leader_hints import WRONG_LEADER, LeaderHints
 from kraftrio.broker.metadata_cache import MetadataCache
-from kraftrio.wire.messages.data import FetchableTopicResponse, FetchResponse
+from kraftrio.wire.messages.data import FetchableTopicResponse, FetchResponse, PartitionData
 
 _HINTS_VERSION = 16
 
 
 class FetchAnswer:
-    """One answer while it is put together."""
+    """One answer while it is put together.
 
-    def __init__(self, plan: FetchPlan, metadata: MetadataCache, context: RequestContext) -> None:
+    Args:
+        keep: makes of each partition's answer what stands for it in the response.
+    """
+
+    def __init__(
+        self,
+        plan: FetchPlan,
+        metadata: MetadataCache,
+        context: RequestContext,
+        keep: Callable[[PartitionData], Any] | None = None,
+    ) -> None:
+        self._keep = keep
         self._plan = plan
         self._metadata = metadata
         self._context = context
@@ -32,6 +46,7 @@ class FetchAnswer:
         This must be done in the step that reads: of news between the session would take no note.
         """
         plan, topics, hints = self._plan, self._topics, self._hints
+        keep = self._keep
         for key, part, answer in reading.data:
             has_records = bool(answer.records)
             if not plan.is_news(
@@ -58,7 +73,7 @@ class FetchAnswer:
                     topic=key.topic, topic_id=key.topic_id, partitions=[]
                 )
                 topics[key[:2]] = topic
-            topic.partitions.append(answer)
+            topic.partitions.append(answer if keep is None else keep(answer))
         if reading.up_to_date:
             plan.is_up_to_date(reading.up_to_date)
         reading.clear()

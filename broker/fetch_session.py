@@ -85,6 +85,41 @@ class FetchPart:
         self.log_start_offset = other.log_start_offset
 
 
+class PackedParts:
+    """Partitions that no session keeps, as tuples: many objects would hold up garbage collection.
+
+    Their `FetchPart`s are made anew whenever they are looked at.
+    """
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[bytes, str, int], tuple[int, int, int, int, int, str | None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __setitem__(self, key: FetchKey, part: FetchPart) -> None:
+        self._parts[key.topic_id, key.topic, key.partition] = (
+            part.fetch_offset,
+            part.partition_max_bytes,
+            part.current_leader_epoch,
+            part.last_fetched_epoch,
+            part.log_start_offset,
+            part.topic_name,
+        )
+
+    def items(self) -> Iterator[tuple[FetchKey, FetchPart]]:
+        """Give them in the order in which they were first set."""
+        for key, (offset, max_bytes, epoch, last_epoch, start, name) in self._parts.items():
+            part = FetchPart(offset, max_bytes, epoch, last_epoch, start, topic_name=name)
+            yield FetchKey(*key), part
+
+    def popitem(self) -> None:
+        """Drop the last one."""
+        self._parts.popitem()
+
+
 class FetchSession:
     """One client's remembered partitions, in the order in which they are served."""
 
@@ -180,7 +215,7 @@ class FetchPlan:
     session_id: int = 0
     incremental: bool = False
     session: FetchSession | None = None
-    parts: dict[FetchKey, FetchPart] | None = None
+    parts: dict[FetchKey, FetchPart] | PackedParts | None = None
     epoch: int = FINAL_EPOCH
 
     @property
@@ -289,14 +324,14 @@ class FetchSessions:
         self,
         session_id: int,
         epoch: int,
-        parts: dict[FetchKey, FetchPart],
+        parts: dict[FetchKey, FetchPart] | PackedParts,
         forgotten: Iterable[FetchKey],
         *,
         uses_topic_ids: bool,
         now_ms: float,
         is_follower: bool = False,
     ) -> Slices[FetchPlan]:
-        """Like `plan`, with pauses."""
+        """Like `plan`, with pauses; `parts` may be packed for a fetch without a session."""
         found = self._begin(
             session_id,
             epoch,
@@ -321,7 +356,7 @@ class FetchSessions:
         self,
         session_id: int,
         epoch: int,
-        parts: dict[FetchKey, FetchPart],
+        parts: dict[FetchKey, FetchPart] | PackedParts,
         *,
         uses_topic_ids: bool,
         now_ms: float,
@@ -335,6 +370,7 @@ class FetchSessions:
                 return FetchPlan(ErrorCode.NONE, parts=parts)
             if not self._has_room(is_follower, now_ms):
                 return FetchPlan(ErrorCode.NONE, parts=parts)
+            assert not isinstance(parts, PackedParts), "a session keeps them"
             session = FetchSession(
                 self._new_id(),
                 parts,

@@ -27,7 +27,14 @@ from kraftrio.broker.fetch_reads import (
     replica_id_of,
     uses_topic_ids,
 )
-from kraftrio.broker.fetch_session import FetchKey, FetchPart, FetchPlan, FetchSessions
+from kraftrio.broker.fetch_session import (
+    FINAL_EPOCH,
+    FetchKey,
+    FetchPart,
+    FetchPlan,
+    FetchSessions,
+    PackedParts,
+)
 from kraftrio.broker.metadata_cache import MetadataCache
 from kraftrio.broker.request_parts import PART_ENTRIES, parts
 from kraftrio.broker.sliced_work import Work
@@ -35,8 +42,8 @@ from kraftrio.broker.timers import Timers
 from kraftrio.broker.waiters import FetchWaiter
 from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.lazy_arrays import each_dropped
-from kraftrio.wire.messages.data import FetchRequest, FetchResponse
+from kraftrio.wire.lazy_arrays import each, each_dropped
+from kraftrio.wire.messages.data import FetchRequest, FetchResponse, PartitionData
 
 LongFetch: TypeAlias = Work[FetchResponse | Deferred[Work[FetchResponse]]]
 
@@ -80,7 +87,8 @@ class LongFetches:
     def plan_and_fetch(self, request: FetchRequest, context: RequestContext) -> LongFetch:
         """Serve a request that names many partitions."""
         by_id = uses_topic_ids(context)
-        asked: dict[FetchKey, FetchPart] = {}
+        asked: dict[FetchKey, FetchPart] | PackedParts
+        asked = PackedParts() if request.session_epoch == FINAL_EPOCH else {}
         for topic in request.topics:
             for key, part in asked_of(topic, by_id):
                 asked[key] = part
@@ -155,7 +163,7 @@ class LongFetches:
 
     def _answer(self, asking: Asking, context: RequestContext) -> Work[FetchResponse]:
         plan = asking.plan
-        answer = FetchAnswer(plan, self._metadata, context)
+        answer = FetchAnswer(plan, self._metadata, context, _packed)
         reading = self._reader.reading(asking)
         for entries in _parts(plan):
             if plan.is_superseded:
@@ -165,7 +173,7 @@ class LongFetches:
             yield None
         response = answer.response()
         for topic in response.responses:
-            topic.partitions = each_dropped(topic.partitions)
+            topic.partitions = each(_unpacked, each_dropped(topic.partitions))
             yield None
         response.responses = each_dropped(response.responses)
         yield from _free(plan)
@@ -175,6 +183,44 @@ class LongFetches:
 def _parts(plan: FetchPlan) -> Iterator[Entries]:
     """The partitions to read, a few at a time."""
     return parts(plan.partitions(), _READ_AT_ONCE)
+
+
+_Packed: TypeAlias = PartitionData | tuple[int, int, int, int, int, bool]
+
+
+def _packed(answer: PartitionData) -> _Packed:
+    """Keep an answer without records as a tuple: many objects would hold up garbage collection."""
+    if (
+        answer.records
+        or answer.aborted_transactions
+        or answer.diverging_epoch is not None
+        or answer.current_leader is not None
+        or answer.preferred_read_replica >= 0
+    ):
+        return answer
+    return (
+        answer.partition_index,
+        int(answer.error_code),  # a tuple of plain numbers is no matter of the collector
+        answer.high_watermark,
+        answer.last_stable_offset,
+        answer.log_start_offset,
+        answer.aborted_transactions is None,
+    )
+
+
+def _unpacked(packed: _Packed) -> PartitionData:
+    if isinstance(packed, PartitionData):
+        return packed
+    index, code, high_watermark, last_stable_offset, log_start_offset, no_transactions = packed
+    return PartitionData(
+        partition_index=index,
+        error_code=code,
+        high_watermark=high_watermark,
+        last_stable_offset=last_stable_offset,
+        log_start_offset=log_start_offset,
+        aborted_transactions=None if no_transactions else [],
+        records=b"",
+    )
 
 
 def _free(plan: FetchPlan) -> Work[None]:

@@ -5,6 +5,7 @@ What counts as very many is set to one, so that small requests show it.
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Iterator
 from types import GeneratorType
@@ -18,6 +19,7 @@ from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.kraft_meta.records import PartitionRecord, TopicRecord
 from kraftrio.wire.codec import encode
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.lazy_arrays import each
 from kraftrio.wire.messages.data import (
     FetchPartition,
     FetchRequest,
@@ -306,3 +308,31 @@ async def test_a_client_that_is_gone_is_waited_for_no_more(
             assert isinstance(side.end(work), Deferred)
         side.asked.client.closed()
         assert not partition.fetch_waiters
+
+
+async def test_what_is_held_costs_the_garbage_collector_nothing(
+    limit: Limit, autojump_clock: object
+) -> None:
+    """Each of its runs would take long, at once, if it had to look at every partition."""
+    count = 3000
+    side = Side(limit, 0)
+    wanted = request()
+    wanted.topics = [
+        FetchTopic(topic_id=_UNKNOWN_ID, partitions=each(_partition, range(1000, 1000 + count)))
+    ]
+    gc.collect()
+    before = len(gc.get_objects())
+    work = side.begin(wanted)
+    side.end(work, count + 10)
+    gc.collect()
+    assert len(gc.get_objects()) < before + count / 10, "what is asked for"
+    response = side.awaited(side.end(work))
+    gc.collect()
+    assert len(gc.get_objects()) < before + count / 10, "what is answered"
+    assert [part.partition_index for part in response.responses[0].partitions] == [
+        *range(1000, 1000 + count)
+    ]
+
+
+def _partition(index: int) -> FetchPartition:
+    return FetchPartition(partition=index, fetch_offset=2**40 + index, partition_max_bytes=1000)
