@@ -55,6 +55,21 @@ def test_what_fits_is_granted_and_counted() -> None:
     assert holders.budget.has_room
 
 
+def test_it_is_plentiful_while_there_is_room_and_nobody_waits() -> None:
+    holders = Holders()
+    assert holders.budget.is_plentiful
+    holders.fill()
+    assert not holders.budget.is_plentiful
+    holders["a"].take(LARGE)
+    holders["b"].take(LARGE)
+    holders["a"].close()
+    holders["full"].close()
+    assert holders.budget.has_room
+    assert not holders.budget.is_plentiful, "b has yet to ask again"
+    holders["b"].take(LARGE)
+    assert holders.budget.is_plentiful
+
+
 def test_one_goes_on_beyond_the_limit_and_the_others_wait_oldest_first() -> None:
     holders = Holders()
     holders.fill()

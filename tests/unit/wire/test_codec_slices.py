@@ -15,6 +15,8 @@ from kraftrio.wire.codec_slices import decode_slices, encode_slices
 from kraftrio.wire.errors import LocalProtocolError, RemoteProtocolError
 from kraftrio.wire.lazy_arrays import KEPT_ENTRIES, Entries, LazyArray, Numbers, each, is_little
 from kraftrio.wire.messages.cluster import (
+    ApiVersion,
+    ApiVersionsResponse,
     FindCoordinatorRequest,
     MetadataRequest,
     MetadataResponse,
@@ -172,3 +174,9 @@ def test_what_is_little_is_told_by_its_arrays() -> None:
     assert not is_little(MetadataResponse(topics=[topic(0)] * 1000))
     assert not is_little(MetadataResponse(topics=[topic(1), topic(1000)]))
     assert not is_little(MetadataResponse(topics=each(topic, range(50))))
+
+
+def test_entries_without_arrays_of_their_own_count_for_less() -> None:
+    """The answer to ApiVersions is little, however many APIs there are."""
+    assert is_little(ApiVersionsResponse(api_keys=[ApiVersion()] * 100))
+    assert not is_little(ApiVersionsResponse(api_keys=[ApiVersion()] * 1000))
