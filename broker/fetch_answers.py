@@ -25,6 +25,8 @@ class FetchAnswer:
         keep: makes of each partition's answer what stands for it in the response.
     """
 
+    __slots__ = ("_context", "_hints", "_keep", "_metadata", "_plan", "_served", "_topics")
+
     def __init__(
         self,
         plan: FetchPlan,

@@ -26,6 +26,7 @@ from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.data import (
     AbortedTransaction,
     FetchEpochEndOffset,
+    FetchPartition,
     FetchRequest,
     FetchTopic,
     ForgottenTopic,
@@ -68,7 +69,6 @@ class Asking:
     only_leader: bool = True
 
 
-@dataclass(slots=True)
 class Reading:
     """The outcome of reading the partitions of a fetch once.
 
@@ -79,15 +79,28 @@ class Reading:
         only_looks: nothing is answered with what is read.
     """
 
-    budget: int
-    may_hold: int
-    can_wait: bool
-    only_looks: bool = False
-    data: list[tuple[FetchKey, FetchPart, PartitionData]] = field(default_factory=list)
-    partitions: list[Partition] = field(default_factory=list)
-    up_to_date: list[FetchKey] = field(default_factory=list)
-    records_bytes: int = 0
-    has_news: bool = False
+    __slots__ = (
+        "budget",
+        "can_wait",
+        "data",
+        "has_news",
+        "may_hold",
+        "only_looks",
+        "partitions",
+        "records_bytes",
+        "up_to_date",
+    )
+
+    def __init__(self, budget: int, may_hold: int, can_wait: bool, only_looks: bool) -> None:
+        self.budget = budget
+        self.may_hold = may_hold
+        self.can_wait = can_wait
+        self.only_looks = only_looks
+        self.data: list[tuple[FetchKey, FetchPart, PartitionData]] = []
+        self.partitions: list[Partition] = []
+        self.up_to_date: list[FetchKey] = []
+        self.records_bytes = 0
+        self.has_news = False
 
     @property
     def must_answer(self) -> bool:
@@ -191,10 +204,10 @@ class FetchReader:
         """
         memory = self._answers_memory
         return Reading(
-            budget=min(asking.request.max_bytes, self._fetch_max_bytes),
-            may_hold=_HOLD_BYTES_IN_ALL if memory is None or memory.has_room else 0,
-            can_wait=asking.plan.is_partial,
-            only_looks=only_looks,
+            min(asking.request.max_bytes, self._fetch_max_bytes),
+            _HOLD_BYTES_IN_ALL if memory is None or memory.has_room else 0,
+            asking.plan.is_partial,
+            only_looks,
         )
 
     def read_some(self, asking: Asking, reading: Reading, entries: Entries) -> None:
@@ -394,17 +407,28 @@ def asked_of(topic: FetchTopic, by_id: bool) -> Iterator[tuple[FetchKey, FetchPa
     """The partitions of a topic that a request adds or changes."""
     topic_id = topic.topic_id if by_id else ZERO_UUID
     for asked in topic.partitions:
-        yield (
-            FetchKey(topic_id, topic.topic, asked.partition),
-            FetchPart(
-                asked.fetch_offset,
-                asked.partition_max_bytes,
-                asked.current_leader_epoch,
-                asked.last_fetched_epoch,
-                asked.log_start_offset,
-                topic_name=None if by_id else topic.topic,
-            ),
-        )
+        yield FetchKey(topic_id, topic.topic, asked.partition), _part_of(asked, topic, by_id)
+
+
+def asked_at_once(request: FetchRequest, by_id: bool) -> dict[FetchKey, FetchPart]:
+    """All partitions that a request adds or changes."""
+    parts: dict[FetchKey, FetchPart] = {}
+    for topic in request.topics:
+        topic_id, name = topic.topic_id if by_id else ZERO_UUID, topic.topic
+        for asked in topic.partitions:
+            parts[FetchKey(topic_id, name, asked.partition)] = _part_of(asked, topic, by_id)
+    return parts
+
+
+def _part_of(asked: FetchPartition, topic: FetchTopic, by_id: bool) -> FetchPart:
+    return FetchPart(
+        asked.fetch_offset,
+        asked.partition_max_bytes,
+        asked.current_leader_epoch,
+        asked.last_fetched_epoch,
+        asked.log_start_offset,
+        topic_name=None if by_id else topic.topic,
+    )
 
 
 def forgotten_of(topic: ForgottenTopic, by_id: bool) -> Iterator[FetchKey]:

@@ -40,7 +40,7 @@ from kraftrio.broker.fetch_reads import (
     Entries,
     FetchReader,
     Reading,
-    asked_of,
+    asked_at_once,
     forgotten_of,
     replica_id_of,
     uses_topic_ids,
@@ -112,7 +112,7 @@ class FetchHandlers:
         plan = self._sessions.plan(
             request.session_id,
             request.session_epoch,
-            dict(entry for topic in request.topics for entry in asked_of(topic, by_id)),
+            asked_at_once(request, by_id),
             [key for topic in request.forgotten_topics_data for key in forgotten_of(topic, by_id)],
             uses_topic_ids=by_id,
             now_ms=now_ms,
