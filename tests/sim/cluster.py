@@ -181,6 +181,7 @@ class SimNode:
         assert self.incarnation is None, f"{self.name} runs already"
         self.incarnation = self._world.incarnate(self.name)
         self.is_ready = False
+        self._world.disturbances += 1  # it listens, but answers nobody yet
         self._scope = trio.CancelScope()
         self._stopping = trio.Event()
         self._ended = trio.Event()
@@ -221,7 +222,12 @@ class SimNode:
     def _on_ready(self, incarnation: Incarnation) -> None:
         if incarnation.is_alive:
             self.is_ready = True
+            self._end_start()
             self._world.note(self.name, "ready", repr(incarnation))
+
+    def _end_start(self) -> None:
+        self._world.disturbances -= 1
+        self._world.calm_since_s = max(self._world.calm_since_s, self._world.now_s)
 
     def _on_end(
         self, incarnation: Incarnation, failure: BaseException | None, was_asked: bool
@@ -240,6 +246,8 @@ class SimNode:
     def _leave(self) -> None:
         """Take from the process what the kernel takes from a dead one."""
         assert self.incarnation is not None
+        if not self.is_ready:
+            self._end_start()
         self.incarnation.is_alive = False
         self._world.forget_work(self.incarnation)
         if self.incarnation.is_paused:

@@ -30,6 +30,7 @@ from kraftrio.clients.admin_types import NewTopic
 from kraftrio.clients.consumer import Consumer, ConsumerRecord, RebalanceListener
 from kraftrio.clients.errors import (
     CommitFailedError,
+    CorruptRecordError,
     KafkaClientError,
     RebalanceInProgressError,
     RetriableError,
@@ -40,6 +41,7 @@ from kraftrio.clients.producer import Delivery, Producer
 from kraftrio.wire.primitives import TopicPartition
 from tests.sim.cluster import Cluster
 from tests.sim.history import History, Promise, Sender
+from tests.sim.producers import DAMAGED_RECORDS
 from tests.sim.world import START_WALL_MS, SimulationFailure, World, current
 
 _POLL_MS = 500
@@ -90,6 +92,12 @@ class Machine:
 
     def admin(self, **settings: Any) -> Admin:
         return Admin(self._bootstrap, network=self.network, rng=self._client_rng(), **settings)
+
+    def tolerate_damage(self, error: CorruptRecordError) -> None:
+        """Take note of damaged records where faults damage them; raise the error elsewhere."""
+        if not self.world.tolerates(DAMAGED_RECORDS):
+            raise error
+        self.note(f"damaged records: {error}")
 
     async def pause(self, longest_s: float = 0.5) -> None:
         """Back off."""
@@ -261,6 +269,9 @@ class ReaderProgram:
             except RetriableError as error:
                 self._machine.note(f"poll again: {error}")
                 continue
+            except CorruptRecordError as error:
+                self._machine.tolerate_damage(error)
+                return
             for record in records:
                 self._see(record, passages)
             if rng.random() < 0.004 or world.reread_count != self._reread_count:
@@ -333,6 +344,9 @@ class GroupProgram:
                     await self._commit(consumer)
             except (RetriableError, *_LOST_PLACE) as error:
                 self._machine.note(f"group {self._group} again: {error}")
+            except CorruptRecordError as error:
+                self._machine.tolerate_damage(error)
+                return
             await trio.sleep(rng.uniform(0.01, 0.3))
 
     def _see(self, record: ConsumerRecord) -> None:
@@ -510,7 +524,9 @@ class TopicProgram:
                     try:
                         records = await consumer.poll(_POLL_MS)
                     except KafkaClientError as error:
-                        if not error.retriable and not isinstance(error, _LOST_PLACE):
+                        if isinstance(error, CorruptRecordError):
+                            machine.tolerate_damage(error)
+                        elif not error.retriable and not isinstance(error, _LOST_PLACE):
                             raise
                         machine.note(f"poll again: {error}")
                         await machine.pause()
