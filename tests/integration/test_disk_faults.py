@@ -232,13 +232,6 @@ class OnDisk(Broker):
     def data_directory(self) -> Path:
         return self._data
 
-    def command(self) -> list[str]:
-        command = super().command()
-        if "log.dirs" in self.config:  # --data would win over it
-            at = command.index("--data")
-            del command[at : at + 2]
-        return command
-
 
 @pytest.fixture
 def storage(tmp_path: Path) -> Iterator[Storage]:
