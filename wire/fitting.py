@@ -12,9 +12,11 @@ Kafka's message definitions.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from kraftrio.wire.codec_schema import STRUCT, Field, spec_of
+from kraftrio.wire.lazy_arrays import LazyArray, each
 
 M = TypeVar("M")
 
@@ -62,8 +64,19 @@ def _apply(plan: _Plan, struct: Any) -> None:
         setattr(struct, field.name, _default(field))
     for name, inside in plan.nested:
         value = getattr(struct, name)
-        for one in value if isinstance(value, list) else () if value is None else (value,):
-            _apply(inside, one)
+        if isinstance(value, LazyArray):
+            setattr(struct, name, each(partial(_applied, inside), value))
+        elif isinstance(value, list):
+            for one in value:
+                _apply(inside, one)
+        elif value is not None:
+            _apply(inside, value)
+
+
+def _applied(plan: _Plan, struct: M) -> M:
+    """Do it to an entry of a long array when that entry is made."""
+    _apply(plan, struct)
+    return struct
 
 
 def _default(field: Field) -> Any:

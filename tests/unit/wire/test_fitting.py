@@ -22,6 +22,7 @@ from kraftrio.wire.codec_schema import (
 )
 from kraftrio.wire.errors import LocalProtocolError
 from kraftrio.wire.fitting import fit_version
+from kraftrio.wire.lazy_arrays import LazyArray, each
 
 ANSWERS = [
     pytest.param(api, version, id=f"{api.name}-{version}")
@@ -115,3 +116,22 @@ def test_a_message_that_fits_is_left_alone() -> None:
         before = copy.deepcopy(message)
         assert fit_version(message, api.max_version) is message
         assert same(message) == same(before)
+
+
+@pytest.mark.parametrize(("api", "version"), ANSWERS)
+def test_long_arrays_that_are_made_while_they_are_encoded(api: Api, version: int) -> None:
+    """They are fitted entry by entry, as lists are at once."""
+    versions = range(version, api.max_version + 1)
+    listed, made = full(api.response, versions), full(api.response, versions)
+    arrays = [
+        field.name
+        for field in spec_of(api.response).fields
+        if field.kind is ARRAY and isinstance(field.element, type) and version in field.versions
+    ]
+    for name in arrays:
+        entries = getattr(listed, name) * 20
+        setattr(listed, name, [copy.deepcopy(one) for one in entries])
+        setattr(made, name, each(copy.deepcopy, entries))
+        assert isinstance(getattr(made, name), LazyArray)
+    expected = encode(fit_version(listed, version), version)
+    assert encode(fit_version(made, version), version) == expected
