@@ -20,6 +20,7 @@ from struct import Struct
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from kraftrio.wire.codec_schema import ARRAY, spec_of
+from kraftrio.wire.errors import LocalProtocolError
 from kraftrio.wire.primitives import Buffer
 
 KEPT_ENTRIES = 256
@@ -220,7 +221,10 @@ _LITTLE_PLAIN = 256  # entries without arrays of their own
 
 
 def is_little(message: Any) -> bool:
-    """Whether a message has so few entries in its arrays that it is encoded in no time."""
+    """Whether a message has so few entries in its arrays that it is encoded in no time.
+
+    It raises nothing: what is wrong with a message is told by whoever encodes it.
+    """
     cls = type(message)
     arrays = _ARRAYS.get(cls)
     if arrays is None:
@@ -233,7 +237,7 @@ def is_little(message: Any) -> bool:
             return False
         for inner in nested:
             for entry in entries:
-                of_entry = getattr(entry, inner)
+                of_entry = getattr(entry, inner, None)
                 if of_entry and (type(of_entry) is not list or len(of_entry) > _LITTLE):
                     return False
     return True
@@ -243,9 +247,13 @@ _ARRAYS: dict[type[Any], list[tuple[str, list[str]]]] = {}
 
 
 def _arrays(cls: type[Any]) -> list[tuple[str, list[str]]]:
-    """The arrays of a message, and those within their entries."""
+    """The arrays of a message, and those within their entries; none of what is no message."""
+    try:
+        fields = spec_of(cls).fields
+    except LocalProtocolError:
+        return []
     found = []
-    for field in spec_of(cls).fields:
+    for field in fields:
         if field.kind is ARRAY:
             nested = []
             if isinstance(field.element, type):
