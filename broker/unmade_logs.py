@@ -8,7 +8,8 @@ Owns: `UnmadeLogs`. A log that is not found was
 - or is lost with a directory that is gone: another disk is in its place. Out of the ISR it is made
   anew, and follows. The last member of an ISR makes none, or an empty log would lead and have
   the others cut what was acknowledged: it tells that it is LOST, until an unclean election says
-  that it may begin anew.
+  that it may begin anew. Where there are no other replicas there is nothing to save: it begins anew
+  at once, as in Kafka.
 An administrator may have asked for another directory before (AlterReplicaLogDirs): that one it is.
 Where a log was made or found is told likewise (`ReplicaPlacer`; KIP-858).
 
@@ -138,7 +139,8 @@ class UnmadeLogs:
             return self._has_offline() and is_in_sync and not starts_anew
         if self._log_manager.has_online(told):
             return self._has_offline() and self.is_abandoned(topic_partition)
-        return self._has_offline() or (is_in_sync and told != MIGRATING)
+        has_others = len(image.replicas) > 1  # that may have what this one lost
+        return self._has_offline() or (is_in_sync and told != MIGRATING and has_others)
 
     def _has_offline(self) -> bool:
         return not all(log_dir.is_online for log_dir in self._log_manager.dirs)

@@ -113,12 +113,28 @@ def test_all_nodes_are_killed(cluster: Cluster, topic: str, load: JavaLoad | Con
     finish(cluster, topic, load)
 
 
-def test_disk_is_replaced(cluster: Cluster, topic: str, load: JavaLoad | ConfluentLoad) -> None:
-    """A node that comes back with empty disks gets everything from the others, metadata too."""
-    node = cluster.node(cluster.leader(topic))
+def test_disk_is_replaced(
+    cluster: Cluster,
+    cluster_tools: KafkaTools,
+    topic: str,
+    unique_topic: Callable[[], str],
+    load: JavaLoad | ConfluentLoad,
+) -> None:
+    """A node that comes back with empty disks gets everything from the others, metadata too.
+
+    What it alone had is empty, and can be written again.
+    """
+    leader = cluster.leader(topic)
+    node, alone = cluster.node(leader), unique_topic()
+    cluster_tools.run(
+        "kafka-topics", "--create", "--topic", alone, "--replica-assignment", str(leader)
+    )
+    cluster_tools.produce(alone, ["lost"])
     node.terminate()
     shutil.rmtree(node.data_directory)
     cluster.heal()
+    cluster_tools.produce(alone, ["new"])
+    assert cluster_tools.consume(alone, count=1) == ["new"]
     finish(cluster, topic, load)
 
 

@@ -380,5 +380,5 @@ def test_a_throttled_move_holds_up_no_producer(
         wait_for_more(cluster, [load.acknowledged], 800)
         load.stop()
     gap_s = load.acknowledged.longest_gap_s
-    assert gap_s < 3, f"a producer waited for {gap_s:.1f} s"
+    assert gap_s < 4, f"a producer waited for {gap_s:.1f} s"
     reassign.wait_done(moves, 60)

@@ -109,6 +109,16 @@ async def test_the_last_of_an_isr_makes_no_log_on_another_disk(told: bytes) -> N
     assert broker.placed == [(TOPIC_ID, 0, directory_id(broker, path_of(broker)))]
 
 
+@pytest.mark.parametrize("told", [LOST, b"gone" * 4])
+async def test_the_only_replica_begins_anew_on_another_disk(told: bytes) -> None:
+    """There is nobody who could have what it lost."""
+    broker = Broker(paths=PATHS)
+    alone = PartitionRecord(TOPIC_ID, 0, (1,), (1,), NO_LEADER, directories=(told,))
+    broker.publish(TopicRecord("t", TOPIC_ID), alone)
+    touch(broker)
+    assert broker.placed == [(TOPIC_ID, 0, directory_id(broker, path_of(broker)))]
+
+
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_log_is_made_where_the_controller_says(path: str) -> None:
     """And nothing is left to tell."""
