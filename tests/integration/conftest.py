@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conformance.broker_process import Broker
+
+
+@pytest.fixture(autouse=True)
+def heard_signals() -> Iterator[None]:
+    """What a test starts hears SIGINT and SIGHUP, though they be ignored here (nohup, `&`)."""
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
+        signal.SIGHUP: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    }
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
