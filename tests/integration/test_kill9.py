@@ -43,7 +43,7 @@ PARTITIONS = 3
 TOPIC = "numbers"
 GROUP = "readers"
 MAX_IN_FLIGHT = 5
-END_DEADLINE_S = 30.0
+END_DEADLINE_S = 60.0  # a member whose join was lost is waited for half a minute
 
 # What a broker may answer while it comes up; everything else is a fault.
 PASSING = {
