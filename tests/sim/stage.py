@@ -48,6 +48,11 @@ _CALM = {
 Script = Callable[["Stage"], Awaitable[None]]
 
 
+def name_of(part: Script | str) -> str:
+    """A name that is the same in every process, so that several may share the tests."""
+    return part if isinstance(part, str) else part.__name__
+
+
 def play(
     script: Script,
     *,

@@ -24,7 +24,7 @@ from tests.sim.quorum_stage import (
     split,
     wait_active_controller,
 )
-from tests.sim.stage import Script, Stage, expect, play, values_of
+from tests.sim.stage import Script, Stage, expect, name_of, play, values_of
 from tests.sim.world import SimulationFailure
 
 _VALUES = [f"m{number}" for number in range(20)]
@@ -186,11 +186,6 @@ SCENARIOS: list[tuple[Script, str]] = [
     (full_disk_under_a_leader, "follower-joins-from-a-full-disk"),
 ]
 _SEEDS = range(5)
-
-
-def name_of(part: Script | str) -> str:
-    """A name that is the same in every process, so that several may share the tests."""
-    return part if isinstance(part, str) else part.__name__
 
 
 @pytest.mark.parametrize(("script", "mutation"), SCENARIOS, ids=name_of)

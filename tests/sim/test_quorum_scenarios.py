@@ -21,7 +21,7 @@ from tests.sim.quorum_stage import (
     split,
     wait_active_controller,
 )
-from tests.sim.stage import Script, Stage, expect, play
+from tests.sim.stage import Script, Stage, expect, name_of, play
 from tests.sim.world import SimulationFailure, World
 
 
@@ -72,13 +72,13 @@ SCENARIOS: list[tuple[Script, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("script", "mutation"), SCENARIOS, ids=lambda part: str(part))
+@pytest.mark.parametrize(("script", "mutation"), SCENARIOS, ids=name_of)
 def test_quorum_survives(script: Script, mutation: str) -> None:
     """It comes out well."""
     play(script)
 
 
-@pytest.mark.parametrize(("script", "mutation"), SCENARIOS, ids=lambda part: str(part))
+@pytest.mark.parametrize(("script", "mutation"), SCENARIOS, ids=name_of)
 def test_quorum_with_the_mistake_does_not(script: Script, mutation: str) -> None:
     """The mistake is noticed by some seed: a power cut may spare what is unsynced."""
     with mutated(mutation), pytest.raises(SimulationFailure):
