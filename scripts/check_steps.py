@@ -3,7 +3,7 @@
 In order: set-up of what the tests use, format, lint, types, tidy, then the folders of tests: unit,
 simulation, integration, conformance, Spark's data sources, the pipeline.
 All steps run also after a failure, so that one run tells everything. Each step of tests names its
-slowest ones; what only computes runs on every core. At the end come the time of each step, the
+slowest ones; unit tests run on every core. At the end come the time of each step, the
 reasons of skipped tests, and one plain line of counts over all of pytest's runs.
 
 A step of pytest is a folder of tests; one that holds none is left out. What the tests need from
@@ -120,8 +120,8 @@ def all_steps(fast: bool, options: list[str]) -> list[Outcome]:
         if fast and name in LONG_TESTS:
             continue
         if any((ROOT / "tests" / name).rglob("test_*.py")):
-            # What only computes takes every core; what waits for other processes leaves them some.
-            chosen = [*options, *IN_PARALLEL] if name in QUICK_TESTS else options
+            # Unit tests take every core; what waits for other processes leaves them some.
+            chosen = [*options, *IN_PARALLEL] if name == "unit" else options
             outcomes.append(run_pytest(name, [f"tests/{name}"], chosen))
     return outcomes
 
