@@ -170,20 +170,12 @@ class FutureLogs:
         if future is None:
             return
         log, log_dir = future
-        log.close_files()
         if not log_dir.is_online:
+            log.close_files()
             return  # what lies there is dropped by a later start
         name = delete_directory_name(topic_partition, self._log_manager.new_id())
-        path = posixpath.join(log_dir.path, name)
-        try:
-            self._log_manager.fs.rename(log.directory, path)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            self._log_manager.fail_dir(log_dir, error)
-            return
-        log.moved(path)
-        self._log_manager.remove_later(log, now_ms)
+        due_ms = now_ms + log.config.file_delete_delay_ms
+        self._log_manager.move_away(log, log_dir, name, due_ms)
 
     def fail(self, future: FutureLog, error: OSError) -> None:
         """The disk of a future log fails: its directory goes offline unless it only lacks room."""

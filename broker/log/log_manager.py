@@ -466,10 +466,6 @@ class LogManager:
         if log is not None:
             self._take_out(log, name, now_ms + log.config.file_delete_delay_ms)
 
-    def remove_later(self, log: PartitionLog, now_ms: int) -> None:
-        """Remove the directory of a log that is out of service, after file.delete.delay.ms."""
-        self._removed.remove_later(log, now_ms + log.config.file_delete_delay_ms)
-
     def set_aside(self, topic_partition: TopicPartition) -> str | None:
         """Take a stray log out of service, but keep its files: its owner may want them back.
 
@@ -486,6 +482,14 @@ class LogManager:
         del self._logs[topic_partition]
         log_dir = self._dir_of.pop(topic_partition)
         self._last_flush_ms.pop(topic_partition, None)
+        return self.move_away(log, log_dir, name, due_ms)
+
+    def move_away(self, log: PartitionLog, log_dir: LogDir, name: str, due_ms: int | None) -> bool:
+        """Close a log that is not in service and rename its directory; see `RemovedLogs.move`.
+
+        Returns:
+            False: the directory is gone, or offline now.
+        """
         log.close_files()
         path = posixpath.join(log_dir.path, name)
         try:

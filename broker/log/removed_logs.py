@@ -74,10 +74,6 @@ class RemovedLogs:
             self._rename(path, removal)
             del self._unmoved[path]
 
-    def remove_later(self, log: PartitionLog, due_ms: int) -> None:
-        """A closed log whose folder is renamed already."""
-        self._waiting.append(_Removal(due_ms, log.directory, log))
-
     def remove_unused(self, path: str) -> None:
         """Remove a folder whose log could not be made, if it can be: else it is used again."""
         try:
