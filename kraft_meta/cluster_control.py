@@ -65,7 +65,7 @@ from kraftrio.wire.messages.quorum import (
 )
 from kraftrio.wire.primitives import uuid_to_text
 
-_LATE_MS = 100.0  # a deadline is looked at later than this only by a process that stood still
+LATE_MS = 100.0  # a deadline is looked at later than this only by a process that stood still
 
 
 @dataclass(slots=True)
@@ -327,7 +327,7 @@ class ClusterControl:
         """Rule 6."""
         for contact in self._contacts.values():
             deaf_ms = now_ms - max(contact.session_deadline_ms, self._listened_ms)
-            if contact.session_deadline_ms <= now_ms and deaf_ms >= _LATE_MS:
+            if contact.session_deadline_ms <= now_ms and deaf_ms >= LATE_MS:
                 prolonged_ms = min(deaf_ms, contact.grace_ms)
                 contact.grace_ms -= prolonged_ms
                 if prolonged_ms > 0:

@@ -32,6 +32,7 @@ from typing import Any
 
 import trio
 
+from kraftrio.kraft_meta.cluster_control import LATE_MS
 from kraftrio.kraft_meta.cluster_identity import ClusterIdentity
 from kraftrio.kraft_meta.control import ControllerConfig
 from kraftrio.kraft_meta.controller import Controller
@@ -65,6 +66,7 @@ from kraftrio.wire.primitives import Buffer
 
 _log = logging.getLogger("kraftrio.metadata")
 
+_TURNS_IF_LATE = 8  # of the event loop, for what waits in sockets
 _READ_BYTES = 8 * 1024 * 1024
 # What passes once somebody makes room: no space, or no file descriptors or memory left.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
@@ -428,14 +430,24 @@ class QuorumService:
         self._unapplied.clear()
         self._publish(MetadataDelta.between(self.image, image), image)
 
+    async def _hear_sockets(self, core: RaftCore) -> None:
+        """Let what waits in sockets be heard before a deadline is acted on.
+
+        After this process stood still every connection has something: each takes a few turns of the
+        event loop to read it and to hand it on.
+        """
+        late_ms = self._clock.monotonic_ms() - self._next_deadline_ms(core)
+        if late_ms >= 0:
+            for _ in range(_TURNS_IF_LATE if late_ms >= LATE_MS else 1):
+                await trio.lowlevel.checkpoint()
+
     async def _work(self, core: RaftCore, nursery: trio.Nursery) -> None:
         """Do everything that can be done now."""
         while True:
             if self._failure is not None:
                 raise self._failure
             self._wake = trio.Event()
-            if self._next_deadline_ms(core) <= self._clock.monotonic_ms():
-                await trio.lowlevel.checkpoint()  # what waits in sockets is heard first
+            await self._hear_sockets(core)
             now_ms = self._clock.monotonic_ms()
             core.tick(now_ms)
             self._check_reign(core)
