@@ -93,8 +93,8 @@ class LeaderChanges:
         if rng.random() < 0.7:
             internet.hang(first.name, second.name)  # some of what is not committed is elsewhere
             await trio.sleep(rng.uniform(0.02, 0.5))
-        if not first.is_running or not second.is_running:
-            return
+        if not first.is_running or not second.is_running or HeldMetadata.holds(first):
+            return  # another such change may have begun meanwhile
         held = HeldMetadata(first)
         try:
             await self._elect(second)

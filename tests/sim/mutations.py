@@ -210,6 +210,9 @@ def _no_fencing_of_old_leader_epochs() -> list[Patch]:
         follows = self.role is Role.FOLLOWER
         return ErrorCode.NONE if follows else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
+    def check_readable(self: PartitionState, current_leader_epoch: int) -> ErrorCode:
+        return ErrorCode.NONE
+
     original = PartitionLog.append_as_follower
 
     def append(self: PartitionLog, records: Any, now_ms: int, *, leader_epoch: Any = None) -> Any:
@@ -217,6 +220,7 @@ def _no_fencing_of_old_leader_epochs() -> list[Patch]:
 
     return [
         (PartitionState, "check_leader", check_leader),
+        (PartitionState, "check_readable", check_readable),
         (PartitionState, "check_followed", check_followed),
         (PartitionLog, "append_as_follower", append),
     ]
