@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from kraftrio.kraft_meta.deferred import Deferred
-from kraftrio.kraft_meta.image import MetadataImage
+from kraftrio.base.deferred import Deferred
+from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
 

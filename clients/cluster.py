@@ -37,8 +37,7 @@ from kraftrio.clients.errors import (
 )
 from kraftrio.clients.metadata import BrokerAddress, ClusterMetadata, TopicMetadata
 from kraftrio.clients.node import Node
-from kraftrio.clients.transport import Network, SystemNetwork
-from kraftrio.wire.api import ApiKey
+from kraftrio.net.transport import Network, SystemNetwork
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import (
     FindCoordinatorRequest,
@@ -48,6 +47,7 @@ from kraftrio.wire.messages.cluster import (
     MetadataResponse,
 )
 from kraftrio.wire.primitives import ZERO_UUID
+from kraftrio.wire.protocol.api import ApiKey
 
 GROUP_KEY_TYPE: Final = 0
 TRANSACTION_KEY_TYPE: Final = 1

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypedDict, TypeVar
 
 from kraftrio.clients.arguments import MAX_INT32, MAX_INT64, text
 from kraftrio.clients.errors import ConfigError
-from kraftrio.wire.compression import GZIP_LEVELS, LZ4_LEVELS, ZSTD_LEVELS, Compression
+from kraftrio.wire.records.compression import GZIP_LEVELS, LZ4_LEVELS, ZSTD_LEVELS, Compression
 
 Acks = Literal["all", -1, 0, 1, "0", "1", "-1"]
 CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]

@@ -23,13 +23,6 @@ import trio
 
 from kraftrio import __version__
 from kraftrio.clients.config import ClientConfig
-from kraftrio.clients.connection import (
-    Connection,
-    ConnectionLost,
-    Reply,
-    RequestTimedOut,
-    open_connection,
-)
 from kraftrio.clients.errors import (
     ClosedError,
     InvalidValueError,
@@ -40,12 +33,19 @@ from kraftrio.clients.errors import (
     UnsupportedVersionError,
     error_for,
 )
-from kraftrio.clients.transport import Network
 from kraftrio.clients.versions import NodeVersions, our_range
-from kraftrio.wire.api import APIS, ApiKey
-from kraftrio.wire.codec import spec_of
+from kraftrio.net.connection import (
+    Connection,
+    ConnectionLost,
+    Reply,
+    RequestTimedOut,
+    open_connection,
+)
+from kraftrio.net.transport import Network
+from kraftrio.wire.codec.message import spec_of
 from kraftrio.wire.errors import ErrorCode, LocalProtocolError, MissingFieldError
 from kraftrio.wire.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
+from kraftrio.wire.protocol.api import APIS, ApiKey
 
 SOFTWARE_NAME = "kraftrio-python"
 

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kraftrio.clients.errors import UnsupportedVersionError
-from kraftrio.wire.api import APIS, Api
-from kraftrio.wire.codec import spec_of
+from kraftrio.wire.codec.message import spec_of
 from kraftrio.wire.messages.cluster import ApiVersionsResponse
+from kraftrio.wire.protocol.api import APIS, Api
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,17 +10,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kraftrio.clients.admin import Admin as Admin
-    from kraftrio.clients.admin_types import NewTopic as NewTopic
-    from kraftrio.clients.consumer import Consumer as Consumer
-    from kraftrio.clients.consumer_records import ConsumerBatch as ConsumerBatch
-    from kraftrio.clients.consumer_records import ConsumerRecord as ConsumerRecord
-    from kraftrio.clients.group import RebalanceListener as RebalanceListener
-    from kraftrio.clients.offsets import OffsetAndMetadata as OffsetAndMetadata
-    from kraftrio.clients.producer import Producer as Producer
-    from kraftrio.clients.producer_batch import RecordMetadata as RecordMetadata
-    from kraftrio.clients.spark_log_source import KraftrioLogSource as KraftrioLogSource
-    from kraftrio.clients.spark_source import KraftrioSource as KraftrioSource
+    from kraftrio.clients.admin.admin import Admin as Admin
+    from kraftrio.clients.admin.types import NewTopic as NewTopic
+    from kraftrio.clients.consumer.consumer import Consumer as Consumer
+    from kraftrio.clients.consumer.group import RebalanceListener as RebalanceListener
+    from kraftrio.clients.consumer.offsets import OffsetAndMetadata as OffsetAndMetadata
+    from kraftrio.clients.consumer.records import ConsumerBatch as ConsumerBatch
+    from kraftrio.clients.consumer.records import ConsumerRecord as ConsumerRecord
+    from kraftrio.clients.producer.batch import RecordMetadata as RecordMetadata
+    from kraftrio.clients.producer.producer import Producer as Producer
+    from kraftrio.clients.spark.log_source import KraftrioLogSource as KraftrioLogSource
+    from kraftrio.clients.spark.source import KraftrioSource as KraftrioSource
     from kraftrio.wire.primitives import TopicPartition as TopicPartition
 
 __version__ = "0.1.0"
@@ -40,17 +40,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Admin": "kraftrio.clients.admin",
-    "Consumer": "kraftrio.clients.consumer",
-    "ConsumerBatch": "kraftrio.clients.consumer_records",
-    "ConsumerRecord": "kraftrio.clients.consumer_records",
-    "KraftrioLogSource": "kraftrio.clients.spark_log_source",
-    "KraftrioSource": "kraftrio.clients.spark_source",
-    "NewTopic": "kraftrio.clients.admin_types",
-    "OffsetAndMetadata": "kraftrio.clients.offsets",
-    "Producer": "kraftrio.clients.producer",
-    "RebalanceListener": "kraftrio.clients.group",
-    "RecordMetadata": "kraftrio.clients.producer_batch",
+    "Admin": "kraftrio.clients.admin.admin",
+    "Consumer": "kraftrio.clients.consumer.consumer",
+    "ConsumerBatch": "kraftrio.clients.consumer.records",
+    "ConsumerRecord": "kraftrio.clients.consumer.records",
+    "KraftrioLogSource": "kraftrio.clients.spark.log_source",
+    "KraftrioSource": "kraftrio.clients.spark.source",
+    "NewTopic": "kraftrio.clients.admin.types",
+    "OffsetAndMetadata": "kraftrio.clients.consumer.offsets",
+    "Producer": "kraftrio.clients.producer.producer",
+    "RebalanceListener": "kraftrio.clients.consumer.group",
+    "RecordMetadata": "kraftrio.clients.producer.batch",
     "TopicPartition": "kraftrio.wire.primitives",
 }
 _OF_SPARK = {"pyspark", "pyarrow"}

@@ -19,7 +19,7 @@ _LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 def _complain(text: str) -> None:
     """Tell on standard error why the command ends; whether anybody can read it changes nothing."""
-    from kraftrio.broker.line_output import STANDARD_ERROR, LineOutput
+    from kraftrio.base.line_output import STANDARD_ERROR, LineOutput
 
     LineOutput(STANDARD_ERROR).write(f"kraftrio: {text}\n")
 
@@ -117,7 +117,7 @@ def _add_common_options(command: argparse.ArgumentParser) -> None:
 
 def _settings(arguments: argparse.Namespace) -> dict[str, str]:
     """The properties of --set; later ones win over earlier ones."""
-    from kraftrio.broker.config import ConfigError
+    from kraftrio.broker.config.config import ConfigError
 
     settings: dict[str, str] = {}
     for setting in arguments.settings:
@@ -130,8 +130,8 @@ def _settings(arguments: argparse.Namespace) -> dict[str, str]:
 
 def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
     """The properties that the options stand for; later options win over earlier ones."""
-    from kraftrio.broker.config import parse_host_port
-    from kraftrio.broker.config_attributes import address_text
+    from kraftrio.broker.config.attributes import address_text
+    from kraftrio.broker.config.config import parse_host_port
 
     overrides = _settings(arguments)
     if arguments.data is not None:
@@ -143,8 +143,8 @@ def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def _start(arguments: argparse.Namespace) -> int:
-    from kraftrio.broker.config import BrokerConfig, ConfigError
-    from kraftrio.broker.logging_setup import setup_logging
+    from kraftrio.base.logging_setup import setup_logging
+    from kraftrio.broker.config.config import BrokerConfig, ConfigError
 
     try:
         config = BrokerConfig.load(arguments.config, _overrides(arguments), os.environ)
@@ -153,8 +153,8 @@ def _start(arguments: argparse.Namespace) -> int:
         return EXIT_USAGE
     setup_logging(arguments.log_level)
 
-    from kraftrio.broker.node import run_until_stopped
-    from kraftrio.broker.node_errors import StartError
+    from kraftrio.base.start_errors import StartError
+    from kraftrio.broker.node.node import run_until_stopped
 
     try:
         return run_until_stopped(config)
@@ -164,10 +164,10 @@ def _start(arguments: argparse.Namespace) -> int:
 
 
 def _recover_quorum(arguments: argparse.Namespace) -> int:
-    from kraftrio.broker.config import BrokerConfig, ConfigError
+    from kraftrio.base.start_errors import StartError
+    from kraftrio.broker.config.config import BrokerConfig, ConfigError
     from kraftrio.broker.log.files import OsFileSystem
-    from kraftrio.broker.node_errors import StartError
-    from kraftrio.broker.quorum_recovery import recover_quorum
+    from kraftrio.broker.node.quorum_recovery import recover_quorum
 
     try:
         config = BrokerConfig.load(arguments.config, _overrides(arguments), os.environ)
@@ -188,10 +188,10 @@ def _cluster(arguments: argparse.Namespace) -> int:
 
     import trio
 
-    from kraftrio.broker.config import ConfigError
-    from kraftrio.broker.line_output import STANDARD_ERROR, STANDARD_OUTPUT, LineOutput
-    from kraftrio.broker.local_cluster import ClusterError, plan_cluster, run_cluster
+    from kraftrio.base.line_output import STANDARD_ERROR, STANDARD_OUTPUT, LineOutput
+    from kraftrio.broker.config.config import ConfigError
     from kraftrio.broker.log.files import OsFileSystem
+    from kraftrio.broker.node.local_cluster import ClusterError, plan_cluster, run_cluster
 
     try:
         settings = _settings(arguments)
@@ -227,7 +227,7 @@ def _cluster(arguments: argparse.Namespace) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status (argparse exits with 2 by itself)."""
-    from kraftrio.broker.line_output import reserve_standard_descriptors
+    from kraftrio.base.line_output import reserve_standard_descriptors
 
     reserve_standard_descriptors()
     # Until the node listens to it, an interrupt ends the process without a traceback.

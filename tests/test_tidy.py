@@ -1,6 +1,7 @@
 """The house rules that no linter knows: who may import what, what a core may not do, how long.
 
-The law of imports is wire <- kraft_meta <- broker, and clients sees wire alone. A core is a state
+`base` and `wire` import nothing of ours, `net` these two; `kraft_meta` and `clients` import all
+three, and `broker` all but `clients`. A core is a state
 machine without input or output: time, randomness and reads come in as arguments, writes go out as
 values, so that a simulation can own them all.
 """
@@ -16,19 +17,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("wire", "kraft_meta", "clients", "broker")
+PACKAGES = ("base", "wire", "net", "kraft_meta", "clients", "broker")
 
 MAX_MODULE_LINES = 700
 MAX_FUNCTION_LINES = 70
 
-SOCKETS = ("clients.send_queue", "clients.transport")
-
-# Package -> what it may import of ours, as prefixes below kraftrio.
+# Package -> what it may import of ours.
 MAY_IMPORT = {
+    "base": ("base",),
     "wire": ("wire",),
-    "kraft_meta": ("wire", "kraft_meta"),
-    "clients": ("wire", "clients"),
-    "broker": ("wire", "kraft_meta", "broker", "clients.connection", *SOCKETS),
+    "net": ("base", "wire", "net"),
+    "kraft_meta": ("base", "wire", "net", "kraft_meta"),
+    "clients": ("base", "wire", "net", "clients"),
+    "broker": ("base", "wire", "net", "kraft_meta", "broker"),
 }
 
 FORBIDDEN = frozenset(
@@ -42,44 +43,45 @@ FORBIDDEN = frozenset(
 # Who may do what: all others are cores, or pure. The disk layer knows locks and the log; of it only
 # files.py opens files.
 WORKS_WITH = {
+    "base/threads.py": {"async", "trio"},
     "broker/log/files.py": {"os"},
-    "broker/log/*.py": {"logging", "threading"},
-    "broker/auto_topics.py": {"logging"},
-    "broker/broker_role.py": {"async", "logging", "trio"},
-    "broker/broker_sessions.py": {"async", "logging", "trio"},
-    "broker/client_connection.py": {"async", "trio"},
-    "broker/clock.py": {"time", "trio"},
-    "broker/config.py": {"socket"},
-    "broker/controller_channel.py": {"async", "logging", "trio"},
-    "broker/controller_client.py": {"async", "logging", "trio"},
-    "broker/controller_role.py": {"async", "trio"},
+    "broker/log/**/*.py": {"logging", "threading"},
+    "broker/metadata/auto_topics.py": {"logging"},
+    "broker/node/broker_role.py": {"async", "logging", "trio"},
+    "broker/controller/broker_sessions.py": {"async", "logging", "trio"},
+    "broker/server/client_connection.py": {"async", "trio"},
+    "base/clock.py": {"time", "trio"},
+    "broker/config/config.py": {"socket"},
+    "broker/controller/channel.py": {"async", "logging", "trio"},
+    "broker/controller/client.py": {"async", "logging", "trio"},
+    "broker/node/controller_role.py": {"async", "trio"},
     "broker/coordinator/runtime.py": {"async", "logging", "trio"},
-    "broker/departure.py": {"async", "logging", "trio"},
-    "broker/directory_assignments.py": {"logging"},
-    "broker/disk_errors.py": {"logging"},
-    "broker/environment.py": {"async", "trio"},
-    "broker/full_directories.py": {"logging"},
-    "broker/isr_keeper.py": {"logging"},
-    "broker/isr_proposals.py": {"logging"},
-    "broker/line_output.py": {"os", "select", "threading"},
-    "broker/local_cluster.py": {"async", "os", "signal", "socket", "subprocess", "trio"},
-    "broker/log_cleaner.py": {"async", "logging", "time", "trio"},
-    "broker/log_maintenance.py": {"async", "logging", "trio"},
-    "broker/logging_setup.py": {"logging", "time"},
-    "broker/node.py": {"async", "logging", "os", "signal", "socket", "trio"},
-    "broker/node_settings.py": {"logging"},
-    "broker/quorum_peers.py": {"async", "logging", "trio"},
-    "broker/replica_fetcher.py": {"async", "logging", "trio"},
-    "broker/replica_manager.py": {"logging"},
-    "broker/replica_moves.py": {"async", "logging", "trio"},
-    "broker/server.py": {"async", "logging", "trio"},
-    "broker/services.py": {"shutil"},
-    "broker/stop_signals.py": {"signal", "trio"},
-    "broker/sliced_work.py": {"async", "trio"},
-    "broker/timers.py": {"async", "trio"},
-    "kraft_meta/deferred.py": {"async", "trio"},
-    "kraft_meta/quorum_news.py": {"logging"},
-    "kraft_meta/quorum_service.py": {"async", "logging", "trio"},
+    "broker/controller/departure.py": {"async", "logging", "trio"},
+    "broker/replica/directory_assignments.py": {"logging"},
+    "broker/replica/disk_errors.py": {"logging"},
+    "broker/replica/full_directories.py": {"logging"},
+    "broker/replica/isr_keeper.py": {"logging"},
+    "broker/replica/isr_proposals.py": {"logging"},
+    "base/line_output.py": {"os", "select", "threading"},
+    "broker/node/local_cluster.py": {"async", "os", "signal", "socket", "subprocess", "trio"},
+    "broker/upkeep/log_cleaner.py": {"async", "logging", "time", "trio"},
+    "broker/upkeep/maintenance.py": {"async", "logging", "trio"},
+    "base/logging_setup.py": {"logging", "time"},
+    "broker/node/node.py": {"async", "logging", "os", "signal", "socket", "trio"},
+    "broker/node/settings.py": {"logging"},
+    "broker/controller/quorum_peers.py": {"async", "logging", "trio"},
+    "broker/replica/follower/fetcher.py": {"async", "logging", "trio"},
+    "broker/replica/manager.py": {"logging"},
+    "broker/replica/moves.py": {"async", "logging", "trio"},
+    "broker/server/server.py": {"async", "logging", "trio"},
+    "broker/node/services.py": {"shutil"},
+    "broker/node/stop_signals.py": {"signal", "trio"},
+    "broker/server/sliced_work.py": {"async", "trio"},
+    "base/timers.py": {"async", "trio"},
+    "base/deferred.py": {"async", "trio"},
+    "kraft_meta/quorum/news.py": {"logging"},
+    "kraft_meta/quorum/service.py": {"async", "logging", "trio"},
+    "net/*.py": {"async", "logging", "os", "socket", "trio"},
     "clients/**/*.py": {"async", *FORBIDDEN},
 }
 

@@ -2,7 +2,7 @@
 
 Owns Kafka's variable-length integers (protocol guide, "Protocol Primitive Types": VARINT,
 VARLONG, UNSIGNED_VARINT), the text form of uuids and ``TopicPartition``. Messages go through
-``codec``; these functions serve record batches, records of internal topics and framing.
+``codec/message``; these functions serve record batches, records of internal topics and framing.
 
 Rules: reading never goes beyond the buffer (``RemoteProtocolError``), and an integer that has
 more bytes than its type allows is malformed.

@@ -1,6 +1,6 @@
 """What a coordinator core answers with: records to append, replies to send, and what to be told.
 
-The contract between the cores (`classic_groups`, `offset_state`, `group_shard`) and their shell
+The contract between the cores (`classic/groups`, `offset_state`, `groups/shard`) and their shell
 (`runtime`):
 1. `records` are appended to the shard's partition as one batch. If that fails nothing of them
    exists.

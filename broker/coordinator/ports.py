@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from kraftrio.kraft_meta.image import Endpoint, PartitionImage, TopicImage
-from kraftrio.kraft_meta.topic_names import CONSUMER_OFFSETS
+from kraftrio.kraft_meta.metadata.image import Endpoint, PartitionImage, TopicImage
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import Buffer, TopicPartition
+from kraftrio.wire.topic_names import CONSUMER_OFFSETS
 
 if TYPE_CHECKING:  # cores import this module, and must not import the disk layer
-    from kraftrio.broker.producer_state import AppendOrigin
+    from kraftrio.broker.log.producers.producer_state import AppendOrigin
 
 OFFSETS_TOPIC = CONSUMER_OFFSETS
 

@@ -28,7 +28,8 @@ from typing import TypeVar
 
 import trio
 
-from kraftrio.broker.coordinator.group_shard import GroupShard
+from kraftrio.base.deferred import Deferred
+from kraftrio.broker.coordinator.groups.shard import GroupShard
 from kraftrio.broker.coordinator.outcome import (
     CoordinatorRecord,
     FollowUp,
@@ -45,13 +46,10 @@ from kraftrio.broker.coordinator.ports import (
     ScheduledTimer,
     TimerService,
 )
-from kraftrio.broker.producer_state import AppendOrigin
-from kraftrio.kraft_meta.deferred import Deferred
-from kraftrio.wire.compression import Compression
-from kraftrio.wire.control_records import read_end_transaction_marker
+from kraftrio.broker.log.producers.producer_state import AppendOrigin
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError, RemoteProtocolError
 from kraftrio.wire.primitives import Buffer, TopicPartition
-from kraftrio.wire.record_batch import (
+from kraftrio.wire.records.batch import (
     BatchHeader,
     Record,
     build_batch,
@@ -59,6 +57,8 @@ from kraftrio.wire.record_batch import (
     iter_records,
     verify_crc,
 )
+from kraftrio.wire.records.compression import Compression
+from kraftrio.wire.records.control import read_end_transaction_marker
 
 _log = logging.getLogger("kraftrio.groups")
 

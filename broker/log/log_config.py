@@ -2,7 +2,7 @@
 
 Attributes are Kafka's topic configs with underscores, defaults are Kafka's. Values are immutable: a
 config change gives the log a new LogConfig. Parsing and validation of what users send is
-`broker/topic_config.py`'s; `from_properties` here takes already valid text values.
+`broker/config/topic_config.py`'s; `from_properties` here takes already valid text values.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kraftrio.wire.record_batch import Compression, TimestampType
+from kraftrio.wire.records.batch import Compression, TimestampType
 
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1

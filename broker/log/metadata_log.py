@@ -33,17 +33,17 @@ from typing import Final
 
 from kraftrio.broker.log.checkpoints import PARTITION_METADATA, format_partition_metadata
 from kraftrio.broker.log.files import File, FileSystem, write_atomically
-from kraftrio.kraft_meta.log_batches import (
+from kraftrio.kraft_meta.quorum.log_batches import (
     decode_batch,
     encode_batch,
     encoded,
     parse_snapshot,
     snapshot_batches,
 )
-from kraftrio.kraft_meta.ports import NO_NODE, ElectionState, LogBatch, SnapshotId
+from kraftrio.kraft_meta.raft.ports import NO_NODE, ElectionState, LogBatch, SnapshotId
 from kraftrio.wire.errors import CorruptRecordError, KafkaError
 from kraftrio.wire.primitives import ZERO_UUID, uuid_from_text, uuid_to_text
-from kraftrio.wire.record_batch import (
+from kraftrio.wire.records.batch import (
     LOG_OVERHEAD,
     MAGIC,
     iter_headers,

@@ -20,7 +20,7 @@ from typing import Final
 
 import trio
 
-from kraftrio.clients.admin import Admin
+from kraftrio.clients.admin.admin import Admin
 from kraftrio.clients.errors import KafkaClientError
 from kraftrio.clients.pipeline import dataset, topics
 from kraftrio.clients.pipeline.dataset import Row, Rows
@@ -38,7 +38,7 @@ from kraftrio.clients.pipeline.schemas import (
     WEATHER,
     Table,
 )
-from kraftrio.clients.producer import Delivery, Producer
+from kraftrio.clients.producer.producer import Delivery, Producer
 
 _TELL_EVERY: Final = 250  # rows between two looks at the bars
 _LOOKS: Final = 5  # at topics that others write to, too

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
-from kraftrio.clients.admin import Admin
+from kraftrio.clients.admin.admin import Admin
 from kraftrio.clients.errors import KafkaClientError
 from kraftrio.clients.pipeline import batches, topics
 from kraftrio.clients.pipeline.batches import Offsets

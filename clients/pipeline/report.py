@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from kraftrio.clients.admin import Admin
-from kraftrio.clients.consumer import Consumer
+from kraftrio.clients.admin.admin import Admin
+from kraftrio.clients.consumer.consumer import Consumer
 from kraftrio.clients.pipeline import topics
 from kraftrio.clients.pipeline.batches import read_batches
 from kraftrio.clients.pipeline.failures import PipelineError, explain, is_expected, kinds

@@ -20,8 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kraftrio.clients.consumer import Consumer
-from kraftrio.clients.consumer_records import ConsumerRecord
+from kraftrio.clients.consumer.consumer import Consumer
+from kraftrio.clients.consumer.records import ConsumerRecord
 from kraftrio.clients.pipeline.schemas import ROW_HEADER
 from kraftrio.wire.primitives import TopicPartition
 

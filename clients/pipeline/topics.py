@@ -10,8 +10,8 @@ from typing import Final
 
 import trio
 
-from kraftrio.clients.admin import Admin
-from kraftrio.clients.admin_types import NewTopic, OffsetSpec
+from kraftrio.clients.admin.admin import Admin
+from kraftrio.clients.admin.types import NewTopic, OffsetSpec
 from kraftrio.clients.errors import (
     NetworkError,
     TimedOutError,

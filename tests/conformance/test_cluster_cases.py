@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kraftrio.wire.codec import records_view
+from kraftrio.wire.codec.message import records_view
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
     CreatableReplicaAssignment,
@@ -35,7 +35,7 @@ from kraftrio.wire.messages.data import (
     OffsetForLeaderTopic,
 )
 from kraftrio.wire.messages.groups import DescribeGroupsRequest
-from kraftrio.wire.record_batch import iter_headers
+from kraftrio.wire.records.batch import iter_headers
 from tests.conformance.broker_process import KIND
 from tests.conformance.cases.calls import (
     EARLIEST,

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 import kraftrio.wire.messages
-from kraftrio.wire.api import APIS
-from kraftrio.wire.codec import StructSpec, decode, encode, spec_of
-from kraftrio.wire.codec_schema import ARRAY, RECORDS, SPECS, STRUCT, Field, Kind
+from kraftrio.wire.codec.message import StructSpec, decode, encode, spec_of
+from kraftrio.wire.codec.schema import ARRAY, RECORDS, SPECS, STRUCT, Field, Kind
+from kraftrio.wire.protocol.api import APIS
 from tests.conformance.definitions import (
     Definition,
     FieldDef,

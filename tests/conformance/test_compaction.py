@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.record_batch import Record, build_batch
+from kraftrio.wire.records.batch import Record, build_batch
 from tests.conformance.broker_process import KIND, Broker
 from tests.conformance.cases import calls
 from tests.conformance.cases.members import commit_code, commit_request, fetch_offset

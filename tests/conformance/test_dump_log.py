@@ -10,11 +10,11 @@ import pytest
 
 from kraftrio.broker.log.files import OsFileSystem
 from kraftrio.broker.log.log_config import LogConfig
-from kraftrio.broker.log.partition_log import AppendOrigin, PartitionLog
-from kraftrio.broker.log.recovery import open_log
-from kraftrio.wire.control_records import EndTransactionMarker, build_end_transaction_batch
+from kraftrio.broker.log.partition.partition_log import AppendOrigin, PartitionLog
+from kraftrio.broker.log.partition.recovery import open_log
 from kraftrio.wire.primitives import TopicPartition
-from kraftrio.wire.record_batch import Compression
+from kraftrio.wire.records.batch import Compression
+from kraftrio.wire.records.control import EndTransactionMarker, build_end_transaction_batch
 from tests.conformance.java_tools import KafkaTools, ToolRunner
 from tests.support.logs import NOW_MS, TOPIC_ID, batch
 

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from tests.conformance.apache_kafka import apache_kafka
-from tests.unit.clients.test_partitioner import RECORDED, check_vectors
+from tests.unit.clients.producer.test_partitioner import RECORDED, check_vectors
 
 PROGRAM = Path(__file__).with_name("PartitionerVectors.java")
 RECORDED_SEED = 1

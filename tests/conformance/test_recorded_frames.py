@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from kraftrio.wire.api import APIS, request_header_version, response_header_version
-from kraftrio.wire.codec import decode, encode, spec_of
-from kraftrio.wire.codec_schema import ARRAY, BYTES, RECORDS, UUID, Field
+from kraftrio.wire.codec.message import decode, encode, spec_of
+from kraftrio.wire.codec.schema import ARRAY, BYTES, RECORDS, UUID, Field
 from kraftrio.wire.errors import RemoteProtocolError
 from kraftrio.wire.messages.headers import RequestHeader, ResponseHeader
 from kraftrio.wire.primitives import uuid_from_text
+from kraftrio.wire.protocol.api import APIS, request_header_version, response_header_version
 
 PATH = Path(__file__).resolve().parents[1] / "data" / "frames.jsonl.xz"
 FRAMES: list[dict[str, Any]] = [

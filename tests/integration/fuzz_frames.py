@@ -19,9 +19,8 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from kraftrio.wire.api import APIS, Api, ApiKey, request_header_version
-from kraftrio.wire.codec import encode, spec_of
-from kraftrio.wire.codec_schema import (
+from kraftrio.wire.codec.message import encode, spec_of
+from kraftrio.wire.codec.schema import (
     ARRAY,
     BOOL,
     BYTES,
@@ -32,9 +31,10 @@ from kraftrio.wire.codec_schema import (
     UUID,
     Kind,
 )
-from kraftrio.wire.codec_schema import Field as FieldSpec
+from kraftrio.wire.codec.schema import Field as FieldSpec
 from kraftrio.wire.messages.headers import RequestHeader
-from kraftrio.wire.record_batch import Compression, Record, build_batch
+from kraftrio.wire.protocol.api import APIS, Api, ApiKey, request_header_version
+from kraftrio.wire.records.batch import Compression, Record, build_batch
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "frames.jsonl.xz"
 

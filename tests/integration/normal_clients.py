@@ -11,7 +11,7 @@ import time
 from typing import NamedTuple
 
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.record_batch import Record, build_batch
+from kraftrio.wire.records.batch import Record, build_batch
 from tests.integration.wire_client import WireClient, wait_until
 
 TOPIC = "normal"

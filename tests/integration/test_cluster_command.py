@@ -15,7 +15,7 @@ import pytest
 
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import MetadataRequest
-from kraftrio.wire.record_batch import Record, build_batch
+from kraftrio.wire.records.batch import Record, build_batch
 from tests.integration.wire_client import WireClient, wait_until
 
 READY = re.compile(r"kraftrio ready (\S+):(\d+) node=(\d+) pid=(\d+) data=(\S+)")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.record_batch import Record, build_batch
+from kraftrio.wire.records.batch import Record, build_batch
 from tests.conformance.broker_process import Broker
 from tests.integration.crowd import crowding
 from tests.integration.normal_clients import measure_normal_clients

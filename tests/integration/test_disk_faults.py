@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode
-from kraftrio.wire.record_batch import Record, build_batch, iter_headers
+from kraftrio.wire.records.batch import Record, build_batch, iter_headers
 from tests.conformance.broker_process import Broker
 from tests.integration.disks import FailingDisk, SmallDisk
 from tests.integration.wire_client import WireClient, wait_until

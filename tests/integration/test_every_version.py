@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from kraftrio.wire.api import APIS, ApiKey
-from kraftrio.wire.codec import spec_of
+from kraftrio.wire.codec.message import spec_of
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages import admin, cluster, data, groups, quorum, security
-from kraftrio.wire.record_batch import Record, build_batch
+from kraftrio.wire.protocol.api import APIS, ApiKey
+from kraftrio.wire.records.batch import Record, build_batch
 from tests.conformance.cluster_process import Cluster
 from tests.integration.wire_client import WireClient
 

@@ -20,11 +20,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from kraftrio.wire.api import ApiKey
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import DeleteTopicsRequest, DeleteTopicState
 from kraftrio.wire.messages.cluster import ApiVersionsRequest, MetadataRequest
-from kraftrio.wire.record_batch import Record, build_batch
+from kraftrio.wire.protocol.api import ApiKey
+from kraftrio.wire.records.batch import Record, build_batch
 from tests.conformance.broker_process import Broker
 from tests.integration.fuzz_frames import NODE_ID, FrameMaker
 from tests.integration.wire_client import WireClient, frame_of

@@ -34,7 +34,7 @@ from kraftrio.wire.messages.groups import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
-from kraftrio.wire.record_batch import Record, build_batch
+from kraftrio.wire.records.batch import Record, build_batch
 from tests.conformance.broker_process import Broker
 from tests.integration.wire_client import WireClient, fetch_request, produce_request, records_of
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from kraftrio.wire.compression import compress
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import ApiVersionsRequest
 from kraftrio.wire.messages.configs import (
@@ -20,7 +19,8 @@ from kraftrio.wire.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
-from kraftrio.wire.record_batch import Compression, Record, build_batch
+from kraftrio.wire.records.batch import Compression, Record, build_batch
+from kraftrio.wire.records.compression import compress
 from tests.conformance.broker_process import Broker
 from tests.integration.wire_client import (
     WireClient,

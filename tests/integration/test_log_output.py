@@ -18,13 +18,12 @@ import pytest
 import trio
 import trio.testing
 
-from kraftrio.broker.client_connection import ServerLimits
-from kraftrio.broker.context import RequestContext
-from kraftrio.broker.dispatch import Dispatcher
-from kraftrio.broker.logging_setup import setup_logging
-from kraftrio.broker.server import Listener, bind
-from kraftrio.kraft_meta.deferred import Deferred
-from kraftrio.wire.api import ApiKey
+from kraftrio.base.deferred import Deferred
+from kraftrio.base.logging_setup import setup_logging
+from kraftrio.broker.server.client_connection import ServerLimits
+from kraftrio.broker.server.context import RequestContext
+from kraftrio.broker.server.dispatch import Dispatcher
+from kraftrio.broker.server.server import Listener, bind
 from kraftrio.wire.messages.cluster import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -37,6 +36,7 @@ from kraftrio.wire.messages.groups import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from kraftrio.wire.protocol.api import ApiKey
 from tests.conformance.broker_process import Broker
 from tests.integration.wire_client import WireClient, frame_of, wait_until
 

@@ -24,20 +24,13 @@ import pytest
 import trio
 from trio.abc import Instrument
 
-from kraftrio.broker.config import BrokerConfig
-from kraftrio.broker.environment import Environment
-from kraftrio.broker.node import Node
-from kraftrio.broker.unserved_apis import UNSERVED_BY_BROKERS, UNSERVED_BY_CONTROLLERS
-from kraftrio.wire.api import (
-    APIS,
-    Api,
-    ApiKey,
-    request_header_version,
-    response_header_version,
-)
-from kraftrio.wire.codec import decode, encode, spec_of
-from kraftrio.wire.codec_schema import ARRAY, STRING, STRUCT, UUID, Field, Kind
-from kraftrio.wire.codec_slices import encode_slices
+from kraftrio.broker.api.unserved_apis import UNSERVED_BY_BROKERS, UNSERVED_BY_CONTROLLERS
+from kraftrio.broker.config.config import BrokerConfig
+from kraftrio.broker.node.environment import Environment
+from kraftrio.broker.node.node import Node
+from kraftrio.wire.codec.message import decode, encode, spec_of
+from kraftrio.wire.codec.schema import ARRAY, STRING, STRUCT, UUID, Field, Kind
+from kraftrio.wire.codec.slices import encode_slices
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import (
     ApiVersionsResponse,
@@ -46,6 +39,13 @@ from kraftrio.wire.messages.cluster import (
     MetadataResponse,
 )
 from kraftrio.wire.messages.headers import RequestHeader, ResponseHeader
+from kraftrio.wire.protocol.api import (
+    APIS,
+    Api,
+    ApiKey,
+    request_header_version,
+    response_header_version,
+)
 from tests.support.sliced import finish
 
 BOUND_S = 0.020  # on a quiet machine

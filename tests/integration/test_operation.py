@@ -18,13 +18,13 @@ import pytest
 import trio
 
 from kraftrio import Consumer, Producer
-from kraftrio.broker.local_cluster import plan_cluster
 from kraftrio.broker.log.files import OsFileSystem
+from kraftrio.broker.node.local_cluster import plan_cluster
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import ApiVersionsRequest, MetadataRequest
 from tests.conformance.broker_process import Broker
 from tests.integration.wire_client import WireClient, wait_until
-from tests.unit.broker.test_listening import free_port, needs_ipv6
+from tests.unit.broker.server.test_listening import free_port, needs_ipv6
 
 KRAFTRIO = [sys.executable, "-P", "-m", "kraftrio"]
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"

@@ -13,8 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
-from kraftrio.wire.api import APIS, Api, request_header_version, response_header_version
-from kraftrio.wire.codec import decode, encode
+from kraftrio.wire.codec.message import decode, encode
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kraftrio.wire.messages.data import (
@@ -27,7 +26,8 @@ from kraftrio.wire.messages.data import (
     TopicProduceData,
 )
 from kraftrio.wire.messages.headers import RequestHeader, ResponseHeader
-from kraftrio.wire.record_batch import Record, iter_headers, iter_records, verify_crc
+from kraftrio.wire.protocol.api import APIS, Api, request_header_version, response_header_version
+from kraftrio.wire.records.batch import Record, iter_headers, iter_records, verify_crc
 
 API_OF: dict[type, Api] = {api.request: api for api in APIS.values()}
 

@@ -28,13 +28,13 @@ from typing import Any, Final, Self
 
 import trio
 
-from kraftrio.clients.admin import Admin
-from kraftrio.clients.admin_types import NewTopic, OffsetSpec
-from kraftrio.clients.consumer import Consumer
-from kraftrio.clients.consumer_records import ConsumerRecord
+from kraftrio.clients.admin.admin import Admin
+from kraftrio.clients.admin.types import NewTopic, OffsetSpec
+from kraftrio.clients.consumer.consumer import Consumer
+from kraftrio.clients.consumer.records import ConsumerRecord
 from kraftrio.clients.pipeline import dataset
 from kraftrio.clients.pipeline.schemas import FLIGHTS, TABLES, WEATHER
-from kraftrio.clients.producer import Producer
+from kraftrio.clients.producer.producer import Producer
 from kraftrio.wire.primitives import TopicPartition
 from tests.conformance.clients import install
 from tests.conformance.clients.test_spark import java_home

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftrio.clients.consumer_records import ConsumerRecord
+from kraftrio.clients.consumer.records import ConsumerRecord
 from tests.conformance.broker_process import Broker
 from tests.pipeline import support
 from tests.pipeline.support import Pipeline

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from kraftrio.clients.producer import Producer
+from kraftrio.clients.producer.producer import Producer
 from tests.conformance.broker_process import Broker
 from tests.pipeline import support
 from tests.pipeline.support import Command, Feed, Pipeline

@@ -7,7 +7,7 @@ answered clearly may come true at any later time, so nothing is promised of that
 
 from __future__ import annotations
 
-from kraftrio.kraft_meta.image import MetadataImage
+from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.wire.errors import ErrorCode
 
 _TOPIC = 2  # the resource type

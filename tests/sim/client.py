@@ -18,20 +18,20 @@ from typing import Any
 
 import trio
 
-from kraftrio.clients.connection import (
+from kraftrio.net.connection import (
     Connection,
     ConnectionLost,
     RequestTimedOut,
     open_connection,
 )
-from kraftrio.clients.transport import Network
-from kraftrio.wire.api import APIS
+from kraftrio.net.transport import Network
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import (
     FindCoordinatorRequest,
     MetadataRequest,
     MetadataRequestTopic,
 )
+from kraftrio.wire.protocol.api import APIS
 from tests.sim.world import SimulationFailure, World
 
 _VERSIONS = {api.request: api.max_version for api in APIS.values()}

@@ -18,16 +18,16 @@ from random import Random
 
 import trio
 
-from kraftrio.broker.clock import Clock
-from kraftrio.broker.config import BrokerConfig
-from kraftrio.broker.environment import Environment
+from kraftrio.base.clock import Clock
+from kraftrio.base.start_errors import NodeError
+from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.metadata_log import MetadataLog
-from kraftrio.broker.node import Node
-from kraftrio.broker.node_errors import NodeError
-from kraftrio.broker.replica_manager import ReplicaManager
-from kraftrio.kraft_meta.image import MetadataImage
-from kraftrio.kraft_meta.quorum_service import QuorumService
+from kraftrio.broker.node.environment import Environment
+from kraftrio.broker.node.node import Node
+from kraftrio.broker.replica.manager import ReplicaManager
+from kraftrio.kraft_meta.metadata.image import MetadataImage
+from kraftrio.kraft_meta.quorum.service import QuorumService
 from tests.sim.disk import SimDisk
 from tests.sim.network import HostNetwork, Internet, LinkQuality
 from tests.sim.world import (

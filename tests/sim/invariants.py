@@ -23,10 +23,10 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from kraftrio.broker.partition import Partition
-from kraftrio.broker.partition_state import Role
+from kraftrio.broker.replica.partition import Partition
+from kraftrio.broker.replica.partition_state import Role
 from kraftrio.wire.primitives import TopicPartition
-from kraftrio.wire.record_batch import iter_headers
+from kraftrio.wire.records.batch import iter_headers
 from tests.sim.cluster import Cluster, SimNode
 from tests.sim.log_invariants import IsrCompleteness, Key, SegmentShape
 from tests.sim.memory_invariants import check_memory

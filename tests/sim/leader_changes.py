@@ -16,7 +16,7 @@ from typing import Protocol
 
 import trio
 
-from kraftrio.kraft_meta.image import MetadataImage, PartitionImage
+from kraftrio.kraft_meta.metadata.image import MetadataImage, PartitionImage
 from kraftrio.wire.messages.admin import ElectLeadersRequest
 from tests.sim.client import SimClient, Unavailable
 from tests.sim.cluster import Cluster, SimNode

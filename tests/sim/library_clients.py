@@ -25,9 +25,9 @@ from typing import Any
 
 import trio
 
-from kraftrio.clients.admin import Admin
-from kraftrio.clients.admin_types import NewTopic
-from kraftrio.clients.consumer import Consumer, ConsumerRecord, RebalanceListener
+from kraftrio.clients.admin.admin import Admin
+from kraftrio.clients.admin.types import NewTopic
+from kraftrio.clients.consumer.consumer import Consumer, ConsumerRecord, RebalanceListener
 from kraftrio.clients.errors import (
     CommitFailedError,
     CorruptRecordError,
@@ -37,7 +37,7 @@ from kraftrio.clients.errors import (
     TopicExistsError,
     UnknownTopicOrPartitionError,
 )
-from kraftrio.clients.producer import Delivery, Producer
+from kraftrio.clients.producer.producer import Delivery, Producer
 from kraftrio.wire.primitives import TopicPartition
 from tests.sim.cluster import Cluster
 from tests.sim.history import History, Promise, Sender

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from kraftrio.broker.log.partition_log import PartitionLog
-from kraftrio.broker.log.segment import LOG_SUFFIX, Segment, segment_name
-from kraftrio.broker.partition import Partition
-from kraftrio.broker.partition_state import Role
-from kraftrio.kraft_meta.image import MetadataImage, PartitionImage
+from kraftrio.broker.log.partition.partition_log import PartitionLog
+from kraftrio.broker.log.segment.segment import LOG_SUFFIX, Segment, segment_name
+from kraftrio.broker.replica.partition import Partition
+from kraftrio.broker.replica.partition_state import Role
+from kraftrio.kraft_meta.metadata.image import MetadataImage, PartitionImage
 from kraftrio.wire.primitives import TopicPartition
-from kraftrio.wire.record_batch import iter_headers
+from kraftrio.wire.records.batch import iter_headers
 from tests.sim.cluster import Cluster, SimNode
 from tests.sim.world import SimulationFailure
 

@@ -1,12 +1,12 @@
 """What nodes hold in memory for their connections stays within its bound.
 
-Owns: `check_memory`. Beyond the limit of a budget a node may hold a little per connection, what
-was granted last, and one request or answer that waited longest (see `broker/memory_budget.py`).
+Owns: `check_memory`. Beyond the limit of a budget a node may hold a little per connection, what was
+granted last, and one request or answer that waited longest (see `broker/server/memory_budget.py`).
 """
 
 from __future__ import annotations
 
-from kraftrio.broker.memory_budget import MemoryBudget
+from kraftrio.broker.server.memory_budget import MemoryBudget
 from tests.sim.cluster import SimNode
 from tests.sim.world import SimulationFailure
 

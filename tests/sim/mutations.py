@@ -16,36 +16,33 @@ from unittest import mock
 
 import trio
 
-from kraftrio.broker import fetch_reads
+from kraftrio.broker.api.fetch import reads as fetch_reads
 from kraftrio.broker.coordinator.runtime import GroupCoordinator
-from kraftrio.broker.follower_fetch import FollowerFetch
-from kraftrio.broker.follower_partition import FollowedPartition
-from kraftrio.broker.full_directories import FullDirectories
-from kraftrio.broker.log import (
-    batch_scan,
-    follower_batches,
-    metadata_log,
-    segment,
-)
-from kraftrio.broker.log.follower_batches import FollowerBatches
+from kraftrio.broker.log import metadata_log
+from kraftrio.broker.log.cleaner.offset_map import OffsetMap
 from kraftrio.broker.log.leader_epoch_cache import EpochEntry
 from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
-from kraftrio.broker.log.offset_map import OffsetMap
-from kraftrio.broker.log.partition_log import PartitionLog
-from kraftrio.broker.log.segment import Segment
-from kraftrio.broker.partition_state import PartitionState, Role
-from kraftrio.broker.replica_manager import ReplicaManager
-from kraftrio.broker.unmade_logs import UnmadeLogs
-from kraftrio.clients.positions import Positions
-from kraftrio.kraft_meta import log_batches
-from kraftrio.kraft_meta.epoch_starts import EpochStarts
-from kraftrio.kraft_meta.partition_change import PartitionChange
-from kraftrio.kraft_meta.ports import SnapshotId
-from kraftrio.kraft_meta.quorum_state import Leader, QuorumState
-from kraftrio.kraft_meta.raft_elections import Elections
-from kraftrio.kraft_meta.voter_memory import VoterMemory
+from kraftrio.broker.log.partition import follower_batches
+from kraftrio.broker.log.partition.follower_batches import FollowerBatches
+from kraftrio.broker.log.partition.partition_log import PartitionLog
+from kraftrio.broker.log.segment import batch_scan, segment
+from kraftrio.broker.log.segment.segment import Segment
+from kraftrio.broker.replica.follower.fetch import FollowerFetch
+from kraftrio.broker.replica.follower.partition import FollowedPartition
+from kraftrio.broker.replica.full_directories import FullDirectories
+from kraftrio.broker.replica.manager import ReplicaManager
+from kraftrio.broker.replica.partition_state import PartitionState, Role
+from kraftrio.broker.replica.unmade_logs import UnmadeLogs
+from kraftrio.clients.consumer.positions import Positions
+from kraftrio.kraft_meta.controller.partition_change import PartitionChange
+from kraftrio.kraft_meta.quorum import log_batches
+from kraftrio.kraft_meta.raft.elections import Elections
+from kraftrio.kraft_meta.raft.epoch_starts import EpochStarts
+from kraftrio.kraft_meta.raft.ports import SnapshotId
+from kraftrio.kraft_meta.raft.quorum_state import Leader, QuorumState
+from kraftrio.kraft_meta.raft.voter_memory import VoterMemory
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode
-from kraftrio.wire.record_batch import iter_headers
+from kraftrio.wire.records.batch import iter_headers
 from tests.sim.network import LinkQuality
 from tests.sim.simulation import Outcome, simulate
 

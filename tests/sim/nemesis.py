@@ -19,7 +19,7 @@ from random import Random
 
 import trio
 
-from kraftrio.kraft_meta.image import MetadataImage
+from kraftrio.kraft_meta.metadata.image import MetadataImage
 from tests.sim.client import SimClient
 from tests.sim.cluster import Cluster, DiskSpeed, SimNode
 from tests.sim.directory_faults import DirectoryFaults

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import trio
 
-from kraftrio.clients.connection import Connection, ConnectionLost, Reply
+from kraftrio.net.connection import Connection, ConnectionLost, Reply
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode
 from kraftrio.wire.messages.data import (
     FetchPartition,
@@ -29,7 +29,7 @@ from kraftrio.wire.messages.data import (
     TopicProduceData,
 )
 from kraftrio.wire.primitives import TopicPartition
-from kraftrio.wire.record_batch import Record, build_batch, iter_headers, iter_records, verify_crc
+from kraftrio.wire.records.batch import Record, build_batch, iter_headers, iter_records, verify_crc
 from tests.sim.client import SimClient, Unavailable, version_of
 from tests.sim.history import History, Promise, Sender
 from tests.sim.world import START_WALL_MS, SimulationFailure

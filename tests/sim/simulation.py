@@ -20,10 +20,10 @@ from typing import Any
 
 import trio
 
-from kraftrio.broker.log.partition_log import PartitionLog
-from kraftrio.kraft_meta.image import MetadataImage
+from kraftrio.broker.log.partition.partition_log import PartitionLog
+from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.wire.primitives import TopicPartition
-from kraftrio.wire.record_batch import Record, iter_headers, iter_records
+from kraftrio.wire.records.batch import Record, iter_headers, iter_records
 from tests.sim.admin_model import AdminModel
 from tests.sim.administration import Administrator
 from tests.sim.client import SimClient, client_of

@@ -13,8 +13,8 @@ from typing import Any
 
 import trio
 
-from kraftrio.broker.log.partition_log import PartitionLog
-from kraftrio.kraft_meta.image import PartitionImage
+from kraftrio.broker.log.partition.partition_log import PartitionLog
+from kraftrio.kraft_meta.metadata.image import PartitionImage
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
     CreatableReplicaAssignment,
@@ -32,7 +32,7 @@ from kraftrio.wire.messages.data import (
     TopicProduceData,
 )
 from kraftrio.wire.primitives import TopicPartition
-from kraftrio.wire.record_batch import Record, build_batch, iter_headers, iter_records
+from kraftrio.wire.records.batch import Record, build_batch, iter_headers, iter_records
 from tests.sim.client import SimClient, Unavailable, client_of
 from tests.sim.cluster import Cluster, FileSizes, Shape, SimNode
 from tests.sim.invariants import Invariants

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from kraftrio.wire.errors import CorruptRecordError
-from kraftrio.wire.record_batch import Record, build_batch, iter_headers, parse_header, verify_crc
+from kraftrio.wire.records.batch import Record, build_batch, iter_headers, parse_header, verify_crc
 from tests.sim.damage import BadReads, place_of
 from tests.sim.disk import SimDisk
 from tests.sim.disk_calls import FailingCalls

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import trio
 
-from kraftrio.clients.admin_types import NewTopic
+from kraftrio.clients.admin.types import NewTopic
 from kraftrio.wire.primitives import TopicPartition
-from kraftrio.wire.record_batch import iter_headers, iter_records
+from kraftrio.wire.records.batch import iter_headers, iter_records
 from tests.sim.history import History
 from tests.sim.library_clients import (
     GroupProgram,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftrio.broker.memory_budget import FREE_BYTES, MemoryBudget
+from kraftrio.broker.server.memory_budget import FREE_BYTES, MemoryBudget
 from tests.sim.memory_invariants import check_budget
 from tests.sim.world import SimulationFailure
 

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from kraftrio.broker.log.checkpoints import read_meta_properties
-from kraftrio.broker.quorum_recovery import recover_quorum
+from kraftrio.broker.node.quorum_recovery import recover_quorum
 from kraftrio.wire.errors import ErrorCode
 from tests.sim.cluster import Shape
 from tests.sim.disk import SimDisk

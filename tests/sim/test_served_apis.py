@@ -7,15 +7,15 @@ from functools import partial
 
 import pytest
 
-from kraftrio.broker.context import ClientInfo
-from kraftrio.broker.dispatch import Dispatcher
-from kraftrio.broker.unserved_apis import UNSERVED_BY_BROKERS, UNSERVED_BY_CONTROLLERS
-from kraftrio.clients.connection import ConnectionLost, open_connection
-from kraftrio.wire.api import APIS, ApiKey
+from kraftrio.broker.api.unserved_apis import UNSERVED_BY_BROKERS, UNSERVED_BY_CONTROLLERS
+from kraftrio.broker.server.context import ClientInfo
+from kraftrio.broker.server.dispatch import Dispatcher
+from kraftrio.net.connection import ConnectionLost, open_connection
 from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
-from kraftrio.wire.framing import RequestStart
 from kraftrio.wire.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
 from kraftrio.wire.messages.security import SaslHandshakeRequest
+from kraftrio.wire.protocol.api import APIS, ApiKey
+from kraftrio.wire.protocol.framing import RequestStart
 from tests.sim.stage import Stage, play
 
 _LISTENERS = [

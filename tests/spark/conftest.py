@@ -77,8 +77,8 @@ def spark(packages: None) -> Iterator[Any]:
         patch.setenv("PYTHONPATH", os.pathsep.join(folders))
         from pyspark.sql import SparkSession
 
-        from kraftrio.clients.spark_log_source import KraftrioLogSource
-        from kraftrio.clients.spark_source import KraftrioSource
+        from kraftrio.clients.spark.log_source import KraftrioLogSource
+        from kraftrio.clients.spark.source import KraftrioSource
 
         builder = SparkSession.builder.master("local[2]").appName("kraftrio")
         for name, value in settings.items():

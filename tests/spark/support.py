@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import trio
 
-from kraftrio.clients.admin import Admin, NewTopic
-from kraftrio.clients.producer import Producer
+from kraftrio.clients.admin.admin import Admin, NewTopic
+from kraftrio.clients.producer.producer import Producer
 
 # Spark forks its workers and leaves sockets to the garbage collector.
 MARKS = [pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore")]

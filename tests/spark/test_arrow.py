@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftrio.wire.errors import KafkaError
-from kraftrio.wire.record_batch import (
+from kraftrio.wire.records.batch import (
     BATCH_OVERHEAD,
     Compression,
     Record,
@@ -42,7 +42,7 @@ some_records = st.lists(
 
 def columns(batches: Sequence[bytes], *, start: int, end: int, **options: Any) -> list[tuple]:  # type: ignore[type-arg]
     """Return (offset, timestamp_us, type, key, value, headers) of what RecordColumns makes."""
-    from kraftrio.clients.spark_arrow import RecordColumns, RowBounds, arrow_schema
+    from kraftrio.clients.spark.arrow import RecordColumns, RowBounds, arrow_schema
 
     found = RecordColumns("t", 7, RowBounds(start, end, **options), include_headers=True)
     data = b"".join(batches)
@@ -136,7 +136,7 @@ def test_bounds_of_time() -> None:
 
 def test_negative_number_of_headers() -> None:
     """A record that says it has -1 headers is refused, whether headers are asked for or not."""
-    from kraftrio.clients.spark_arrow import RecordColumns, RowBounds
+    from kraftrio.clients.spark.arrow import RecordColumns, RowBounds
 
     batch = build_batch([Record(0, 0, None, b"x")])
     batch[-1] = 1
@@ -176,7 +176,7 @@ def test_same_refusals_as_the_walk(records: list[Record], choices: st.DataObject
 
 def test_full() -> None:
     """It says when there is enough for a batch, by rows and by bytes."""
-    from kraftrio.clients.spark_arrow import RecordColumns, RowBounds
+    from kraftrio.clients.spark.arrow import RecordColumns, RowBounds
 
     batch = bytes(build_batch([Record(0, 0, None, b"x" * 100)] * 10))
     for limits, count in (({"max_rows": 25}, 3), ({"max_bytes": 1500}, 2)):
@@ -190,7 +190,7 @@ def test_full() -> None:
 
 def test_skip_to() -> None:
     """After a skip, records before it are left out though their batch holds later ones."""
-    from kraftrio.clients.spark_arrow import RecordColumns, RowBounds
+    from kraftrio.clients.spark.arrow import RecordColumns, RowBounds
 
     batch = bytes(build_batch([Record(0, 0, None, b"x")] * 10))
     found = RecordColumns("t", 0, RowBounds(0, 100))
@@ -205,8 +205,8 @@ def test_schema_is_sparks() -> None:
     """The columns have the types that Spark demands of a data source."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from kraftrio.clients.spark_arrow import arrow_schema
-    from kraftrio.clients.spark_schema import table_schema
+    from kraftrio.clients.spark.arrow import arrow_schema
+    from kraftrio.clients.spark.schema import table_schema
 
     for include_headers in (False, True):
         expected = to_arrow_schema(table_schema(include_headers=include_headers), timezone="UTC")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kraftrio.clients.spark_ranges import OffsetRange
+from kraftrio.clients.spark.ranges import OffsetRange
 
 RANGES = [
     OffsetRange("flights", 0, 0, 100),
@@ -29,7 +29,7 @@ def condition(name: str, *arguments: Any) -> Any:
 
 def pushed(*conditions: tuple[Any, ...]) -> tuple[Any, list[bool]]:
     """Push conditions; return what came of it, and which were taken."""
-    from kraftrio.clients.spark_filters import PushedFilters
+    from kraftrio.clients.spark.filters import PushedFilters
 
     filters = PushedFilters()
     return filters, [filters.push(condition(*one)) for one in conditions]
@@ -80,7 +80,7 @@ def test_ranges(
 
 def test_negated() -> None:
     """A negated condition is taken where any would be, and not on offsets."""
-    from kraftrio.clients.spark_filters import PushedFilters
+    from kraftrio.clients.spark.filters import PushedFilters
 
     filters = PushedFilters()
     assert filters.push(condition("Not", condition("EqualTo", "topic", "weather")))

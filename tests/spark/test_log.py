@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kraftrio.wire.record_batch import Record, iter_headers, iter_records
+from kraftrio.wire.records.batch import Record, iter_headers, iter_records
 from tests.conformance.broker_process import Broker
 from tests.spark import support
 from tests.spark.support import failure, reader, rows

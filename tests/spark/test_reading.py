@@ -30,7 +30,7 @@ COUNT = 30_000
 
 def stream_reader(address: str, topic: str, **options: str) -> Any:
     """Make the reader of a stream."""
-    from kraftrio.clients.spark_source import KraftrioSource
+    from kraftrio.clients.spark.source import KraftrioSource
 
     needed = {"kafka.bootstrap.servers": address, "subscribe": topic}
     source = KraftrioSource(needed | {"startingOffsets": "earliest"} | options)

@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from kraftrio.clients.producer import Producer
+from kraftrio.clients.producer.producer import Producer
 from tests.conformance.broker_process import Broker
 from tests.spark import support
 from tests.spark.support import reader

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kraftrio.broker.log.cleaner import CleaningRun
-from kraftrio.broker.log.cleaner_pace import CleanerPace
-from kraftrio.broker.log.cleaner_plan import cleaning_target
+from kraftrio.broker.log.cleaner.cleaner import CleaningRun
+from kraftrio.broker.log.cleaner.pace import CleanerPace
+from kraftrio.broker.log.cleaner.plan import cleaning_target
 from tests.support.logs import LogContext
 
 MAP_BYTES = 1 << 20

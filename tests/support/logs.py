@@ -8,17 +8,17 @@ from pathlib import Path
 
 from kraftrio.broker.log.checkpoints import LEADER_EPOCH_CHECKPOINT
 from kraftrio.broker.log.log_config import LogConfig
-from kraftrio.broker.log.partition_log import AppendInfo, AppendOrigin, PartitionLog
-from kraftrio.broker.log.recovery import open_log
-from kraftrio.wire.control_records import EndTransactionMarker, build_end_transaction_batch
+from kraftrio.broker.log.partition.partition_log import AppendInfo, AppendOrigin, PartitionLog
+from kraftrio.broker.log.partition.recovery import open_log
 from kraftrio.wire.primitives import TopicPartition
-from kraftrio.wire.record_batch import (
+from kraftrio.wire.records.batch import (
     Compression,
     Record,
     build_batch,
     iter_headers,
     iter_records,
 )
+from kraftrio.wire.records.control import EndTransactionMarker, build_end_transaction_batch
 from tests.support.memory_files import MemoryFileSystem
 
 NOW_MS = 1_700_000_000_000

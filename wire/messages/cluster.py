@@ -15,7 +15,7 @@ Version notes:
 
 from __future__ import annotations
 
-from kraftrio.wire.codec import (
+from kraftrio.wire.codec.message import (
     INT8,
     INT32,
     STRING,

@@ -9,7 +9,7 @@ controller and the broker's admin handlers.
 
 from __future__ import annotations
 
-from kraftrio.wire.codec import (
+from kraftrio.wire.codec.message import (
     STRING,
     array,
     boolean,

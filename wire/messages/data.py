@@ -16,7 +16,7 @@ Version notes:
 
 from __future__ import annotations
 
-from kraftrio.wire.codec import (
+from kraftrio.wire.codec.message import (
     INT32,
     Records,
     array,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct as _struct
 
-from kraftrio.wire.codec import (
+from kraftrio.wire.codec.message import (
     INT32,
     STRING,
     array,

@@ -9,7 +9,7 @@ group coordinator and the clients.
 
 from __future__ import annotations
 
-from kraftrio.wire.codec import (
+from kraftrio.wire.codec.message import (
     INT32,
     STRING,
     array,

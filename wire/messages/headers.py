@@ -7,7 +7,7 @@ in the flexible header, so that a server can read it before it knows the version
 
 from __future__ import annotations
 
-from kraftrio.wire.codec import int16, int32, message, string
+from kraftrio.wire.codec.message import int16, int32, message, string
 
 
 @message("1-2", flexible="2+")

@@ -12,7 +12,7 @@ names alike in many messages (TopicData, PartitionData) carry the message's name
 
 from __future__ import annotations
 
-from kraftrio.wire.codec import (
+from kraftrio.wire.codec.message import (
     INT32,
     UUID,
     Records,

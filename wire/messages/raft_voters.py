@@ -7,7 +7,7 @@ of Apache Kafka 4.3. The quorum service, admin clients and snapshots use them.
 
 from __future__ import annotations
 
-from kraftrio.wire.codec import (
+from kraftrio.wire.codec.message import (
     array,
     boolean,
     int16,

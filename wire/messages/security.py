@@ -8,7 +8,7 @@ authenticate again (KIP-368). ACLs have prefixed patterns from version 1 on (KIP
 
 from __future__ import annotations
 
-from kraftrio.wire.codec import (
+from kraftrio.wire.codec.message import (
     STRING,
     array,
     bytes_,

@@ -7,7 +7,7 @@ Struct names that Kafka uses in several messages carry the message's name in fro
 
 from __future__ import annotations
 
-from kraftrio.wire.codec import (
+from kraftrio.wire.codec.message import (
     INT32,
     STRING,
     array,

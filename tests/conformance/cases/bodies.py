@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kraftrio.wire.record_batch import Record, build_batch
+from kraftrio.wire.records.batch import Record, build_batch
 from tests.conformance.definitions import Definition, FieldDef
 
 Body = dict[str, Any]

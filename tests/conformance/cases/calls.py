@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from kraftrio.wire.codec import Records, records_view
+from kraftrio.wire.codec.message import Records, records_view
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
     CreatableTopic,
@@ -49,7 +49,7 @@ from kraftrio.wire.messages.data import (
     TopicProduceData,
 )
 from kraftrio.wire.messages.groups import DescribeGroupsRequest
-from kraftrio.wire.record_batch import Record, build_batch, iter_headers, iter_records
+from kraftrio.wire.records.batch import Record, build_batch, iter_headers, iter_records
 from tests.conformance.cases.raw_client import RawClient
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3

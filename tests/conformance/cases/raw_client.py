@@ -14,9 +14,9 @@ import struct
 from types import TracebackType
 from typing import Any, Self
 
-from kraftrio.wire.api import APIS, request_header_version, response_header_version
-from kraftrio.wire.codec import decode, encode, spec_of
+from kraftrio.wire.codec.message import decode, encode, spec_of
 from kraftrio.wire.messages.headers import RequestHeader, ResponseHeader
+from kraftrio.wire.protocol.api import APIS, request_header_version, response_header_version
 
 TIMEOUT_S = 15.0
 

@@ -19,7 +19,7 @@ from kraftrio.wire.messages.data import (
     PartitionData,
     ReplicaState,
 )
-from kraftrio.wire.record_batch import Compression, iter_headers
+from kraftrio.wire.records.batch import Compression, iter_headers
 from tests.conformance.cases.calls import (
     FETCH_BY_NAME,
     append,

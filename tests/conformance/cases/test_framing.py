@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from kraftrio.wire.api import APIS, request_header_version, response_header_version
-from kraftrio.wire.codec import decode, encode
+from kraftrio.wire.codec.message import decode, encode
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import (
     ApiVersionsRequest,
@@ -19,6 +18,7 @@ from kraftrio.wire.messages.cluster import (
     MetadataRequest,
 )
 from kraftrio.wire.messages.data import FetchPartition
+from kraftrio.wire.protocol.api import APIS, request_header_version, response_header_version
 from tests.conformance.cases.bodies import bodies, complete
 from tests.conformance.cases.calls import (
     FETCH_BY_NAME,

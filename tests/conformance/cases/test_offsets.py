@@ -16,7 +16,7 @@ from kraftrio.wire.messages.data import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from kraftrio.wire.record_batch import Compression, Record, build_batch
+from kraftrio.wire.records.batch import Compression, Record, build_batch
 from tests.conformance.broker_process import Broker
 from tests.conformance.cases.calls import (
     EARLIEST,

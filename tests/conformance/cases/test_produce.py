@@ -18,7 +18,7 @@ from kraftrio.wire.messages.data import (
     ProduceRequest,
     TopicProduceData,
 )
-from kraftrio.wire.record_batch import (
+from kraftrio.wire.records.batch import (
     BATCH_OVERHEAD,
     Compression,
     Record,

@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from kraftrio import Consumer, TopicPartition
-from kraftrio.clients.consumer import ConsumerRecord, RebalanceListener
+from kraftrio.clients.consumer.consumer import ConsumerRecord, RebalanceListener
 from kraftrio.errors import RebalanceInProgressError
 from tests.conformance.clients import scenarios
 from tests.conformance.clients.confluent import ConfluentKafka

@@ -13,7 +13,7 @@ from typing import Any
 import trio
 
 from kraftrio import Producer, RecordMetadata
-from kraftrio.clients.transport import SystemNetwork
+from kraftrio.net.transport import SystemNetwork
 from tests.conformance.clients.confluent import ConfluentKafka
 from tests.conformance.clients.install import python_client
 from tests.conformance.clients.records import Received, Record

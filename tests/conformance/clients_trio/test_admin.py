@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from kraftrio import Admin, Producer, TopicPartition
-from kraftrio.clients.admin import (
+from kraftrio.clients.admin.admin import (
     AlterConfigOp,
     CommittedOffset,
     ConfigResource,

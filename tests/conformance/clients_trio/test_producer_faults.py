@@ -8,8 +8,8 @@ import pytest
 import trio
 
 from kraftrio import Admin, Producer, RecordMetadata
-from kraftrio.clients.admin import NewTopic
-from kraftrio.clients.producer import Delivery
+from kraftrio.clients.admin.admin import NewTopic
+from kraftrio.clients.producer.producer import Delivery
 from kraftrio.errors import BufferExhaustedError, KafkaClientError, TimedOutError
 from tests.conformance.broker_process import Broker
 from tests.conformance.clients import scenarios

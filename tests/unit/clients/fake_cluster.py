@@ -16,10 +16,8 @@ from typing import Any, Final
 
 import trio
 
-from kraftrio.wire.api import APIS, ApiKey, decode_request, response_header_version
-from kraftrio.wire.codec import encode
+from kraftrio.wire.codec.message import encode
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.framing import parse_request_start
 from kraftrio.wire.messages.cluster import (
     ApiVersion,
     ApiVersionsRequest,
@@ -41,7 +39,9 @@ from kraftrio.wire.messages.data import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from tests.unit.clients.producing import Partition
+from kraftrio.wire.protocol.api import APIS, ApiKey, decode_request, response_header_version
+from kraftrio.wire.protocol.framing import parse_request_start
+from tests.unit.clients.producer.producing import Partition
 
 CUT: Final = "cut"
 CUT_AFTER: Final = "cut after"

@@ -8,11 +8,11 @@ from typing import Any
 
 import trio
 
-from kraftrio.clients.admin import Admin
-from kraftrio.clients.admin_types import NewTopic
-from kraftrio.clients.consumer import Consumer
-from kraftrio.clients.producer import Producer
-from kraftrio.kraft_meta.image import PartitionImage
+from kraftrio.clients.admin.admin import Admin
+from kraftrio.clients.admin.types import NewTopic
+from kraftrio.clients.consumer.consumer import Consumer
+from kraftrio.clients.producer.producer import Producer
+from kraftrio.kraft_meta.metadata.image import PartitionImage
 from tests.sim.cluster import Cluster, Shape
 from tests.sim.network import HostNetwork
 from tests.sim.world import START_WALL_MS, World

@@ -11,9 +11,9 @@ import pytest
 import trio
 
 from kraftrio.clients import arguments
-from kraftrio.clients.admin import Admin
-from kraftrio.clients.admin_groups import CommittedOffset
-from kraftrio.clients.admin_types import (
+from kraftrio.clients.admin.admin import Admin
+from kraftrio.clients.admin.groups import CommittedOffset
+from kraftrio.clients.admin.types import (
     AlterConfigOp,
     ConfigResource,
     ConfigResourceType,
@@ -21,12 +21,12 @@ from kraftrio.clients.admin_types import (
     NewTopic,
 )
 from kraftrio.clients.config import ProducerConfig, make_config
-from kraftrio.clients.consumer import Consumer
-from kraftrio.clients.consumer_config import ConsumerConfig
+from kraftrio.clients.consumer.config import ConsumerConfig
+from kraftrio.clients.consumer.consumer import Consumer
+from kraftrio.clients.consumer.offsets import OffsetAndMetadata
 from kraftrio.clients.errors import ConfigError, InvalidValueError, KafkaClientError
-from kraftrio.clients.offsets import OffsetAndMetadata
-from kraftrio.clients.producer import Producer
-from kraftrio.clients.producer_batch import Batch
+from kraftrio.clients.producer.batch import Batch
+from kraftrio.clients.producer.producer import Producer
 from kraftrio.wire.messages.cluster import MetadataRequest, MetadataRequestTopic
 from kraftrio.wire.primitives import TopicPartition
 from tests.unit.clients.fake_cluster import fake_cluster

@@ -20,7 +20,6 @@ from kraftrio.clients.errors import (
     UnsupportedVersionError,
 )
 from kraftrio.clients.metadata import BrokerAddress
-from kraftrio.wire.api import ApiKey
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import (
     DescribeClusterRequest,
@@ -29,6 +28,7 @@ from kraftrio.wire.messages.cluster import (
     MetadataRequest,
     MetadataResponse,
 )
+from kraftrio.wire.protocol.api import ApiKey
 from tests.unit.clients.fake_cluster import CUT, FakeCluster, FakeNode, fake_cluster
 
 

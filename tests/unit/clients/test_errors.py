@@ -67,7 +67,7 @@ def test_public_names() -> None:
 def test_a_broker_does_not_pay_for_the_clients() -> None:
     """Starting a node imports neither producer nor consumer nor admin client."""
     program = (
-        "import sys, kraftrio.__main__, kraftrio.broker.node\n"
+        "import sys, kraftrio.__main__, kraftrio.broker.node.node\n"
         "print([name for name in sys.modules if name.startswith('kraftrio.clients')])"
     )
     done = subprocess.run(

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import trio
 
-from kraftrio.clients.admin import Admin
-from kraftrio.clients.consumer import Consumer
-from kraftrio.clients.producer import Producer
+from kraftrio.clients.admin.admin import Admin
+from kraftrio.clients.consumer.consumer import Consumer
+from kraftrio.clients.producer.producer import Producer
 from kraftrio.wire.primitives import TopicPartition
 from tests.unit.clients.simulated import Kafka, simulate
 

@@ -11,7 +11,7 @@ from crc32c import crc32c
 
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import encode_varint
-from kraftrio.wire.record_batch import (
+from kraftrio.wire.records.batch import (
     BATCH_OVERHEAD,
     BatchHeader,
     Record,

@@ -8,8 +8,8 @@ import random
 from typing import Any
 
 import kraftrio.wire.messages
-from kraftrio.wire.codec import spec_of
-from kraftrio.wire.codec_schema import (
+from kraftrio.wire.codec.message import spec_of
+from kraftrio.wire.codec.schema import (
     ARRAY,
     BOOL,
     BYTES,

@@ -16,20 +16,20 @@ from typing import Any
 
 from immutables import Map
 
-from kraftrio.broker.context import ClientInfo, RequestContext
+from kraftrio.base.deferred import Deferred
+from kraftrio.broker.api.groups.absent_groups import AbsentGroupHandlers
+from kraftrio.broker.api.groups.groups import CoordinatorHandlers
 from kraftrio.broker.coordinator.ports import OFFSETS_TOPIC
 from kraftrio.broker.coordinator.runtime import GroupCoordinator
-from kraftrio.broker.handlers_absent_groups import AbsentGroupHandlers
-from kraftrio.broker.handlers_coordinator import CoordinatorHandlers
-from kraftrio.broker.producer_state import AppendOrigin
-from kraftrio.broker.sliced_work import do_at_once
-from kraftrio.kraft_meta.deferred import Deferred
-from kraftrio.kraft_meta.image import Endpoint, PartitionImage, TopicImage
-from kraftrio.wire.api import APIS, ApiKey
-from kraftrio.wire.codec import decode, encode
+from kraftrio.broker.log.producers.producer_state import AppendOrigin
+from kraftrio.broker.server.context import ClientInfo, RequestContext
+from kraftrio.broker.server.sliced_work import do_at_once
+from kraftrio.kraft_meta.metadata.image import Endpoint, PartitionImage, TopicImage
+from kraftrio.wire.codec.message import decode, encode
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import ZERO_UUID, TopicPartition
-from kraftrio.wire.record_batch import assign_offsets, parse_header
+from kraftrio.wire.protocol.api import APIS, ApiKey
+from kraftrio.wire.records.batch import assign_offsets, parse_header
 from tests.unit.broker.coordinator.group_context import START_WALL_MS, Properties
 
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kraftrio.broker.coordinator.classic_replies import Client
-from kraftrio.broker.coordinator.group_shard import GroupShard
-from kraftrio.broker.coordinator.group_state import ClassicGroup
+from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
+from kraftrio.broker.coordinator.groups.classic.replies import Client
+from kraftrio.broker.coordinator.groups.shard import GroupShard
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now, Outcome
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from kraftrio.broker.coordinator.group_state import GroupState
+from kraftrio.broker.coordinator.groups.classic.group_state import GroupState
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import JoinGroupResponse
 from tests.unit.broker.coordinator.group_context import GroupContext, Properties

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kraftrio.broker.coordinator.group_shard import GroupShard
-from kraftrio.broker.coordinator.group_state import ClassicGroup, GroupState
+from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup, GroupState
+from kraftrio.broker.coordinator.groups.shard import GroupShard
 from kraftrio.broker.coordinator.outcome import Now
-from kraftrio.wire.control_records import read_end_transaction_marker
 from kraftrio.wire.messages.group_records import (
     GroupMetadataKey,
     OffsetCommitKey,
@@ -26,7 +25,8 @@ from kraftrio.wire.messages.group_records import (
 )
 from kraftrio.wire.messages.groups import OffsetFetchRequestGroup
 from kraftrio.wire.primitives import ZERO_UUID, uuid_from_text
-from kraftrio.wire.record_batch import Record, build_batch, iter_headers, iter_records
+from kraftrio.wire.records.batch import Record, build_batch, iter_headers, iter_records
+from kraftrio.wire.records.control import read_end_transaction_marker
 from tests.unit.broker.coordinator.group_context import Properties
 
 LOGS = Path(__file__).resolve().parents[3] / "data" / "log-dirs"

@@ -8,9 +8,9 @@ import pytest
 import trio
 import trio.testing
 
+from kraftrio.base.deferred import Deferred
 from kraftrio.broker.coordinator.ports import OFFSETS_TOPIC
 from kraftrio.broker.coordinator.runtime import java_hash, partition_for
-from kraftrio.kraft_meta.deferred import Deferred
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.group_records import encode_offset_key
 from kraftrio.wire.messages.groups import (
@@ -32,7 +32,7 @@ from kraftrio.wire.messages.groups import (
     SyncGroupResponse,
 )
 from kraftrio.wire.primitives import TopicPartition
-from kraftrio.wire.record_batch import Record, build_batch
+from kraftrio.wire.records.batch import Record, build_batch
 from tests.unit.broker.coordinator.broker_stand_in import BrokerStandIn, ReadResult
 
 TOPIC_ID = b"t" * 16

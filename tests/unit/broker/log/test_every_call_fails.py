@@ -14,8 +14,8 @@ from itertools import pairwise
 
 import pytest
 
-from kraftrio.broker.log.results import AppendInfo
-from kraftrio.broker.log.segment import LOG_SUFFIX, base_offset_of
+from kraftrio.broker.log.partition.results import AppendInfo
+from kraftrio.broker.log.segment.segment import LOG_SUFFIX, base_offset_of
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from tests.support.logs import LogContext, records_of
 from tests.support.memory_files import FailedCall

@@ -16,10 +16,10 @@ from kraftrio.broker.log.metadata_log import (
     MetadataLogError,
     QuorumStateFile,
 )
-from kraftrio.kraft_meta.log_batches import encode_batch
-from kraftrio.kraft_meta.ports import ElectionState, LogBatch, SnapshotId
-from kraftrio.wire.control_records import ControlRecordType, control_key
-from kraftrio.wire.record_batch import iter_headers, iter_records
+from kraftrio.kraft_meta.quorum.log_batches import encode_batch
+from kraftrio.kraft_meta.raft.ports import ElectionState, LogBatch, SnapshotId
+from kraftrio.wire.records.batch import iter_headers, iter_records
+from kraftrio.wire.records.control import ControlRecordType, control_key
 from tests.support.memory_files import MemoryFileSystem
 
 DIRECTORY = "/data/__cluster_metadata-0"

@@ -13,9 +13,9 @@ from kraftrio.broker.log.checkpoints import (
 )
 from kraftrio.broker.log.leader_epoch_cache import EpochEntry
 from kraftrio.broker.log.log_config import LogConfig
-from kraftrio.broker.log.log_manager import LogManager
-from kraftrio.broker.log.partition_log import PartitionLog
-from kraftrio.broker.log.recovery import open_log
+from kraftrio.broker.log.manager.log_manager import LogManager
+from kraftrio.broker.log.partition.partition_log import PartitionLog
+from kraftrio.broker.log.partition.recovery import open_log
 from kraftrio.wire.primitives import TopicPartition, uuid_from_text
 from tests.support.logs import NOW_MS, load_tree, records_of
 from tests.support.memory_files import MemoryFileSystem

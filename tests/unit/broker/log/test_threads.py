@@ -10,9 +10,9 @@ import pytest
 
 from kraftrio.broker.log.files import OsFileSystem
 from kraftrio.broker.log.log_config import LogConfig
-from kraftrio.broker.log.log_manager import LogManager
-from kraftrio.broker.log.partition_log import PartitionLog
-from kraftrio.broker.log.recovery import open_log
+from kraftrio.broker.log.manager.log_manager import LogManager
+from kraftrio.broker.log.partition.partition_log import PartitionLog
+from kraftrio.broker.log.partition.recovery import open_log
 from tests.support.logs import (
     NOW_MS,
     TOPIC_ID,

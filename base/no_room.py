@@ -1,0 +1,9 @@
+"""Errors of the operating system that pass once somebody makes room: `NO_ROOM`."""
+
+from __future__ import annotations
+
+import errno
+from typing import Final
+
+NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""No space, or no file descriptors or memory left. Any other error is a fault of the disk."""

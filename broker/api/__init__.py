@@ -1,0 +1,1 @@
+"""Requests to calls to responses, a module per family of APIs. No handler imports another."""

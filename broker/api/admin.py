@@ -1,0 +1,99 @@
+"""CreateTopics, DeleteTopics, CreatePartitions, ElectLeaders, AlterPartitionReassignments,
+ListPartitionReassignments.
+
+Behaviour (Kafka's)
+- What changes the cluster is decided by the active controller; its answer comes when the change is
+  committed. When it takes longer than the request's timeout_ms every item is answered
+  REQUEST_TIMED_OUT, though the change may still happen.
+Version notes
+- AlterPartitionReassignments 1: allow_replication_factor_change (KIP-860).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from kraftrio.base.deferred import Deferred
+from kraftrio.broker.api.administration_parts import decide_in_parts
+from kraftrio.broker.ports import ControllerPort, SchedulerPort
+from kraftrio.broker.server.context import RequestContext
+from kraftrio.broker.server.sliced_work import Work
+from kraftrio.kraft_meta.controller.error_responses import error_response
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.admin import (
+    ElectLeadersRequest,
+)
+from kraftrio.wire.protocol.api import ApiKey
+from kraftrio.wire.protocol.fitting import fit_version
+
+Handler = Callable[[Any, RequestContext], Any]
+
+
+class AdminHandlers:
+    """Serves the admin APIs of one broker."""
+
+    def __init__(
+        self,
+        controller: ControllerPort,
+        scheduler: SchedulerPort,
+    ) -> None:
+        self._controller = controller
+        self._scheduler = scheduler
+
+    def table(self) -> dict[ApiKey, Handler]:
+        """The handlers by API."""
+        return {
+            ApiKey.CREATE_TOPICS: self.forward,
+            ApiKey.DELETE_TOPICS: self.forward,
+            ApiKey.CREATE_PARTITIONS: self.forward,
+            ApiKey.ELECT_LEADERS: self.elect_leaders,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS: self.forward,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS: self.forward,
+        }
+
+    def forward(self, request: Any, context: RequestContext) -> Work[Any]:
+        """Let the active controller decide, for as long as the client waits."""
+        return decide_in_parts(
+            partial(
+                decide_in_time, self._controller, self._scheduler, api_version=context.api_version
+            ),
+            request,
+        )
+
+    def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> Work[Any]:
+        """Forward; version 0 tells an error of the whole request by its partitions alone."""
+        return fitted(self.forward(request, context), context.api_version)
+
+
+def fitted(work: Work[Any], version: int) -> Work[Any]:
+    """Fit the response that comes of some work to an older version."""
+    response = yield from work
+    if isinstance(response, Deferred):
+        return response.map(lambda value: fit_version(value, version))
+    return fit_version(response, version)
+
+
+def decide_in_time(
+    controller: ControllerPort, scheduler: SchedulerPort, request: Any, *, api_version: int
+) -> Deferred[Any]:
+    """Let the active controller decide; REQUEST_TIMED_OUT when it takes longer than timeout_ms."""
+    decision = controller.submit(request, api_version=api_version)
+    if decision.done or request.timeout_ms <= 0:  # Kafka does not cut such requests short
+        return decision
+    answer: Deferred[Any] = Deferred()
+
+    def on_timeout() -> None:
+        if not answer.done:
+            answer.complete(error_response(request, ErrorCode.REQUEST_TIMED_OUT))
+
+    timer = scheduler.schedule(request.timeout_ms, on_timeout)
+
+    def on_decision(response: Any) -> None:
+        if not answer.done:
+            timer.cancel()
+            answer.complete(response)
+
+    decision.then(on_decision)
+    return answer

@@ -1,0 +1,471 @@
+"""Metadata, DescribeCluster, DescribeTopicPartitions, ApiVersions, DescribeQuorum, UpdateFeatures,
+UnregisterBroker, GetTelemetrySubscriptions.
+
+Behaviour (Kafka's)
+- Everything is answered from the metadata image of this broker; endpoints are those of the
+  listener a request came in by; fenced brokers are not shown unless asked for.
+- The controller that clients are told is a live broker (this one when it is): it forwards.
+- Metadata creates missing topics when the client and auto.create.topics.enable allow it.
+- Telemetry (KIP-714) is off: a client that asks anyway is told to push nothing.
+Version notes
+- Metadata 0: empty topics = all; 1+: null = all, empty = none. 4: allow_auto_topic_creation.
+  10: topic ids in responses; 10-11 refuse ids and null names in requests, 12 looks up by id.
+- DescribeCluster 1: endpoint type (KIP-919), 2: fenced brokers. ApiVersions 3 hides features whose
+  least version is 0, which clients before version 4 cannot read.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from kraftrio.base.deferred import Deferred
+from kraftrio.broker.api.controller import BROKER_ENDPOINT, refuse_endpoint_type
+from kraftrio.broker.config.dynamic_config import DynamicConfig
+from kraftrio.broker.metadata.auto_topics import AutoTopicCreator
+from kraftrio.broker.metadata.topic_descriptions import (
+    CLUSTER_OPERATIONS,
+    TOPIC_OPERATIONS,
+    TopicDescriptions,
+    described_partition,
+)
+from kraftrio.broker.ports import ControllerPort, MetadataPort, QuorumPort
+from kraftrio.broker.server.context import RequestContext
+from kraftrio.broker.server.sliced_sets import Distinct, distinct, in_order
+from kraftrio.kraft_meta.metadata.image import MetadataImage, TopicImage
+from kraftrio.wire.codec.lazy_arrays import each
+from kraftrio.wire.codec.slices import Slices
+from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.messages.cluster import (
+    NO_AUTHORIZED_OPERATIONS,
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    Cursor,
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseTopic,
+    FinalizedFeatureKey,
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponseTopic,
+    SupportedFeatureKey,
+    TopicRequest,
+)
+from kraftrio.wire.primitives import ZERO_UUID
+from kraftrio.wire.protocol.api import ApiKey
+from kraftrio.wire.protocol.fitting import fit_version
+from kraftrio.wire.topic_names import INTERNAL_TOPICS, check_topic_name
+
+Handler = Callable[[Any, RequestContext], Any]
+
+MAX_TOPICS_AT_ONCE: Final = 10_000
+"""The controller refuses a request for more partitions than this, and makes none of them."""
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
+_TELEMETRY_CODECS = (4, 3, 1, 2)  # zstd, lz4, gzip, snappy: the order Kafka prefers
+_TELEMETRY_INTERVAL_MS = 300_000
+
+
+class ApiVersionsHandler:
+    """Serves ApiVersions (KIP-35, KIP-511, KIP-584) on one listener.
+
+    Args:
+        advertised: gives what the listener serves; called for each request, since this handler is
+            itself part of the table it tells about.
+        features: the feature levels this software supports, by name.
+    """
+
+    def __init__(
+        self,
+        advertised: Callable[[], list[ApiVersion]],
+        metadata: MetadataPort,
+        features: Mapping[str, tuple[int, int]],
+    ) -> None:
+        self._advertised = advertised
+        self._metadata = metadata
+        self._features = dict(sorted(features.items()))
+
+    def table(self) -> dict[ApiKey, Handler]:
+        """The handler by API."""
+        return {ApiKey.API_VERSIONS: self.api_versions}
+
+    def api_versions(
+        self, request: ApiVersionsRequest, context: RequestContext
+    ) -> ApiVersionsResponse:
+        """Tell what is served, and remember the client's software."""
+        if context.api_version >= 3:
+            name, version = request.client_software_name, request.client_software_version
+            if not _SOFTWARE.match(name) or not _SOFTWARE.match(version):
+                return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+            context.client.software_name = name
+            context.client.software_version = version
+        image = self._metadata.image
+        return ApiVersionsResponse(
+            error_code=ErrorCode.NONE,
+            api_keys=self._advertised(),
+            supported_features=[
+                SupportedFeatureKey(name=name, min_version=low, max_version=high)
+                for name, (low, high) in self._features.items()
+                if low > 0 or context.api_version >= 4
+            ],
+            finalized_features_epoch=image.offset,
+            finalized_features=[
+                FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+                for name in self._features
+                if (level := image.features.get(name, 0)) > 0
+            ],
+        )
+
+
+class ClusterHandlers:
+    """Serves the cluster APIs of one broker.
+
+    Args:
+        new_uuid: gives ids for telemetry clients that have none.
+    """
+
+    def __init__(
+        self,
+        dynamic: DynamicConfig,
+        metadata: MetadataPort,
+        controller: ControllerPort,
+        quorum: QuorumPort,
+        auto_topics: AutoTopicCreator,
+        new_uuid: Callable[[], bytes],
+    ) -> None:
+        self._dynamic = dynamic
+        self._metadata = metadata
+        self._controller = controller
+        self._quorum = quorum
+        self._auto_topics = auto_topics
+        self._new_uuid = new_uuid
+        self._descriptions = TopicDescriptions()
+        self._node_id = dynamic.static.node_id
+
+    def table(self) -> dict[ApiKey, Handler]:
+        """The handlers by API."""
+        return {
+            ApiKey.METADATA: self.metadata,
+            ApiKey.DESCRIBE_CLUSTER: self.describe_cluster,
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS: self.describe_topic_partitions,
+            ApiKey.DESCRIBE_QUORUM: self.describe_quorum,
+            ApiKey.UPDATE_FEATURES: self.forward,
+            ApiKey.UNREGISTER_BROKER: self.forward,
+            ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: self.get_telemetry_subscriptions,
+        }
+
+    def forward(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        """Let the active controller answer."""
+        return self._controller.submit(request, api_version=context.api_version)
+
+    def describe_quorum(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        """Describe the metadata quorum; its leader answers in the newest version."""
+        return self._quorum.describe_quorum(request).map(
+            lambda described: fit_version(described, context.api_version)
+        )
+
+    def get_telemetry_subscriptions(
+        self, request: GetTelemetrySubscriptionsRequest, _context: RequestContext
+    ) -> GetTelemetrySubscriptionsResponse:
+        """Tell a client to push nothing."""
+        instance_id = request.client_instance_id
+        if instance_id == ZERO_UUID:
+            instance_id = self._new_uuid()
+        subscription_id = zlib.crc32(instance_id)
+        return GetTelemetrySubscriptionsResponse(
+            client_instance_id=instance_id,
+            subscription_id=subscription_id - (1 << 32 if subscription_id >> 31 else 0),
+            accepted_compression_types=list(_TELEMETRY_CODECS),
+            push_interval_ms=_TELEMETRY_INTERVAL_MS,
+            telemetry_max_bytes=self._dynamic.current.telemetry_max_bytes,
+            delta_temporality=True,
+        )
+
+    # --- Metadata ---
+
+    def metadata(
+        self, request: MetadataRequest, context: RequestContext
+    ) -> Slices[MetadataResponse]:
+        """Describe brokers and topics."""
+        named = yield from _named_topics(request, context.api_version)
+        if named is None:
+            return _refused_topics(request)
+        image = self._metadata.image
+        brokers = []
+        for broker in image.alive_brokers():
+            endpoint = broker.endpoint(context.listener_name)
+            if endpoint is not None:
+                brokers.append(
+                    MetadataResponseBroker(
+                        node_id=broker.broker_id,
+                        host=endpoint.host,
+                        port=endpoint.port,
+                        rack=broker.rack,
+                    )
+                )
+        topics = yield from self._topics(request, named, image, context)
+        return MetadataResponse(
+            brokers=brokers,
+            cluster_id=image.cluster_id or None,
+            controller_id=self._controller_id([one.node_id for one in brokers]),
+            topics=topics,
+            cluster_authorized_operations=_operations(
+                request.include_cluster_authorized_operations, CLUSTER_OPERATIONS
+            ),
+        )
+
+    def _controller_id(self, broker_ids: list[int]) -> int:
+        """A broker that forwards to the controller: this one if clients see it."""
+        if self._node_id in broker_ids:
+            return self._node_id
+        return broker_ids[0] if broker_ids else -1
+
+    def _topics(
+        self,
+        request: MetadataRequest,
+        named: _NamedTopics,
+        image: MetadataImage,
+        context: RequestContext,
+    ) -> Slices[list[MetadataResponseTopic]]:
+        operations = _operations(request.include_topic_authorized_operations, TOPIC_OPERATIONS)
+        listener, version = context.listener_name, context.api_version
+        if request.topics is None or (version == 0 and not request.topics):
+            return (yield from self._descriptions.every_topic(image, listener, version, operations))
+
+        def describe(topic: TopicImage) -> MetadataResponseTopic:
+            return self._descriptions.topic(image, topic, listener, version, operations)
+
+        if named.ids:  # as in Kafka, names beside ids are not looked at
+
+            def by_id(topic_id: bytes) -> MetadataResponseTopic:
+                topic = image.topic_by_id(topic_id)
+                return _unknown_id(topic_id) if topic is None else describe(topic)
+
+            return each(by_id, named.ids)
+
+        def by_name(name: str) -> MetadataResponseTopic:
+            topic = image.topic(name)
+            if topic is None:
+                return _topic_failure(name, _missing_code(name), operations)
+            return describe(topic)
+
+        if self._may_create(request, version):
+            yield from self._create_missing(named.names, image)
+        return each(by_name, named.names)
+
+    def _create_missing(self, names: list[str], image: MetadataImage) -> Slices[None]:
+        """Have topics created, unless they are more than the controller creates at once."""
+        missing = []
+        for name in names:
+            if (
+                image.topic(name) is None
+                and _missing_code(name) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            ):
+                missing.append(name)
+                if len(missing) > MAX_TOPICS_AT_ONCE:
+                    return
+            yield
+        if missing:
+            self._auto_topics.create(missing)
+
+    def _may_create(self, request: MetadataRequest, version: int) -> bool:
+        # Clients before version 4 could not say no.
+        return self._auto_topics.enabled and (version < 4 or request.allow_auto_topic_creation)
+
+    # --- DescribeCluster ---
+
+    def describe_cluster(
+        self, request: DescribeClusterRequest, context: RequestContext
+    ) -> DescribeClusterResponse:
+        """Describe the brokers."""
+        refused = refuse_endpoint_type(request, BROKER_ENDPOINT, context.api_version)
+        if refused is not None:
+            return refused
+        image = self._metadata.image
+        brokers, alive = [], []
+        for broker_id in sorted(image.brokers):
+            broker = image.brokers[broker_id]
+            endpoint = broker.endpoint(context.listener_name)
+            if endpoint is None or (broker.fenced and not request.include_fenced_brokers):
+                continue
+            if not broker.fenced:
+                alive.append(broker_id)
+            brokers.append(
+                DescribeClusterBroker(
+                    broker_id=broker_id,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    rack=broker.rack,
+                    # Versions without the field are never given a fenced broker.
+                    is_fenced=broker.fenced,
+                )
+            )
+        return DescribeClusterResponse(
+            endpoint_type=BROKER_ENDPOINT,
+            cluster_id=image.cluster_id,
+            controller_id=self._controller_id(alive),
+            brokers=brokers,
+            cluster_authorized_operations=_operations(
+                request.include_cluster_authorized_operations, CLUSTER_OPERATIONS
+            ),
+        )
+
+    # --- DescribeTopicPartitions ---
+
+    def describe_topic_partitions(
+        self, request: DescribeTopicPartitionsRequest, context: RequestContext
+    ) -> Slices[DescribeTopicPartitionsResponse]:
+        """Describe topics by name, page by page (KIP-966)."""
+        image, cursor = self._metadata.image, request.cursor
+        if cursor is not None and cursor.partition_index < 0:
+            return _refused_page(request)
+        every = not request.topics
+        names: Collection[str] = image.topics_by_name
+        if not every:
+            names = yield from distinct(one.name for one in request.topics)
+            if cursor is not None and cursor.topic_name not in names:
+                return _refused_page(request)
+        most = self._dynamic.current.max_request_partition_size_limit
+        left = max(1, min(request.response_partition_limit, most))
+        pages: list[_Page] = []
+        next_cursor = None
+        for name in (yield from in_order(names)):
+            yield
+            first = 0
+            if cursor is not None:
+                if name < cursor.topic_name:
+                    continue
+                first = cursor.partition_index if name == cursor.topic_name else 0
+            if left <= 0:
+                next_cursor = Cursor(topic_name=name, partition_index=0)
+                break
+            topic = image.topic(name)
+            count = 0 if topic is None else max(0, topic.partition_count - first)
+            pages.append(_Page(name, first, min(count, left)))
+            if count > left:
+                next_cursor = Cursor(topic_name=name, partition_index=first + left)
+                break
+            left -= count
+        return DescribeTopicPartitionsResponse(
+            topics=each(partial(_describe_page, image, context.listener_name), pages),
+            next_cursor=next_cursor,
+        )
+
+
+def _operations(asked: bool, operations: int) -> int:
+    return operations if asked else NO_AUTHORIZED_OPERATIONS
+
+
+def _missing_code(name: str) -> ErrorCode:
+    try:
+        check_topic_name(name)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class _NamedTopics(NamedTuple):
+    """The topics that a request names, each once."""
+
+    ids: list[bytes]
+    names: list[str]
+
+
+def _named_topics(request: MetadataRequest, version: int) -> Slices[_NamedTopics | None]:
+    """Read what a request names; None: a topic has neither name nor id, or an id too early."""
+    ids: Distinct[bytes] = Distinct()
+    names: Distinct[str] = Distinct()
+    for topic in request.topics or ():
+        name, topic_id = topic.name, topic.topic_id
+        if topic_id != ZERO_UUID:
+            if version in (10, 11) or (name is None and version < 12):
+                return None
+            ids.add(topic_id)
+        elif name is None:
+            return None
+        else:
+            names.add(name)
+        yield
+    return _NamedTopics(ids.values, names.values)
+
+
+def _refused_topics(request: MetadataRequest) -> MetadataResponse:
+    def refuse(topic: MetadataRequestTopic) -> MetadataResponseTopic:
+        return MetadataResponseTopic(
+            error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id
+        )
+
+    return MetadataResponse(
+        topics=each(refuse, request.topics or []), error_code=ErrorCode.INVALID_REQUEST
+    )
+
+
+def _topic_failure(name: str, code: ErrorCode, operations: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=code,
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=operations,
+    )
+
+
+def _unknown_id(topic_id: bytes) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
+    )
+
+
+def _undescribed_topic(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code,
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+class _Page(NamedTuple):
+    """What is told of one topic: `partition_count` partitions from `first` on."""
+
+    name: str
+    first: int
+    partition_count: int
+
+
+def _describe_page(
+    image: MetadataImage, listener_name: str, page: _Page
+) -> DescribeTopicPartitionsResponseTopic:
+    topic = image.topic(page.name)
+    if topic is None:
+        return _undescribed_topic(page.name, _missing_code(page.name))
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            described_partition(image, index, topic.partitions[index], listener_name)
+            for index in range(page.first, page.first + page.partition_count)
+        ],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _refused_page(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    def refuse(topic: TopicRequest) -> DescribeTopicPartitionsResponseTopic:
+        return DescribeTopicPartitionsResponseTopic(
+            error_code=ErrorCode.INVALID_REQUEST, name=topic.name
+        )
+
+    return DescribeTopicPartitionsResponse(topics=each(refuse, request.topics))

@@ -1,0 +1,225 @@
+"""What the controller listener serves besides the quorum's own requests: `ControllerHandlers`.
+
+Behaviour (Kafka's ControllerApis)
+- Requests of brokers (registration, heartbeats, ISR changes, producer ids) and those that brokers
+  forward for their clients go to the active controller of this node; when another node is it, the
+  answer is NOT_CONTROLLER and the sender looks for that one.
+- Clients may come here on their own (--bootstrap-controller, KIP-919): DescribeCluster tells the
+  controllers and which is active; broker and topic metadata is not served here.
+- Configurations are described from what this node knows. Levels of loggers are changed on this node
+  alone; any broker's configuration may be changed here, without that broker.
+
+Called by: the dispatcher of the controller listener, beside api/quorum.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from kraftrio.base.deferred import Deferred
+from kraftrio.broker.api.admin import decide_in_time, fitted
+from kraftrio.broker.api.administration_parts import (
+    decide_in_parts,
+    is_excessive,
+    refuse_excessive,
+)
+from kraftrio.broker.metadata.topic_descriptions import CLUSTER_OPERATIONS
+from kraftrio.broker.ports import ControllerPort, SchedulerPort
+from kraftrio.broker.server.context import ClientInfo, RequestContext
+from kraftrio.broker.server.sliced_work import Work
+from kraftrio.kraft_meta.metadata.image import BROKER_LOGGER, Endpoint
+from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdentity
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.admin import ElectLeadersRequest
+from kraftrio.wire.messages.cluster import (
+    NO_AUTHORIZED_OPERATIONS,
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from kraftrio.wire.messages.configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
+)
+from kraftrio.wire.messages.quorum import BrokerHeartbeatRequest
+from kraftrio.wire.protocol.api import ApiKey
+
+Handler = Callable[[Any, RequestContext], Any]
+# Takes the broker's id and epoch, and the connection that it heartbeats on.
+HeartbeatSeen = Callable[[int, int, ClientInfo], object]
+
+BROKER_ENDPOINT, CONTROLLER_ENDPOINT = 1, 2
+ENDPOINT_NAMES = {BROKER_ENDPOINT: "BROKER", CONTROLLER_ENDPOINT: "CONTROLLER"}
+
+
+class ControllerQuorum(ControllerPort, Protocol):
+    """This node's controller; `leader_id` is who is active, -1 when unknown."""
+
+    @property
+    def leader_id(self) -> int: ...
+
+
+class NodeConfigs(Protocol):
+    """Describes configurations, and changes the levels of this node's loggers."""
+
+    def describe_configs(self, request: Any, context: RequestContext) -> Any: ...
+
+    def incremental_alter_configs(self, request: Any, context: RequestContext) -> Any: ...
+
+
+class ControllerHandlers:
+    """Serves the controller listener of one node.
+
+    Args:
+        voter_endpoints: where each controller listens, by node id.
+        heartbeat_seen: told of each heartbeat's broker and connection, before it is decided on.
+    """
+
+    def __init__(
+        self,
+        quorum: ControllerQuorum,
+        configs: NodeConfigs,
+        scheduler: SchedulerPort,
+        *,
+        identity: ClusterIdentity,
+        voter_endpoints: Mapping[int, Sequence[Endpoint]],
+        heartbeat_seen: HeartbeatSeen | None = None,
+    ) -> None:
+        self._quorum = quorum
+        self._configs = configs
+        self._scheduler = scheduler
+        self._identity = identity
+        self._voter_endpoints = voter_endpoints
+        self._heartbeat_seen = heartbeat_seen
+
+    def table(self) -> dict[ApiKey, Handler]:
+        """The handlers by API."""
+        return {
+            ApiKey.CREATE_TOPICS: self.decide_in_time,
+            ApiKey.DELETE_TOPICS: self.decide_in_time,
+            ApiKey.CREATE_PARTITIONS: self.decide_in_time,
+            ApiKey.ELECT_LEADERS: self.elect_leaders,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS: self.decide_in_time,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS: self.decide_in_time,
+            ApiKey.DESCRIBE_CONFIGS: self._configs.describe_configs,
+            ApiKey.ALTER_CONFIGS: self.decide,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: self.incremental_alter_configs,
+            ApiKey.UPDATE_FEATURES: self.decide,
+            ApiKey.UNREGISTER_BROKER: self.decide,
+            ApiKey.DESCRIBE_CLUSTER: self.describe_cluster,
+            ApiKey.BROKER_REGISTRATION: self.decide,
+            ApiKey.BROKER_HEARTBEAT: self.broker_heartbeat,
+            ApiKey.ALTER_PARTITION: self.decide,
+            ApiKey.ALLOCATE_PRODUCER_IDS: self.decide,
+            ApiKey.ASSIGN_REPLICAS_TO_DIRS: self.decide,
+        }
+
+    def decide(self, request: Any, context: RequestContext) -> Work[Any]:
+        """Let the controller decide; the answer comes once it is committed."""
+        return decide_in_parts(
+            partial(self._quorum.submit, api_version=context.api_version), request
+        )
+
+    def decide_in_time(self, request: Any, context: RequestContext) -> Work[Any]:
+        """Let the controller decide, for as long as the client waits."""
+        return decide_in_parts(
+            partial(decide_in_time, self._quorum, self._scheduler, api_version=context.api_version),
+            request,
+        )
+
+    def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> Work[Any]:
+        """Let the controller decide; version 0 tells an error by its partitions alone."""
+        return fitted(self.decide_in_time(request, context), context.api_version)
+
+    def broker_heartbeat(
+        self, request: BrokerHeartbeatRequest, context: RequestContext
+    ) -> Deferred[Any]:
+        """Let the controller decide, and take note of the connection that it came by."""
+        if self._heartbeat_seen is not None:
+            self._heartbeat_seen(request.broker_id, request.broker_epoch, context.client)
+        return self._quorum.submit(request, api_version=context.api_version)
+
+    def incremental_alter_configs(
+        self, request: IncrementalAlterConfigsRequest, context: RequestContext
+    ) -> Work[Any]:
+        """Change loggers here, and let the controller decide on everything else."""
+        if (yield from is_excessive(request)):
+            return refuse_excessive(request)
+        loggers: list[IncrementalAlterConfigsResource] = []
+        others: list[IncrementalAlterConfigsResource] = []
+        for resource in request.resources:
+            (loggers if resource.resource_type == BROKER_LOGGER else others).append(resource)
+            yield None
+        if not loggers:
+            return (yield from self.decide(request, context))
+        changed: IncrementalAlterConfigsResponse
+        changed = yield from self._configs.incremental_alter_configs(
+            IncrementalAlterConfigsRequest(resources=loggers, validate_only=request.validate_only),
+            context,
+        )
+        if not others:
+            return changed
+        decision = yield from self.decide(
+            IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only),
+            context,
+        )
+
+        def with_loggers(
+            response: IncrementalAlterConfigsResponse,
+        ) -> IncrementalAlterConfigsResponse:
+            response.responses = [*response.responses, *changed.responses]
+            return response
+
+        if isinstance(decision, Deferred):
+            return decision.map(with_loggers)
+        return with_loggers(decision)
+
+    def describe_cluster(
+        self, request: DescribeClusterRequest, context: RequestContext
+    ) -> DescribeClusterResponse:
+        """Describe the controllers that have a listener of the name the client came in by."""
+        refused = refuse_endpoint_type(request, CONTROLLER_ENDPOINT, context.api_version)
+        if refused is not None:
+            return refused
+        nodes = []
+        for node_id in sorted(self._voter_endpoints):
+            for endpoint in self._voter_endpoints[node_id]:
+                if endpoint.name == context.listener_name:
+                    node = DescribeClusterBroker(
+                        broker_id=node_id, host=endpoint.host, port=endpoint.port, rack=None
+                    )
+                    nodes.append(node)
+        leader_id = self._quorum.leader_id
+        asked = request.include_cluster_authorized_operations
+        return DescribeClusterResponse(
+            endpoint_type=CONTROLLER_ENDPOINT,
+            cluster_id=self._identity.cluster_id,
+            # A client is not told of a controller that it cannot find in the list.
+            controller_id=leader_id if any(n.broker_id == leader_id for n in nodes) else -1,
+            brokers=nodes,
+            cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NO_AUTHORIZED_OPERATIONS,
+        )
+
+
+def refuse_endpoint_type(
+    request: DescribeClusterRequest, served: int, api_version: int
+) -> DescribeClusterResponse | None:
+    """Return the answer to a client that wants another kind of nodes than are served here."""
+    wanted = request.endpoint_type
+    if wanted == served:
+        return None
+    if wanted not in ENDPOINT_NAMES:
+        code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        text = f"Unsupported endpoint type {wanted}"
+    else:
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        text = (
+            f"The request was sent to an endpoint of type {ENDPOINT_NAMES[served]}, but we wanted "
+            f"an endpoint of type {ENDPOINT_NAMES[wanted]}"
+        )
+    if api_version == 0:
+        code = ErrorCode.INVALID_REQUEST
+    return DescribeClusterResponse(error_code=code, error_message=text)

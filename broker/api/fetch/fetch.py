@@ -1,0 +1,172 @@
+"""Fetch, with incremental sessions and long polls.
+
+Behaviour (Apache Kafka's)
+- A fetch answers at once when it has `min_bytes`, an error (other than of a topic that does not
+  exist), or nothing to wait for; else it parks until enough was committed or `max_wait_ms` is over,
+  and then reads again.
+- The byte budget: the first batch of the first partition that has data comes whole, whatever the
+  limits (KIP-74); after that `max_bytes` and each partition's limit hold.
+- A consumer sees up to the high watermark, or with read_committed up to the last stable offset,
+  with the aborted transactions of what it was given.
+- An empty partition is an empty record set with valid offsets, never null, never an error.
+- A follower sees up to the log end, and is woken by appends alone.  Its fetch tells its progress,
+  before anything is read, so that the answer has the high watermark which that progress made; a
+  fetch that diverges, or is out of range, tells nothing.
+- A follower's session reads what is due alone (rule 6 of `fetch_session`): the replicas tell its
+  `FollowerWatch` of news.
+- Records are not held for the answer: what is more than a little stays in its file until the socket
+  takes it (`StoredBytes`).
+- A consumer is served by any replica from version 11 on, up to the high watermark known there; a
+  leader may name it a nearer one (KIP-392, `replica/selector`).
+- Followers outside of the ISR get nothing of a throttled partition while the quota is used up.
+
+Version notes: 5 log start offsets, 7 sessions (KIP-227), 9 leader epochs (KIP-320), 11 the
+consumer's rack (KIP-392), 12 divergence by last fetched epoch (KIP-595), 13 topic ids (KIP-516),
+15 the follower's broker epoch (KIP-903), 16 the leader beside an error (KIP-951).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from kraftrio.base.clock import Clock
+from kraftrio.base.deferred import Deferred
+from kraftrio.base.timers import Timers
+from kraftrio.broker.api.fetch.answers import FetchAnswer
+from kraftrio.broker.api.fetch.long_fetch import LongFetch, LongFetches, names_many, reads_many
+from kraftrio.broker.api.fetch.reads import (
+    CONSUMER_REPLICA_ID,
+    Asking,
+    Entries,
+    FetchReader,
+    Reading,
+    asked_at_once,
+    forgotten_of,
+    replica_id_of,
+    uses_topic_ids,
+)
+from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.broker.replica.fetch_session import FetchPlan, FetchSessions
+from kraftrio.broker.replica.manager import ReplicaManager
+from kraftrio.broker.replica.ports import ReplicationQuota
+from kraftrio.broker.replica.waiters import FetchWaiter
+from kraftrio.broker.server.context import RequestContext
+from kraftrio.broker.server.memory_budget import MemoryBudget
+from kraftrio.broker.server.request_parts import PART_ENTRIES
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.data import FetchRequest, FetchResponse
+from kraftrio.wire.protocol.api import ApiKey
+
+
+class FetchHandlers:
+    """The handler of Fetch.
+
+    Args:
+        fetch_max_bytes: the broker's `fetch.max.bytes`, above which no answer grows.
+        leader_quota: bounds what followers outside of the ISR get; None: nothing does.
+        answers_memory: while it has no room, nothing is read for an answer.
+        selects_by_rack: are consumers told of a replica in their rack (replica.selector.class)?
+    """
+
+    def __init__(
+        self,
+        replica_manager: ReplicaManager,
+        metadata: MetadataCache,
+        sessions: FetchSessions,
+        timers: Timers,
+        clock: Clock,
+        fetch_max_bytes: int,
+        leader_quota: ReplicationQuota | None = None,
+        answers_memory: MemoryBudget | None = None,
+        *,
+        selects_by_rack: bool = False,
+    ) -> None:
+        self._metadata = metadata
+        self._sessions = sessions
+        self._timers = timers
+        self._clock = clock
+        self._reader = FetchReader(
+            replica_manager,
+            metadata,
+            fetch_max_bytes,
+            leader_quota,
+            answers_memory,
+            selects_by_rack=selects_by_rack,
+        )
+        self._long = LongFetches(self._reader, metadata, sessions, timers, clock)
+
+    def table(self) -> dict[ApiKey, Callable[[Any, RequestContext], Any]]:
+        return {ApiKey.FETCH: self.fetch}
+
+    def fetch(
+        self, request: FetchRequest, context: RequestContext
+    ) -> FetchResponse | Deferred[FetchResponse] | LongFetch:
+        """Read, and answer now or when there is enough."""
+        if names_many(request):
+            return self._long.plan_and_fetch(request, context)
+        by_id = uses_topic_ids(context)
+        now_ms = self._clock.monotonic_ms()
+        replica_id = replica_id_of(request)
+        plan = self._sessions.plan(
+            request.session_id,
+            request.session_epoch,
+            asked_at_once(request, by_id),
+            [key for topic in request.forgotten_topics_data for key in forgotten_of(topic, by_id)],
+            uses_topic_ids=by_id,
+            now_ms=now_ms,
+            is_follower=replica_id >= 0,
+        )
+        if plan.error is not ErrorCode.NONE:
+            return FetchResponse(error_code=plan.error)
+        asking = self._reader.ask(request, plan, context, now_ms)
+        if reads_many(plan):
+            return self._long.fetch(asking, context)
+        if replica_id >= 0:
+            self._reader.note_progress(asking, plan.partitions(), now_ms)
+        reading = self._read(asking, plan.partitions())
+        if (
+            reading.must_answer
+            or request.max_wait_ms <= 0
+            or reading.records_bytes >= request.min_bytes
+        ):
+            return self._respond(plan, reading, context)
+        return self._wait(asking, reading, context)
+
+    def _wait(
+        self, asking: Asking, reading: Reading, context: RequestContext
+    ) -> Deferred[FetchResponse]:
+        """Answer when there is enough, or the time is up."""
+        request, plan = asking.request, asking.plan
+        deferred: Deferred[FetchResponse] = Deferred()
+        on_close = context.client.on_close
+
+        def answer() -> None:
+            on_close.remove(waiter.drop)
+            # Of a follower's partitions very many may have become due: its next fetch reads more.
+            few = itertools.islice(plan.partitions(), PART_ENTRIES)
+            deferred.complete(self._respond(plan, self._read(asking, few), context))
+
+        waiter = FetchWaiter(
+            request.min_bytes - reading.records_bytes,
+            answer,
+            is_follower=asking.replica_id != CONSUMER_REPLICA_ID,
+        )
+        on_close.append(waiter.drop)
+        if asking.watch is not None:
+            asking.watch.waiter = waiter  # it is told of every partition of the session
+            waiter.park([], self._timers, request.max_wait_ms)
+        else:
+            waiter.park(reading.partitions, self._timers, request.max_wait_ms)
+        return deferred
+
+    def _read(self, asking: Asking, entries: Entries) -> Reading:
+        reading = self._reader.reading(asking)
+        self._reader.read_some(asking, reading, entries)
+        return reading
+
+    def _respond(self, plan: FetchPlan, reading: Reading, context: RequestContext) -> FetchResponse:
+        answer = FetchAnswer(plan, self._metadata, context)
+        answer.add(reading)
+        return answer.response()

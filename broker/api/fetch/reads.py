@@ -1,0 +1,438 @@
+"""What a fetch comes to, partition by partition: a follower's progress, and what is read.
+
+Owns `FetchReader`, which works on some of a fetch's partitions at a time, in their order: a fetch
+of a few is read in one step, one of very many in parts (`long_fetch`). What came of earlier parts
+is in `Reading`, so that all of them together are held to the limits of one fetch.
+
+The rules of Fetch are in `fetch/fetch`. Called by it and `long_fetch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.broker.replica.fetch_session import FetchKey, FetchPart, FetchPlan
+from kraftrio.broker.replica.manager import ReplicaManager
+from kraftrio.broker.replica.partition import Partition
+from kraftrio.broker.replica.ports import ReplicationQuota
+from kraftrio.broker.replica.selector import ReplicaView, select_replica
+from kraftrio.broker.replica.waiters import FollowerWatch
+from kraftrio.broker.server.context import RequestContext
+from kraftrio.broker.server.memory_budget import MemoryBudget
+from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.messages.data import (
+    AbortedTransaction,
+    FetchEpochEndOffset,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+from kraftrio.wire.primitives import ZERO_UUID, TopicPartition
+from kraftrio.wire.stored_bytes import StoredBytes
+
+CONSUMER_REPLICA_ID = -1
+
+# Records of a partition up to this size are read for the answer, larger ones are only named in it:
+# then the socket takes them from the file, which costs less from about here on.
+_HOLD_BYTES = 16 << 10
+_HOLD_BYTES_IN_ALL = 256 << 10
+
+_READ_COMMITTED = 1
+_ANY_REPLICA_VERSION = 11
+_TOPIC_ID_VERSION = 13
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+Entries: TypeAlias = Iterable[tuple[FetchKey, FetchPart]]
+"""Some of the partitions of a fetch, in their order."""
+
+
+@dataclass(slots=True)
+class Asking:
+    """One fetch while it is worked on.
+
+    Attributes:
+        refused: what must not be read by this follower.
+        watch: of a follower's session.
+        only_leader: is a replica that does not lead no answer?
+    """
+
+    request: FetchRequest
+    plan: FetchPlan
+    replica_id: int
+    refused: dict[FetchKey, KafkaError] = field(default_factory=dict)
+    watch: FollowerWatch | None = None
+    only_leader: bool = True
+
+
+class Reading:
+    """The outcome of reading the partitions of a fetch once.
+
+    Attributes:
+        budget: how many bytes of records may still be read.
+        may_hold: how many of them may be read for the answer.
+        can_wait: is there a partition that may get more?
+        only_looks: nothing is answered with what is read.
+    """
+
+    __slots__ = (
+        "budget",
+        "can_wait",
+        "data",
+        "has_news",
+        "may_hold",
+        "only_looks",
+        "partitions",
+        "records_bytes",
+        "up_to_date",
+    )
+
+    def __init__(self, budget: int, may_hold: int, can_wait: bool, only_looks: bool) -> None:
+        self.budget = budget
+        self.may_hold = may_hold
+        self.can_wait = can_wait
+        self.only_looks = only_looks
+        self.data: list[tuple[FetchKey, FetchPart, PartitionData]] = []
+        self.partitions: list[Partition] = []
+        self.up_to_date: list[FetchKey] = []
+        self.records_bytes = 0
+        self.has_news = False
+
+    @property
+    def must_answer(self) -> bool:
+        """Is there nothing to wait for?"""
+        return self.has_news or not self.can_wait
+
+    def clear(self) -> None:
+        """Drop what was read, and go on to count."""
+        self.data.clear()
+        self.partitions.clear()
+        self.up_to_date.clear()
+
+
+class FetchReader:
+    """See the module; the arguments are those of `FetchHandlers`."""
+
+    def __init__(
+        self,
+        replica_manager: ReplicaManager,
+        metadata: MetadataCache,
+        fetch_max_bytes: int,
+        leader_quota: ReplicationQuota | None,
+        answers_memory: MemoryBudget | None,
+        *,
+        selects_by_rack: bool,
+    ) -> None:
+        self._replicas = replica_manager
+        self._metadata = metadata
+        self._fetch_max_bytes = fetch_max_bytes
+        self._leader_quota = leader_quota
+        self._answers_memory = answers_memory
+        self._selects_by_rack = selects_by_rack
+
+    # -- followers ------------------------------------------------------------------------------
+
+    def ask(
+        self, request: FetchRequest, plan: FetchPlan, context: RequestContext, now_ms: float
+    ) -> Asking:
+        """Begin to work on a fetch; a follower is told from now on what changes in its session."""
+        replica_id, session = replica_id_of(request), plan.session
+        asking = Asking(request, plan, replica_id)
+        if replica_id == CONSUMER_REPLICA_ID:
+            asking.only_leader = context.api_version < _ANY_REPLICA_VERSION
+        elif replica_id >= 0:
+            context.client.is_peer = True
+            if session is not None:
+                broker_epoch = request.replica_state.replica_epoch
+                watch = session.watch
+                if watch is None:
+                    watch = session.watch = FollowerWatch(session, replica_id, broker_epoch)
+                watch.on_fetch(broker_epoch, now_ms)
+                asking.watch = watch
+        return asking
+
+    def note_progress(self, asking: Asking, entries: Entries, now_ms: float) -> None:
+        """Tell the replicas what this follower has; whatever is wrong is told by reading."""
+        replica_id = asking.replica_id
+        broker_epoch = asking.request.replica_state.replica_epoch
+        for key, part in entries:
+            try:
+                partition = self._partition(key, part)
+                diverges = part.last_fetched_epoch >= 0 and _divergence(partition, part)
+            except KafkaError:
+                continue
+            log, offset = partition.log, part.fetch_offset
+            if (
+                diverges
+                or not log.log_start_offset <= offset <= log.log_end_offset
+                or partition.state.progress(replica_id) is None
+            ):
+                continue
+            try:
+                self._replicas.on_follower_fetch(
+                    partition, replica_id, broker_epoch, offset, part.log_start_offset, now_ms
+                )
+            except KafkaError as error:
+                asking.refused[key] = error
+
+    def _is_held_back(self, partition: Partition, replica_id: int) -> bool:
+        """Must a follower wait for bandwidth that others need more?"""
+        quota = self._leader_quota
+        return (
+            quota is not None
+            and replica_id not in partition.state.maximal_isr
+            and quota.is_throttled(partition.topic_partition)
+            and quota.exceeded()
+        )
+
+    def _note_throttled(self, partition: Partition, records_bytes: int) -> None:
+        quota = self._leader_quota
+        if quota is not None and quota.is_throttled(partition.topic_partition):
+            quota.record(records_bytes)
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def reading(self, asking: Asking, *, only_looks: bool = False) -> Reading:
+        """Begin to read.
+
+        Args:
+            only_looks: nothing is answered with what is read.
+        """
+        memory = self._answers_memory
+        return Reading(
+            min(asking.request.max_bytes, self._fetch_max_bytes),
+            _HOLD_BYTES_IN_ALL if memory is None or memory.has_room else 0,
+            asking.plan.is_partial,
+            only_looks,
+        )
+
+    def read_some(self, asking: Asking, reading: Reading, entries: Entries) -> None:
+        """Read the next partitions of a fetch."""
+        replica_id = asking.replica_id
+        for key, part in entries:
+            answer = PartitionData(
+                partition_index=key.partition,
+                high_watermark=-1,
+                last_stable_offset=-1,
+                log_start_offset=-1,
+                records=b"",
+            )
+            if not reading.only_looks:
+                reading.data.append((key, part, answer))
+            try:
+                if key in asking.refused:
+                    raise asking.refused[key]
+                partition = self._partition(key, part, only_leader=asking.only_leader)
+                reading.can_wait = True
+                if replica_id >= 0 and self._is_held_back(partition, replica_id):
+                    _tell_offsets(partition, answer)
+                    answer.aborted_transactions = None
+                    continue
+                reading.partitions.append(partition)
+                records_bytes = self._read_partition(
+                    asking,
+                    partition,
+                    part,
+                    answer,
+                    reading.budget - reading.records_bytes,
+                    min(_HOLD_BYTES, reading.may_hold),
+                    reading.records_bytes == 0,
+                )
+            except KafkaError as error:
+                answer.error_code = error.code
+                # A topic that is not there is no news: told at once, over and over, it would make
+                # its reader spin. A follower rests by itself, and looks for newer metadata.
+                if error.code not in _UNKNOWN or replica_id != CONSUMER_REPLICA_ID:
+                    reading.has_news = True
+                    answer.aborted_transactions = None
+                continue
+            reading.records_bytes += records_bytes
+            if not isinstance(answer.records, StoredBytes):
+                reading.may_hold -= records_bytes
+            if replica_id >= 0 and records_bytes and not reading.only_looks:
+                self._note_throttled(partition, records_bytes)
+            if answer.diverging_epoch is not None or answer.preferred_read_replica >= 0:
+                reading.has_news = True
+            elif asking.watch is not None:
+                partition.watches[replica_id] = (asking.watch, key)
+                if partition.confirmations and partition.must_show(replica_id):
+                    reading.has_news = True  # so that it fetches again at once
+                elif (
+                    part.fetch_offset == partition.log.log_end_offset
+                    and replica_id in partition.state.isr
+                ):
+                    reading.up_to_date.append(key)
+
+    def _partition(self, key: FetchKey, part: FetchPart, *, only_leader: bool = True) -> Partition:
+        """The replica that a key means, by the topic's identity when it was first named."""
+        if part.topic_name is None:
+            part.topic_name = self._metadata.topic_name(key.topic_id)
+            if part.topic_name is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        name = part.topic_name
+        if key.topic_id != ZERO_UUID:
+            current = self._metadata.topic_id(name)
+            if current != key.topic_id and current != ZERO_UUID:
+                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        topic_partition = TopicPartition(name, key.partition)
+        find = self._replicas.leader if only_leader else self._replicas.readable
+        return find(topic_partition, part.current_leader_epoch)
+
+    def _read_partition(
+        self,
+        asking: Asking,
+        partition: Partition,
+        part: FetchPart,
+        answer: PartitionData,
+        budget: int,
+        hold_bytes: int,
+        is_first_data: bool,
+    ) -> int:
+        """Fill in one partition's answer; return the bytes of its records."""
+        log, replica_id = partition.log, asking.replica_id
+        read_committed = asking.request.isolation_level == _READ_COMMITTED
+        if replica_id >= 0:
+            code = partition.state.check_follower(replica_id, part.current_leader_epoch)
+            if code is not ErrorCode.NONE:
+                raise KafkaError(code)
+        if part.last_fetched_epoch >= 0:
+            answer.diverging_epoch = _divergence(partition, part)
+        if not asking.only_leader and asking.request.rack_id:
+            answer.preferred_read_replica = self._nearer_replica(asking, partition, part)
+        if answer.diverging_epoch is not None or answer.preferred_read_replica >= 0:
+            records_bytes = 0
+            answer.aborted_transactions = None
+        else:
+            if replica_id != CONSUMER_REPLICA_ID:
+                max_offset = log.log_end_offset
+            elif read_committed:
+                max_offset = log.last_stable_offset
+            else:
+                max_offset = partition.state.high_watermark
+            try:
+                read = log.read_lazily(
+                    part.fetch_offset,
+                    max(0, min(budget, part.partition_max_bytes)),
+                    hold_bytes,
+                    max_offset=max_offset,
+                    min_one_batch=is_first_data,
+                )
+            except OSError as error:
+                raise self._replicas.disk_errors.refused("read", partition, error) from error
+            answer.records = read.records
+            records_bytes = len(read.records)
+            if not read_committed:
+                answer.aborted_transactions = None
+            else:
+                answer.aborted_transactions = [
+                    AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
+                    for txn in (
+                        log.aborted_transactions(part.fetch_offset, read.next_offset)
+                        if records_bytes
+                        else ()
+                    )
+                ]
+        _tell_offsets(partition, answer)
+        return records_bytes
+
+    def _nearer_replica(self, asking: Asking, partition: Partition, part: FetchPart) -> int:
+        """The replica that the consumer shall read from instead of its leader here, or -1."""
+        state = partition.state
+        if not self._selects_by_rack or not state.is_leader:
+            return -1
+        rack_id, log = asking.request.rack_id, partition.log
+        views = [
+            ReplicaView(state.broker_id, self._rack(state.broker_id), log.log_end_offset, 0.0, True)
+        ]
+        for replica_id in state.isr:
+            progress = state.progress(replica_id)
+            if (
+                progress is not None
+                and progress.log_start_offset <= part.fetch_offset <= progress.log_end_offset
+            ):
+                rack = self._rack(replica_id)
+                views.append(
+                    ReplicaView(
+                        replica_id, rack, progress.log_end_offset, progress.last_caught_up_ms
+                    )
+                )
+        chosen = select_replica(rack_id, views)
+        return -1 if chosen is None else chosen
+
+    def _rack(self, broker_id: int) -> str | None:
+        broker = self._metadata.image.brokers.get(broker_id)
+        return None if broker is None or broker.fenced else broker.rack
+
+
+def _tell_offsets(partition: Partition, answer: PartitionData) -> None:
+    answer.high_watermark = partition.state.high_watermark
+    answer.last_stable_offset = partition.log.last_stable_offset
+    answer.log_start_offset = partition.log.log_start_offset
+
+
+def _divergence(partition: Partition, part: FetchPart) -> FetchEpochEndOffset | None:
+    """Has the reader fetched what this log does not have?  Where the paths part, if so.
+
+    Raises:
+        KafkaError: OFFSET_OUT_OF_RANGE: no epoch so early is known here.
+    """
+    epoch, end_offset = partition.log.end_offset_for_epoch(part.last_fetched_epoch)
+    if epoch < 0 or end_offset < 0:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch >= part.last_fetched_epoch and end_offset >= part.fetch_offset:
+        return None
+    return FetchEpochEndOffset(epoch=epoch, end_offset=end_offset)
+
+
+# -- what a request asks -------------------------------------------------------------------------
+
+
+def uses_topic_ids(context: RequestContext) -> bool:
+    """Does a request name topics by their ids?"""
+    return context.api_version >= _TOPIC_ID_VERSION
+
+
+def replica_id_of(request: FetchRequest) -> int:
+    """The follower that asks, -1 for a consumer; version 15 moved it into a tagged field."""
+    if request.replica_state.replica_id != CONSUMER_REPLICA_ID:
+        return request.replica_state.replica_id
+    return request.replica_id
+
+
+def asked_of(topic: FetchTopic, by_id: bool) -> Iterator[tuple[FetchKey, FetchPart]]:
+    """The partitions of a topic that a request adds or changes."""
+    topic_id = topic.topic_id if by_id else ZERO_UUID
+    for asked in topic.partitions:
+        yield FetchKey(topic_id, topic.topic, asked.partition), _part_of(asked, topic, by_id)
+
+
+def asked_at_once(request: FetchRequest, by_id: bool) -> dict[FetchKey, FetchPart]:
+    """All partitions that a request adds or changes."""
+    parts: dict[FetchKey, FetchPart] = {}
+    for topic in request.topics:
+        topic_id, name = topic.topic_id if by_id else ZERO_UUID, topic.topic
+        for asked in topic.partitions:
+            parts[FetchKey(topic_id, name, asked.partition)] = _part_of(asked, topic, by_id)
+    return parts
+
+
+def _part_of(asked: FetchPartition, topic: FetchTopic, by_id: bool) -> FetchPart:
+    return FetchPart(
+        asked.fetch_offset,
+        asked.partition_max_bytes,
+        asked.current_leader_epoch,
+        asked.last_fetched_epoch,
+        asked.log_start_offset,
+        topic_name=None if by_id else topic.topic,
+    )
+
+
+def forgotten_of(topic: ForgottenTopic, by_id: bool) -> Iterator[FetchKey]:
+    """The partitions of a topic that a request drops."""
+    topic_id = topic.topic_id if by_id else ZERO_UUID
+    for index in topic.partitions:
+        yield FetchKey(topic_id, topic.topic, index)

@@ -1,0 +1,1 @@
+"""Requests about groups, to the shard of the group's partition."""

@@ -1,0 +1,148 @@
+"""Requests about groups of the kinds that are not served: of the consumer protocol (KIP-848), share
+groups (KIP-932), streams groups (KIP-1071).
+
+Behaviour (Apache Kafka's)
+- Look-ups are answered as by the coordinator of a group that is none of that kind:
+  GROUP_ID_NOT_FOUND, which makes tools ask DescribeGroups; INVALID_GROUP_ID for no name. A share
+  group that is not there has no offsets, which is no error.
+- ConsumerGroupHeartbeat is refused with UNSUPPORTED_VERSION, as where the feature is off. Were it
+  not advertised, librdkafka would wait for a group for ever. Heartbeats of the other kinds are not
+  served at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from kraftrio.broker.coordinator.runtime import GroupCoordinator
+from kraftrio.broker.server.context import RequestContext
+from kraftrio.wire.codec.lazy_arrays import each
+from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.messages.groups import (
+    ConsumerGroupDescribeDescribedGroup,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from kraftrio.wire.messages.share_groups import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+    ShareGroupDescribeDescribedGroup,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
+from kraftrio.wire.messages.streams_groups import (
+    StreamsGroupDescribeDescribedGroup,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+)
+from kraftrio.wire.protocol.api import ApiKey
+
+G = TypeVar(
+    "G",
+    ConsumerGroupDescribeDescribedGroup,
+    ShareGroupDescribeDescribedGroup,
+    StreamsGroupDescribeDescribedGroup,
+)
+
+
+class AbsentGroupHandlers:
+    """Serves what is asked about groups that cannot be there."""
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def table(self) -> dict[ApiKey, Callable[[Any, RequestContext], Any]]:
+        """The handlers by API."""
+        return {
+            ApiKey.CONSUMER_GROUP_HEARTBEAT: self.consumer_group_heartbeat,
+            ApiKey.CONSUMER_GROUP_DESCRIBE: self.consumer_group_describe,
+            ApiKey.SHARE_GROUP_DESCRIBE: self.share_group_describe,
+            ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: self.describe_share_group_offsets,
+            ApiKey.STREAMS_GROUP_DESCRIBE: self.streams_group_describe,
+        }
+
+    def consumer_group_heartbeat(
+        self, _request: ConsumerGroupHeartbeatRequest, _context: RequestContext
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Refuse the protocol."""
+        return ConsumerGroupHeartbeatResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            error_message="This broker serves groups of the classic protocol only.",
+        )
+
+    def consumer_group_describe(
+        self, request: ConsumerGroupDescribeRequest, _context: RequestContext
+    ) -> ConsumerGroupDescribeResponse:
+        """Say of each group that it is none."""
+
+        def describe(group_id: str) -> ConsumerGroupDescribeDescribedGroup:
+            return self._refuse(ConsumerGroupDescribeDescribedGroup(), group_id, "consumer")
+
+        return ConsumerGroupDescribeResponse(groups=each(describe, request.group_ids))
+
+    def share_group_describe(
+        self, request: ShareGroupDescribeRequest, _context: RequestContext
+    ) -> ShareGroupDescribeResponse:
+        """Say of each group that it is none."""
+
+        def describe(group_id: str) -> ShareGroupDescribeDescribedGroup:
+            return self._refuse(ShareGroupDescribeDescribedGroup(), group_id, "share")
+
+        return ShareGroupDescribeResponse(groups=each(describe, request.group_ids))
+
+    def streams_group_describe(
+        self, request: StreamsGroupDescribeRequest, _context: RequestContext
+    ) -> StreamsGroupDescribeResponse:
+        """Say of each group that it is none."""
+
+        def describe(group_id: str) -> StreamsGroupDescribeDescribedGroup:
+            return self._refuse(StreamsGroupDescribeDescribedGroup(), group_id, "streams")
+
+        return StreamsGroupDescribeResponse(groups=each(describe, request.group_ids))
+
+    def _refuse(self, group: G, group_id: str, kind: str) -> G:
+        group.group_id = group_id
+        if not group_id:
+            group.error_code = ErrorCode.INVALID_GROUP_ID
+            return group
+        try:
+            group.error_message = self._coordinator.read(
+                group_id, lambda shard, _now: shard.why_not(kind, group_id)
+            )
+            group.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        except KafkaError as error:
+            group.error_code = error.code
+        return group
+
+    def describe_share_group_offsets(
+        self, request: DescribeShareGroupOffsetsRequest, _context: RequestContext
+    ) -> DescribeShareGroupOffsetsResponse:
+        """Find no offsets."""
+        return DescribeShareGroupOffsetsResponse(groups=each(_no_offsets, request.groups))
+
+
+def _no_offsets(
+    asked: DescribeShareGroupOffsetsRequestGroup,
+) -> DescribeShareGroupOffsetsResponseGroup:
+    return DescribeShareGroupOffsetsResponseGroup(
+        group_id=asked.group_id, topics=each(_no_offsets_of_topic, asked.topics or [])
+    )
+
+
+def _no_offsets_of_topic(
+    topic: DescribeShareGroupOffsetsRequestTopic,
+) -> DescribeShareGroupOffsetsResponseTopic:
+    def no_offset(index: int) -> DescribeShareGroupOffsetsResponsePartition:
+        return DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=-1)
+
+    return DescribeShareGroupOffsetsResponseTopic(
+        topic_name=topic.topic_name, partitions=each(no_offset, topic.partitions)
+    )

@@ -1,0 +1,464 @@
+"""Serves the requests about groups: finding coordinators, membership, offsets, administration.
+
+Behaviour
+- Requests go to the shard of the group's partition; this module knows the layouts of the versions,
+  what is checked before a group is asked, and how a failure is told in each response.
+- Share groups have no coordinator here: INVALID_REQUEST, as Kafka says when they are off. Nor have
+  transactions: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which fails every client at once.
+
+Version notes
+- FindCoordinator 4 asks for several keys (KIP-699); each answer has its own error.
+- OffsetCommit and OffsetFetch 10 name topics by id; OffsetFetch 8 asks for several groups.
+- OffsetFetch 0-1 has no error for the whole request; LeaveGroup 0-2 has one member.
+- JoinGroup 0 has no rebalance timeout: the session timeout counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from kraftrio.base.deferred import Deferred
+from kraftrio.broker.api.groups.long_requests import (
+    LongOffsetFetch,
+    chosen_of,
+    delete_groups,
+    delete_of_partition,
+    is_long,
+    is_long_fetch,
+    leave,
+    without_strangers,
+)
+from kraftrio.broker.coordinator.groups.admin import GROUP_STATES, GROUP_TYPES, listed_group
+from kraftrio.broker.coordinator.groups.classic.replies import Client
+from kraftrio.broker.coordinator.groups.offset_requests import (
+    GROUPS_VERSION,
+    TOPIC_ID_VERSION,
+    ResolvedFetch,
+    add_topic_ids,
+    fetch_response,
+    merge_delete,
+    resolve_commit,
+    resolve_delete,
+    resolve_fetch,
+)
+from kraftrio.broker.coordinator.ports import OFFSETS_TOPIC, GroupProperties, Metadata
+from kraftrio.broker.coordinator.runtime import GroupCoordinator
+from kraftrio.broker.server.context import RequestContext
+from kraftrio.broker.server.sliced_work import Work
+from kraftrio.wire.codec.lazy_arrays import Countable, each
+from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.messages.cluster import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from kraftrio.wire.messages.groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    MemberIdentity,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from kraftrio.wire.protocol.api import ApiKey
+
+Handler = Callable[[Any, RequestContext], Any]
+T = TypeVar("T")
+U = TypeVar("U")
+
+GROUP_KEY, TRANSACTION_KEY, SHARE_KEY = 0, 1, 2
+
+_COORDINATOR_KEYS_VERSION = 4
+_LEAVE_MEMBERS_VERSION = 3
+_NULLABLE_PROTOCOL_VERSION = 7
+_SYNC_PROTOCOL_VERSION = 5
+
+
+class CoordinatorHandlers:
+    """Handlers of one broker.
+
+    Args:
+        create_internal_topic: asks the controller for an internal topic by name; asking again
+            while the first request is under way must do no harm.
+    """
+
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        metadata: Metadata,
+        properties: GroupProperties,
+        create_internal_topic: Callable[[str], None],
+    ) -> None:
+        self._coordinator = coordinator
+        self._metadata = metadata
+        self._properties = properties
+        self._create_internal_topic = create_internal_topic
+
+    def table(self) -> dict[ApiKey, Handler]:
+        return {
+            ApiKey.FIND_COORDINATOR: self.find_coordinator,
+            ApiKey.JOIN_GROUP: self.join_group,
+            ApiKey.SYNC_GROUP: self.sync_group,
+            ApiKey.HEARTBEAT: self.heartbeat,
+            ApiKey.LEAVE_GROUP: self.leave_group,
+            ApiKey.OFFSET_COMMIT: self.offset_commit,
+            ApiKey.OFFSET_FETCH: self.offset_fetch,
+            ApiKey.OFFSET_DELETE: self.offset_delete,
+            ApiKey.DESCRIBE_GROUPS: self.describe_groups,
+            ApiKey.LIST_GROUPS: self.list_groups,
+            ApiKey.DELETE_GROUPS: self.delete_groups,
+        }
+
+    # --- FindCoordinator ---
+
+    def find_coordinator(
+        self, request: FindCoordinatorRequest, context: RequestContext
+    ) -> FindCoordinatorResponse:
+        if context.api_version >= _COORDINATOR_KEYS_VERSION:
+            return FindCoordinatorResponse(
+                coordinators=each(
+                    lambda key: self._find(request.key_type, key, context),
+                    request.coordinator_keys,
+                )
+            )
+        found = self._find(request.key_type, request.key, context)
+        code = ErrorCode(found.error_code)
+        return FindCoordinatorResponse(
+            error_code=code,
+            error_message="NONE" if code is ErrorCode.NONE else found.error_message or code.text,
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
+        )
+
+    def _find(self, key_type: int, key: str, context: RequestContext) -> Coordinator:
+        if key_type not in (GROUP_KEY, TRANSACTION_KEY, SHARE_KEY):
+            invalid = ErrorCode.INVALID_REQUEST
+            return _no_coordinator(key, invalid, invalid.text)
+        if key_type != GROUP_KEY:
+            code, kind = ErrorCode.INVALID_REQUEST, "share groups"
+            if key_type == TRANSACTION_KEY:
+                code, kind = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions"
+            return _no_coordinator(key, code, f"This broker does not serve {kind}.")
+        if self._metadata.topic(OFFSETS_TOPIC) is None:
+            self._create_internal_topic(OFFSETS_TOPIC)
+            return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        partition = self._metadata.partition(OFFSETS_TOPIC, self._coordinator.partition_for(key))
+        if partition is None or partition.leader < 0:
+            return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        endpoint = self._metadata.endpoint(partition.leader, context.listener_name)
+        if endpoint is None:
+            return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return Coordinator(
+            key=key,
+            node_id=partition.leader,
+            host=endpoint.host,
+            port=endpoint.port,
+            error_message="",
+        )
+
+    # --- membership ---
+
+    def join_group(
+        self, request: JoinGroupRequest, context: RequestContext
+    ) -> JoinGroupResponse | Deferred[JoinGroupResponse]:
+        error = self._check_join(request)
+        if error is not ErrorCode.NONE:
+            return _join_error(request, context, error)
+        if request.rebalance_timeout_ms < 0:  # v0 has none
+            request.rebalance_timeout_ms = request.session_timeout_ms
+        client = Client(
+            client_id=context.client_id or "",
+            client_host=f"/{context.client_host}",
+            api_version=context.api_version,
+        )
+        joined = self._coordinator.write_parked(
+            request.group_id,
+            lambda shard, ticket, now: shard.join(request, client, ticket, now),
+            lambda code: JoinGroupResponse(member_id=request.member_id, error_code=code),
+        )
+        return _map(joined, lambda response: _fit_join_response(response, context.api_version))
+
+    def _check_join(self, request: JoinGroupRequest) -> ErrorCode:
+        if not request.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        if is_long(request.protocols):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        properties = self._properties
+        lowest = properties.group_min_session_timeout_ms
+        if not lowest <= request.session_timeout_ms <= properties.group_max_session_timeout_ms:
+            return ErrorCode.INVALID_SESSION_TIMEOUT
+        return ErrorCode.NONE
+
+    def sync_group(
+        self, request: SyncGroupRequest, context: RequestContext
+    ) -> Work[SyncGroupResponse | Deferred[SyncGroupResponse]]:
+        if context.api_version >= _SYNC_PROTOCOL_VERSION and (
+            request.protocol_type is None or request.protocol_name is None
+        ):
+            return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if not request.group_id:
+            return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        if is_long(request.assignments):
+            request.assignments = yield from without_strangers(self._coordinator, request)
+        return _now_or_later(
+            self._coordinator.write_parked(
+                request.group_id,
+                lambda shard, ticket, now: shard.sync(request, ticket, now),
+                lambda code: SyncGroupResponse(error_code=code),
+            )
+        )
+
+    def heartbeat(self, request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
+        if not request.group_id:
+            return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        try:
+            return self._coordinator.read(
+                request.group_id, lambda shard, now: shard.heartbeat(request, now)
+            )
+        except KafkaError as error:
+            if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                # The member is probably fine; its session begins anew when loading is done.
+                return HeartbeatResponse()
+            return HeartbeatResponse(error_code=error.code)
+
+    def leave_group(
+        self, request: LeaveGroupRequest, context: RequestContext
+    ) -> LeaveGroupResponse | Deferred[LeaveGroupResponse] | Work[LeaveGroupResponse]:
+        if not request.group_id:
+            return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        members = request.members
+        if context.api_version < _LEAVE_MEMBERS_VERSION:
+            members = [MemberIdentity(member_id=request.member_id)]
+        if is_long(members):
+            return leave(self._coordinator, request.group_id, members)
+        left = self._coordinator.write(
+            request.group_id,
+            lambda shard, now: shard.leave(request.group_id, members, now),
+            lambda code: LeaveGroupResponse(error_code=code),
+        )
+        return _map(left, lambda response: _fit_leave_response(response, context.api_version))
+
+    # --- offsets ---
+
+    def offset_commit(self, request: OffsetCommitRequest, context: RequestContext) -> Work[Any]:
+        resolved = yield from resolve_commit(request, context.api_version, self._metadata)
+        if resolved.is_too_large:
+            return resolved.error_response(ErrorCode.UNKNOWN_SERVER_ERROR)
+        if not resolved.has_partitions:
+            return resolved.response([])
+        committed = self._coordinator.write(
+            request.group_id,
+            lambda shard, now: shard.commit_offsets(resolved.request, context.api_version, now),
+            resolved.error_response,
+        )
+        return _map(committed, lambda response: resolved.response(response.topics))
+
+    def offset_fetch(self, request: OffsetFetchRequest, context: RequestContext) -> Any:
+        version = context.api_version
+        if version >= GROUPS_VERSION:
+            return self._fetch_groups(request.groups, request.require_stable, version)
+        topics = None
+        if request.topics is not None:
+            topics = each(
+                lambda topic: OffsetFetchRequestTopics(
+                    name=topic.name, partition_indexes=topic.partition_indexes
+                ),
+                request.topics,
+            )
+        group = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+        return self._fetch_groups([group], request.require_stable, version)
+
+    def _fetch_groups(
+        self, groups: Countable[OffsetFetchRequestGroup], require_stable: bool, version: int
+    ) -> Any:
+        if is_long_fetch(groups):
+            return self._fetch_long(groups, require_stable, version)
+        fetched = [self._fetch_group(group, require_stable, version) for group in groups]
+        return _map(_gather(fetched), lambda answers: fetch_response(groups, answers, version))
+
+    def _fetch_long(
+        self, groups: Countable[OffsetFetchRequestGroup], require_stable: bool, version: int
+    ) -> Work[OffsetFetchResponse]:
+        fetch = partial(self._fetch_group, require_stable=require_stable, api_version=version)
+        long = LongOffsetFetch(self._coordinator, self._metadata, fetch, version)
+        answers = yield from long.groups(groups)
+        return fetch_response(groups, answers, version)
+
+    def _fetch_group(
+        self, group: OffsetFetchRequestGroup, require_stable: bool, api_version: int
+    ) -> Deferred[OffsetFetchResponseGroup]:
+        resolved = resolve_fetch(group, api_version, self._metadata)
+        result: Deferred[OffsetFetchResponseGroup] = Deferred()
+        finish = partial(self._finish_fetch, resolved, api_version, result)
+        if require_stable:
+            self._coordinator.read_stable(
+                group.group_id,
+                lambda shard, _now: shard.fetch_offsets(resolved.request, require_stable=True),
+            ).then(finish)
+            return result
+        try:
+            finish(
+                self._coordinator.read(
+                    group.group_id,
+                    lambda shard, _now: shard.fetch_offsets(resolved.request, require_stable=False),
+                )
+            )
+        except KafkaError as error:
+            finish(error.code)
+        return result
+
+    def _finish_fetch(
+        self,
+        resolved: ResolvedFetch,
+        api_version: int,
+        result: Deferred[OffsetFetchResponseGroup],
+        fetched: OffsetFetchResponseGroup | ErrorCode,
+    ) -> None:
+        if isinstance(fetched, ErrorCode):
+            result.complete(resolved.error_response(fetched))
+            return
+        if resolved.request.topics is None and api_version >= TOPIC_ID_VERSION:
+            add_topic_ids(fetched, self._metadata)
+        result.complete(resolved.response(fetched))
+
+    def offset_delete(self, request: OffsetDeleteRequest, context: RequestContext) -> Work[Any]:
+        if not request.group_id:
+            return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        resolved = yield from resolve_delete(request, self._metadata)
+        deleted = self._coordinator.write(
+            request.group_id,
+            lambda shard, _now: shard.delete_offsets(resolved),
+            lambda code: OffsetDeleteResponse(error_code=code),
+        )
+        return _map(deleted, lambda response: merge_delete(request, response))
+
+    # --- administration ---
+
+    def describe_groups(
+        self, request: DescribeGroupsRequest, context: RequestContext
+    ) -> DescribeGroupsResponse:
+        return DescribeGroupsResponse(
+            groups=each(lambda group_id: self._describe(group_id, request, context), request.groups)
+        )
+
+    def _describe(
+        self, group_id: str, request: DescribeGroupsRequest, context: RequestContext
+    ) -> DescribedGroup:
+        try:
+            return self._coordinator.read(
+                group_id,
+                lambda shard, _now: shard.describe(
+                    group_id,
+                    api_version=context.api_version,
+                    include_operations=request.include_authorized_operations,
+                ),
+            )
+        except KafkaError as error:
+            return DescribedGroup(group_id=group_id, error_code=error.code)
+
+    def list_groups(
+        self, request: ListGroupsRequest, context: RequestContext
+    ) -> Work[ListGroupsResponse]:
+        states = yield from chosen_of(GROUP_STATES, request.states_filter)
+        types = yield from chosen_of(GROUP_TYPES, request.types_filter)
+        try:
+            chosen = self._coordinator.read_all(lambda shard: shard.choose(states, types))
+        except KafkaError as error:
+            return ListGroupsResponse(error_code=error.code)
+        return ListGroupsResponse(
+            groups=each(listed_group, [group for groups in chosen for group in groups])
+        )
+
+    def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext) -> Any:
+        if is_long(request.groups_names):
+            return delete_groups(self._coordinator, request.groups_names)
+        by_partition: dict[int, list[str]] = {}
+        for group_id in dict.fromkeys(request.groups_names):
+            by_partition.setdefault(self._coordinator.partition_for(group_id), []).append(group_id)
+        deleted = [
+            delete_of_partition(self._coordinator, group_ids) for group_ids in by_partition.values()
+        ]
+        return _map(
+            _gather(deleted),
+            lambda results: DeleteGroupsResponse(results=[r for part in results for r in part]),
+        )
+
+
+def _no_coordinator(key: str, error: ErrorCode, message: str = "") -> Coordinator:
+    return Coordinator(
+        key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message
+    )
+
+
+def _join_error(
+    request: JoinGroupRequest, context: RequestContext, error: ErrorCode
+) -> JoinGroupResponse:
+    response = JoinGroupResponse(member_id=request.member_id, error_code=error)
+    return _fit_join_response(response, context.api_version)
+
+
+def _fit_join_response(response: JoinGroupResponse, api_version: int) -> JoinGroupResponse:
+    """An absent protocol name is null from v7 on and empty before."""
+    if api_version >= _NULLABLE_PROTOCOL_VERSION:
+        response.protocol_name = response.protocol_name or None
+    else:
+        response.protocol_name = response.protocol_name or ""
+    return response
+
+
+def _fit_leave_response(response: LeaveGroupResponse, api_version: int) -> LeaveGroupResponse:
+    """Before v3 the one member's error is the error of the request."""
+    if api_version < _LEAVE_MEMBERS_VERSION and response.members:
+        return LeaveGroupResponse(error_code=response.members[0].error_code)
+    return response
+
+
+def _now_or_later(deferred: Deferred[T]) -> T | Deferred[T]:
+    return deferred.value if deferred.done else deferred
+
+
+def _map(deferred: Deferred[T], convert: Callable[[T], U]) -> U | Deferred[U]:
+    """Convert a response, at once if it is there."""
+    if deferred.done:
+        return convert(deferred.value)
+    converted: Deferred[U] = Deferred()
+    deferred.then(lambda value: converted.complete(convert(value)))
+    return converted
+
+
+def _gather(deferreds: list[Deferred[T]]) -> Deferred[list[T]]:
+    """Wait for all; values in the order given."""
+    gathered: Deferred[list[T]] = Deferred()
+    missing = [len(deferreds)]
+
+    def note(_value: T) -> None:
+        missing[0] -= 1
+        if not missing[0]:
+            gathered.complete([deferred.value for deferred in deferreds])
+
+    if not deferreds:
+        gathered.complete([])
+    for deferred in deferreds:
+        deferred.then(note)
+    return gathered

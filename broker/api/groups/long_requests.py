@@ -1,0 +1,286 @@
+"""Requests about groups that name very much, asked of the shards in parts.
+
+Behaviour: as of the same requests when they are short, but that each part is decided by itself:
+members leave, and groups are deleted, some at a time. Nothing is held for what is not there: a
+fetch of a million offsets keeps the few that the group has, and the rest of the answer is made
+while it is encoded. Called by `groups/groups`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import TypeAlias
+
+from kraftrio.base.deferred import Deferred
+from kraftrio.broker.coordinator.groups.offset_requests import (
+    TOPIC_ID_VERSION,
+    fetch_error,
+    no_offset,
+)
+from kraftrio.broker.coordinator.groups.shard import GroupShard
+from kraftrio.broker.coordinator.outcome import Now
+from kraftrio.broker.coordinator.ports import Metadata
+from kraftrio.broker.coordinator.runtime import GroupCoordinator
+from kraftrio.broker.server.request_parts import PART_ENTRIES, nested_parts, parts
+from kraftrio.broker.server.sliced_sets import distinct
+from kraftrio.broker.server.sliced_work import Work
+from kraftrio.wire.codec.lazy_arrays import Countable, each, pairs
+from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.messages.groups import (
+    DeletableGroupResult,
+    DeleteGroupsResponse,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+
+_DELETED_AT_ONCE = 25  # groups; each may have many offsets
+
+_Fetched: TypeAlias = OffsetFetchResponseGroup | ErrorCode | None
+"""What a group has of what was asked for: something, an error, or nothing."""
+
+
+def is_long(entries: Countable[object] | None) -> bool:
+    """Whether there are too many entries for one part."""
+    return entries is not None and len(entries) > PART_ENTRIES
+
+
+def is_long_fetch(groups: Countable[OffsetFetchRequestGroup]) -> bool:
+    """Whether an OffsetFetch asks for too much at once."""
+    return is_long(groups) or sum(map(_weight, groups)) > PART_ENTRIES
+
+
+def _weight(group: OffsetFetchRequestGroup) -> int:
+    topics = group.topics or []
+    if is_long(topics):
+        return len(topics)
+    return len(topics) + sum(len(topic.partition_indexes) for topic in topics)
+
+
+# --- membership ---
+
+
+def leave(
+    coordinator: GroupCoordinator, group_id: str, members: Countable[MemberIdentity]
+) -> Work[LeaveGroupResponse]:
+    """Let members leave, some at a time."""
+    codes: list[int] = []
+    for part in parts(members):
+        left = _leave(coordinator, group_id, part)
+        yield left
+        if left.value.error_code:
+            return left.value
+        codes += [member.error_code for member in left.value.members]
+
+    def answer(pair: tuple[MemberIdentity, int]) -> MemberResponse:
+        member, code = pair
+        return MemberResponse(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            error_code=code,
+        )
+
+    return LeaveGroupResponse(members=each(answer, pairs(members, codes)))
+
+
+def _leave(
+    coordinator: GroupCoordinator, group_id: str, members: list[MemberIdentity]
+) -> Deferred[LeaveGroupResponse]:
+    return coordinator.write(
+        group_id,
+        lambda shard, now: shard.leave(group_id, members, now),
+        lambda code: LeaveGroupResponse(error_code=code),
+    )
+
+
+def without_strangers(
+    coordinator: GroupCoordinator, request: SyncGroupRequest
+) -> Work[list[SyncGroupRequestAssignment]]:
+    """Return the assignments of members; a group does not look at others."""
+    kept: list[SyncGroupRequestAssignment] = []
+    for part in parts(request.assignments):
+        yield None
+        try:
+            kept += coordinator.read(request.group_id, partial(_of_members, request.group_id, part))
+        except KafkaError:
+            return []  # as SyncGroup will be told
+    return kept
+
+
+def _of_members(
+    group_id: str, assignments: list[SyncGroupRequestAssignment], shard: GroupShard, _now: Now
+) -> list[SyncGroupRequestAssignment]:
+    return [one for one in assignments if shard.has_member(group_id, one.member_id)]
+
+
+# --- offsets ---
+
+
+class LongOffsetFetch:
+    """One OffsetFetch that asks for much.
+
+    Args:
+        fetch: fetches for one group what is little.
+    """
+
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        metadata: Metadata,
+        fetch: partial[Deferred[OffsetFetchResponseGroup]],
+        api_version: int,
+    ) -> None:
+        self._coordinator = coordinator
+        self._metadata = metadata
+        self._fetch = fetch
+        self._by_id = api_version >= TOPIC_ID_VERSION
+
+    def groups(
+        self, groups: Countable[OffsetFetchRequestGroup]
+    ) -> Work[list[OffsetFetchResponseGroup]]:
+        """Answer for each group."""
+        found: list[_Fetched] = []
+        for group in groups:
+            found.append((yield from self._find(group)))
+            yield None
+        return each(self._answer, pairs(groups, found))
+
+    def _find(self, group: OffsetFetchRequestGroup) -> Work[_Fetched]:
+        wanted: list[OffsetFetchRequestTopics] | None = None
+        if group.topics is not None:
+            try:
+                wanted = yield from self._known(group.group_id, group.topics)
+                if not wanted:
+                    self._coordinator.read(group.group_id, lambda _shard, _now: None)
+                    return None
+            except KafkaError as error:
+                return error.code
+        fetched = self._fetch(
+            OffsetFetchRequestGroup(
+                group_id=group.group_id,
+                member_id=group.member_id,
+                member_epoch=group.member_epoch,
+                topics=wanted,
+            )
+        )
+        yield fetched
+        return fetched.value
+
+    def _known(
+        self, group_id: str, topics: Iterable[OffsetFetchRequestTopics]
+    ) -> Work[list[OffsetFetchRequestTopics]]:
+        """Reduce what is asked for to what the group may have."""
+        known: list[OffsetFetchRequestTopics] = []
+        for part in nested_parts(topics, lambda topic: topic.partition_indexes):
+            yield None
+            for topic, indexes in part:
+                name = self._name_of(topic)
+                kept = self._coordinator.read(group_id, partial(_known, group_id, name, indexes))
+                if kept:
+                    known.append(
+                        OffsetFetchRequestTopics(
+                            name=topic.name, topic_id=topic.topic_id, partition_indexes=kept
+                        )
+                    )
+        return known
+
+    def _name_of(self, topic: OffsetFetchRequestTopics) -> str:
+        return (self._metadata.topic_name(topic.topic_id) or "") if self._by_id else topic.name
+
+    def _answer(self, pair: tuple[OffsetFetchRequestGroup, _Fetched]) -> OffsetFetchResponseGroup:
+        group, fetched = pair
+        if isinstance(fetched, ErrorCode):
+            return OffsetFetchResponseGroup(
+                group_id=group.group_id, error_code=fetch_error(fetched)
+            )
+        if group.topics is None or (fetched is not None and fetched.error_code):
+            assert fetched is not None
+            return fetched
+        found: dict[tuple[str | bytes, int], OffsetFetchResponsePartitions] = {}
+        for topic in fetched.topics if fetched is not None else ():
+            for partition in topic.partitions:
+                found[self._key(topic), partition.partition_index] = partition
+        return OffsetFetchResponseGroup(
+            group_id=group.group_id, topics=each(partial(self._answer_topic, found), group.topics)
+        )
+
+    def _key(self, topic: OffsetFetchRequestTopics | OffsetFetchResponseTopics) -> str | bytes:
+        return topic.topic_id if self._by_id else topic.name
+
+    def _answer_topic(
+        self,
+        found: Mapping[tuple[str | bytes, int], OffsetFetchResponsePartitions],
+        topic: OffsetFetchRequestTopics,
+    ) -> OffsetFetchResponseTopics:
+        key = self._key(topic)
+        code = ErrorCode.NONE
+        if self._by_id and not self._name_of(topic):
+            code = ErrorCode.UNKNOWN_TOPIC_ID
+        return OffsetFetchResponseTopics(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=each(
+                lambda index: found.get((key, index)) or no_offset(index, code),
+                topic.partition_indexes,
+            ),
+        )
+
+
+def _known(
+    group_id: str, topic: str, indexes: list[int], shard: GroupShard, _now: Now
+) -> list[int]:
+    return [index for index in indexes if shard.offsets.may_have(group_id, topic, index)]
+
+
+# --- administration ---
+
+
+def chosen_of(known: frozenset[str], names: Iterable[str]) -> Work[list[str]]:
+    """Reduce a filter to the known names in it, and one that is not if any is."""
+    chosen: dict[str, None] = {}
+    for name in names:
+        chosen[name if name.lower() in known else ""] = None
+        yield None
+    return list(chosen)
+
+
+def delete_groups(
+    coordinator: GroupCoordinator, group_ids: Countable[str]
+) -> Work[DeleteGroupsResponse]:
+    """Delete groups, some of a partition at a time."""
+    names = yield from distinct(group_ids)
+    codes: dict[str, int] = {}
+    for part in parts(names):
+        by_partition: dict[int, list[str]] = {}
+        for group_id in part:
+            by_partition.setdefault(coordinator.partition_for(group_id), []).append(group_id)
+        for of_partition in by_partition.values():
+            for some in parts(of_partition, _DELETED_AT_ONCE):
+                deleted = delete_of_partition(coordinator, some)
+                yield deleted
+                codes.update((one.group_id, one.error_code) for one in deleted.value)
+    return DeleteGroupsResponse(
+        results=each(
+            lambda group_id: DeletableGroupResult(group_id=group_id, error_code=codes[group_id]),
+            names,
+        )
+    )
+
+
+def delete_of_partition(
+    coordinator: GroupCoordinator, group_ids: list[str]
+) -> Deferred[list[DeletableGroupResult]]:
+    """Delete groups of one partition at once."""
+
+    def fail(code: ErrorCode) -> list[DeletableGroupResult]:
+        return [DeletableGroupResult(group_id=g, error_code=code) for g in group_ids]
+
+    return coordinator.write(group_ids[0], lambda shard, _now: shard.delete_groups(group_ids), fail)

@@ -1,0 +1,1 @@
+"""Produce: from the request to the logs, and back when the records are replicated."""

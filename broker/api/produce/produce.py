@@ -1,0 +1,436 @@
+"""Produce, InitProducerId and DescribeProducers.
+
+Behaviour (Apache Kafka's)
+- Every partition of a Produce succeeds or fails by itself, with its own error code; a partition's
+  batch is written whole or not at all.
+- acks=0 has no response; if a partition fails, the connection is closed, which is the only way to
+  make such a producer look at its metadata again.
+- acks=all answers when the high watermark has passed every batch, or REQUEST_TIMED_OUT at
+  `timeout_ms` for those it has not passed; they stay in the log.  NOT_ENOUGH_REPLICAS refuses a
+  batch, NOT_ENOUGH_REPLICAS_AFTER_APPEND leaves it in the log, too.
+- What brokers keep in internal topics is nobody's to write: INVALID_TOPIC_EXCEPTION.
+- An idempotent batch that is already there is answered with its first offset (KIP-98).
+- A batch whose sequence does not follow is refused for that only when the followers have shown that
+  this broker still leads: a leader deposed without knowing it has not seen what the producer sent
+  since, and the refusal would end a producer that did nothing wrong.
+- The batches of a producer that the partition does not know begin anywhere, but not after one that
+  it was just told to send again (`refused_batches`).
+
+Version notes: Produce 3 brought transactional ids and record batches v2, 7 zstd (KIP-110), 8 record
+errors (KIP-467), 10 the leader beside an error (KIP-951), 13 topic ids (KIP-516).  InitProducerId 3
+brought (producer id, epoch) to be bumped (KIP-360).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from kraftrio.base.clock import Clock
+from kraftrio.base.deferred import Deferred
+from kraftrio.broker.api.produce.long_produce import is_long, produce_in_parts
+from kraftrio.broker.api.produce.refused_batches import Place, RefusedBatches, sequenced
+from kraftrio.broker.controller.producer_ids import ProducerIdManager
+from kraftrio.broker.log.partition.partition_log import RecordValidationError
+from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.broker.metadata.leader_hints import WRONG_LEADER, LeaderHints
+from kraftrio.broker.replica.manager import ReplicaManager
+from kraftrio.broker.server.context import RequestContext
+from kraftrio.broker.server.sliced_work import Work
+from kraftrio.wire.codec.lazy_arrays import each
+from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
+from kraftrio.wire.messages.data import (
+    BatchIndexAndErrorMessage,
+    DescribeProducersPartitionResponse,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersTopicResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ProducerState,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.protocol.api import ApiKey
+from kraftrio.wire.records.batch import MAGIC, Compression
+from kraftrio.wire.topic_names import INTERNAL_TOPICS, check_topic_name
+
+# Of tools that may write to internal topics, as in Kafka.
+ADMIN_CLIENT_ID = "__admin_client"
+
+_NONE = ErrorCode.NONE
+_TOPIC_ID_VERSION = 13
+_TRANSACTION_ABORTABLE_VERSION = 11
+_ZSTD_VERSION = 7
+_CONFIRM_TIMEOUT_MS = 2000
+
+# What may be said of a batch by those alone who know all that its producer has sent before.
+_BY_PRODUCER_STATE = (
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+)
+_LEADER_HINTS_VERSION = 10
+
+_MAGIC_POS = 16
+_ATTRIBUTES_POS = 22  # the low byte of a batch's attributes
+_COMPRESSION_MASK = 0x07
+_TRANSACTIONAL_BIT = 0x10
+
+
+class ProduceHandlers:
+    """Handlers of what producers send."""
+
+    def __init__(
+        self,
+        replica_manager: ReplicaManager,
+        metadata: MetadataCache,
+        producer_ids: ProducerIdManager,
+        clock: Clock,
+    ) -> None:
+        self._replicas = replica_manager
+        self._metadata = metadata
+        self._producer_ids = producer_ids
+        self._clock = clock
+        self._refused = RefusedBatches()
+
+    def table(self) -> dict[ApiKey, Callable[[Any, RequestContext], Any]]:
+        return {
+            ApiKey.PRODUCE: self.produce,
+            ApiKey.INIT_PRODUCER_ID: self.init_producer_id,
+            ApiKey.DESCRIBE_PRODUCERS: self.describe_producers,
+        }
+
+    # -- Produce --------------------------------------------------------------------------------
+
+    def produce(
+        self, request: ProduceRequest, context: RequestContext
+    ) -> ProduceResponse | Deferred[ProduceResponse] | Work[ProduceResponse | None] | None:
+        """Append each partition's batch and answer as the acks ask."""
+        if is_long(request):
+            return produce_in_parts(
+                lambda part: self._produce(part, context), _is_transactional, _refusal, request
+            )
+        return self._produce(request, context)
+
+    def _produce(
+        self, request: ProduceRequest, context: RequestContext
+    ) -> ProduceResponse | Deferred[ProduceResponse] | None:
+        by_id = context.api_version >= _TOPIC_ID_VERSION
+        acks = request.acks
+        if request.transactional_id is None and _has_transactional_batch(request):
+            return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        waiting: list[tuple[TopicPartition, int, PartitionProduceResponse]] = []
+        doubted: list[tuple[TopicPartition, PartitionProduceResponse]] = []
+        topics: list[TopicProduceResponse] = []
+        for topic in request.topic_data:
+            name: str | None = topic.name
+            if by_id:
+                name = self._metadata.topic_name(topic.topic_id)
+            answers: list[PartitionProduceResponse] = []
+            for data in topic.partition_data:
+                place = topic.topic_id if by_id else topic.name, data.index
+                if name is None:
+                    answers.append(_refusal(data, ErrorCode.UNKNOWN_TOPIC_ID, None))
+                    self._note_refusal(place, data, ErrorCode.UNKNOWN_TOPIC_ID)
+                    continue
+                topic_partition = TopicPartition(name, data.index)
+                answer, end_offset = self._append(place, topic_partition, data, acks, context)
+                answers.append(answer)
+                if answer.error_code in _BY_PRODUCER_STATE:
+                    doubted.append((topic_partition, answer))
+                elif acks == -1 and end_offset >= 0:
+                    waiting.append((topic_partition, end_offset, answer))
+            topics.append(_topic_response(topic, answers))
+        self._replicas.wake_followers()
+        response = ProduceResponse(responses=topics)
+        if acks == 0:
+            _close_on_error(topics)
+            return None
+        if not waiting and not doubted:
+            return self._with_hints(response, context)
+        return self._await(response, waiting, doubted, request.timeout_ms, context)
+
+    def _with_hints(self, response: ProduceResponse, context: RequestContext) -> ProduceResponse:
+        """Name the leader of each partition that was asked in the wrong place."""
+        if context.api_version < _LEADER_HINTS_VERSION:
+            return response
+        hints: LeaderHints | None = None
+        for topic in response.responses:
+            for answer in topic.partition_responses:
+                if answer.error_code in WRONG_LEADER:
+                    hints = hints or LeaderHints(self._metadata, context.listener_name)
+                    name = topic.name or self._metadata.topic_name(topic.topic_id)
+                    if name is not None:
+                        answer.current_leader = hints.leader_of(name, answer.index)
+        if hints is not None:
+            response.node_endpoints = hints.node_endpoints()
+        return response
+
+    def _append(
+        self,
+        place: Place,
+        topic_partition: TopicPartition,
+        data: PartitionProduceData,
+        acks: int,
+        context: RequestContext,
+    ) -> tuple[PartitionProduceResponse, int]:
+        """Append one batch; return its answer and the offset to be committed, -1 if refused."""
+        if acks not in (-1, 0, 1):
+            return _refusal(data, ErrorCode.INVALID_REQUIRED_ACKS, None), -1
+        records = data.records
+        if not records:
+            return _refusal(data, ErrorCode.INVALID_RECORD, "the partition has no record batch"), -1
+        if context.api_version < _ZSTD_VERSION and _is_zstd(records):
+            return _refusal(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, None), -1
+        if _attributes(records) & _TRANSACTIONAL_BIT:
+            # No coordinator has this transaction (KIP-890), so nobody would ever end it.
+            return _refusal(data, ErrorCode.INVALID_PRODUCER_ID_MAPPING, None), -1
+        if topic_partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
+            return _refusal(data, self._why_internal(topic_partition), None), -1
+        if self._refused and self._is_overtaking(place, topic_partition, records):
+            message = "a batch that the producer sent before this one is to be sent again first"
+            return _refusal(data, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message), -1
+        try:
+            info = self._replicas.append_to_leader(
+                topic_partition, records, required_acks=acks, wake_followers=False
+            )
+        except RecordValidationError as error:
+            answer = _refusal(data, error.code, error.message)
+            answer.log_start_offset = self._replicas.log(topic_partition).log_start_offset
+            answer.record_errors = [
+                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+                for index, message in error.record_errors
+            ]
+            return answer, -1
+        except KafkaError as error:
+            self._note_refusal(place, data, error.code)
+            return _refusal(data, _known_to_version(error.code, context), error.message), -1
+        if self._refused and (batch := sequenced(records)) is not None:
+            self._refused.accepted(place, batch)
+        answer = PartitionProduceResponse(
+            index=data.index,
+            error_code=_NONE,
+            base_offset=info.base_offset,
+            log_append_time_ms=info.log_append_time_ms,
+            log_start_offset=info.log_start_offset,
+        )
+        return answer, info.last_offset + 1
+
+    def _why_internal(self, topic_partition: TopicPartition) -> ErrorCode:
+        if self._metadata.partition(*topic_partition) is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+
+    def _note_refusal(self, place: Place, data: PartitionProduceData, code: ErrorCode) -> None:
+        if code.retriable and (batch := sequenced(data.records)) is not None:
+            self._refused.note(place, batch, self._clock.monotonic_ms())
+
+    def _is_overtaking(
+        self, place: Place, topic_partition: TopicPartition, records: memoryview
+    ) -> bool:
+        """Whether an earlier batch of a producer that the partition does not know is to come."""
+        batch = sequenced(records)
+        now_ms = self._clock.monotonic_ms()
+        if batch is None or not self._refused.is_overtaking(place, batch, now_ms):
+            return False
+        try:
+            log = self._replicas.log(topic_partition)
+        except KafkaError:
+            return False  # the append tells why
+        return log.producer_state.get(batch.producer_id) is None
+
+    def _await(
+        self,
+        response: ProduceResponse,
+        waiting: list[tuple[TopicPartition, int, PartitionProduceResponse]],
+        doubted: list[tuple[TopicPartition, PartitionProduceResponse]],
+        timeout_ms: int,
+        context: RequestContext,
+    ) -> ProduceResponse | Deferred[ProduceResponse]:
+        """Answer when every batch is committed, or rightly refused; at once if so already."""
+        pending = [entry for entry in waiting if not self._replicas.is_committed(*entry[:2])]
+        if not pending and not doubted:
+            return self._with_hints(response, context)
+        deferred: Deferred[ProduceResponse] = Deferred()
+        left = len(pending) + len(doubted)
+
+        def on_commit(answer: PartitionProduceResponse, code: ErrorCode) -> None:
+            nonlocal left
+            if code is not _NONE:
+                answer.error_code = code
+                answer.base_offset = -1
+                answer.error_message = None
+            left -= 1
+            if not left:
+                deferred.complete(self._with_hints(response, context))
+
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        for topic_partition, end_offset, answer in pending:
+            self._replicas.when_committed(
+                topic_partition,
+                end_offset,
+                deadline_ms,
+                partial(on_commit, answer),
+            )
+        for topic_partition, answer in doubted:
+            self._replicas.when_confirmed(
+                topic_partition, min(timeout_ms, _CONFIRM_TIMEOUT_MS), partial(on_commit, answer)
+            )
+        return deferred
+
+    # -- InitProducerId -------------------------------------------------------------------------
+
+    def init_producer_id(
+        self, request: InitProducerIdRequest, context: RequestContext
+    ) -> InitProducerIdResponse | Deferred[InitProducerIdResponse]:
+        """Give an idempotent producer a fresh id with epoch 0.
+
+        A transactional id needs a transaction coordinator, which this broker does not run
+        (`api/transactions`).
+        """
+        if request.transactional_id is not None:
+            code = (
+                ErrorCode.INVALID_REQUEST
+                if not request.transactional_id
+                else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            )
+            return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+        response: Deferred[InitProducerIdResponse] = Deferred()
+        self._producer_ids.next_producer_id().then(
+            lambda result: response.complete(
+                InitProducerIdResponse(
+                    error_code=result[0],
+                    producer_id=result[1],
+                    producer_epoch=0 if result[0] is _NONE else -1,
+                )
+            )
+        )
+        return response.value if response.done else response
+
+    # -- DescribeProducers ----------------------------------------------------------------------
+
+    def describe_producers(
+        self, request: DescribeProducersRequest, context: RequestContext
+    ) -> DescribeProducersResponse:
+        """List the producers that each replica hosted here knows, leader or not (KIP-664)."""
+        return DescribeProducersResponse(
+            topics=each(
+                lambda topic: DescribeProducersTopicResponse(
+                    name=topic.name,
+                    partitions=each(
+                        lambda index: self._describe_partition(TopicPartition(topic.name, index)),
+                        topic.partition_indexes,
+                    ),
+                ),
+                request.topics,
+            )
+        )
+
+    def _describe_partition(
+        self, topic_partition: TopicPartition
+    ) -> DescribeProducersPartitionResponse:
+        answer = DescribeProducersPartitionResponse(partition_index=topic_partition.partition)
+        try:
+            check_topic_name(topic_partition.topic)
+            log = self._replicas.hosted(topic_partition).log
+        except KafkaError as error:
+            answer.error_code = error.code
+            answer.error_message = error.message or error.code.text
+            return answer
+        answer.active_producers = [
+            ProducerState(
+                producer_id=entry.producer_id,
+                producer_epoch=entry.producer_epoch,
+                last_sequence=entry.last_sequence,
+                last_timestamp=entry.last_timestamp,
+                coordinator_epoch=entry.coordinator_epoch,
+                current_txn_start_offset=(
+                    -1 if entry.current_txn_first_offset is None else entry.current_txn_first_offset
+                ),
+            )
+            for entry in log.producer_state.active_producers()
+        ]
+        return answer
+
+
+def _topic_response(
+    topic: TopicProduceData, answers: list[PartitionProduceResponse]
+) -> TopicProduceResponse:
+    return TopicProduceResponse(
+        name=topic.name, topic_id=topic.topic_id, partition_responses=answers
+    )
+
+
+def _refusal(
+    data: PartitionProduceData, code: ErrorCode, message: str | None = None
+) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=data.index,
+        error_code=code,
+        base_offset=-1,
+        log_append_time_ms=-1,
+        log_start_offset=-1,
+        error_message=message,
+    )
+
+
+def _known_to_version(code: ErrorCode, context: RequestContext) -> ErrorCode:
+    """Clients before Produce 11 do not know TRANSACTION_ABORTABLE (KIP-890)."""
+    if (
+        code is ErrorCode.TRANSACTION_ABORTABLE
+        and context.api_version < _TRANSACTION_ABORTABLE_VERSION
+    ):
+        return ErrorCode.INVALID_TXN_STATE
+    return code
+
+
+def _attributes(records: memoryview) -> int:
+    """The low byte of the attributes of the batch, 0 when it is none of magic 2."""
+    if len(records) > _ATTRIBUTES_POS and records[_MAGIC_POS] == MAGIC:
+        return records[_ATTRIBUTES_POS]
+    return 0
+
+
+def _is_zstd(records: memoryview) -> bool:
+    return _attributes(records) & _COMPRESSION_MASK == Compression.ZSTD
+
+
+def _is_transactional(data: PartitionProduceData) -> bool:
+    return data.records is not None and bool(_attributes(data.records) & _TRANSACTIONAL_BIT)
+
+
+def _has_transactional_batch(request: ProduceRequest) -> bool:
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if _is_transactional(data):
+                return True
+    return False
+
+
+def _refuse_all(request: ProduceRequest, code: ErrorCode) -> ProduceResponse | None:
+    topics = [
+        _topic_response(topic, [_refusal(data, code, None) for data in topic.partition_data])
+        for topic in request.topic_data
+    ]
+    if request.acks == 0:
+        _close_on_error(topics)
+        return None
+    return ProduceResponse(responses=topics)
+
+
+def _close_on_error(topics: list[TopicProduceResponse]) -> None:
+    for topic in topics:
+        for answer in topic.partition_responses:
+            if answer.error_code != _NONE:
+                name = topic.name or "a topic id"
+                raise RemoteProtocolError(
+                    f"a Produce with acks=0 to {name} partition {answer.index} failed with"
+                    f" {ErrorCode(answer.error_code).name}"
+                )

@@ -1,0 +1,91 @@
+"""Batches that producers must send again, so that what they sent after them does not overtake.
+
+Owns: `RefusedBatches`. A partition that knows nothing of a producer takes its batch whatever the
+sequence: the records before may have been deleted (KIP-360). But if the first of several batches
+under way is refused for a reason that passes (no room on the disk, too few replicas in sync,
+metadata that has not come) and the next one, a moment later, is not, then the first can never be
+written any more, and a client that takes a later acknowledgement for that of all before it has lost
+a record. So:
+1. The oldest refused batch of a producer in a partition is remembered until it is accepted, the
+   producer begins a new epoch, or it is long ago.
+2. While it is, later sequences of that epoch are refused there, as where the producer is known.
+
+Pure. Called by: produce/produce.py, where the partition does not know the producer.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.records.batch import is_later_sequence, parse_header
+
+MOST_REMEMBERED: Final = 10_000
+REMEMBERED_MS: Final = 600_000  # longer than clients try
+
+Place = tuple[bytes | str, int]
+"""A partition as the request names it: the topic's id or its name, and the index."""
+
+
+class Sequenced(NamedTuple):
+    """What an idempotent producer says of a batch."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+class _Refused(NamedTuple):
+    producer_epoch: int
+    base_sequence: int
+    at_ms: float
+
+
+def sequenced(records: memoryview | None) -> Sequenced | None:
+    """Read what stands in a batch; None if it has no sequence, or is none of magic 2."""
+    if records is None:
+        return None
+    try:
+        header = parse_header(records)
+    except CorruptRecordError:
+        return None
+    if header.producer_id < 0 or header.base_sequence < 0:
+        return None
+    return Sequenced(header.producer_id, header.producer_epoch, header.base_sequence)
+
+
+class RefusedBatches:
+    """See the module; false while nothing is remembered."""
+
+    def __init__(self) -> None:
+        self._oldest: dict[tuple[Place, int], _Refused] = {}  # in the order of time
+
+    def __bool__(self) -> bool:
+        return bool(self._oldest)
+
+    def note(self, place: Place, batch: Sequenced, now_ms: float) -> None:
+        """A batch was refused, and its producer will send it again."""
+        key = (place, batch.producer_id)
+        refused = self._oldest.pop(key, None)
+        sequence = batch.base_sequence
+        if refused is not None and refused.producer_epoch == batch.producer_epoch:
+            if is_later_sequence(sequence, refused.base_sequence):
+                sequence = refused.base_sequence
+        elif len(self._oldest) >= MOST_REMEMBERED:
+            del self._oldest[next(iter(self._oldest))]
+        self._oldest[key] = _Refused(batch.producer_epoch, sequence, now_ms)
+
+    def is_overtaking(self, place: Place, batch: Sequenced, now_ms: float) -> bool:
+        """Whether an earlier batch of that producer is still to come."""
+        key = (place, batch.producer_id)
+        refused = self._oldest.get(key)
+        if refused is None:
+            return False
+        if refused.producer_epoch != batch.producer_epoch or now_ms - refused.at_ms > REMEMBERED_MS:
+            del self._oldest[key]
+            return False
+        return is_later_sequence(batch.base_sequence, refused.base_sequence)
+
+    def accepted(self, place: Place, batch: Sequenced) -> None:
+        """A batch is in the log: from now on the partition knows the producer."""
+        self._oldest.pop((place, batch.producer_id), None)

@@ -1,0 +1,217 @@
+"""What is asked about authentication and authorization where there is neither: SaslHandshake,
+SaslAuthenticate; Describe-, Create- and DeleteAcls; Create-, Renew-, Expire- and
+DescribeDelegationToken; DescribeUserScramCredentials.
+
+Behaviour (Apache Kafka's, without an authorizer and on plaintext listeners)
+- SASL belongs to the begin of a connection on a SASL listener: ILLEGAL_SASL_STATE, no mechanisms.
+- ACLs: SECURITY_DISABLED, which tools and MirrorMaker take as "there are none".
+- Delegation tokens: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, since nobody is authenticated.
+- Nobody has SCRAM credentials: no entries, and RESOURCE_NOT_FOUND for a user who is named.
+- A filter or an entry of an unknown kind ends the connection, as bytes that cannot be read do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kraftrio.broker.server.context import RequestContext
+from kraftrio.broker.server.sliced_sets import distinct, repeated
+from kraftrio.wire.codec.lazy_arrays import each
+from kraftrio.wire.codec.slices import Slices
+from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
+from kraftrio.wire.messages.configs import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from kraftrio.wire.messages.security import (
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+    DeleteAclsFilterResult,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DescribeAclsRequest,
+    DescribeAclsResponse,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from kraftrio.wire.protocol.api import ApiKey
+
+Handler = Callable[[Any, RequestContext], Any]
+
+_NO_AUTHORIZER = "No Authorizer is configured."
+_NO_TOKENS = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+
+# What an ACL is about: kinds of resources and patterns, operations, allow or deny.
+_RESOURCE_TYPES = range(1, 8)
+_PATTERN_TYPES = range(1, 5)
+_OPERATIONS = range(1, 16)
+_PERMISSIONS = range(1, 4)
+
+
+class SecurityHandlers:
+    """Serves these APIs where security is off, for brokers and controllers alike."""
+
+    def table(self) -> dict[ApiKey, Handler]:
+        """The handlers by API."""
+        return {
+            ApiKey.SASL_HANDSHAKE: self.sasl_handshake,
+            ApiKey.SASL_AUTHENTICATE: self.sasl_authenticate,
+            ApiKey.DESCRIBE_ACLS: self.describe_acls,
+            ApiKey.CREATE_ACLS: self.create_acls,
+            ApiKey.DELETE_ACLS: self.delete_acls,
+            ApiKey.CREATE_DELEGATION_TOKEN: self.create_delegation_token,
+            ApiKey.RENEW_DELEGATION_TOKEN: self.renew_delegation_token,
+            ApiKey.EXPIRE_DELEGATION_TOKEN: self.expire_delegation_token,
+            ApiKey.DESCRIBE_DELEGATION_TOKEN: self.describe_delegation_token,
+            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: self.describe_user_scram_credentials,
+        }
+
+    # --- SASL ---
+
+    def sasl_handshake(
+        self, _request: SaslHandshakeRequest, _context: RequestContext
+    ) -> SaslHandshakeResponse:
+        """Refuse: a client tries SASL on a listener without it."""
+        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+
+    def sasl_authenticate(
+        self, _request: SaslAuthenticateRequest, _context: RequestContext
+    ) -> SaslAuthenticateResponse:
+        """Refuse, likewise."""
+        return SaslAuthenticateResponse(
+            error_code=ErrorCode.ILLEGAL_SASL_STATE,
+            error_message="SaslAuthenticate request received after successful authentication",
+        )
+
+    # --- ACLs ---
+
+    def describe_acls(
+        self, request: DescribeAclsRequest, _context: RequestContext
+    ) -> DescribeAclsResponse:
+        """There is no authorizer."""
+        _check_acl(
+            request.resource_type_filter,
+            request.pattern_type_filter,
+            request.operation,
+            request.permission_type,
+        )
+        return DescribeAclsResponse(
+            error_code=ErrorCode.SECURITY_DISABLED,
+            error_message="No Authorizer is configured on the broker",
+        )
+
+    def create_acls(
+        self, request: CreateAclsRequest, _context: RequestContext
+    ) -> Slices[CreateAclsResponse]:
+        """There is no authorizer to give them to."""
+        for one in request.creations:
+            _check_acl(
+                one.resource_type, one.resource_pattern_type, one.operation, one.permission_type
+            )
+            yield
+        refused = AclCreationResult(
+            error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER
+        )
+        return CreateAclsResponse(results=each(lambda _: refused, request.creations))
+
+    def delete_acls(
+        self, request: DeleteAclsRequest, _context: RequestContext
+    ) -> Slices[DeleteAclsResponse]:
+        """There is no authorizer to take them from."""
+        for one in request.filters:
+            _check_acl(
+                one.resource_type_filter,
+                one.pattern_type_filter,
+                one.operation,
+                one.permission_type,
+            )
+            yield
+        refused = DeleteAclsFilterResult(
+            error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER
+        )
+        return DeleteAclsResponse(filter_results=each(lambda _: refused, request.filters))
+
+    # --- delegation tokens ---
+
+    def create_delegation_token(
+        self, _request: CreateDelegationTokenRequest, context: RequestContext
+    ) -> CreateDelegationTokenResponse:
+        """Refuse who is not authenticated."""
+        kind, _, name = context.principal.partition(":")
+        return CreateDelegationTokenResponse(
+            error_code=_NO_TOKENS,
+            principal_type=kind,
+            principal_name=name,
+            token_requester_principal_type=kind if context.api_version >= 3 else "",
+            token_requester_principal_name=name if context.api_version >= 3 else "",
+            issue_timestamp_ms=-1,
+            expiry_timestamp_ms=-1,
+            max_timestamp_ms=-1,
+        )
+
+    def renew_delegation_token(
+        self, _request: RenewDelegationTokenRequest, _context: RequestContext
+    ) -> RenewDelegationTokenResponse:
+        """Refuse who is not authenticated."""
+        return RenewDelegationTokenResponse(error_code=_NO_TOKENS, expiry_timestamp_ms=-1)
+
+    def expire_delegation_token(
+        self, _request: ExpireDelegationTokenRequest, _context: RequestContext
+    ) -> ExpireDelegationTokenResponse:
+        """Refuse who is not authenticated."""
+        return ExpireDelegationTokenResponse(error_code=_NO_TOKENS, expiry_timestamp_ms=-1)
+
+    def describe_delegation_token(
+        self, _request: DescribeDelegationTokenRequest, _context: RequestContext
+    ) -> DescribeDelegationTokenResponse:
+        """Refuse who is not authenticated."""
+        return DescribeDelegationTokenResponse(error_code=_NO_TOKENS)
+
+    # --- SCRAM ---
+
+    def describe_user_scram_credentials(
+        self, request: DescribeUserScramCredentialsRequest, _context: RequestContext
+    ) -> Slices[DescribeUserScramCredentialsResponse]:
+        """Describe nobody; a user who is named is not found."""
+        users = request.users or []
+        twice = yield from repeated(user.name for user in users)
+        names = yield from distinct(user.name for user in users)
+        return DescribeUserScramCredentialsResponse(
+            error_message="",
+            results=each(lambda name: _no_credentials(name, is_repeated=name in twice), names),
+        )
+
+
+def _check_acl(resource_type: int, pattern_type: int, operation: int, permission: int) -> None:
+    if (
+        resource_type not in _RESOURCE_TYPES
+        or pattern_type not in _PATTERN_TYPES
+        or operation not in _OPERATIONS
+        or permission not in _PERMISSIONS
+    ):
+        raise RemoteProtocolError("an ACL or a filter of ACLs has parts of unknown kinds")
+
+
+def _no_credentials(name: str, *, is_repeated: bool) -> DescribeUserScramCredentialsResult:
+    if is_repeated:
+        code = ErrorCode.DUPLICATE_RESOURCE
+        text = "Cannot describe SCRAM credentials for the same user twice in a single request"
+    else:
+        code = ErrorCode.RESOURCE_NOT_FOUND
+        text = "Attempt to describe a user credential that does not exist"
+    return DescribeUserScramCredentialsResult(
+        user=name, error_code=code, error_message=f"{text}: {name}"
+    )

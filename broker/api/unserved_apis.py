@@ -1,0 +1,42 @@
+"""The APIs that the wire knows and this software does not serve yet, each with the reason.
+
+What `wire/protocol/api.py` declares for a listener is served there, advertised (KIP-35) and
+answered, or it stands here; a test holds both together. A request for one of these ends the
+connection, as in Apache Kafka, with the reason in the log. Clients that look at what is advertised
+never send one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from kraftrio.wire.protocol.api import ApiKey
+
+_TRANSACTIONS = "transactions are not served"
+_VOTERS = "the voters are those of controller.quorum.voters"
+
+UNSERVED_BY_BROKERS: Final[Mapping[ApiKey, str]] = MappingProxyType(
+    {
+        ApiKey.ADD_PARTITIONS_TO_TXN: _TRANSACTIONS,
+        ApiKey.ADD_OFFSETS_TO_TXN: _TRANSACTIONS,
+        ApiKey.END_TXN: _TRANSACTIONS,
+        ApiKey.WRITE_TXN_MARKERS: _TRANSACTIONS,
+        ApiKey.TXN_OFFSET_COMMIT: _TRANSACTIONS,
+        ApiKey.PUSH_TELEMETRY: "there is no receiver of client metrics, and no subscription",
+        ApiKey.ALTER_CLIENT_QUOTAS: "client quotas are not served",
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "SASL is not served",
+        ApiKey.ADD_RAFT_VOTER: _VOTERS,
+        ApiKey.REMOVE_RAFT_VOTER: _VOTERS,
+    }
+)
+
+UNSERVED_BY_CONTROLLERS: Final[Mapping[ApiKey, str]] = MappingProxyType(
+    {
+        ApiKey.ALTER_CLIENT_QUOTAS: "client quotas are not served",
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "SASL is not served",
+        ApiKey.ENVELOPE: "brokers forward requests without an envelope",
+        ApiKey.CONTROLLER_REGISTRATION: _VOTERS,
+    }
+)

@@ -1,0 +1,1 @@
+"""Settings: their tables and types, what is in force, what DescribeConfigs says."""

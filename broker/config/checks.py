@@ -1,0 +1,288 @@
+"""Checks that look at several of the broker's settings, and refusal of what cannot be honoured.
+
+Rule: a setting that would change what the broker promises (who may connect, where data lies) is
+refused when we cannot keep it; a setting that only tunes something we do not have is accepted,
+with a warning (`config/without_effect`).
+Called by `config.BrokerConfig`; raises `ConfigError` with one sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from kraftrio.broker.config.attributes import HostPort, Listener, Voter, address_text, ip_version
+from kraftrio.broker.config.types import ConfigError, ConfigValue
+from kraftrio.broker.config.without_effect import warnings_without_effect
+
+LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+_REPLICA_SELECTORS = (LEADER_SELECTOR, RACK_AWARE_SELECTOR)
+_WILDCARDS = ("0.0.0.0", "::", "0:0:0:0:0:0:0:0")
+_JAVA_CLASSES = (
+    "authorizer.class.name",
+    "alter.config.policy.class.name",
+    "client.quota.callback.class",
+    "create.topic.policy.class.name",
+    "principal.builder.class",
+)
+_DEFAULT_PRINCIPAL_BUILDER = (
+    "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+)
+# What the segments of a topic hold at least; the internal topics' own settings allow less.
+_LEAST_SEGMENT_BYTES = 1 << 20
+_INTERNAL_SEGMENTS = ("offsets.topic.segment.bytes", "transaction.state.log.segment.bytes")
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
+
+
+class Settings(Protocol):
+    """The part of `BrokerConfig` that the checks read."""
+
+    originals: dict[str, str]
+    values: dict[str, ConfigValue]
+    node_id: int
+    process_roles: list[str]
+    listeners: list[Listener]
+    advertised_listeners: list[Listener]
+    controller_listener_names: list[str]
+    inter_broker_listener_name: str
+    controller_quorum_voters: list[Voter]
+    controller_quorum_bootstrap_servers: list[HostPort]
+    log_retention_ms: int
+    log_cleaner_threads: int
+    max_connections_per_ip_overrides: dict[str, int]
+    group_coordinator_rebalance_protocols: list[str]
+
+    def value(self, name: str) -> ConfigValue:
+        """A property's own value."""
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether the node has the broker role."""
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether the node has the controller role."""
+
+    @property
+    def broker_listeners(self) -> list[Listener]:
+        """Listeners of the broker role."""
+
+    @property
+    def controller_listeners(self) -> list[Listener]:
+        """Listeners of the controller role."""
+
+
+def check_config(config: Settings) -> None:
+    """Check settings against each other."""
+    if not config.process_roles:
+        raise ConfigError("process.roles is empty: it must name broker, controller or both")
+    _check_listeners(config)
+    _check_advertised(config)
+    _check_roles(config)
+    _check_voters(config)
+    _check_limits(config)
+
+
+def check_supported(config: Settings, defaults: Mapping[str, ConfigValue]) -> list[str]:
+    """Refuse what would be a false promise; give warnings for what has no effect."""
+    for listener in config.listeners:
+        if listener.protocol != "PLAINTEXT":
+            raise ConfigError(
+                f"listener {listener.name} uses {listener.protocol}, which is not supported yet: "
+                f"only PLAINTEXT is"
+            )
+    for name in _JAVA_CLASSES:
+        if config.originals.get(name, "") not in ("", _DEFAULT_PRINCIPAL_BUILDER):
+            raise ConfigError(
+                f"{name} is {config.originals[name]}: Java classes cannot be run, remove it"
+            )
+    selector = config.originals.get("replica.selector.class", "")
+    if selector and selector not in _REPLICA_SELECTORS:
+        raise ConfigError(
+            f"replica.selector.class is {selector}: Java classes cannot be run, only "
+            f"{' and '.join(_REPLICA_SELECTORS)} are known"
+        )
+    if config.value("config.providers"):
+        raise ConfigError(
+            f"config.providers is {config.originals['config.providers']}: providers are not "
+            f"supported, write the values themselves"
+        )
+    if config.value("remote.log.storage.system.enable"):
+        raise ConfigError(
+            "remote.log.storage.system.enable is true: tiered storage is not supported"
+        )
+    if "classic" not in config.group_coordinator_rebalance_protocols:
+        raise ConfigError(
+            f"group.coordinator.rebalance.protocols is"
+            f" {','.join(config.group_coordinator_rebalance_protocols)}: it must name classic,"
+            f" the one protocol of groups that is served"
+        )
+    warnings = warnings_without_effect(config.originals, config.values, defaults)
+    warnings += [
+        f"max.connections.per.ip.overrides has no effect for {host}: it is compared with addresses"
+        for host in config.max_connections_per_ip_overrides
+        if ip_version(host) is None
+    ]
+    if config.log_cleaner_threads > 1:
+        warnings.append(
+            f"log.cleaner.threads is {config.log_cleaner_threads}: one thread does the compaction"
+        )
+    if config.originals.get("controller.quorum.voters") and (
+        config.controller_quorum_bootstrap_servers
+    ):
+        warnings.append(
+            "controller.quorum.bootstrap.servers has no effect: controller.quorum.voters names the"
+            " controllers"
+        )
+    if "zookeeper.connect" in config.originals:
+        warnings.append("zookeeper.connect has no effect: the broker keeps its metadata itself")
+    return warnings
+
+
+def _check_listeners(config: Settings) -> None:
+    if not config.listeners:
+        raise ConfigError("listeners is empty: at least one address is needed")
+    _check_unique("listeners", (one.name for one in config.listeners))
+    _check_ports(config.listeners)
+
+
+def _check_ports(listeners: Iterable[Listener]) -> None:
+    """A port is used once, or once for each of IPv4 and IPv6 (KIP-797)."""
+    used: dict[int, list[Listener]] = {}
+    for one in listeners:
+        if one.port:
+            used.setdefault(one.port, []).append(one)
+    for port, sharing in used.items():
+        if len(sharing) > 1 and sorted(map(_ip_version, sharing)) != [4, 6]:
+            raise ConfigError(
+                f"listeners has port {port} twice: each may be used once, or once for an IPv4"
+                " address and once for an IPv6 address"
+            )
+
+
+def _ip_version(listener: Listener) -> int:
+    return ip_version(listener.host) or 0
+
+
+def _check_unique(name: str, items: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for item in items:
+        if item in seen:
+            raise ConfigError(f"{name} has {item} twice: each may be used once")
+        seen.add(item)
+
+
+def _check_advertised(config: Settings) -> None:
+    names = {one.name for one in config.listeners}
+    _check_unique("advertised.listeners", (one.name for one in config.advertised_listeners))
+    for one in config.advertised_listeners:
+        if one.name not in names:
+            raise ConfigError(f"advertised.listeners has {one}, but listeners has no {one.name}")
+        if one.host in _WILDCARDS and config.is_broker:
+            raise ConfigError(
+                f"advertised.listeners would be {one}, which no client can reach: set "
+                f"advertised.listeners to a name or address of this machine"
+            )
+
+
+def _check_roles(config: Settings) -> None:
+    if config.is_broker:
+        brokers = [one.name for one in config.broker_listeners]
+        if not brokers:
+            raise ConfigError(
+                "listeners has only listeners of the controller: a broker needs one of its own"
+            )
+        if config.inter_broker_listener_name not in brokers:
+            raise ConfigError(
+                f"inter.broker.listener.name is {config.inter_broker_listener_name}: it must be "
+                f"one of {', '.join(brokers)}"
+            )
+        if not config.is_controller and config.controller_listeners:
+            raise ConfigError(
+                f"listeners has {config.controller_listeners[0].name}, a listener of the "
+                f"controller: remove it, since process.roles is broker"
+            )
+    elif config.broker_listeners:
+        raise ConfigError(
+            f"listeners has {config.broker_listeners[0].name}: with process.roles=controller all "
+            f"must be named in controller.listener.names"
+        )
+
+
+def _check_voters(config: Settings) -> None:
+    voters = config.controller_quorum_voters
+    _check_unique("controller.quorum.voters", (f"node {one.node_id}" for one in voters))
+    ids = [one.node_id for one in voters]
+    if config.is_controller:
+        if config.node_id not in ids:
+            raise ConfigError(
+                f"controller.quorum.voters does not name node {config.node_id}, but process.roles "
+                f"has controller"
+            )
+        if len(ids) > 1 and not config.controller_listeners:
+            raise ConfigError(
+                "controller.listener.names names none of the listeners: several controllers "
+                "need a listener to reach each other"
+            )
+        if config.originals.get("controller.quorum.voters", "") == "":
+            _check_bootstrap_servers(config)
+    elif config.node_id in ids:
+        raise ConfigError(
+            f"controller.quorum.voters names node {config.node_id}, but process.roles is broker"
+        )
+    elif not voters:
+        raise ConfigError(
+            "controller.quorum.voters is empty: a broker needs the controllers as id@host:port "
+            "(finding them by bootstrap servers alone is not supported yet)"
+        )
+
+
+def _check_bootstrap_servers(config: Settings) -> None:
+    """Without voters this node alone is the quorum: another server would split the cluster."""
+    own = {
+        (host, one.port)
+        for one in (*config.advertised_listeners, *config.controller_listeners)
+        if one.name in config.controller_listener_names
+        for host in (one.host, *_LOCAL_HOSTS)
+    }
+    for server in config.controller_quorum_bootstrap_servers:
+        if server not in own:
+            raise ConfigError(
+                f"controller.quorum.bootstrap.servers names"
+                f" {address_text(server.host, server.port)}, which is not this node: name the"
+                f" controllers in controller.quorum.voters as id@host:port (finding them by"
+                f" bootstrap servers alone is not supported yet)"
+            )
+
+
+def _check_limits(config: Settings) -> None:
+    for name in _INTERNAL_SEGMENTS:
+        size = config.value(name)
+        assert isinstance(size, int)
+        if size < _LEAST_SEGMENT_BYTES:
+            raise ConfigError(
+                f"{name} is {size}: a topic's segments have at least {_LEAST_SEGMENT_BYTES} bytes"
+            )
+    if config.log_retention_ms == 0:
+        raise ConfigError("log.retention.ms is 0: it must be -1 for no limit, or at least 1")
+    _check_order(config, "replica.fetch.wait.max.ms", "replica.socket.timeout.ms")
+    _check_order(config, "replica.fetch.wait.max.ms", "replica.lag.time.max.ms")
+    _check_order(config, "group.min.session.timeout.ms", "group.max.session.timeout.ms")
+    for kind in ("consumer", "share", "streams"):
+        for setting in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
+            low = f"group.{kind}.min.{setting}"
+            middle, high = f"group.{kind}.{setting}", f"group.{kind}.max.{setting}"
+            _check_order(config, low, high)
+            _check_order(config, low, middle)
+            _check_order(config, middle, high)
+        _check_order(
+            config, f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms"
+        )
+
+
+def _check_order(config: Settings, low_name: str, high_name: str) -> None:
+    low, high = config.value(low_name), config.value(high_name)
+    assert isinstance(low, int) and isinstance(high, int)
+    if low > high:
+        raise ConfigError(f"{low_name} is {low}: it must not be above {high_name}, which is {high}")

@@ -1,0 +1,182 @@
+"""Settings of groups and of client metrics subscriptions: names, defaults, rules.
+
+Owns the sheets of both resource types (Kafka 4.3's; form in `config/types`; a group's default is
+the broker's property in the last column). Called by the controller's validator and the config
+handlers; the group coordinator reads a group's settings by `effective_group_configs`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from kraftrio.broker.config.config import BrokerConfig
+from kraftrio.broker.config.topic_config import broker_default
+from kraftrio.broker.config.types import ConfigError, ConfigKey, ConfigValue, read_sheet
+from kraftrio.wire.errors import ErrorCode, KafkaError
+
+GROUP_CONFIG_SHEET = """\
+consumer.assignment.interval.ms | int | 1000 | 0.. | medium | group.consumer.assignment.interval.ms
+    Least time between two assignments of the group.
+consumer.heartbeat.interval.ms | int | 5000 | 1.. | medium | group.consumer.heartbeat.interval.ms
+    Heartbeat interval given to the members.
+consumer.session.timeout.ms | int | 45000 | 1.. | medium | group.consumer.session.timeout.ms
+    A member silent for this long is removed.
+share.assignment.interval.ms | int | 1000 | 0.. | medium | group.share.assignment.interval.ms
+    Least time between two assignments of the share group.
+share.auto.offset.reset | string | latest | | medium
+    Where a share group starts: latest, earliest, or by_duration: with a duration.
+share.delivery.count.limit | int | 5 | 2.. | medium | group.share.delivery.count.limit
+    Deliveries of a record before it is given up.
+share.heartbeat.interval.ms | int | 5000 | 1.. | medium | group.share.heartbeat.interval.ms
+    Heartbeat interval given to the members of the share group.
+share.isolation.level | string | read_uncommitted | read_committed,read_uncommitted | medium
+    Whether a share group sees records of open transactions.
+share.partition.max.record.locks | int | 2000 | 100.. | medium \
+| group.share.partition.max.record.locks
+    Most records of a partition held at a time.
+share.record.lock.duration.ms | int | 30000 | 1000.. | medium | group.share.record.lock.duration.ms
+    How long a share consumer holds a record.
+share.renew.acknowledge.enable | boolean | true | | medium
+    Whether a share consumer may hold a record for longer.
+share.session.timeout.ms | int | 45000 | 1.. | medium | group.share.session.timeout.ms
+    A member of the share group silent for this long is removed.
+streams.assignment.interval.ms | int | 1000 | 0.. | medium | group.streams.assignment.interval.ms
+    Least time between two assignments of the streams group.
+streams.heartbeat.interval.ms | int | 5000 | 1.. | medium | group.streams.heartbeat.interval.ms
+    Heartbeat interval given to the members of the streams group.
+streams.initial.rebalance.delay.ms | int | 3000 | 0.. | medium \
+| group.streams.initial.rebalance.delay.ms
+    Wait for more members before the first assignment.
+streams.num.standby.replicas | int | 0 | 0.. | medium | group.streams.num.standby.replicas
+    Standby copies of each stateful task.
+streams.session.timeout.ms | int | 45000 | 1.. | medium | group.streams.session.timeout.ms
+    A member of the streams group silent for this long is removed.
+"""
+
+CLIENT_METRICS_SHEET = """\
+interval.ms | int | 300000 | | medium
+    Time between two pushes of a client.
+match | list | | | medium
+    Which clients push, as selector=pattern pairs; all when empty.
+metrics | list | | | medium
+    Prefixes of the names of the metrics to push.
+"""
+
+GROUP_KEYS: Final[dict[str, ConfigKey]] = {k.name: k for k in read_sheet(GROUP_CONFIG_SHEET)}
+CLIENT_METRICS_KEYS: Final[dict[str, ConfigKey]] = {
+    key.name: key for key in read_sheet(CLIENT_METRICS_SHEET)
+}
+
+_CLIENT_SELECTORS = frozenset(
+    {
+        "client_instance_id",
+        "client_id",
+        "client_software_name",
+        "client_software_version",
+        "client_source_address",
+        "client_source_port",
+    }
+)
+_DURATION = re.compile(
+    r"by_duration:P(?=[0-9T])([0-9]+D)?(T(?=[0-9])([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?\Z",
+    re.IGNORECASE,
+)
+_MIN_INTERVAL_MS, _MAX_INTERVAL_MS = 100, 3_600_000
+
+
+def effective_group_configs(
+    overrides: Mapping[str, str], broker_config: BrokerConfig
+) -> dict[str, str | None]:
+    """Give every setting of a group as it is in force."""
+    return {
+        name: overrides.get(name, broker_default(key, broker_config))
+        for name, key in GROUP_KEYS.items()
+    }
+
+
+def validate_group_configs(configs: Mapping[str, str], broker_config: BrokerConfig) -> None:
+    """Check what a group sets itself; KafkaError INVALID_CONFIG when it is not allowed."""
+    try:
+        values = {}
+        for name, text in configs.items():
+            key = GROUP_KEYS.get(name)
+            if key is None:
+                raise ConfigError(f"Unknown group config name: {name}")
+            values[name] = key.parse(text)
+        for name, value in values.items():
+            _check_bounds(name, value, broker_config)
+        for kind in ("consumer", "share", "streams"):
+            _check_session(kind, values, broker_config)
+        reset = values.get("share.auto.offset.reset", "latest")
+        if reset not in ("latest", "earliest") and not _DURATION.match(str(reset)):
+            raise ConfigError(
+                f"Invalid value {reset} for configuration share.auto.offset.reset: it must be "
+                f"latest, earliest or by_duration:PnDTnHnMn.nS"
+            )
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _check_bounds(name: str, value: ConfigValue, broker_config: BrokerConfig) -> None:
+    """Hold a value between the broker's group.KIND.min.* and group.KIND.max.*."""
+    kind, _, setting = name.partition(".")
+    least_name = f"group.{kind}.min.{setting}"
+    most_name = f"group.{kind}.max.{setting.removeprefix('num.')}"
+    least, most = broker_config.values.get(least_name), broker_config.values.get(most_name)
+    if isinstance(value, int) and isinstance(least, int) and value < least:
+        raise ConfigError(f"{name} must be greater than or equal to {least_name}")
+    if isinstance(value, int) and isinstance(most, int) and value > most:
+        raise ConfigError(f"{name} must be less than or equal to {most_name}")
+
+
+def _check_session(
+    kind: str, values: Mapping[str, ConfigValue], broker_config: BrokerConfig
+) -> None:
+    session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+    if session not in values and heartbeat not in values:
+        return
+    session_ms = values.get(session, broker_config.value(f"group.{session}"))
+    heartbeat_ms = values.get(heartbeat, broker_config.value(f"group.{heartbeat}"))
+    assert isinstance(session_ms, int) and isinstance(heartbeat_ms, int)
+    if session_ms <= heartbeat_ms:
+        raise ConfigError(f"{session} must be greater than {heartbeat}")
+
+
+def validate_client_metrics_configs(name: str, configs: Mapping[str, str]) -> None:
+    """Check a client metrics subscription; KafkaError as Kafka gives it."""
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+    for key_name, text in configs.items():
+        key = CLIENT_METRICS_KEYS.get(key_name)
+        if key is None:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {key_name}"
+            )
+        try:
+            value = key.parse(text)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        if isinstance(value, int) and not _MIN_INTERVAL_MS <= value <= _MAX_INTERVAL_MS:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"Invalid value {value} for interval.ms, interval must be between "
+                f"{_MIN_INTERVAL_MS} and {_MAX_INTERVAL_MS} (1 hour)",
+            )
+        if key_name == "match":
+            assert isinstance(value, list)
+            for pattern in value:
+                _check_match(pattern)
+
+
+def _check_match(pattern: str) -> None:
+    selector, equals, expression = pattern.partition("=")
+    if not equals or selector.strip() not in _CLIENT_SELECTORS:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
+    try:
+        re.compile(expression.strip())
+    except re.error as error:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}"
+        ) from error

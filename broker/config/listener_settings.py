@@ -1,0 +1,55 @@
+"""Names of settings with a listener prefix: `listener.name.<listener>.<setting>`.
+
+Rules (Kafka's)
+- Before the setting's own name may stand a SASL mechanism, where the setting is one of a mechanism
+  (`listener.name.sasl_plain.plain.sasl.jaas.config`).
+- Such a name has the type, the allowed values and the secrecy of the setting it is about; one about
+  nothing that is known is an unknown name.
+- For all brokers by the default resource only those of `CLUSTER_WIDE` can be set.
+- Key and trust stores are changed while a broker runs by such names alone (`WITH_PREFIX_ONLY`).
+
+Pure. Called by `dynamic_config` and `config/describe`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_PREFIXED: Final = re.compile(r"listener\.name\.[^.]*\.(.*)\Z", re.DOTALL)
+
+_OF_A_MECHANISM: Final = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+)
+
+CLUSTER_WIDE: Final = frozenset(
+    {"max.connections", "max.connection.creation.rate", "num.network.threads"}
+)
+
+WITH_PREFIX_ONLY: Final = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+
+
+def setting_of(name: str) -> str | None:
+    """Give the setting that a name with a listener prefix is about; None: it has no such prefix."""
+    match = _PREFIXED.match(name)
+    if match is None:
+        return None
+    rest: str = match[1]
+    return next((one for one in _OF_A_MECHANISM if rest.endswith(one)), rest)

@@ -1,0 +1,1 @@
+"""A broker's way to the active controller, and the controllers' way to each other."""

@@ -1,0 +1,217 @@
+"""Notices brokers that died, before their sessions run out: `BrokerSessions`, on a controller.
+
+Owns: which connection each broker heartbeats on. A process that dies takes its sockets along: its
+connection ends and nobody listens at its address any more. Rules:
+1. When the connection of a broker's last heartbeat ends, and at the start of a reign for each
+   broker that is not heard of soon, the broker's listener is tried. Refused: the broker is fenced
+   at once. The former controller is tried without delay: it may have died, and may have been a
+   broker, too, which had no connection here.
+2. Accepted: tried again for a moment, since a process that dies closes its sockets one by one. A
+   heartbeat meanwhile ends the trial.
+3. Neither refused nor accepted (a link that is cut), or accepted for good (a process that is
+   paused, a connection that was reset on its way): left to broker.session.timeout.ms.
+4. This is only haste. A broker fenced in error heartbeats and is unfenced.
+
+Called by: api/controller.py (`heartbeat_seen`), `services` (`run`). Nothing in Kafka does so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import trio
+
+from kraftrio.broker.server.context import ClientInfo
+from kraftrio.kraft_meta.metadata.image import BrokerImage, Endpoint, MetadataImage
+from kraftrio.net.connection import ConnectionLost, open_connection
+from kraftrio.net.transport import Network
+
+_log = logging.getLogger("kraftrio.broker_sessions")
+
+_TRIAL_PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
+_CONNECT_TIMEOUT_S = 1.0
+_NO_REIGN = -1
+_NOBODY = -1
+_FIRST_HEARTBEAT_S = 0.1  # brokers heartbeat to a new controller at once
+
+
+class Quorum(Protocol):
+    """What this needs of the metadata quorum; `QuorumService` is one."""
+
+    @property
+    def leader_id(self) -> int: ...
+
+    @property
+    def leader_epoch(self) -> int: ...
+
+    @property
+    def is_active_controller(self) -> bool: ...
+
+    @property
+    def image(self) -> MetadataImage: ...
+
+    def on_leader_change(self, callback: Callable[..., object], /) -> None:
+        """Call `callback` whenever `leader_id` has changed."""
+
+    def fence_broker(self, broker_id: int, broker_epoch: int) -> object:
+        """Fence a broker now, unless it has another epoch or this node does not decide."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Session:
+    """One incarnation of a broker on one connection."""
+
+    broker_id: int
+    broker_epoch: int
+    client: ClientInfo
+
+
+class BrokerSessions:
+    """See the module; one per node with the controller role.
+
+    Args:
+        listener_name: the listener at which brokers are tried (inter.broker.listener.name).
+    """
+
+    def __init__(self, network: Network, quorum: Quorum, node_id: int, listener_name: str) -> None:
+        self._network = network
+        self._quorum = quorum
+        self._node_id = node_id
+        self._listener_name = listener_name
+        self._sessions: dict[int, _Session] = {}
+        self._trials: set[tuple[int, int]] = set()
+        self._known_reign = _NO_REIGN
+        self._former_leader = _NOBODY
+        self._nursery: trio.Nursery | None = None
+        quorum.on_leader_change(self._on_leader_change)
+
+    def heartbeat_seen(self, broker_id: int, broker_epoch: int, client: ClientInfo) -> None:
+        """A broker heartbeats on this connection; of an outdated incarnation nothing is kept."""
+        session = self._sessions.get(broker_id)
+        if (
+            session is not None
+            and session.client is client
+            and session.broker_epoch == broker_epoch
+        ):
+            return
+        broker = self._quorum.image.broker(broker_id)
+        if client.is_closed or broker is None or broker.broker_epoch != broker_epoch:
+            return
+        session = _Session(broker_id, broker_epoch, client)
+        self._sessions[broker_id] = session
+        client.on_close.append(lambda: self._on_close(session))
+
+    def _on_close(self, session: _Session) -> None:
+        if self._sessions.get(session.broker_id) is not session:
+            return  # it heartbeats on another connection, or under another epoch
+        del self._sessions[session.broker_id]
+        if self._nursery is not None and self._quorum.is_active_controller:
+            self._nursery.start_soon(
+                self._try_broker, session.broker_id, session.broker_epoch, self._reign()
+            )
+
+    def _on_leader_change(self, *_told: object) -> None:
+        leader_id = self._quorum.leader_id
+        if leader_id not in (_NOBODY, self._node_id):
+            self._former_leader = leader_id
+        reign = self._reign()
+        if self._nursery is not None and reign not in (_NO_REIGN, self._known_reign):
+            self._known_reign = reign
+            self._nursery.start_soon(self._begin_reign, reign)
+
+    def _reign(self) -> int:
+        """The epoch in which this node leads, or _NO_REIGN."""
+        quorum = self._quorum
+        return quorum.leader_epoch if quorum.leader_id == self._node_id else _NO_REIGN
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                self._on_leader_change()
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None  # from here on it takes nobody, while others still end
+
+    async def _begin_reign(self, reign: int) -> None:
+        """Try every broker that does not heartbeat soon after this node has begun to lead."""
+        while not self._quorum.is_active_controller:
+            if self._reign() != reign:
+                return
+            await trio.sleep(_TRIAL_PAUSES_S[0])
+        async with trio.open_nursery() as nursery:
+            former = self._quorum.image.broker(self._former_leader)
+            if former is not None:
+                nursery.start_soon(self._try_broker, former.broker_id, former.broker_epoch, reign)
+            await trio.sleep(_FIRST_HEARTBEAT_S)
+            for broker in self._quorum.image.alive_brokers():
+                if broker.broker_id != self._node_id:
+                    nursery.start_soon(
+                        self._try_broker, broker.broker_id, broker.broker_epoch, reign
+                    )
+
+    # -- the trial ------------------------------------------------------------------------------
+
+    async def _try_broker(self, broker_id: int, broker_epoch: int, reign: int) -> None:
+        """Fence a broker that nobody hears of and whose listener refuses; one trial at a time."""
+        trial = (broker_id, broker_epoch)
+        if trial in self._trials:
+            return
+        self._trials.add(trial)
+        try:
+            if await self._is_refused(broker_id, broker_epoch, reign):
+                self._quorum.fence_broker(broker_id, broker_epoch)
+        finally:
+            self._trials.discard(trial)
+
+    async def _is_refused(self, broker_id: int, broker_epoch: int, reign: int) -> bool:
+        for pause_s in _TRIAL_PAUSES_S:
+            endpoint = self._endpoint_to_try(broker_id, broker_epoch, reign)
+            if endpoint is None:
+                return False
+            try:
+                async with open_connection(
+                    self._network,
+                    endpoint.host,
+                    endpoint.port,
+                    client_id=f"kraftrio-controller-{self._node_id}",
+                    connect_timeout_s=_CONNECT_TIMEOUT_S,
+                ) as connection:
+                    # A listener that is about to go resets what it had accepted.
+                    with trio.move_on_after(pause_s):
+                        await connection.wait_closed()
+            except ConnectionLost as lost:
+                if not lost.refused:
+                    return False
+                if self._endpoint_to_try(broker_id, broker_epoch, reign) is None:
+                    return False  # heard of meanwhile
+                _log.warning(
+                    "broker is gone, fencing it broker=%d epoch=%d reason=%s",
+                    broker_id,
+                    broker_epoch,
+                    lost.reason,
+                )
+                return True
+        return False
+
+    def _endpoint_to_try(self, broker_id: int, broker_epoch: int, reign: int) -> Endpoint | None:
+        """Where to try a broker; None when there is no need any more."""
+        quorum = self._quorum
+        if broker_id in self._sessions or not quorum.is_active_controller:
+            return None
+        if self._reign() != reign:
+            return None
+        broker = quorum.image.broker(broker_id)
+        if broker is None or broker.fenced or broker.broker_epoch != broker_epoch:
+            return None
+        return self._endpoint(broker)
+
+    def _endpoint(self, broker: BrokerImage) -> Endpoint | None:
+        endpoint = broker.endpoint(self._listener_name)
+        if endpoint is None and broker.endpoints:
+            return broker.endpoints[0]
+        return endpoint

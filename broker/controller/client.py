@@ -1,0 +1,431 @@
+"""The way to the active controller, wherever it is: `ControllerClient`.
+
+Owns: one pipelined connection to the controller listener of the node that leads the metadata
+quorum, and the requests that wait for an answer or for a leader. Rules:
+1. While this node leads, a request is a call into its own quorum service, at once.
+2. Else requests go over the connection, which is dialled as soon as a leader is known and again as
+   soon as it is lost; a new leader is followed at once. Without a leader requests wait for one.
+3. A request that the active controller did not take (NOT_CONTROLLER, no connection, a full one) is
+   sent again, after at most 50 ms; one whose answer was lost is sent again only where that does no
+   harm (`controller/requests`), else it is answered REQUEST_TIMED_OUT: it may have happened. Lost
+   is also the answer of a controller that stops leading after it has decided.
+4. Every request has a deadline: its own timeout_ms, or the time configured for its kind. When it is
+   over the answer is REQUEST_TIMED_OUT, as a Kafka broker gives it for a forwarded request.
+5. Forwarded requests that wait are bounded in number; above that the answer is NOT_CONTROLLER,
+   which clients send again later.
+6. After a change of leaders the old connection, unless it was silent for long, stays a moment for
+   requests that should not be sent twice: a leader that resigned has often answered them. The
+   others go to the new leader at once.
+7. A request that is over time on a connection that told nothing meanwhile closes the connection.
+
+Called by: `services` (builds it, runs it), `controller/channel`, `isr_proposals`, the handlers that
+forward. Kafka's counterparts: NodeToControllerChannelManager, ForwardingManager (KIP-590).
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import trio
+
+from kraftrio.base.deferred import Deferred
+from kraftrio.base.timers import Timer, Timers
+from kraftrio.broker.controller.requests import (
+    ANSWER_LOST,
+    Resending,
+    client_timeout_ms,
+    is_not_controller,
+    is_own,
+    refusal,
+    resending,
+    tell_doubt,
+)
+from kraftrio.net.connection import (
+    Connection,
+    ConnectionBusy,
+    ConnectionLost,
+    Reply,
+    open_connection,
+)
+from kraftrio.net.transport import Network
+from kraftrio.wire.errors import ErrorCode
+
+_log = logging.getLogger("kraftrio.controller_client")
+
+_NO_LEADER = -1
+_FIRST_BACKOFF_MS = 20
+_MAX_BACKOFF_MS = 50
+_MAX_DIAL_BACKOFF_MS = 100
+
+
+class Quorum(Protocol):
+    """What this needs of the metadata quorum; `QuorumService` is one."""
+
+    @property
+    def leader_id(self) -> int:
+        """The node that leads, -1 when unknown."""
+
+    def on_leader_change(self, callback: Callable[..., object], /) -> None:
+        """Call `callback` whenever `leader_id` has changed."""
+
+    def submit(self, request: Any, *, api_version: int) -> Deferred[Any]:
+        """Let this node's controller decide."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerClientConfig:
+    """Times and bounds.
+
+    Attributes:
+        request_timeout_ms: for forwarded requests that name no time (request.timeout.ms).
+        own_timeout_ms: for what the broker asks on its own account (Kafka's heartbeat channel:
+            half of broker.session.timeout.ms).
+        connect_timeout_ms: socket.connection.setup.timeout.ms.
+        linger_ms: rule 6.
+        max_waiting: rule 5.
+    """
+
+    client_id: str = "kraftrio-broker"
+    request_timeout_ms: float = 30_000
+    own_timeout_ms: float = 4_500
+    connect_timeout_ms: float = 10_000
+    linger_ms: float = 500
+    max_waiting: int = 1_000
+
+
+@dataclass(slots=True, eq=False)
+class _Pending:
+    """A request without an answer yet."""
+
+    number: int
+    request: Any
+    api_version: int
+    answer: Deferred[Any]
+    is_own: bool
+    timer: Timer | None = None
+    line: _Line | None = None
+    sent_at: float = 0.0
+    sent_to_active: bool = False
+    in_doubt: bool = False
+
+    @property
+    def urgency(self) -> tuple[bool, int]:
+        """Sorts the broker's own requests first, then by age."""
+        return (not self.is_own, self.number)
+
+
+class _Line:
+    """The connection to one leader, dialled until another node leads.
+
+    Attributes:
+        decides: by its last answer that node is the active controller.
+    """
+
+    def __init__(self, leader_id: int, host: str, port: int) -> None:
+        self.leader_id = leader_id
+        self.host = host
+        self.port = port
+        self.scope = trio.CancelScope()
+        self.connection: Connection | None = None
+        self.unanswered: dict[_Pending, Reply] = {}
+        self.last_answer_at = -1.0
+        self.decides = False
+        self.is_retired = False
+
+    @property
+    def is_open(self) -> bool:
+        return self.connection is not None and not self.connection.is_closed
+
+    def end_if_idle(self) -> None:
+        """End a retired line that nobody waits for any more."""
+        if self.is_retired and not self.unanswered:
+            self.scope.cancel()
+
+
+class ControllerClient:
+    """Takes requests to the active controller; see the module.
+
+    Args:
+        voters: where each node of the quorum has its controller listener.
+        timers: for deadlines; must run.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        quorum: Quorum,
+        voters: Mapping[int, tuple[str, int]],
+        node_id: int,
+        timers: Timers,
+        config: ControllerClientConfig | None = None,
+    ) -> None:
+        self._network = network
+        self._quorum = quorum
+        self._voters = voters
+        self._node_id = node_id
+        self._timers = timers
+        self._config = config if config is not None else ControllerClientConfig()
+        self._numbers = itertools.count()
+        self._waiting: dict[_Pending, None] = {}
+        self._line: _Line | None = None
+        self._changed = trio.Event()
+        self._pause: Timer | None = None
+        self._backoff_ms: float = _FIRST_BACKOFF_MS
+        self._last_leader = _NO_LEADER
+        self._connected_callbacks: list[Callable[[], object]] = []
+        quorum.on_leader_change(self._on_leader_change)
+
+    # -- requests -------------------------------------------------------------------------------
+
+    def submit(
+        self, request: Any, *, api_version: int, timeout_ms: float | None = None
+    ) -> Deferred[Any]:
+        """Send a request to the active controller; the answer always comes.
+
+        Args:
+            timeout_ms: how long to try; by default what the request says, or its kind has.
+        """
+        decision: Deferred[Any] | None = None
+        if self._quorum.leader_id == self._node_id and self._pause is None:
+            decision = self._quorum.submit(request, api_version=api_version)
+            if decision.done and not is_not_controller(decision.value):
+                return decision
+        own = is_own(request)
+        if decision is None and not own and self._unanswered_count() >= self._config.max_waiting:
+            return Deferred.completed(refusal(request, ErrorCode.NOT_CONTROLLER))
+        pending = _Pending(next(self._numbers), request, api_version, Deferred(), own)
+        if timeout_ms is None:
+            default_ms = self._config.own_timeout_ms if own else self._config.request_timeout_ms
+            timeout_ms = client_timeout_ms(request) or default_ms
+        pending.timer = self._timers.schedule(timeout_ms, lambda: self._on_deadline(pending))
+        if decision is not None:
+            self._await_decision(pending, decision)
+        else:
+            self._dispatch(pending)
+        return pending.answer
+
+    def on_connected(self, callback: Callable[[], object]) -> None:
+        """Call `callback()` whenever there is a new way to the active controller: a connection to
+        it was made, or this node has begun to lead.
+        """
+        self._connected_callbacks.append(callback)
+
+    def _unanswered_count(self) -> int:
+        line = self._line
+        return len(self._waiting) + (0 if line is None else len(line.unanswered))
+
+    def _dispatch(self, pending: _Pending) -> None:
+        """Send a request where the leader is, or let it wait."""
+        leader_id, line = self._quorum.leader_id, self._line
+        if self._pause is not None or leader_id == _NO_LEADER:
+            self._waiting[pending] = None
+        elif leader_id == self._node_id:
+            decision = self._quorum.submit(pending.request, api_version=pending.api_version)
+            self._await_decision(pending, decision)
+        elif line is not None and line.is_open and line.leader_id == leader_id:
+            self._send(pending, line)
+        else:
+            self._waiting[pending] = None
+
+    def _flush(self) -> None:
+        """Send what waits, unless there still is no way."""
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, {}
+        for pending in sorted(waiting, key=lambda pending: pending.urgency):
+            self._dispatch(pending)
+
+    def _await_decision(self, pending: _Pending, decision: Deferred[Any]) -> None:
+        """Wait for this node's own controller."""
+        if decision.done:
+            self._on_answer(pending, decision.value)
+        else:
+            decision.then(lambda response: self._on_late_decision(pending, response))
+
+    def _on_late_decision(self, pending: _Pending, response: Any) -> None:
+        """A controller that stops leading after it decided does not know what becomes of it."""
+        if is_not_controller(response):
+            self._on_lost(pending)
+        else:
+            self._on_answer(pending, response)
+
+    def _send(self, pending: _Pending, line: _Line) -> None:
+        assert line.connection is not None, "only an open line is sent over"
+        try:
+            reply = line.connection.send(pending.request, pending.api_version)
+        except ConnectionBusy:
+            self._send_later(pending)
+            return
+        except ConnectionLost:
+            self._waiting[pending] = None  # it never left; the line notices its end
+            return
+        pending.line = line
+        pending.sent_at = trio.current_time()
+        pending.sent_to_active = line.decides
+        line.unanswered[pending] = reply
+        reply.then(lambda reply: self._on_reply(pending, line, reply))
+
+    # -- answers --------------------------------------------------------------------------------
+
+    def _on_reply(self, pending: _Pending, line: _Line, reply: Reply) -> None:
+        if line.unanswered.get(pending) is not reply:
+            return  # over time, or sent to the next leader meanwhile
+        del line.unanswered[pending]
+        pending.line = None
+        try:
+            response = reply.value()
+        except ConnectionLost:
+            self._on_lost(pending)
+        else:
+            line.last_answer_at = trio.current_time()
+            line.decides = not is_not_controller(response)
+            if pending.sent_to_active and not line.decides:
+                self._on_lost(pending)  # it may have decided before it stopped leading
+            else:
+                self._on_answer(pending, response)
+        line.end_if_idle()
+
+    def _on_answer(self, pending: _Pending, response: Any) -> None:
+        if pending.answer.done:
+            return
+        if is_not_controller(response):
+            self._send_later(pending)
+            return
+        self._backoff_ms = _FIRST_BACKOFF_MS
+        if pending.in_doubt:
+            tell_doubt(response)
+        self._finish(pending, response)
+
+    def _on_lost(self, pending: _Pending) -> None:
+        """The answer will not come, and nobody knows whether the request had an effect."""
+        if pending.answer.done:
+            return
+        how = resending(pending.request)
+        if how is Resending.NEVER:
+            code = ErrorCode.REQUEST_TIMED_OUT
+            self._finish(pending, refusal(pending.request, code, ANSWER_LOST))
+            return
+        pending.in_doubt = how is Resending.IN_DOUBT
+        self._waiting[pending] = None
+        self._changed.set()
+
+    def _on_deadline(self, pending: _Pending) -> None:
+        self._waiting.pop(pending, None)
+        line, pending.line = pending.line, None
+        self._finish(pending, refusal(pending.request, ErrorCode.REQUEST_TIMED_OUT))
+        if line is None:
+            return
+        line.unanswered.pop(pending, None)
+        heard_at = max(pending.sent_at, line.last_answer_at)
+        quiet_s = self._config.own_timeout_ms / 2 / 1000
+        if line.connection is not None and trio.current_time() - heard_at >= quiet_s:
+            _log.info("the controller does not answer node=%d", line.leader_id)
+            line.connection.close()
+        line.end_if_idle()
+
+    def _finish(self, pending: _Pending, response: Any) -> None:
+        if pending.timer is not None:
+            pending.timer.cancel()
+        pending.answer.complete(response)
+
+    def _send_later(self, pending: _Pending) -> None:
+        """Send again after a pause, in which nothing else is sent either."""
+        self._waiting[pending] = None
+        if self._pause is None:
+            self._pause = self._timers.schedule(self._backoff_ms, self._end_pause)
+            self._backoff_ms = min(self._backoff_ms * 2, _MAX_BACKOFF_MS)
+
+    def _end_pause(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+        self._flush()
+
+    # -- the connection -------------------------------------------------------------------------
+
+    def _on_leader_change(self, *_told: object) -> None:
+        self._backoff_ms = _FIRST_BACKOFF_MS
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Follow the leader until cancelled."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                self._changed = trio.Event()
+                self._follow(nursery)
+                await self._changed.wait()
+
+    def _follow(self, nursery: trio.Nursery) -> None:
+        leader_id, line = self._quorum.leader_id, self._line
+        if line is not None and leader_id not in (_NO_LEADER, line.leader_id):
+            self._line = None
+            self._retire(line)
+        has_changed = leader_id != self._last_leader
+        self._last_leader = leader_id
+        if leader_id == self._node_id:
+            if has_changed:
+                self._tell_connected()
+        elif leader_id in self._voters and self._line is None:
+            self._line = _Line(leader_id, *self._voters[leader_id])
+            nursery.start_soon(self._run_line, self._line)
+        if has_changed and leader_id != _NO_LEADER:
+            self._end_pause()
+        elif self._pause is None:
+            self._flush()
+
+    def _retire(self, line: _Line) -> None:
+        """Rule 6."""
+        line.is_retired = True
+        for pending in list(line.unanswered):
+            if resending(pending.request) is Resending.FREELY:
+                del line.unanswered[pending]
+                pending.line = None
+                self._waiting[pending] = None
+        if line.unanswered:
+            oldest = min(pending.sent_at for pending in line.unanswered)
+            silent_ms = (trio.current_time() - max(oldest, line.last_answer_at)) * 1000
+            self._timers.schedule(self._config.linger_ms - silent_ms, line.scope.cancel)
+        line.end_if_idle()
+
+    async def _run_line(self, line: _Line) -> None:
+        backoff_ms = _FIRST_BACKOFF_MS
+        with line.scope:
+            while not line.is_retired:
+                try:
+                    await self._connect(line)
+                    backoff_ms = _FIRST_BACKOFF_MS
+                except ConnectionLost as lost:
+                    _log.debug("no controller node=%d reason=%s", line.leader_id, lost.reason)
+                if not line.is_retired:
+                    await trio.sleep(backoff_ms / 1000)
+                    backoff_ms = min(backoff_ms * 2, _MAX_DIAL_BACKOFF_MS)
+
+    async def _connect(self, line: _Line) -> None:
+        """Connect to the leader and stay until the connection ends."""
+        async with open_connection(
+            self._network,
+            line.host,
+            line.port,
+            client_id=self._config.client_id,
+            connect_timeout_s=self._config.connect_timeout_ms / 1000,
+        ) as connection:
+            if line.is_retired:
+                return
+            line.connection = connection
+            line.decides = False
+            _log.debug("connected to the controller node=%d", line.leader_id)
+            try:
+                self._flush()
+                self._tell_connected()
+                await connection.wait_closed()
+            finally:
+                connection.close()  # tells who waits before the line forgets it
+                line.connection = None
+
+    def _tell_connected(self) -> None:
+        for callback in self._connected_callbacks:
+            callback()

@@ -1,0 +1,97 @@
+"""Describes, lists and checks groups for administration; reads groups and changes nothing.
+
+Rules as in Kafka 4.3: groups that only store offsets are groups (protocol type ""); an unknown
+group is Dead up to DescribeGroups v5 and GROUP_ID_NOT_FOUND from v6 (KIP-1043); metadata and
+assignments are shown of a Stable group only. Called by `groups/shard`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup, GroupState
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.groups import (
+    AUTHORIZED_OPERATIONS_OMITTED,
+    DescribedGroup,
+    DescribedGroupMember,
+    ListedGroup,
+)
+
+# READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS: all that a group resource knows.
+ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+
+CLASSIC_GROUP_TYPE = "classic"
+GROUP_TYPES = frozenset({CLASSIC_GROUP_TYPE})
+GROUP_STATES = frozenset(state.value.lower() for state in GroupState)
+GROUP_ID_NOT_FOUND_VERSION = 6
+
+
+def describe_group(
+    group_id: str, group: ClassicGroup | None, *, api_version: int, include_operations: bool
+) -> DescribedGroup:
+    """Describe a group, or say that it does not exist."""
+    if group is None:
+        if api_version >= GROUP_ID_NOT_FOUND_VERSION:
+            return DescribedGroup(
+                group_id=group_id,
+                group_state=GroupState.DEAD.value,
+                error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+                error_message=f"Group {group_id} not found.",
+            )
+        return DescribedGroup(
+            group_id=group_id,
+            group_state=GroupState.DEAD.value,
+            authorized_operations=authorized_operations(include_operations),
+        )
+    shows_protocol = group.is_in(GroupState.STABLE)
+    protocol_name = (group.protocol_name or "") if shows_protocol else ""
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol_name,
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(protocol_name) if shows_protocol else b"",
+                member_assignment=member.assignment if shows_protocol else b"",
+            )
+            for member in group.members.values()
+        ],
+        authorized_operations=authorized_operations(include_operations),
+    )
+
+
+def why_not(kind: str, group_id: str, group: ClassicGroup | None) -> str:
+    """Say that a group is not of a kind (consumer, share, streams), whatever else it is."""
+    return f"Group {group_id} " + ("not found." if group is None else f"is not a {kind} group.")
+
+
+def choose_groups(
+    groups: Iterable[ClassicGroup], states_filter: Iterable[str], types_filter: Iterable[str]
+) -> list[ClassicGroup]:
+    """Choose the groups in one of the states and of one of the types; empty means any."""
+    states = {state.lower() for state in states_filter}
+    types = {group_type.lower() for group_type in types_filter}
+    if types and CLASSIC_GROUP_TYPE not in types:
+        return []
+    return [group for group in groups if not states or group.state.value.lower() in states]
+
+
+def listed_group(group: ClassicGroup) -> ListedGroup:
+    """Say of a group what ListGroups tells."""
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type or "",
+        group_state=group.state.value,
+        group_type=CLASSIC_GROUP_TYPE,
+    )
+
+
+def authorized_operations(included: bool) -> int:
+    """The operations allowed on a group, as bits; only computed when asked for."""
+    return ALL_GROUP_OPERATIONS if included else AUTHORIZED_OPERATIONS_OMITTED

@@ -1,0 +1,336 @@
+"""Checks the topics of offset requests against the metadata, and puts responses together.
+
+Groups know topics by name; from v10 on clients name them by id (KIP-848). What the metadata does
+not know is answered here and never reaches a group: UNKNOWN_TOPIC_OR_PARTITION by name,
+UNKNOWN_TOPIC_ID by id. Responses keep the order of the request. Called by the coordinator handlers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from kraftrio.broker.coordinator.ports import Metadata
+from kraftrio.wire.codec.lazy_arrays import each
+from kraftrio.wire.codec.slices import Slices
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.groups import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+TOPIC_ID_VERSION = 10
+GROUPS_VERSION = 8
+TOP_LEVEL_ERROR_VERSION = 2
+
+_FETCH_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+}
+
+
+# --- OffsetCommit ---
+
+
+_MOST_COMMITTED = 24_000
+"""No more offset records than this fit into one batch of max.message.bytes as it is by default.
+
+Kafka, too, answers UNKNOWN_SERVER_ERROR when a commit does not fit into a batch."""
+
+
+class ResolvedCommit:
+    """A commit's request with only the partitions that exist; makes the answers to all."""
+
+    def __init__(self, asked: OffsetCommitRequest, api_version: int, metadata: Metadata) -> None:
+        self._asked = asked
+        self._by_id = api_version >= TOPIC_ID_VERSION
+        self._metadata = metadata
+        self.request = OffsetCommitRequest(
+            group_id=asked.group_id,
+            generation_id_or_member_epoch=asked.generation_id_or_member_epoch,
+            member_id=asked.member_id,
+            group_instance_id=asked.group_instance_id,
+            retention_time_ms=asked.retention_time_ms,
+        )
+        self.is_too_large = False
+
+    @property
+    def has_partitions(self) -> bool:
+        return bool(self.request.topics)
+
+    def name_of(self, topic: OffsetCommitRequestTopic) -> str:
+        """The topic's name; empty when its id is unknown."""
+        return (self._metadata.topic_name(topic.topic_id) or "") if self._by_id else topic.name
+
+    def id_of(self, topic: OffsetCommitRequestTopic) -> bytes:
+        """The topic's id."""
+        return topic.topic_id if self._by_id else self._metadata.topic_id(topic.name)
+
+    def exists(self, name: str, index: int) -> bool:
+        """Whether offsets of a partition can be committed."""
+        return bool(name) and self._metadata.partition(name, index) is not None
+
+    def response(self, committed: Sequence[OffsetCommitResponseTopic]) -> OffsetCommitResponse:
+        """Put the group's answer into the request's order."""
+        codes = {
+            (topic.name, partition.partition_index): partition.error_code
+            for topic in committed
+            for partition in topic.partitions
+        }
+        return self._answer(lambda name, index: codes.get((name, index)))
+
+    def error_response(self, error: ErrorCode) -> OffsetCommitResponse:
+        """Answer with one error for all that the group was asked to commit."""
+        return self._answer(lambda name, index: error if self.exists(name, index) else None)
+
+    def _answer(self, code_of: Callable[[str, int], int | None]) -> OffsetCommitResponse:
+        def answer(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
+            name, unknown = self.name_of(topic), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if self._by_id and not name:
+                unknown = ErrorCode.UNKNOWN_TOPIC_ID
+
+            def answer_partition(
+                asked: OffsetCommitRequestPartition,
+            ) -> OffsetCommitResponsePartition:
+                code = code_of(name, asked.partition_index)
+                return OffsetCommitResponsePartition(
+                    partition_index=asked.partition_index,
+                    error_code=unknown if code is None else code,
+                )
+
+            return OffsetCommitResponseTopic(
+                name=name,
+                topic_id=self.id_of(topic),
+                partitions=each(answer_partition, topic.partitions),
+            )
+
+        return OffsetCommitResponse(topics=each(answer, self._asked.topics))
+
+
+def resolve_commit(
+    request: OffsetCommitRequest, api_version: int, metadata: Metadata
+) -> Slices[ResolvedCommit]:
+    """Find names and ids of a commit's topics, and set aside what does not exist."""
+    resolved = ResolvedCommit(request, api_version, metadata)
+    count = 0
+    for topic in request.topics:
+        name = resolved.name_of(topic)
+        known = []
+        for partition in topic.partitions:
+            if resolved.exists(name, partition.partition_index):
+                known.append(partition)
+            yield
+        if known:
+            count += len(known)
+            if count > _MOST_COMMITTED:
+                resolved.is_too_large = True
+                return resolved
+            resolved.request.topics.append(
+                OffsetCommitRequestTopic(
+                    name=name, topic_id=resolved.id_of(topic), partitions=known
+                )
+            )
+        yield
+    return resolved
+
+
+# --- OffsetFetch ---
+
+
+@dataclass(slots=True)
+class ResolvedFetch:
+    """One group of a fetch with the topics that have a name, and the answers for the others."""
+
+    request: OffsetFetchRequestGroup
+    unknown: list[OffsetFetchResponseTopics] = field(default_factory=list)
+
+    def response(self, fetched: OffsetFetchResponseGroup) -> OffsetFetchResponseGroup:
+        fetched.topics += self.unknown
+        return fetched
+
+    def error_response(self, error: ErrorCode) -> OffsetFetchResponseGroup:
+        return OffsetFetchResponseGroup(
+            group_id=self.request.group_id, error_code=fetch_error(error)
+        )
+
+
+def fetch_error(error: ErrorCode) -> ErrorCode:
+    """Translate a failure into what a fetching client retries with the right coordinator."""
+    return _FETCH_ERRORS.get(error, error)
+
+
+def resolve_fetch(
+    group: OffsetFetchRequestGroup, api_version: int, metadata: Metadata
+) -> ResolvedFetch:
+    """Find names and ids of a group's topics; by name, a topic need not exist."""
+    request = OffsetFetchRequestGroup(
+        group_id=group.group_id, member_id=group.member_id, member_epoch=group.member_epoch
+    )
+    resolved = ResolvedFetch(request)
+    if group.topics is None:
+        request.topics = None
+        return resolved
+    topics = request.topics = []
+    for topic in group.topics:
+        if api_version < TOPIC_ID_VERSION:
+            name, topic_id = topic.name, metadata.topic_id(topic.name)
+        else:
+            name, topic_id = metadata.topic_name(topic.topic_id) or "", topic.topic_id
+        if name or api_version < TOPIC_ID_VERSION:
+            topics.append(
+                OffsetFetchRequestTopics(
+                    name=name, topic_id=topic_id, partition_indexes=topic.partition_indexes
+                )
+            )
+        else:
+            resolved.unknown.append(
+                OffsetFetchResponseTopics(
+                    topic_id=topic_id,
+                    partitions=[
+                        no_offset(index, ErrorCode.UNKNOWN_TOPIC_ID)
+                        for index in topic.partition_indexes
+                    ],
+                )
+            )
+    return resolved
+
+
+def add_topic_ids(fetched: OffsetFetchResponseGroup, metadata: Metadata) -> None:
+    """Name the topics of an answer for all topics by id; deleted ones have none and go."""
+    named = []
+    for topic in fetched.topics:
+        if metadata.topic(topic.name) is not None:
+            topic.topic_id = metadata.topic_id(topic.name)
+            named.append(topic)
+    fetched.topics = named
+
+
+def fetch_response(
+    groups: Iterable[OffsetFetchRequestGroup],
+    answers: list[OffsetFetchResponseGroup],
+    api_version: int,
+) -> OffsetFetchResponse:
+    """Put the answers for groups into a response; versions 0 to 7 know one group."""
+    if api_version >= GROUPS_VERSION:
+        return OffsetFetchResponse(groups=answers)
+    (group,), (answer,) = groups, answers
+    return _single_group_response(answer, group.topics, api_version)
+
+
+def _single_group_response(
+    group: OffsetFetchResponseGroup,
+    asked: list[OffsetFetchRequestTopics] | None,
+    api_version: int,
+) -> OffsetFetchResponse:
+    error = ErrorCode(group.error_code)
+    if error is not ErrorCode.NONE:
+        if api_version >= TOP_LEVEL_ERROR_VERSION:
+            return OffsetFetchResponse(error_code=error)
+        return OffsetFetchResponse(
+            topics=each(
+                lambda topic: OffsetFetchResponseTopic(
+                    name=topic.name,
+                    partitions=each(
+                        lambda index: _single_group_partition(no_offset(index, error)),
+                        topic.partition_indexes,
+                    ),
+                ),
+                asked or [],
+            )
+        )
+    return OffsetFetchResponse(
+        topics=each(
+            lambda topic: OffsetFetchResponseTopic(
+                name=topic.name, partitions=each(_single_group_partition, topic.partitions)
+            ),
+            group.topics,
+        )
+    )
+
+
+def _single_group_partition(
+    partition: OffsetFetchResponsePartitions,
+) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=partition.partition_index,
+        committed_offset=partition.committed_offset,
+        committed_leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.metadata,
+        error_code=partition.error_code,
+    )
+
+
+def no_offset(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
+    """Answer for a partition without an offset, or with an error."""
+    return OffsetFetchResponsePartitions(
+        partition_index=index, committed_offset=-1, metadata="", error_code=error
+    )
+
+
+# --- OffsetDelete ---
+
+
+def resolve_delete(request: OffsetDeleteRequest, metadata: Metadata) -> Slices[OffsetDeleteRequest]:
+    """Give the request with the partitions that exist, each once."""
+    known: dict[str, dict[int, OffsetDeleteRequestPartition]] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            if metadata.partition(topic.name, partition.partition_index) is not None:
+                known.setdefault(topic.name, {})[partition.partition_index] = partition
+            yield
+        yield
+    return OffsetDeleteRequest(
+        group_id=request.group_id,
+        topics=[
+            OffsetDeleteRequestTopic(name=name, partitions=list(partitions.values()))
+            for name, partitions in known.items()
+        ],
+    )
+
+
+def merge_delete(
+    request: OffsetDeleteRequest, deleted: OffsetDeleteResponse
+) -> OffsetDeleteResponse:
+    """Put a group's answer, and the errors of what does not exist, into the request's order."""
+    if deleted.error_code:
+        return OffsetDeleteResponse(error_code=deleted.error_code)
+    codes = {
+        (topic.name, outcome.partition_index): outcome.error_code
+        for topic in deleted.topics
+        for outcome in topic.partitions
+    }
+
+    def answer(topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic:
+        def answer_partition(
+            asked: OffsetDeleteRequestPartition,
+        ) -> OffsetDeleteResponsePartition:
+            index = asked.partition_index
+            code = codes.get((topic.name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return OffsetDeleteResponsePartition(partition_index=index, error_code=code)
+
+        return OffsetDeleteResponseTopic(
+            name=topic.name, partitions=each(answer_partition, topic.partitions)
+        )
+
+    return OffsetDeleteResponse(topics=each(answer, request.topics))

@@ -1,0 +1,1 @@
+"""Compaction: which logs, what is kept, how fast."""

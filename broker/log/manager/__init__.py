@@ -1,0 +1,1 @@
+"""The logs of one broker in their directories."""

@@ -1,0 +1,101 @@
+"""How far a log is durable: its recovery point, and the flushes that move it up.
+
+Rules:
+1. recovery_point <= log_end_offset, also where a flush in another thread ends while the log is cut.
+2. A flush promises what was in the log when it began, and nothing if the log was cut or closed
+   since: it may have synced files that are no part of it any more.
+3. The owner never waits for a sync: the lock it shares with a flush is held for moments only.
+
+`partition_log` owns one; `flush` may be called from any thread, everything else from the owner's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from kraftrio.broker.log.partition.partition_files import PartitionFiles
+from kraftrio.broker.log.partition.segment_list import SegmentList
+from kraftrio.broker.log.producers.snapshots import ProducerSnapshots
+
+
+class LogFlush:
+    """See the module.
+
+    Args:
+        contents: the segments and the log end offset, as they are now.
+
+    Attributes:
+        cut_count: rises with truncations and the closing: work on the segments of before is void.
+    """
+
+    __slots__ = (
+        "_contents",
+        "_files",
+        "_flush_lock",
+        "_move_lock",
+        "_snapshots",
+        "cut_count",
+        "is_closed",
+        "recovery_point",
+    )
+
+    def __init__(
+        self,
+        files: PartitionFiles,
+        snapshots: ProducerSnapshots,
+        recovery_point: int,
+        contents: Callable[[], tuple[SegmentList, int]],
+    ) -> None:
+        self._files = files
+        self._snapshots = snapshots
+        self._contents = contents
+        self.recovery_point = recovery_point
+        self.cut_count = 0
+        self.is_closed = False
+        self._flush_lock = threading.Lock()  # one flush at a time
+        self._move_lock = threading.Lock()  # for who moves the recovery point, or voids a flush
+
+    def on_cut_begins(self) -> None:
+        """The log is going to be cut: what is done with its segments now is void."""
+        with self._move_lock:
+            self.cut_count += 1
+
+    def on_cut(self, end_offset: int) -> None:
+        """The log was cut and ends at `end_offset`."""
+        with self._move_lock:
+            self.cut_count += 1
+            self.recovery_point = min(self.recovery_point, end_offset)
+
+    def close(self) -> None:
+        """Flush nothing any more: the names of the files may become another log's."""
+        with self._move_lock:
+            self.is_closed = True
+            self.cut_count += 1
+        self._files.close()
+
+    def flush_before(self, limit: int) -> int:
+        """Make all batches in the segments that start below `limit` durable.
+
+        Returns:
+            the recovery point, as it is now.
+        """
+        with self._flush_lock:
+            with self._move_lock:
+                cut_count, recovery_point = self.cut_count, self.recovery_point
+                if self.is_closed:
+                    return recovery_point
+            segments, end_offset = self._contents()  # after the count: a cut since is noticed
+            try:
+                for segment in list(segments):
+                    if segment.end_offset >= recovery_point and segment.base_offset < limit:
+                        segment.flush()
+                self._snapshots.sync()
+                self._files.sync()
+            except FileNotFoundError:
+                if not self.is_closed:  # else deleted under our hands
+                    raise
+            with self._move_lock:
+                if cut_count == self.cut_count:
+                    self.recovery_point = max(self.recovery_point, min(end_offset, limit))
+                return self.recovery_point

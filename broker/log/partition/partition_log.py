@@ -1,0 +1,681 @@
+"""One partition's log: segments in a row, with producers, leader epochs and offsets (UnifiedLog).
+
+Owns everything in one partition directory. Synchronous; the replica manager, the coordinators, the
+metadata quorum and the log manager call it from one thread, except `flush*`, which any thread may
+call. It is opened by `recovery.open_log`.
+
+Rules:
+1. Check, write, record: an append that is refused or fails on disk leaves the log as it was.
+   Producer state, epochs, indexes and `log_end_offset` change only after the bytes are in the file.
+2. log_start_offset <= high_watermark <= log_end_offset, recovery_point <= log_end_offset.
+3. `high_watermark` only rises, except by truncation and when the owner sets it (a new follower).
+4. Reads give whole batches and never one at or beyond `max_offset`.
+5. Deleted segments keep their files as `.deleted` for file.delete.delay.ms: `remove_retired` ends
+   them.
+6. What a flush makes durable includes producers, epochs and topic id, so the recovery point never
+   promises more than a restart finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from kraftrio.broker.log.files import FileSystem
+from kraftrio.broker.log.leader_epoch_cache import EpochEntry, LeaderEpochCache
+from kraftrio.broker.log.log_config import INT_MAX, LONG_MAX, LogConfig
+from kraftrio.broker.log.partition.append_validation import (
+    RecordValidationError,
+    validate_client_batch,
+)
+from kraftrio.broker.log.partition.follower_batches import check_follower_batches
+from kraftrio.broker.log.partition.log_flush import LogFlush
+from kraftrio.broker.log.partition.log_reads import ReadLimits, read_batches
+from kraftrio.broker.log.partition.partition_files import PartitionFiles
+from kraftrio.broker.log.partition.results import AppendInfo, LogRead, LogSlice, RecoveryEvent
+from kraftrio.broker.log.partition.retention import RetiredSegments, deletable_segments
+from kraftrio.broker.log.partition.roll_policy import RollPolicy
+from kraftrio.broker.log.partition.segment_list import OffsetAndTimestamp, SegmentList
+from kraftrio.broker.log.partition.tail_cache import TailBudget, TailCache
+from kraftrio.broker.log.producers.producer_state import AppendOrigin, ProducerStateManager
+from kraftrio.broker.log.producers.replay import rebuild_producer_state, record_producer
+from kraftrio.broker.log.producers.snapshots import ProducerSnapshots
+from kraftrio.broker.log.segment.batch_scan import ScannedBatch
+from kraftrio.broker.log.segment.segment import SWAP_SUFFIX, Segment
+from kraftrio.broker.log.segment.txn_index import AbortedTransaction
+from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.primitives import Buffer, TopicPartition
+from kraftrio.wire.records.batch import (
+    BatchHeader,
+    assign_offsets,
+    iter_headers,
+    set_log_append_time,
+)
+from kraftrio.wire.records.control import EndTransactionMarker, read_end_transaction_marker
+from kraftrio.wire.stored_bytes import StoredBytes
+
+__all__ = [
+    "AppendInfo",
+    "AppendOrigin",
+    "LogRead",
+    "LogSlice",
+    "OffsetAndTimestamp",
+    "PartitionLog",
+    "RecordValidationError",
+]
+
+
+class PartitionLog:
+    """See the module. `segments` is never empty; the last one is active."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        topic_id: bytes | None,
+        segments: SegmentList,
+        leader_epochs: LeaderEpochCache,
+        producer_state: ProducerStateManager,
+        snapshots: ProducerSnapshots,
+        log_start_offset: int,
+        recovery_point: int,
+        tail_budget: TailBudget | None = None,
+    ) -> None:
+        """Put the parts together; they must fit (`recovery.open_log` sees to that)."""
+        assert segments.active.end_offset >= log_start_offset
+        self._fs = fs
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self._config = config
+        self.segments = segments
+        self._active = segments.active
+        self.leader_epochs = leader_epochs
+        self.producer_state = producer_state
+        self.snapshots = snapshots
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = self._active.end_offset
+        self.high_watermark = log_start_offset
+        self.size_bytes = segments.total_bytes()
+        self.recovery_events: list[RecoveryEvent] = []
+        self.last_append_ms = 0  # by the clock of whoever appends: producers expire by it
+        self.first_dirty_offset = 0  # compaction has looked at everything before it
+        self._tail = TailCache(tail_budget or TailBudget())
+        self._retired = RetiredSegments()
+        self._files = PartitionFiles(fs, directory, leader_epochs)
+        self._flush = LogFlush(
+            self._files,
+            snapshots,
+            min(recovery_point, self.log_end_offset),
+            lambda: (self.segments, self.log_end_offset),
+        )
+        # What is left of a truncation that the disk stopped: done before the next append.
+        self._rest_of_cut: Callable[[], None] | None = None
+        self.config = config
+
+    def __repr__(self) -> str:
+        return (
+            f"PartitionLog({self.topic_partition}, {self.log_start_offset}.."
+            f"{self.high_watermark}..{self.log_end_offset})"
+        )
+
+    # -- configuration and offsets --------------------------------------------------------------
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        for segment in self.segments:
+            segment.set_config(config)
+        self._rolls = RollPolicy(config, self.topic_partition)
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch that wrote or was started here, -1 for none."""
+        return self.leader_epochs.latest_epoch
+
+    @property
+    def active_segment(self) -> Segment:
+        return self._active
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything before it is durable; a restart after a crash checks what follows."""
+        return self._flush.recovery_point
+
+    @property
+    def truncation_count(self) -> int:
+        """Rises as the log is cut or closed: work on the segments of before is void then."""
+        return self._flush.cut_count
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where read_committed ends: the first open transaction, else the high watermark."""
+        unstable = self.producer_state.first_unstable_offset
+        high_watermark = self.high_watermark
+        if unstable is None or unstable >= high_watermark:
+            return high_watermark
+        return max(unstable, self.log_start_offset)
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Raise the high watermark, at most to the log end; return what it is now."""
+        offset = min(offset, self.log_end_offset)
+        if offset > self.high_watermark:
+            self.high_watermark = offset
+            self.producer_state.on_high_watermark(offset)
+        return self.high_watermark
+
+    def start_leader_epoch(self, epoch: int) -> None:
+        """This replica leads from now on: its epoch starts at the log end."""
+        if self.leader_epochs.assign(epoch, self.log_end_offset):
+            self._files.save_epochs()
+
+    def set_topic_id(self, topic_id: bytes) -> None:
+        """Give the log the id it was found without."""
+        self._files.save_topic_id(topic_id)
+        self.topic_id = topic_id
+
+    # -- appends --------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self,
+        records: bytearray | memoryview,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        transaction_version: int = 0,
+    ) -> AppendInfo:
+        """Check, stamp (in place) and append; for a client exactly one batch.
+
+        Raises:
+            KafkaError: refused. OSError: the disk failed. The log is as before in both cases.
+        """
+        if origin is not AppendOrigin.CLIENT:
+            return self._append_own(records, leader_epoch, now_ms, origin, transaction_version)
+        if self._rest_of_cut is not None:
+            self._finish_cut(self._rest_of_cut)
+        config = self._config
+        records, header = validate_client_batch(records, config, self.topic_partition, now_ms)
+        has_producer = header.producer_id >= 0
+        if has_producer:
+            duplicate = self.producer_state.check(header, now_ms, origin)
+            if duplicate is not None:
+                return AppendInfo(
+                    duplicate.base_offset,
+                    duplicate.last_offset,
+                    duplicate.timestamp if config.log_append_time else -1,
+                    self.log_start_offset,
+                    True,
+                    duplicate.timestamp,
+                    0,
+                )
+        size = header.size_bytes
+        if size > config.segment_bytes:
+            raise _too_large_for_segment(size, config)
+        base_offset = self.log_end_offset
+        assign_offsets(records, header, base_offset, leader_epoch)
+        last_offset = base_offset + header.last_offset_delta
+        segment = self._active
+        if self._rolls.must_roll(segment, size, last_offset, header.max_timestamp, now_ms):
+            segment = self.roll(now_ms)
+        segment.append(records, (header,))
+        self.last_append_ms = now_ms
+        self.size_bytes += size
+        self.log_end_offset = last_offset + 1
+        if leader_epoch != self.leader_epochs.latest_epoch:
+            self._assign_epoch(leader_epoch, base_offset)
+        if has_producer:
+            self.producer_state.update(header, base_offset, now_ms)
+        if self._tail.wanted:
+            self._tail.append(records, base_offset, last_offset)
+        if last_offset - self.recovery_point >= config.flush_messages:
+            self.flush()
+        return AppendInfo(
+            base_offset,
+            last_offset,
+            now_ms if config.log_append_time else -1,
+            self.log_start_offset,
+            False,
+            header.max_timestamp,
+            size,
+        )
+
+    def _append_own(
+        self,
+        records: bytearray | memoryview,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin,
+        transaction_version: int,
+    ) -> AppendInfo:
+        """Append batches that this broker built: no checks of what only clients get wrong."""
+        if self._rest_of_cut is not None:
+            self._finish_cut(self._rest_of_cut)
+        config = self._config
+        headers = list(iter_headers(records))
+        if not headers:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "nothing to append")
+        offset = self.log_end_offset
+        markers: list[EndTransactionMarker | None] = []
+        for header in headers:
+            if header.size_bytes > config.max_message_bytes and origin is not AppendOrigin.RAFT:
+                raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{header.size_bytes} bytes")
+            if header.size_bytes > config.segment_bytes:
+                raise _too_large_for_segment(header.size_bytes, config)
+            marker = None
+            if header.producer_id >= 0:
+                marker = read_end_transaction_marker(records, header)
+                self.producer_state.check(
+                    header, now_ms, origin, marker=marker, transaction_version=transaction_version
+                )
+            markers.append(marker)
+        for header in headers:
+            if config.log_append_time:
+                set_log_append_time(records, header, now_ms)
+            assign_offsets(records, header, offset, leader_epoch)
+            offset = header.next_offset
+        return self._append_stamped(records, headers, markers, now_ms)
+
+    def append_as_follower(
+        self, records: Buffer, now_ms: int, *, leader_epoch: int | None = None
+    ) -> AppendInfo:
+        """Append batches as the leader has them (see `check_follower_batches`).
+
+        Raises:
+            KafkaError: a bad checksum, or offsets that do not follow the log's end.
+        """
+        if self._rest_of_cut is not None:
+            self._finish_cut(self._rest_of_cut)
+        end_offset = self.log_end_offset
+        records, headers, markers = check_follower_batches(
+            records,
+            self.topic_partition,
+            log_end_offset=end_offset,
+            log_is_empty=self.log_start_offset == end_offset,
+            leader_epoch=leader_epoch,
+        )
+        if not headers:
+            return AppendInfo(end_offset, end_offset - 1, -1, self.log_start_offset, False, -1, 0)
+        if headers[0].base_offset < end_offset:
+            # The leader's log starts within this batch, and so will this one.
+            self.truncate_fully_and_start_at(headers[0].base_offset, now_ms)
+        return self._append_stamped(records, headers, markers, now_ms)
+
+    def _append_stamped(
+        self,
+        records: Buffer,
+        headers: Sequence[BatchHeader],
+        markers: Sequence[EndTransactionMarker | None],
+        now_ms: int,
+    ) -> AppendInfo:
+        """Write batches that have their final bytes, then record them."""
+        size = len(records)
+        first, last_offset = headers[0], headers[-1].last_offset
+        max_timestamp = max(header.max_timestamp for header in headers)
+        too_large = size > self._config.segment_bytes or not self._active.fits_offset(last_offset)
+        if too_large and len(headers) > 1:
+            # Larger segments at the leader, or a gap in the offsets: batch by batch.
+            for header, marker in zip(headers, markers, strict=True):
+                end = header.position + header.size_bytes
+                piece = memoryview(records)[header.position : end]
+                self._append_stamped(piece, (header,), (marker,), now_ms)
+        else:
+            segment = self._active
+            if self._rolls.must_roll(segment, size, last_offset, max_timestamp, now_ms):
+                segment = self._roll_before(first, last_offset, now_ms)
+            segment.append(records, headers)
+            self.last_append_ms = now_ms
+            self.size_bytes += size
+            self.log_end_offset = last_offset + 1
+            tail = self._tail
+            for header, marker in zip(headers, markers, strict=True):
+                if tail.wanted:
+                    start = header.position - first.position  # a piece does not begin at 0
+                    piece = memoryview(records)[start : start + header.size_bytes]
+                    tail.append(piece, header.base_offset, header.last_offset)
+                epoch = header.partition_leader_epoch
+                if epoch != self.leader_epochs.latest_epoch:
+                    self._assign_epoch(epoch, header.base_offset)
+                if header.producer_id >= 0:
+                    record_producer(self.producer_state, segment, header, marker, now_ms)
+        if last_offset - self.recovery_point >= self._config.flush_messages:
+            self.flush()
+        return AppendInfo(
+            first.base_offset,
+            last_offset,
+            now_ms if self._config.log_append_time else -1,
+            self.log_start_offset,
+            False,
+            max_timestamp,
+            size,
+        )
+
+    def _assign_epoch(self, epoch: int, base_offset: int) -> None:
+        """Record the epoch that came with a batch; recovery finds it there if this write fails."""
+        if self.leader_epochs.assign(epoch, base_offset):
+            try:
+                self._files.save_epochs()
+            except OSError:
+                # The batch is in the log: it counts. The next save or flush tries again.
+                return
+
+    def _roll_before(self, first: BatchHeader, last_offset: int, now_ms: int) -> Segment:
+        """Roll for batches whose offsets are given: they may leave a gap, or exceed a segment."""
+        active = self._active
+        fits = active.fits_offset(last_offset)
+        if not active.size_bytes and fits and not active.indexes_are_full:
+            return active
+        if last_offset - self.log_end_offset > INT_MAX:
+            return self.roll(now_ms, first.base_offset)
+        return self.roll(now_ms)
+
+    def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
+        """Close the active segment and start one at the log end (or later); snapshot producers.
+
+        OSError: the log is as before; what the disk took of the roll already does no harm.
+        """
+        offset = max(self.log_end_offset, base_offset or 0)
+        old = self._active
+        if old.base_offset == offset:
+            if old.size_bytes:
+                raise AssertionError(f"{old} cannot be rolled onto itself")
+            old.start_anew(now_ms)  # an empty segment with full indexes (KAFKA-6388)
+            return old
+        old.on_become_inactive()
+        old.write_indexes()
+        self.snapshots.write(self.producer_state, offset)
+        new = Segment.create(self._fs, self.directory, offset, self._config, now_ms)
+        old.end_offset = offset  # nothing can fail any more
+        self.segments.append(new)
+        self._active = new
+        self.log_end_offset = offset
+        return new
+
+    # -- reads ----------------------------------------------------------------------------------
+
+    def read(
+        self, start_offset: int, max_bytes: int, *, max_offset: int, min_one_batch: bool
+    ) -> LogRead:
+        """Read whole batches of about `max_bytes`, the first one holding `start_offset`.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE below the log start or above the log end.
+        """
+        records, next_offset = self.read_lazily(
+            start_offset, max_bytes, LONG_MAX, max_offset=max_offset, min_one_batch=min_one_batch
+        )
+        assert not isinstance(records, StoredBytes)
+        return LogRead(records, next_offset)
+
+    def read_lazily(
+        self,
+        start_offset: int,
+        max_bytes: int,
+        hold_bytes: int,
+        *,
+        max_offset: int,
+        min_one_batch: bool,
+    ) -> LogSlice:
+        """As `read`, but more than `hold_bytes` are only named: whoever sends them reads them."""
+        end = self.log_end_offset
+        if not self.log_start_offset <= start_offset <= end:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {start_offset} of {self.topic_partition} is not within "
+                f"[{self.log_start_offset}, {end}]",
+            )
+        limits = ReadLimits(max_bytes, hold_bytes, min(max_offset, end), min_one_batch)
+        return read_batches(
+            self.segments, self._tail, start_offset, limits, end, self.high_watermark
+        )
+
+    def batches(self, start_offset: int, end_offset: int | None = None) -> Iterator[ScannedBatch]:
+        """Every batch that ends after `start_offset` and begins before `end_offset`."""
+        end_offset = self.log_end_offset if end_offset is None else end_offset
+        return self.segments.scan(start_offset, end_offset)
+
+    def offset_for_timestamp(self, timestamp: int) -> OffsetAndTimestamp | None:
+        """The first record at or after a time; None when every record is earlier."""
+        return self.segments.offset_for_timestamp(timestamp, self.log_start_offset)
+
+    def offset_of_max_timestamp(self) -> OffsetAndTimestamp | None:
+        """The first record with the largest timestamp of the log (KIP-734); None without one."""
+        return self.segments.offset_of_max_timestamp(self.log_start_offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEntry:
+        """(largest epoch <= `epoch` here, its end offset); (-1, -1) when unknown (KIP-279)."""
+        return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def leader_epoch_at(self, offset: int) -> int:
+        """The leader epoch that wrote `offset`, or would write at the log end."""
+        return self.leader_epochs.epoch_for_offset(offset)
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that touch offsets in [start_offset, end_offset)."""
+        return self.segments.aborted_transactions(start_offset, end_offset, self.snapshots)
+
+    # -- truncation and deletion ----------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> bool:
+        """Cut everything from `offset` on; False when the log ends before it anyway.
+
+        A batch that holds `offset` goes as a whole: the log then ends where that batch began.
+        """
+        if offset >= self.log_end_offset:
+            # An epoch that this replica began as leader, without a record, is none of the leader's.
+            self.leader_epochs.truncate_from_end(self.log_end_offset)
+            self._files.save_epochs()
+            return False
+        if offset < self.segments.first_base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        self._flush.on_cut_begins()
+        self._tail.clear()
+        try:
+            self.segments.remove_after(offset)
+            self.segments.active.truncate_to(offset)
+        finally:  # also if damage or the disk is in its way: the later segments may be gone
+            self._on_cut(self._restore_state)
+        self._finish_cut(self._restore_state)
+        return True
+
+    def _on_cut(self, rest: Callable[[], None]) -> None:
+        """Take over where the segments end now; `rest` is what is left to be done on disk."""
+        self._rest_of_cut = rest
+        self._active = active = self.segments.active
+        self.log_end_offset = end_offset = active.end_offset
+        self.size_bytes = self.segments.total_bytes()
+        start_offset = max(min(self.log_start_offset, end_offset), self.segments.first_base_offset)
+        self.log_start_offset = start_offset
+        self.first_dirty_offset = min(self.first_dirty_offset, end_offset)
+        self.high_watermark = max(min(self.high_watermark, end_offset), start_offset)
+        self.leader_epochs.truncate_from_end(end_offset)
+        self._flush.on_cut(end_offset)
+
+    def _finish_cut(self, rest: Callable[[], None]) -> None:
+        """Do what is left; should it fail, nothing is appended before it is done."""
+        rest()
+        # Removed segments and snapshots must not come back at a power cut, behind new records.
+        self._fs.sync_directory(self.directory)
+        self._files.save_epochs()
+        self._rest_of_cut = None
+
+    def _restore_state(self) -> None:
+        """Make the producers' state what it was at the present log end."""
+        end_offset = self.log_end_offset
+        self.snapshots.remove_after(end_offset)
+        rebuild_producer_state(
+            self.producer_state,
+            self.snapshots,
+            self.segments.from_offset(0),
+            self.log_start_offset,
+            end_offset,
+            self.last_append_ms,
+        )
+        self.producer_state.on_high_watermark(self.high_watermark)
+
+    def _forget_state(self) -> None:
+        """Forget all producers: nothing of what they wrote is here any more."""
+        self.snapshots.remove(self.snapshots.offsets)
+        self.producer_state.clear(self.log_end_offset)
+
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
+        """Drop everything and start again at `offset` (which may be after the old end).
+
+        OSError: what is left is a beginning of the log, or an empty one elsewhere.
+        """
+        assert offset >= 0, offset
+        self._flush.on_cut_begins()
+        self._tail.clear()
+        try:
+            self.segments.remove_after(-1)
+            first = self.segments.active
+            first.truncate_to_position(0, first.base_offset)
+            if first.base_offset != offset:
+                self._replace_empty(first, offset, now_ms)
+        finally:
+            active = self.segments.active
+            is_anew = active.base_offset == active.end_offset == offset
+            self._on_cut(self._forget_state if is_anew else self._restore_state)
+        self.log_start_offset = self.high_watermark = offset
+        self.leader_epochs.clear()
+        self._finish_cut(self._forget_state)
+
+    def _replace_empty(self, old: Segment, offset: int, now_ms: int) -> None:
+        new = Segment.create(self._fs, self.directory, offset, self._config, now_ms)
+        try:
+            old.remove()
+        finally:
+            if old.is_removed:
+                self.segments = SegmentList([new])
+            else:
+                new.remove()
+
+    def delete_records_before(self, offset: int) -> bool:
+        """Move the log start offset up; retention then deletes the segments before it.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE beyond the high watermark.
+        """
+        if offset > self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"cannot delete records before {offset}: the high watermark of "
+                f"{self.topic_partition} is {self.high_watermark}",
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.leader_epochs.truncate_from_start(offset)
+        self.producer_state.on_log_start_offset(offset)
+        self._files.save_epochs()
+        return True
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Delete the segments that retention does not keep any more; return how many."""
+        count = deletable_segments(
+            self.segments,
+            self._config,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+            now_ms=now_ms,
+        )
+        if not count:
+            return 0
+        if count == len(self.segments):
+            self.roll(now_ms)  # the log always has an active segment
+        self.delete_records_before(self.segments.base_offsets[count])
+        oldest = list(self.segments)[:count]
+        try:
+            self._retired.retire(oldest, now_ms + self._config.file_delete_delay_ms)
+        finally:
+            self.segments.forget_retired()
+            self.size_bytes = self.segments.total_bytes()
+        self.snapshots.remove([segment.base_offset for segment in oldest])
+        return count
+
+    def replace_segments(self, old: Sequence[Segment], new: Segment, now_ms: int) -> None:
+        """Put a durable `.cleaned` segment in the place of closed neighbours (see `cleaner`)."""
+        assert self.segments.has_closed(old) and old[0].base_offset == new.base_offset
+        new.rename_files(SWAP_SUFFIX, log_last=True)
+        self._retired.retire(old, now_ms + self._config.file_delete_delay_ms)
+        new.rename_files("")
+        new.set_config(self._config)
+        self.segments.replace(old, new)
+        self.size_bytes = self.segments.total_bytes()
+        self.snapshots.remove_stray(self.segments.base_offsets)
+
+    def remove_retired(self, now_ms: int) -> int:
+        """Remove the `.deleted` files whose delay is over; return how many segments still wait."""
+        return self._retired.remove_due(now_ms)
+
+    # -- flush and close ------------------------------------------------------------------------
+
+    def flush(self) -> int:
+        """Make everything appended so far durable; return the new recovery point. Any thread."""
+        return self._flush.flush_before(LONG_MAX)
+
+    def flush_closed_segments(self) -> int:
+        """Make all but the active segment durable, as Kafka does after each roll. Any thread."""
+        return self._flush.flush_before(self._active.base_offset)
+
+    @property
+    def has_unflushed_segments(self) -> bool:
+        """Whether a closed segment waits for its flush."""
+        return self.recovery_point < self._active.base_offset
+
+    def mark_durable(self) -> None:
+        """What was opened is durable as it is: a clean stop flushed it."""
+        self._files.mark_durable()
+        self.snapshots.mark_durable()
+        for segment in self.segments:
+            segment.mark_durable()
+
+    def write_producer_snapshot(self, *, sync: bool = False) -> None:
+        """Save the producer state as of the log end."""
+        self.snapshots.write(self.producer_state, self.log_end_offset, sync=sync)
+
+    def close(self) -> None:
+        """Stop cleanly: snapshot, last time index entry, everything durable."""
+        if self._flush.is_closed:
+            return
+        if self._rest_of_cut is not None:
+            self._finish_cut(self._rest_of_cut)
+        self._files.save_epochs()
+        if self.log_end_offset or self.truncation_count:  # else nothing is lost with the files
+            self._active.on_become_inactive()
+            self.write_producer_snapshot(sync=True)
+            for segment in self.segments:
+                segment.write_indexes()  # old ones too, where a damaged file was rebuilt
+            self.flush()
+        self.close_files()
+
+    def close_files(self) -> None:
+        """Close the files without saving anything: a failed disk, a deleted log, a crash test."""
+        self._flush.close()
+        self._tail.clear()
+        for segment in self.segments:
+            segment.close_file()
+        self._retired.close_files()
+
+    def moved(self, directory: str) -> None:
+        """Follow a rename of the partition directory."""
+        self.directory = directory
+        self._files.directory = directory
+        self.snapshots.directory = directory
+        for segment in self.segments:
+            segment.moved(directory)
+        self._retired.moved(directory)
+
+
+def _too_large_for_segment(size: int, config: LogConfig) -> KafkaError:
+    return KafkaError(
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        f"{size} bytes, more than segment.bytes of {config.segment_bytes}",
+    )

@@ -1,0 +1,1 @@
+"""Idempotent producers of one log: sequences, snapshots, and replay after a start."""

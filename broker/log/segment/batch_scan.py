@@ -1,0 +1,123 @@
+"""Walking the batches of a log file in big reads, for recovery, replay and searches by time.
+
+A scan trusts nothing: sizes, magic, order of offsets and, if asked, checksums; but what is damaged
+it reads once more before it says so. Used by `segment`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from kraftrio.broker.log.files import File
+from kraftrio.broker.log.log_config import INT_MAX
+from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.records.batch import (
+    BATCH_OVERHEAD,
+    LOG_OVERHEAD,
+    BatchHeader,
+    LegacyFormatError,
+    parse_header,
+    verify_crc,
+)
+
+SCAN_CHUNK_BYTES = 1 << 20
+_LENGTH = Struct(">i")
+_LENGTH_POSITION = 8
+
+
+class ScannedBatch(NamedTuple):
+    """A batch met by a scan: its header (positions are those in `buffer`) and where it lies."""
+
+    header: BatchHeader
+    buffer: bytes
+    position: int
+
+
+def stored_header(chunk: bytes, at: int) -> BatchHeader:
+    """The header of a batch in a log, where no other magic was ever written than the one we know.
+
+    Raises:
+        CorruptRecordError: it cannot be one.
+    """
+    try:
+        return parse_header(chunk, at)
+    except LegacyFormatError as error:
+        raise CorruptRecordError(str(error)) from error
+
+
+class _Window:
+    """The part of the file that was read last."""
+
+    def __init__(self, file: File, end: int, *, check_crc: bool) -> None:
+        self._file = file
+        self._end = end
+        self._check_crc = check_crc
+        self.chunk = b""
+        self._start = 0
+
+    def batch_at(self, position: int, next_offset: int) -> BatchHeader:
+        """The batch at `position`, whole in `chunk`, which may not begin before `next_offset`."""
+        at = position - self._start
+        size = _batch_bytes(self.chunk, at)
+        if size == 0 or at + size > len(self.chunk):
+            self._read(position, size)
+            at = 0
+        header = stored_header(self.chunk, at)
+        if self._check_crc:
+            verify_crc(self.chunk, header)
+        if header.base_offset < next_offset or header.last_offset_delta < 0:
+            raise CorruptRecordError(
+                f"offset {header.base_offset} at position {position} follows {next_offset - 1}"
+            )
+        return header
+
+    def _read(self, position: int, size: int) -> None:
+        file, room = self._file, self._end - position
+        if max(size, BATCH_OVERHEAD) > room:
+            raise CorruptRecordError(f"the batch at position {position} is cut")
+        self._start = position
+        self.chunk = file.read_at(position, min(max(size, SCAN_CHUNK_BYTES), room))
+        size = _batch_bytes(self.chunk, 0)
+        if size > room or not size:
+            raise CorruptRecordError(f"the batch at position {position} is cut")
+        if size > len(self.chunk):
+            self.chunk = file.read_at(position, size)
+            if len(self.chunk) < size:
+                raise CorruptRecordError(f"the file ends in the batch at position {position}")
+
+    def forget(self) -> None:
+        self.chunk = b""
+
+
+def scan_batches(
+    file: File, base_offset: int, position: int, end: int, *, check_crc: bool
+) -> Iterator[ScannedBatch]:
+    """Yield every batch in the file from `position` to `end`.
+
+    Raises:
+        CorruptRecordError: a batch that is cut, out of order or (checked) damaged, also when it is
+            read a second time: logs are cut on this word. Every batch before it was yielded.
+    """
+    next_offset = base_offset
+    window = _Window(file, end, check_crc=check_crc)
+    while position < end:
+        try:
+            header = window.batch_at(position, next_offset)
+        except CorruptRecordError:
+            window.forget()
+            header = window.batch_at(position, next_offset)
+        next_offset = header.next_offset
+        if next_offset - 1 - base_offset > INT_MAX:
+            raise CorruptRecordError(f"offset {next_offset - 1} does not fit the segment")
+        yield ScannedBatch(header, window.chunk, position)
+        position += header.size_bytes
+
+
+def _batch_bytes(chunk: bytes, at: int) -> int:
+    """The size of the batch at `at` by its length field; 0 when its header is not in the chunk."""
+    if len(chunk) - at < BATCH_OVERHEAD:
+        return 0
+    length: int = _LENGTH.unpack_from(chunk, at + _LENGTH_POSITION)[0]
+    return LOG_OVERHEAD + length if length > 0 else BATCH_OVERHEAD

@@ -1,0 +1,1 @@
+"""The cluster as this broker knows it."""

@@ -1,0 +1,170 @@
+"""Topics that the broker creates by itself: those a client just asked for, and the internal ones.
+
+Owns `AutoTopicCreator`, the one place that does it. Rules:
+1. One creation at a time for a name: hundreds of clients may ask for the same topic at once.
+2. The answer to a client does not wait: it is UNKNOWN_TOPIC_OR_PARTITION until the image has the
+   topic, as in Kafka, and clients ask again.
+3. Internal topics get the replicas that their setting says, as in Kafka: the controller refuses
+   while fewer brokers have registered, and coordinators are not available until then. Only where
+   every broker is a controller too, and nobody set the factor, as many as there are such nodes do,
+   at most three: a single node works without settings.
+4. Other topics get the controller's numbers of partitions and replicas unless this broker sets
+   its own.
+Called by `api/cluster` (Metadata) and the coordinators (FindCoordinator).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from kraftrio.base.logging_setup import log_event
+from kraftrio.broker.config.dynamic_config import DynamicConfig
+from kraftrio.broker.ports import ControllerPort, MetadataPort
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.admin import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kraftrio.wire.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+
+_CREATE_TOPICS_VERSION = 7
+_CONTROLLERS_DEFAULT = -1
+_log = logging.getLogger("kraftrio.broker.topics")
+
+
+class AutoTopicCreator:
+    """Creates missing topics through the controller."""
+
+    def __init__(
+        self, dynamic: DynamicConfig, metadata: MetadataPort, controller: ControllerPort
+    ) -> None:
+        self._dynamic = dynamic
+        self._metadata = metadata
+        self._controller = controller
+        self._in_flight: dict[str, list[Callable[[ErrorCode], None]]] = {}
+
+    @property
+    def enabled(self) -> bool:
+        """Whether a client may bring topics into being by asking for them."""
+        return self._dynamic.current.auto_create_topics_enable
+
+    def create(
+        self, names: Iterable[str], when_done: Callable[[str, ErrorCode], None] | None = None
+    ) -> None:
+        """Begin to create topics that do not exist; those already on their way are left alone.
+
+        Args:
+            names: legal topic names.
+            when_done: called once for each name with the controller's verdict; NONE also when
+                the topic exists by then.
+        """
+        wanted = []
+        for name in names:
+            if name not in self._in_flight:
+                self._in_flight[name] = []
+                wanted.append(name)
+            if when_done is not None:
+                self._in_flight[name].append(_bind(when_done, name))
+        if not wanted:
+            return
+        request = CreateTopicsRequest(
+            topics=[self._topic(name) for name in wanted],
+            timeout_ms=self._dynamic.current.request_timeout_ms,
+        )
+        self._controller.submit(request, api_version=_CREATE_TOPICS_VERSION).then(
+            lambda response: self._on_created(wanted, response)
+        )
+
+    def _on_created(self, names: list[str], response: CreateTopicsResponse) -> None:
+        results = {one.name: one for one in response.topics}
+        for name in names:
+            result = results.get(name)
+            code = (
+                ErrorCode.UNKNOWN_SERVER_ERROR if result is None else ErrorCode(result.error_code)
+            )
+            if code is ErrorCode.TOPIC_ALREADY_EXISTS:
+                code = ErrorCode.NONE
+            if code is not ErrorCode.NONE:
+                message = code.text if result is None else result.error_message
+                log_event(
+                    _log,
+                    logging.WARNING,
+                    "topic not created",
+                    topic=name,
+                    error=code.name,
+                    reason=message,
+                )
+            for callback in self._in_flight.pop(name):
+                callback(code)
+
+    def _topic(self, name: str) -> CreatableTopic:
+        config = self._dynamic.current
+        if name == CONSUMER_OFFSETS:
+            return self._internal(
+                name,
+                config.offsets_topic_num_partitions,
+                self._replication_factor("offsets.topic.replication.factor"),
+                {
+                    "cleanup.policy": "compact",
+                    "compression.type": "producer",
+                    "segment.bytes": str(config.offsets_topic_segment_bytes),
+                },
+            )
+        if name == TRANSACTION_STATE:
+            factor = self._replication_factor("transaction.state.log.replication.factor")
+            min_isr = config.transaction_state_log_min_isr
+            if not config.is_set("transaction.state.log.min.isr"):
+                min_isr = min(min_isr, factor)
+            return self._internal(
+                name,
+                config.transaction_state_log_num_partitions,
+                factor,
+                {
+                    "cleanup.policy": "compact",
+                    "compression.type": "uncompressed",
+                    "min.insync.replicas": str(min_isr),
+                    "segment.bytes": str(config.transaction_state_log_segment_bytes),
+                    "unclean.leader.election.enable": "false",
+                },
+            )
+        return CreatableTopic(
+            name=name,
+            num_partitions=self._set_or_default("num.partitions"),
+            replication_factor=self._set_or_default("default.replication.factor"),
+        )
+
+    def _set_or_default(self, name: str) -> int:
+        """Rule 4."""
+        config = self._dynamic.current
+        value = config.value(name)
+        assert isinstance(value, int)
+        return value if config.is_set(name) else _CONTROLLERS_DEFAULT
+
+    def _replication_factor(self, name: str) -> int:
+        """Rule 3."""
+        config = self._dynamic.current
+        factor = config.value(name)
+        assert isinstance(factor, int)
+        if config.is_set(name) or not config.is_controller:
+            return factor
+        # Its fellow voters are brokers like itself; some may only be late.
+        brokers = max(len(self._metadata.image.brokers), len(config.controller_quorum_voters))
+        return max(1, min(factor, brokers))
+
+    @staticmethod
+    def _internal(
+        name: str, num_partitions: int, replication_factor: int, configs: dict[str, str]
+    ) -> CreatableTopic:
+        return CreatableTopic(
+            name=name,
+            num_partitions=num_partitions,
+            replication_factor=replication_factor,
+            configs=[CreatableTopicConfig(name=key, value=configs[key]) for key in configs],
+        )
+
+
+def _bind(when_done: Callable[[str, ErrorCode], None], name: str) -> Callable[[ErrorCode], None]:
+    return lambda code: when_done(name, code)

@@ -1,0 +1,211 @@
+"""How topics and partitions look to a client: Metadata's and DescribeTopicPartitions' view of the
+image.
+
+Owns the rules both APIs share: which leader a client is told, and when it is told none.
+- A leader that is fenced or gone is none: LEADER_NOT_AVAILABLE.
+- A leader that has no listener of the name the client came in by cannot be reached by it:
+  LISTENER_NOT_FOUND from Metadata 6 on, LEADER_NOT_AVAILABLE before (KIP-103).
+- A replica is offline on a broker that is fenced, unknown or without that listener, and in a log
+  directory that has failed.
+- Metadata 0 shows live replicas only, and REPLICA_NOT_AVAILABLE when some are missing.
+Called by `api/cluster`. Functions of the image; `TopicDescriptions` remembers their results.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kraftrio.broker.server.sliced_sets import in_order
+from kraftrio.kraft_meta.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from kraftrio.wire.codec.lazy_arrays import each_once
+from kraftrio.wire.codec.slices import Slices
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.cluster import (
+    NO_AUTHORIZED_OPERATIONS,
+    DescribeTopicPartitionsResponsePartition,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kraftrio.wire.topic_names import INTERNAL_TOPICS
+
+# What anyone may do without an authorizer, as Kafka's bit fields (KIP-430).
+TOPIC_OPERATIONS: Final = 3576
+CLUSTER_OPERATIONS: Final = 8096
+
+
+class _Leader(NamedTuple):
+    """Whom a client is sent to."""
+
+    error_code: ErrorCode
+    leader_id: int
+
+
+def _leader(
+    image: MetadataImage, partition: PartitionImage, listener_name: str, *, name_missing: bool
+) -> _Leader:
+    broker = image.broker(partition.leader) if partition.leader != NO_LEADER else None
+    if broker is not None and not broker.fenced:
+        if broker.endpoint(listener_name) is not None:
+            return _Leader(ErrorCode.NONE, partition.leader)
+        if name_missing:
+            return _Leader(ErrorCode.LISTENER_NOT_FOUND, NO_LEADER)
+    return _Leader(ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER)
+
+
+def _offline(image: MetadataImage, partition: PartitionImage, listener_name: str) -> list[int]:
+    offline = []
+    for broker_id in partition.replicas:
+        broker = image.broker(broker_id)
+        if (
+            broker is None
+            or broker.fenced
+            or broker.endpoint(listener_name) is None
+            or not broker.has_online(partition.directory(broker_id))
+        ):
+            offline.append(broker_id)
+    return offline
+
+
+def metadata_partition(
+    image: MetadataImage, index: int, partition: PartitionImage, listener_name: str, version: int
+) -> MetadataResponsePartition:
+    """Describe a partition to a client of a listener."""
+    code, leader_id = _leader(image, partition, listener_name, name_missing=version >= 6)
+    offline = _offline(image, partition, listener_name)
+    replicas, isr = list(partition.replicas), list(partition.isr)
+    if version == 0 and offline:
+        replicas = [one for one in replicas if one not in offline]
+        isr = [one for one in isr if one not in offline]
+        if code is ErrorCode.NONE:
+            code = ErrorCode.REPLICA_NOT_AVAILABLE
+    return MetadataResponsePartition(
+        error_code=code,
+        partition_index=index,
+        leader_id=leader_id,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=offline,
+    )
+
+
+def metadata_topic(
+    image: MetadataImage,
+    topic: TopicImage,
+    listener_name: str,
+    version: int,
+    operations: int = NO_AUTHORIZED_OPERATIONS,
+) -> MetadataResponseTopic:
+    """Describe a topic with all its partitions to a client of a listener."""
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=each_once(
+            lambda index: metadata_partition(
+                image, index, topic.partitions[index], listener_name, version
+            ),
+            sorted(topic.partitions),
+        ),
+        topic_authorized_operations=operations,
+    )
+
+
+class TopicDescriptions:
+    """Metadata's descriptions of topics, kept while neither the topic nor a broker has changed.
+
+    Images share what is equal, so that identity tells. Descriptions are shared by responses: nobody
+    may change them.
+    """
+
+    def __init__(self) -> None:
+        self._image = MetadataImage()
+        self._topics: dict[_View, dict[bytes, tuple[TopicImage, MetadataResponseTopic]]] = {}
+        self._every: dict[_View, list[MetadataResponseTopic]] = {}
+
+    def topic(
+        self,
+        image: MetadataImage,
+        topic: TopicImage,
+        listener_name: str,
+        version: int,
+        operations: int = NO_AUTHORIZED_OPERATIONS,
+    ) -> MetadataResponseTopic:
+        """Describe a topic as metadata_topic does."""
+        self._follow(image)
+        view = _View(listener_name, _kind_of(version), operations)
+        kept = self._topics.setdefault(view, {})
+        found = kept.get(topic.topic_id)
+        if found is not None and found[0] is topic:
+            return found[1]
+        if len(kept) > 2 * len(image.topics_by_id):
+            kept.clear()  # it has topics that were deleted
+        description = metadata_topic(image, topic, listener_name, version, operations)
+        kept[topic.topic_id] = (topic, description)
+        return description
+
+    def every_topic(
+        self,
+        image: MetadataImage,
+        listener_name: str,
+        version: int,
+        operations: int = NO_AUTHORIZED_OPERATIONS,
+    ) -> Slices[list[MetadataResponseTopic]]:
+        """Describe all topics, by name."""
+        self._follow(image)
+        view = _View(listener_name, _kind_of(version), operations)
+        found = self._every.get(view)
+        if found is not None:
+            return found
+        topics = []
+        for name in (yield from in_order(image.topics_by_name)):
+            topics.append(image.topics_by_name[name])
+            yield
+        found = each_once(
+            lambda topic: self.topic(image, topic, listener_name, version, operations), topics
+        )
+        if self._image is image:
+            self._every[view] = found
+        return found
+
+    def _follow(self, image: MetadataImage) -> None:
+        previous, self._image = self._image, image
+        if previous is image:
+            return
+        self._every.clear()
+        if previous.brokers is not image.brokers:
+            self._topics.clear()
+
+
+class _View(NamedTuple):
+    """What a description depends on besides the image."""
+
+    listener_name: str
+    kind: int
+    operations: int
+
+
+def _kind_of(version: int) -> int:
+    """Versions of one kind are described alike."""
+    return (version > 0) + (version >= 6)
+
+
+def described_partition(
+    image: MetadataImage, index: int, partition: PartitionImage, listener_name: str
+) -> DescribeTopicPartitionsResponsePartition:
+    """Describe a partition for DescribeTopicPartitions; eligible leaders are not kept (KIP-966).
+
+    A missing leader is no error here, as in Kafka: it is -1 and that is all.
+    """
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.NONE,
+        partition_index=index,
+        leader_id=_leader(image, partition, listener_name, name_missing=True).leader_id,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=_offline(image, partition, listener_name),
+    )

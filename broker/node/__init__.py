@@ -1,0 +1,1 @@
+"""Builds a process from its roles, starts and stops its parts in order."""

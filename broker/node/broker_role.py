@@ -1,0 +1,307 @@
+"""The broker in a node: how it joins the cluster, serves, and leaves.
+
+Owns: `BrokerRole`. The order of joining
+1. Register, fenced; wait until the image holds the registration: it is then as new as anything that
+   was committed before, so that no log is taken for a stray and no setting is out of date.
+2. Load and recover the logs, with the settings that the image gives them; publish the image to the
+   broker's parts; set aside the logs that it does not place here.
+3. Follow leaders, accept clients, heartbeat; the controller unfences the broker once it has caught
+   up, and only then is it announced.
+
+The order of leaving: controlled shutdown (the controller moves the leaderships away), listeners and
+fetchers ended, logs flushed and checkpointed with the clean shutdown marker.
+
+Called by: `node`. Protocol: KIP-631.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import trio
+
+from kraftrio.base.start_errors import NodeError, StartError
+from kraftrio.base.timers import Timers
+from kraftrio.broker.config.config import BrokerConfig
+from kraftrio.broker.config.dynamic_config import DynamicConfig
+from kraftrio.broker.controller.channel import OtherClusterError, RegistrationError
+from kraftrio.broker.controller.client import ControllerClient
+from kraftrio.broker.controller.departure import Departure
+from kraftrio.broker.log.manager.duplicate_logs import Placement, set_duplicates_aside
+from kraftrio.broker.log.manager.log_dir import PendingLog
+from kraftrio.broker.log.manager.log_manager import LogDirError
+from kraftrio.broker.node.environment import Environment
+from kraftrio.broker.node.services import BrokerServices
+from kraftrio.broker.node.settings import PLAINTEXT_PROTOCOL_ID, server_limits, voter_addresses
+from kraftrio.broker.node.storage import NodeStorage
+from kraftrio.broker.server.client_connection import ServerResources
+from kraftrio.broker.server.listening import BoundListener
+from kraftrio.broker.server.server import Listener as ServerListener
+from kraftrio.broker.server.server import innermost
+from kraftrio.broker.upkeep.maintenance import LogMaintenance
+from kraftrio.kraft_meta.controller.control import DEFAULT_FEATURES
+from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
+from kraftrio.kraft_meta.quorum.service import QuorumService
+from kraftrio.wire.messages.quorum import BrokerRegistrationRequest, Feature
+from kraftrio.wire.messages.quorum import Listener as RegisteredListener
+from kraftrio.wire.primitives import TopicPartition
+
+_log = logging.getLogger("kraftrio.node")
+
+
+class BrokerRole:
+    """See the module; one per node with the broker role."""
+
+    def __init__(
+        self,
+        dynamic: DynamicConfig,
+        storage: NodeStorage,
+        quorum: QuorumService,
+        controller: ControllerClient,
+        timers: Timers,
+        environment: Environment,
+        resources: ServerResources,
+    ) -> None:
+        self._dynamic = dynamic
+        self._config: BrokerConfig = dynamic.static
+        self._storage = storage
+        self._log_manager = storage.log_manager
+        self._quorum = quorum
+        self._environment = environment
+        self._resources = resources
+        self._services = BrokerServices(
+            dynamic, storage.log_manager, quorum, controller, timers, environment, resources
+        )
+
+    # -- joining --------------------------------------------------------------------------------
+
+    async def join(self, sockets: Sequence[BoundListener]) -> None:
+        """Register and load what this broker has (steps 1 and 2).
+
+        Raises:
+            StartError: the controller refuses this broker, or no log directory can be used.
+        """
+        try:
+            await self._services.channel.register(
+                self._registration(sockets),
+                self._config.initial_broker_registration_timeout_ms / 1000,
+            )
+        except OtherClusterError as error:
+            # The quorum is asking which, and ends this node with both ids.
+            await trio.sleep(self._config.controller_quorum_request_timeout_ms / 1000)
+            raise StartError(str(error)) from error
+        except RegistrationError as error:
+            raise StartError(str(error)) from error
+        await self._wait_for_image(self._services.channel.broker_epoch)
+        await self._load_logs()
+        self._quorum.subscribe(self._services.publisher.publish)
+        self._set_stray_logs_aside()
+
+    async def _wait_for_image(self, offset: int) -> None:
+        """Wait until everything up to `offset` of the metadata log is applied."""
+        reached = trio.Event()
+
+        def on_metadata(_delta: MetadataDelta, image: MetadataImage) -> None:
+            if image.offset >= offset:
+                reached.set()
+
+        self._quorum.subscribe(on_metadata)
+        await reached.wait()
+
+    def _registration(self, sockets: Sequence[BoundListener]) -> BrokerRegistrationRequest:
+        config = self._config
+        advertised = {listener.name: listener for listener in config.advertised_broker_listeners}
+        listeners = []
+        for listener, sock in sockets:
+            shown = advertised.get(listener.name, listener)
+            listeners.append(
+                RegisteredListener(
+                    name=listener.name,
+                    host=shown.host,
+                    port=shown.port or sock.getsockname()[1],
+                    security_protocol=PLAINTEXT_PROTOCOL_ID,
+                )
+            )
+        return BrokerRegistrationRequest(
+            broker_id=config.node_id,
+            cluster_id=self._storage.identity.cluster_id,
+            incarnation_id=self._environment.rng.randbytes(16),
+            listeners=listeners,
+            features=[
+                Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in sorted(DEFAULT_FEATURES.items())
+            ],
+            rack=config.broker_rack,
+            log_dirs=[log_dir.directory_id for log_dir in self._log_manager.dirs],
+        )
+
+    async def _load_logs(self) -> None:
+        """Load and recover the logs, several at a time; each may have much to read."""
+        image = self._quorum.image
+        self._dynamic.on_image(image)
+        limiter = trio.CapacityLimiter(max(1, self._config.num_recovery_threads_per_data_dir))
+        now_ms = self._environment.clock.wall_ms()
+
+        async def load(pending: PendingLog) -> None:
+            config = self._dynamic.log_config(image, pending.topic_partition.topic)
+            async with limiter:
+                await self._environment.run_in_thread(
+                    lambda: self._log_manager.load_log(pending, config, now_ms)
+                )
+
+        pending_logs = set_duplicates_aside(
+            self._log_manager, self._storage.pending_logs, partial(self._placement, image)
+        )
+        try:
+            async with trio.open_nursery() as nursery:
+                for pending in pending_logs:
+                    nursery.start_soon(load, pending)
+        except* LogDirError as group:
+            raise StartError(str(group.exceptions[0])) from group
+        self._log_manager.finish_loading()
+        await self._services.moves.load()
+
+    def _placement(self, image: MetadataImage, topic_partition: TopicPartition) -> Placement | None:
+        """Where the metadata places a replica on this broker, if it does."""
+        topic = image.topic(topic_partition.topic)
+        partition = None if topic is None else topic.partitions.get(topic_partition.partition)
+        broker_id = self._config.node_id
+        if topic is None or partition is None or broker_id not in partition.replicas:
+            return None
+        return Placement(topic.topic_id, partition.directory(broker_id))
+
+    def _set_stray_logs_aside(self) -> None:
+        """Serve no log that the metadata does not place here, but keep its files.
+
+        It may be of a topic that was deleted while this node was away, or all that is left after
+        somebody removed the metadata log: only a person can tell.
+        """
+        image = self._quorum.image
+        broker_id = self._config.node_id
+
+        def is_placed_here(topic_partition: tuple[str, int], topic_id: bytes | None) -> bool:
+            topic = image.topic(topic_partition[0])
+            if topic is None or topic_id not in (None, topic.topic_id):
+                return False
+            partition = topic.partitions.get(topic_partition[1])
+            return partition is not None and broker_id in partition.replicas
+
+        for log in self._log_manager.stray_logs(is_placed_here):
+            kept_in = self._log_manager.set_aside(log.topic_partition)
+            _log.warning("stray log set aside partition=%s kept=%s", log.topic_partition, kept_in)
+
+    # -- serving --------------------------------------------------------------------------------
+
+    async def serve(
+        self,
+        sockets: Sequence[BoundListener],
+        stopping: trio.Event,
+        on_ready: Callable[[], None],
+    ) -> None:
+        """Serve until the node shall stop, then leave the cluster in good order.
+
+        Args:
+            on_ready: called once when the controller has unfenced this broker.
+
+        Raises:
+            StartError: the controller did not let this broker in.
+            NodeError: every log directory failed, or the controller wants this broker no more.
+        """
+        try:
+            async with trio.open_nursery() as nursery:
+                self._start_tasks(nursery, sockets)
+                await self._become_active(nursery, stopping, on_ready)
+                await stopping.wait()
+                await self._leave()
+                nursery.cancel_scope.cancel()
+        except* LogDirError as group:
+            raise NodeError(str(innermost(group))) from innermost(group)
+        except* RegistrationError as group:
+            raise NodeError(str(innermost(group))) from innermost(group)
+
+    def _start_tasks(self, nursery: trio.Nursery, sockets: Sequence[BoundListener]) -> None:
+        services, environment = self._services, self._environment
+        maintenance = LogMaintenance(
+            self._log_manager,
+            environment.clock,
+            lambda: self._dynamic.current,
+            environment.run_in_thread,
+            services.moves.is_moving,
+        )
+        nursery.start_soon(services.moves.run)
+        nursery.start_soon(services.sliced_work.run)
+        nursery.start_soon(services.coordinator.run)
+        nursery.start_soon(services.fetchers.run)
+        nursery.start_soon(maintenance.run)
+        limits = server_limits(self._dynamic.current)
+        for listener, sock in sockets:
+            server = ServerListener(
+                listener.name,
+                sock,
+                services.dispatcher(),
+                limits,
+                environment.network,
+                self._resources,
+            )
+            self._dynamic.subscribe(partial(_limit, server, self._resources))
+            nursery.start_soon(server.run)
+
+    async def _become_active(
+        self, nursery: trio.Nursery, stopping: trio.Event, on_ready: Callable[[], None]
+    ) -> None:
+        """Heartbeat, and wait until the controller has unfenced this broker."""
+        channel = self._services.channel
+        timeout_s = self._config.initial_broker_registration_timeout_ms / 1000
+        with trio.CancelScope() as waiting:
+            nursery.start_soon(_cancel_when, stopping, waiting)
+            try:
+                await channel.wait_unfenced(timeout_s)
+            except RegistrationError as error:
+                raise StartError(str(error)) from error
+            on_ready()
+        nursery.start_soon(channel.run_heartbeats)
+        nursery.start_soon(
+            channel.watch_failed_directories, self._config.log_dir_failure_timeout_ms / 1000
+        )
+
+    async def _leave(self) -> None:
+        """Let the controller move the leaderships away, unless there is no controller any more."""
+        config = self._config
+        if not config.controlled_shutdown_enable:
+            return
+        voters = voter_addresses(config)
+        voters.pop(config.node_id, None)
+        departure = Departure(
+            self._environment.network,
+            self._services.channel,
+            f"kraftrio-broker-{config.node_id}",
+            voters,
+            is_voter=config.is_controller,
+            has_controller=lambda: self._quorum.leader_id >= 0,
+        )
+        await departure.leave(config.kraftrio_shutdown_timeout_ms / 1000)
+
+    async def close(self) -> None:
+        """Flush, checkpoint and mark the logs as cleanly closed; after everything else has ended.
+
+        In a thread, so that a second signal is heard meanwhile.
+        """
+        broker_epoch = self._services.channel.broker_epoch
+
+        def close_logs() -> None:
+            self._services.moves.close()
+            self._log_manager.close(broker_epoch)
+
+        await self._environment.run_in_thread(close_logs)
+
+
+def _limit(server: ServerListener, resources: ServerResources, config: BrokerConfig) -> None:
+    server.limit(server_limits(config))
+    resources.pace.rate = config.max_connection_creation_rate
+
+
+async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()

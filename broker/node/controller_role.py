@@ -1,0 +1,103 @@
+"""The controller in a node: what its controller listener serves.
+
+Owns: `ControllerRole`, the wiring of the quorum's requests, of those that brokers and
+administrators send to the active controller, and of the watch over brokers' connections. The quorum
+itself runs on every node (`QuorumService`), as an observer where the node is no controller.
+
+Called by: `node`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import trio
+
+from kraftrio.base.logging_setup import ProcessLoggers
+from kraftrio.base.timers import Timers
+from kraftrio.broker.api.cluster import ApiVersionsHandler
+from kraftrio.broker.api.configs import ConfigHandlers
+from kraftrio.broker.api.controller import ControllerHandlers
+from kraftrio.broker.api.quorum import QuorumHandlers
+from kraftrio.broker.api.security import SecurityHandlers
+from kraftrio.broker.api.unserved_apis import UNSERVED_BY_CONTROLLERS
+from kraftrio.broker.config.dynamic_config import DynamicConfig
+from kraftrio.broker.controller.broker_sessions import BrokerSessions
+from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.broker.node.environment import Environment
+from kraftrio.broker.node.settings import server_limits
+from kraftrio.broker.server.client_connection import ServerResources
+from kraftrio.broker.server.dispatch import Dispatcher
+from kraftrio.broker.server.listening import BoundListener
+from kraftrio.broker.server.server import Listener as ServerListener
+from kraftrio.broker.server.sliced_work import SlicedWork
+from kraftrio.kraft_meta.controller.control import DEFAULT_FEATURES
+from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
+from kraftrio.kraft_meta.quorum.service import QuorumService
+
+
+class ControllerRole:
+    """See the module; one per node with the controller role."""
+
+    def __init__(
+        self,
+        dynamic: DynamicConfig,
+        quorum: QuorumService,
+        timers: Timers,
+        environment: Environment,
+        resources: ServerResources,
+    ) -> None:
+        config = dynamic.static
+        self._limits = server_limits(config)
+        self._network = environment.network
+        self._resources = resources
+        self._quorum = quorum
+        self._sliced_work = SlicedWork(environment.clock.monotonic_ms)
+        self._metadata = MetadataCache()
+        self._sessions = BrokerSessions(
+            environment.network, quorum, config.node_id, config.inter_broker_listener_name
+        )
+        configs = ConfigHandlers(dynamic, self._metadata, quorum, ProcessLoggers())
+        controller = ControllerHandlers(
+            quorum,
+            configs,
+            timers,
+            identity=quorum.identity,
+            voter_endpoints=quorum.config.voter_endpoints,
+            heartbeat_seen=self._sessions.heartbeat_seen,
+        )
+        self._handlers = {
+            **controller.table(),
+            **SecurityHandlers().table(),
+            **QuorumHandlers(quorum).table(),
+        }
+
+    def _dispatcher(self) -> Dispatcher:
+        api_versions = ApiVersionsHandler(
+            lambda: dispatcher.advertised(), self._metadata, DEFAULT_FEATURES
+        )
+        dispatcher = Dispatcher(
+            {**self._handlers, **api_versions.table()}, UNSERVED_BY_CONTROLLERS, self._sliced_work
+        )
+        return dispatcher
+
+    def _on_metadata(self, _delta: MetadataDelta, image: MetadataImage) -> None:
+        self._metadata.image = image
+
+    async def run(self, sockets: Sequence[BoundListener]) -> None:
+        """Serve the controller listeners until cancelled."""
+        self._quorum.subscribe(self._on_metadata)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._sessions.run)
+            nursery.start_soon(self._sliced_work.run)
+            for listener, sock in sockets:
+                server = ServerListener(
+                    listener.name,
+                    sock,
+                    self._dispatcher(),
+                    self._limits,
+                    self._network,
+                    self._resources,
+                    for_peers=True,
+                )
+                nursery.start_soon(server.run)

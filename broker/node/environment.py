@@ -1,0 +1,29 @@
+"""What a node takes from the outside world, in one value.
+
+Owns: `Environment`. Rules: nothing in a node opens files or sockets, reads a clock, draws random
+numbers or starts threads but through it, so that a simulation can run whole nodes, with the code
+that runs in production, in virtual time on disks and networks in memory.
+
+Called by: `node`, which hands the parts on.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from kraftrio.base.clock import Clock
+from kraftrio.base.threads import RunInThread, run_in_worker_thread
+from kraftrio.broker.log.files import FileSystem, OsFileSystem
+from kraftrio.net.transport import Network, SystemNetwork
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Files, clocks, randomness, network and threads of one node."""
+
+    fs: FileSystem = field(default_factory=OsFileSystem)
+    clock: Clock = field(default_factory=Clock)
+    rng: random.Random = field(default_factory=random.SystemRandom)
+    network: Network = field(default_factory=SystemNetwork)
+    run_in_thread: RunInThread = run_in_worker_thread

@@ -1,0 +1,119 @@
+"""Takes each new metadata image to the parts of the broker, in one fixed order.
+
+The order matters: look-ups first, so that whoever is called next sees the new cluster; then
+settings; then replicas, which may start or stop leading or following; then fetchers, whose leaders
+may have come back; then coordinators, which live on the replicas of `__consumer_offsets`.
+
+Called by the quorum service for every committed batch of metadata records, on the event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from kraftrio.broker.config.dynamic_config import DynamicConfig
+from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.broker.replica.manager import ReplicaManager
+from kraftrio.broker.replica.quota import Direction
+from kraftrio.kraft_meta.metadata.image import BROKER, TOPIC, MetadataDelta, MetadataImage
+from kraftrio.wire.topic_names import CONSUMER_OFFSETS
+
+
+class GroupCoordinator(Protocol):
+    """What follows the leaders of `__consumer_offsets`."""
+
+    def elect(self, partition: int, leader_epoch: int) -> None: ...
+    def resign(self, partition: int) -> None: ...
+    def on_topics_deleted(self, topics: Mapping[str, bytes]) -> None: ...
+
+
+class Fetchers(Protocol):
+    """What copies partitions from the brokers that lead them."""
+
+    def metadata_changed(self) -> None: ...
+
+
+class Quota(Protocol):
+    """A bound on replication, set by topic and broker configs."""
+
+    direction: Direction
+
+    def set_rate(self, bytes_per_second: int) -> None: ...
+    def set_topic(self, topic: str, configs: Mapping[str, str]) -> None: ...
+
+
+class MetadataPublisher:
+    """Applies (delta, image) to one broker.
+
+    Args:
+        when_applied: called last, when the whole broker acts by the image.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        metadata: MetadataCache,
+        dynamic_config: DynamicConfig,
+        replica_manager: ReplicaManager,
+        coordinator: GroupCoordinator,
+        fetchers: Fetchers,
+        quotas: Sequence[Quota],
+        when_applied: Callable[[MetadataDelta, MetadataImage], object],
+    ) -> None:
+        self._broker_id = broker_id
+        self._metadata = metadata
+        self._dynamic_config = dynamic_config
+        self._replicas = replica_manager
+        self._coordinator = coordinator
+        self._fetchers = fetchers
+        self._quotas = quotas
+        self._when_applied = when_applied
+        self.applied_offset = -1
+
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Take over one image; when this returns the whole broker acts by it."""
+        self._metadata.image = image
+        self._publish_configs(delta, image)
+        self._replicas.apply_delta(delta, image)
+        if delta.changed_brokers:
+            self._fetchers.metadata_changed()
+        self._publish_coordinators(delta, image)
+        if delta.deleted_topics:
+            self._coordinator.on_topics_deleted(
+                {topic.name: topic.topic_id for topic in delta.deleted_topics.values()}
+            )
+        self.applied_offset = image.offset
+        self._when_applied(delta, image)
+
+    def _publish_configs(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if any(resource.type == BROKER for resource in delta.changed_configs):
+            self._dynamic_config.on_image(image)
+            for quota in self._quotas:
+                rate = self._dynamic_config.dynamic_value(quota.direction.rate_config)
+                assert isinstance(rate, int)
+                quota.set_rate(rate)
+            self._replicas.update_configs(None)
+        topics = [r.name for r in delta.changed_configs if r.type == TOPIC]
+        for topic in topics:
+            for quota in self._quotas:
+                quota.set_topic(topic, image.config(TOPIC, topic))
+        if topics:
+            self._replicas.update_configs(topics)
+
+    def _publish_coordinators(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Elect and resign by who leads the partitions of the offsets topic now."""
+        for topic in delta.deleted_topics.values():
+            if topic.name == CONSUMER_OFFSETS:
+                for index in sorted(topic.partitions):
+                    self._coordinator.resign(index)
+        for topic_delta in delta.changed_topics.values():
+            if topic_delta.name != CONSUMER_OFFSETS:
+                continue
+            for index, partition in sorted(topic_delta.partitions.items()):
+                previous = topic_delta.previous_partition(index)
+                if partition.leader == self._broker_id:
+                    if previous is None or previous.leader_epoch != partition.leader_epoch:
+                        self._coordinator.elect(index, partition.leader_epoch)
+                elif previous is not None and previous.leader == self._broker_id:
+                    self._coordinator.resign(index)

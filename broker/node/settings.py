@@ -1,0 +1,139 @@
+"""What a node's configuration means to its quorum, its controller and its listeners.
+
+Called by: `node`.
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+
+from kraftrio.base.start_errors import StartError
+from kraftrio.broker.config.config import BrokerConfig
+from kraftrio.broker.controller.client import ControllerClientConfig
+from kraftrio.broker.node.environment import Environment
+from kraftrio.broker.server.accept_pace import AcceptPace
+from kraftrio.broker.server.client_connection import ServerLimits, ServerResources
+from kraftrio.broker.server.memory_budget import MemoryBudget
+from kraftrio.kraft_meta.controller.control import ControllerConfig
+from kraftrio.kraft_meta.metadata.image import Endpoint
+from kraftrio.kraft_meta.quorum.service import QuorumConfig
+from kraftrio.kraft_meta.raft.ready import RaftConfig
+
+PLAINTEXT_PROTOCOL_ID = 0
+_FILES_FOR_LOGS = 200
+_FEW_FILES = 4096
+_FEWEST_FILES = 64
+_log = logging.getLogger("kraftrio.node")
+
+
+def quorum_config(config: BrokerConfig) -> QuorumConfig:
+    """The quorum's members and timeouts."""
+    voters = config.controller_quorum_voters
+    names = config.controller_listener_names
+    listener_name = names[0] if names else "CONTROLLER"
+    return QuorumConfig(
+        node_id=config.node_id,
+        voters=tuple(sorted(voter.node_id for voter in voters)),
+        voter_endpoints={
+            voter.node_id: (Endpoint(listener_name, voter.host, voter.port, PLAINTEXT_PROTOCOL_ID),)
+            for voter in voters
+            if voter.port
+        },
+        raft=RaftConfig(
+            election_timeout_ms=config.controller_quorum_election_timeout_ms,
+            fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+            election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+            retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+            request_timeout_ms=config.controller_quorum_request_timeout_ms,
+            fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
+            snapshot_chunk_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
+        ),
+        metadata_log_max_record_bytes_between_snapshots=(
+            config.metadata_log_max_record_bytes_between_snapshots
+        ),
+        metadata_log_max_snapshot_interval_ms=config.metadata_log_max_snapshot_interval_ms,
+    )
+
+
+def voter_addresses(config: BrokerConfig) -> dict[int, tuple[str, int]]:
+    """Where each voter has its controller listener; none for a node alone that has no listener."""
+    return {
+        voter.node_id: (voter.host, voter.port)
+        for voter in config.controller_quorum_voters
+        if voter.port
+    }
+
+
+def controller_client_config(config: BrokerConfig) -> ControllerClientConfig:
+    """The times of the broker's requests to the controller."""
+    return ControllerClientConfig(
+        client_id=f"kraftrio-broker-{config.node_id}",
+        request_timeout_ms=config.request_timeout_ms,
+        own_timeout_ms=config.broker_session_timeout_ms / 2,
+        connect_timeout_ms=config.socket_connection_setup_timeout_ms,
+    )
+
+
+def controller_config(config: BrokerConfig, cluster_id: str) -> ControllerConfig:
+    """What the controller decides by."""
+    return ControllerConfig(
+        cluster_id=cluster_id,
+        node_id=config.node_id,
+        controller_ids=tuple(sorted(voter.node_id for voter in config.controller_quorum_voters)),
+        num_partitions=config.num_partitions,
+        default_replication_factor=config.default_replication_factor,
+        delete_topic_enable=config.delete_topic_enable,
+        broker_session_timeout_ms=config.broker_session_timeout_ms,
+        unclean_leader_election_enable=config.unclean_leader_election_enable,
+        auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
+        leader_imbalance_check_interval_seconds=config.leader_imbalance_check_interval_seconds,
+    )
+
+
+def server_limits(config: BrokerConfig) -> ServerLimits:
+    """What a listener grants its clients."""
+    # Clients may not take the files that logs need: above this they wait as above max.connections.
+    open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for_clients = config.max_connections
+    if open_files != resource.RLIM_INFINITY:
+        for_clients = max(open_files - max(_FILES_FOR_LOGS, open_files // 4), 1)
+    return ServerLimits(
+        socket_request_max_bytes=config.socket_request_max_bytes,
+        max_connections=min(config.max_connections, for_clients),
+        max_connections_per_ip=config.max_connections_per_ip,
+        max_connections_per_ip_overrides=config.max_connections_per_ip_overrides,
+        connections_max_idle_ms=config.connections_max_idle_ms,
+        max_in_flight_requests=config.kraftrio_max_inflight_requests_per_connection,
+        socket_send_buffer_bytes=config.socket_send_buffer_bytes,
+        socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
+    )
+
+
+def server_resources(config: BrokerConfig, environment: Environment) -> ServerResources:
+    """What all listeners of a node share."""
+    return ServerResources(
+        requests=MemoryBudget(config.queued_max_request_bytes),
+        answers=MemoryBudget(config.kraftrio_queued_max_response_bytes),
+        run_in_thread=environment.run_in_thread,
+        pace=AcceptPace(config.max_connection_creation_rate),
+    )
+
+
+def raise_open_files_limit() -> None:
+    """Every partition keeps a file open and every client a socket: take what the system grants.
+
+    Raises:
+        StartError: that is not enough for a node without any partition.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < _FEWEST_FILES:
+        raise StartError(f"only {hard} files may be open: raise it to {_FEWEST_FILES} at least"
+                         " (ulimit -n)")  # fmt: skip
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard != resource.RLIM_INFINITY and hard < _FEW_FILES:
+        _log.warning(
+            "few files may be open limit=%d: every partition and every client takes one, raise it"
+            " (ulimit -n)",
+            hard,
+        )

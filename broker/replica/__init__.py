@@ -1,0 +1,1 @@
+"""The replicas hosted here: their state, who waits for them, ISRs, log directories."""

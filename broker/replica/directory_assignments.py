@@ -1,0 +1,138 @@
+"""Tells the controller in which log directory each replica of this broker lies.
+
+Owns: `DirectoryAssignments`: what waits to be told, and the one AssignReplicasToDirs request that
+is under way. Rules:
+1. What comes within some milliseconds, and while a request is under way, goes in one request of a
+   bounded size. Of one replica the newest word counts.
+2. Before it is sent, a word is looked at again: what the metadata knows, or places here no more, is
+   not told.
+3. What was refused, or not decided, is told again after a pause, for as long as rule 2 lets it.
+
+Called by: replica/manager.py (`place`). AssignReplicasToDirs version 0 (KIP-858); Kafka's
+counterpart: AssignmentsManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from itertools import islice
+
+from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.broker.ports import ControllerPort, SchedulerPort
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.quorum import (
+    AssignReplicasRequestDirectoryData,
+    AssignReplicasRequestPartitionData,
+    AssignReplicasRequestTopicData,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
+
+_log = logging.getLogger("kraftrio.replicas")
+
+_VERSION = 0
+_GATHER_MS = 5
+_RETRY_MS = 500
+_MAX_REPLICAS = 2250  # in one request
+
+_Key = tuple[bytes, int]  # topic id, partition
+
+
+class DirectoryAssignments:
+    """See the module; one per broker.
+
+    Args:
+        controller: the way to the active controller.
+        broker_epoch: the epoch of this broker's registration, as it is now.
+        metadata: what this broker knows already.
+        scheduler: for the pauses.
+    """
+
+    def __init__(
+        self,
+        controller: ControllerPort,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        metadata: MetadataCache,
+        scheduler: SchedulerPort,
+    ) -> None:
+        self._controller = controller
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._metadata = metadata
+        self._scheduler = scheduler
+        self._waiting: dict[_Key, bytes] = {}
+        self._under_way: dict[_Key, bytes] = {}
+        self._is_scheduled = False
+
+    def place(self, topic_id: bytes, partition: int, directory_id: bytes) -> None:
+        """A replica lies in that directory (or is LOST)."""
+        self._waiting[topic_id, partition] = directory_id
+        self._send_after(_GATHER_MS)
+
+    def _send_after(self, delay_ms: float) -> None:
+        if self._waiting and not self._under_way and not self._is_scheduled:
+            self._is_scheduled = True
+            self._scheduler.schedule(delay_ms, self._send)
+
+    def _is_news(self, key: _Key, directory_id: bytes) -> bool:
+        """Rule 2."""
+        topic = self._metadata.image.topics_by_id.get(key[0])
+        partition = None if topic is None else topic.partitions.get(key[1])
+        return (
+            partition is not None
+            and self._broker_id in partition.replicas
+            and partition.directory(self._broker_id) != directory_id
+        )
+
+    def _send(self) -> None:
+        self._is_scheduled = False
+        assert not self._under_way, "one request at a time"
+        news = {key: one for key, one in self._waiting.items() if self._is_news(key, one)}
+        self._under_way = dict(islice(news.items(), _MAX_REPLICAS))
+        self._waiting = {key: one for key, one in news.items() if key not in self._under_way}
+        if not self._under_way:
+            return
+        request = AssignReplicasToDirsRequest(
+            broker_id=self._broker_id,
+            broker_epoch=self._broker_epoch(),
+            directories=_directories(self._under_way),
+        )
+        self._controller.submit(request, api_version=_VERSION).then(self._on_answer)
+
+    def _on_answer(self, response: AssignReplicasToDirsResponse) -> None:
+        failed, self._under_way = self._under_way, {}
+        code = ErrorCode(response.error_code)
+        for directory in response.directories:
+            for topic in directory.topics:
+                for partition in topic.partitions:
+                    if partition.error_code == ErrorCode.NONE:
+                        failed.pop((topic.topic_id, partition.partition_index), None)
+                    else:
+                        code = ErrorCode(partition.error_code)
+        if failed:
+            _log.warning(
+                "directories of replicas not taken, trying again count=%d reason=%s",
+                len(failed), code.name,
+            )  # fmt: skip
+            self._waiting = failed | self._waiting
+        self._send_after(_RETRY_MS if failed else 0)
+
+
+def _directories(placed: dict[_Key, bytes]) -> list[AssignReplicasRequestDirectoryData]:
+    """The replicas by directory and topic, in the order in which they came."""
+    directories: dict[bytes, AssignReplicasRequestDirectoryData] = {}
+    topics: dict[tuple[bytes, bytes], AssignReplicasRequestTopicData] = {}
+    for (topic_id, index), directory_id in placed.items():
+        directory = directories.get(directory_id)
+        if directory is None:
+            directory = AssignReplicasRequestDirectoryData(id=directory_id)
+            directories[directory_id] = directory
+        topic = topics.get((directory_id, topic_id))
+        if topic is None:
+            topic = AssignReplicasRequestTopicData(topic_id=topic_id)
+            topics[directory_id, topic_id] = topic
+            directory.topics.append(topic)
+        topic.partitions.append(AssignReplicasRequestPartitionData(partition_index=index))
+    return list(directories.values())

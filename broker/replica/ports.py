@@ -1,0 +1,100 @@
+"""What the replica manager asks of the rest of the broker about replication, as narrow protocols.
+
+`isr_proposals` sends ISRs to the controller and `directory_assignments` where replicas lie,
+`follower/fetcher` copies from leaders,
+`replica/quota` bounds how fast followers that catch up are served; `MetadataBrokers` reads the
+newest image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.broker.replica.partition_state import IsrMember
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.primitives import TopicPartition
+
+
+class IsrResult(Protocol):
+    """What became of a proposal; only `error` counts unless that is NONE."""
+
+    @property
+    def error(self) -> ErrorCode: ...
+    @property
+    def leader_id(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+    @property
+    def isr(self) -> Sequence[int]: ...
+    @property
+    def recovery_state(self) -> int: ...
+    @property
+    def partition_epoch(self) -> int: ...
+
+
+class IsrProposer(Protocol):
+    """Takes proposed ISRs to the active controller (AlterPartition)."""
+
+    def propose(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: bytes,
+        partition_epoch: int,
+        leader_epoch: int,
+        isr: Sequence[IsrMember],
+        recovery_state: int,
+        callback: Callable[[IsrResult], None],
+    ) -> None:
+        """Propose; `callback` is called once, with the controller's answer for this partition."""
+        ...
+
+
+class ReplicaPlacer(Protocol):
+    """Tells the controller where replicas lie (AssignReplicasToDirs)."""
+
+    def place(self, topic_id: bytes, partition: int, directory_id: bytes) -> None:
+        """A replica lies in that log directory, or is LOST."""
+        ...
+
+
+class FetcherManager(Protocol):
+    """Copies the partitions that are followed here from their leaders."""
+
+    def follow(
+        self, topic_partition: TopicPartition, topic_id: bytes, leader_id: int, leader_epoch: int
+    ) -> None:
+        """Fetch a partition from this leader, in this leader epoch, instead of any before."""
+        ...
+
+    def stop(self, topic_partition: TopicPartition) -> None:
+        """Fetch it no more; answers under way are dropped.  Nothing happens if it is not."""
+        ...
+
+
+class ReplicationQuota(Protocol):
+    """How fast followers outside of the ISR may be served."""
+
+    def is_throttled(self, topic_partition: TopicPartition) -> bool: ...
+    def exceeded(self) -> bool: ...
+    def record(self, size_bytes: int) -> None: ...
+
+
+class MetadataBrokers:
+    """Who is alive, by the newest published image."""
+
+    __slots__ = ("_metadata",)
+
+    def __init__(self, metadata: MetadataCache) -> None:
+        self._metadata = metadata
+
+    def live_epoch(self, broker_id: int) -> int:
+        """The broker epoch of a broker that is not fenced, else -1."""
+        broker = self._metadata.image.brokers.get(broker_id)
+        return -1 if broker is None or broker.fenced else broker.broker_epoch
+
+    def may_join_isr(self, broker_id: int) -> bool:
+        """Is it registered, not fenced and not shutting down?"""
+        broker = self._metadata.image.brokers.get(broker_id)
+        return broker is not None and broker.is_active

@@ -1,0 +1,1 @@
+"""A server of the Kafka protocol that knows no API: listeners, connections, dispatch."""

@@ -1,0 +1,440 @@
+"""One client's connection: requests in, answers out in their order, with bounded memory.
+
+Per connection one reader task and one writer task share a `ServerConnection`:
+
+- The reader receives what is there, handles every whole request of it synchronously, and sends
+  all responses that are ready with one call.  It waits only when the kernel has nothing more.
+- The writer sleeps until a parked request (long poll, acks=all, a group join) gets its response
+  or until a send was partial; then it sends what is ready, in request order.
+
+Raw non-blocking sockets (the port `clients/transport.Network` makes and waits for them), no Trio
+stream, no object per request but its slot: several times the requests per second of a stream with
+one send per response.
+
+Memory
+- Records that lie in files are sent from there as the socket takes them (`SendQueue`), in turns of
+  bounded size; what the disk has to be asked for is loaded by a worker thread.
+- Requests are handled one ahead of what the socket takes.  Behind one that is parked they go on, up
+  to a limit of requests and of encoded bytes; behind one that is worked on in slices they wait.
+- Large frames, and answers that may be large, wait for the memory that all connections share
+  (`memory_budget`).
+
+A turn of the event loop handles requests for a few milliseconds at most, then others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import trio
+
+from kraftrio.base.deferred import Deferred
+from kraftrio.base.threads import RunInThread, run_in_worker_thread
+from kraftrio.broker.server.accept_pace import AcceptPace
+from kraftrio.broker.server.context import ClientInfo
+from kraftrio.broker.server.dispatch import Dispatcher
+from kraftrio.broker.server.memory_budget import FREE_BYTES, MemoryBudget
+from kraftrio.net.send_queue import Push, SendQueue
+from kraftrio.net.transport import Network, Socket
+from kraftrio.wire.errors import RemoteProtocolError
+from kraftrio.wire.protocol.api import ApiKey
+from kraftrio.wire.protocol.framing import RequestStart, ResponseSlot, ServerConnection
+from kraftrio.wire.stored_bytes import Piece, StoredBytes
+
+_AHEAD_BYTES = 256 * 1024  # so much is encoded for the socket to take
+_HELD_LIMIT_BYTES = 256 * 1024  # a reader pauses while so much is encoded and not taken
+_PUSH_BYTES = 1024 * 1024  # what a turn sends at most
+_TURN_S = 0.005  # how long a turn handles requests
+
+_LOOK_INTERVAL_S = 5.0
+_MAX_LOADS = 8  # at a time, by all connections
+
+# Requests whose answers are small however large the cluster is, or whose records stay in files.
+_SMALL_ANSWERS = frozenset(
+    {
+        ApiKey.PRODUCE,
+        ApiKey.FETCH,
+        ApiKey.HEARTBEAT,
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.JOIN_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.API_VERSIONS,
+        ApiKey.INIT_PRODUCER_ID,
+    }
+)
+_RECKONED_BYTES = 2 * FREE_BYTES  # of an answer that may be large, until it is encoded
+
+
+class PeerGone(Exception):
+    """The socket failed: the peer reset the connection, or cannot be reached any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """What one listener grants its clients (Kafka's names; 0 or less of a buffer size means the
+    system's).
+    """
+
+    socket_request_max_bytes: int
+    max_connections: int
+    max_connections_per_ip: int
+    connections_max_idle_ms: int
+    max_in_flight_requests: int
+    socket_send_buffer_bytes: int
+    socket_receive_buffer_bytes: int
+    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+
+    def connections_of(self, host: str) -> int:
+        """How many connections one address may have."""
+        return self.max_connections_per_ip_overrides.get(host, self.max_connections_per_ip)
+
+
+@dataclass(slots=True)
+class ServerResources:
+    """What all connections of a node share.
+
+    Attributes:
+        requests: memory of requests that have not arrived whole, or are not handled.
+        answers: memory of encoded answers that sockets have not taken.
+        loads: how many threads load files at a time.
+        pace: how fast connections are accepted.
+    """
+
+    requests: MemoryBudget = field(default_factory=lambda: MemoryBudget(0))
+    answers: MemoryBudget = field(default_factory=lambda: MemoryBudget(0))
+    run_in_thread: RunInThread = run_in_worker_thread
+    loads: trio.CapacityLimiter = field(default_factory=lambda: trio.CapacityLimiter(_MAX_LOADS))
+    pace: AcceptPace = field(default_factory=AcceptPace)
+
+    async def run(self) -> None:
+        """Look after those that hold memory which others wait for, until cancelled."""
+        while True:
+            await trio.sleep(_LOOK_INTERVAL_S)
+            self.requests.look_for_stalled()
+            self.answers.look_for_stalled()
+
+
+class Connection:
+    """One client's socket with its reader and writer."""
+
+    __slots__ = (
+        "_answers",
+        "_closed",
+        "_dispatcher",
+        "_encoded_bytes",
+        "_encoded_held_bytes",
+        "_ended",
+        "_filled",
+        "_given_up",
+        "_limits",
+        "_network",
+        "_protocol",
+        "_requests",
+        "_resources",
+        "_room",
+        "_sending",
+        "_sock",
+        "_unsent",
+        "_wake_writer",
+        "client",
+        "current",
+        "last_active",
+    )
+
+    def __init__(
+        self,
+        network: Network,
+        sock: Socket,
+        client: ClientInfo,
+        dispatcher: Dispatcher,
+        limits: ServerLimits,
+        resources: ServerResources,
+        scratch: bytearray,
+    ) -> None:
+        self._network = network
+        self._sock = sock
+        self._dispatcher = dispatcher
+        self._limits = limits
+        self._resources = resources
+        self._protocol = ServerConnection(limits.socket_request_max_bytes, scratch)
+        self._unsent = SendQueue(sock, network.file_sender(sock))
+        self._sending = False  # the writer owns the socket's sending side
+        self._ended = Push.DONE  # how the reader's last push ended
+        self._wake_writer = trio.Event()
+        self._room = trio.Event()  # what the reader waits for may have come
+        self._requests = resources.requests.share(self._look_again, self._give_up)
+        self._answers = resources.answers.share(self._look_again, self._give_up)
+        self._filled: list[ResponseSlot] = []  # by others, and not encoded yet
+        # Of responses that are encoded and wait for their turn: in all, and in memory.
+        self._encoded_bytes = 0
+        self._encoded_held_bytes = 0
+        self._closed = False
+        self._given_up = False
+        self.client = client
+        self.current: RequestStart | None = None  # being served or encoded; names a failure
+        self.last_active = trio.current_time()
+
+    async def serve(self) -> None:
+        """Serve requests until the peer closes, breaks the protocol, or we are cancelled."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._write)
+                await self._read_requests()
+                nursery.cancel_scope.cancel()
+            if self._given_up:
+                raise RemoteProtocolError("it held memory that others waited for, and stood still")
+        finally:
+            self._closed = True
+            self._unsent.clear()
+            self._protocol.discard()
+            self._requests.close()
+            self._answers.close()
+            self._sock.close()
+            self.client.closed()
+
+    def close(self) -> None:
+        """Make both tasks end soon."""
+        if not self._closed:
+            self._closed = True
+            self._network.notify_closing(self._sock)
+            self._wake_writer.set()
+            self._room.set()
+
+    @property
+    def is_idle(self) -> bool:
+        """True when no request of this connection is being served, or its peer takes nothing."""
+        return not self._protocol.slots_in_flight or bool(self._unsent.size_bytes)
+
+    def _give_up(self) -> None:
+        self._given_up = True
+        self.close()
+
+    # -- reader ---------------------------------------------------------------------------------
+
+    async def _read_requests(self) -> None:
+        sock, protocol = self._sock, self._protocol
+        while not self._closed:
+            await trio.lowlevel.checkpoint()
+            if protocol.growth_bytes:
+                await self._wait_for_memory_of_frame()
+            try:
+                has_room = self._resources.requests.has_room
+                buffers = protocol.receive_buffers(None if has_room else FREE_BYTES)
+            except RemoteProtocolError:
+                await self._send_all_ready()
+                raise
+            try:
+                count = sock.recvmsg_into(buffers)[0]
+            except BlockingIOError:
+                await self._network.wait_readable(sock)
+                continue
+            except OSError as error:
+                raise PeerGone(str(error)) from error
+            if count == 0:
+                return
+            self.last_active = now = trio.current_time()
+            self._requests.moved_bytes += count
+            frames = protocol.bytes_received(count, buffers)
+            held_bytes = protocol.unfinished_bytes + sum(map(len, frames))
+            if held_bytes > FREE_BYTES or self._requests.held_bytes:
+                self._requests.hold(held_bytes)
+            await self._serve_requests(frames, now + _TURN_S)
+            if self.client.queued_work:  # its frame counts until it is worked off
+                await self._wait_for_room()
+            if self._requests.held_bytes:
+                self._requests.hold(protocol.unfinished_bytes)
+            self._send_ready()
+
+    async def _serve_requests(self, frames: list[memoryview], turn_end: float) -> None:
+        """Handle whole requests; let others have a turn when this one is over."""
+        for frame in frames:
+            if self._encoded_bytes + self._unsent.size_bytes >= _AHEAD_BYTES:
+                self._send_ready()
+            if self._must_pause():
+                self._send_ready()
+                await self._wait_for_room()
+            elif len(frames) > 1 and trio.current_time() > turn_end:
+                self._send_ready()
+                await trio.lowlevel.checkpoint()
+                turn_end = trio.current_time() + _TURN_S
+            try:
+                start = self._dispatcher.start(frame)
+                if (
+                    not self._resources.answers.is_plentiful
+                    and _may_be_large(start, len(frame))
+                    and not self.client.is_peer
+                ):
+                    await self._wait_for_memory_of_answer()
+                if self._closed:
+                    return
+                self._serve_request(frame, start)
+            except RemoteProtocolError:
+                await self._send_all_ready()
+                raise
+
+    def _serve_request(self, frame: memoryview, start: RequestStart) -> None:
+        self.current = start
+        answer = self._dispatcher.handle(frame, start, self.client)
+        if answer is None:
+            return
+        if self._is_next_to_send() and not isinstance(answer, Deferred):
+            self._unsent.append(answer())
+            return
+        slot = self._protocol.open_slot(start)
+        if isinstance(answer, Deferred):
+            answer.then(lambda encode: self._fill(slot, encode))
+        else:
+            slot.encode = answer
+            self._encode(slot)
+
+    def _is_next_to_send(self) -> bool:
+        """Does no response wait for its turn?  Then the next needs no place in their order."""
+        return not self._protocol.slots_in_flight and not self._sending
+
+    def _fill(self, slot: ResponseSlot, encode: Callable[[], list[Piece]]) -> None:
+        slot.encode = encode
+        self._filled.append(slot)
+        self._wake_writer.set()
+
+    def _must_pause(self) -> bool:
+        protocol = self._protocol
+        return (
+            protocol.slots_in_flight >= self._limits.max_in_flight_requests
+            or bool(self.client.queued_work)
+            or self._encoded_held_bytes + self._unsent.held_bytes >= _HELD_LIMIT_BYTES
+            or (self._sending and protocol.has_ready_response)
+        )
+
+    async def _wait_for_room(self) -> None:
+        while self._must_pause() and not self._closed:
+            self._room = trio.Event()
+            await self._room.wait()
+
+    async def _send_all_ready(self) -> None:
+        """What is ready leaves before a later request ends the connection (as in Kafka)."""
+        self._send_ready()
+        while not self._closed and self._sending:
+            self._room = trio.Event()
+            await self._room.wait()
+
+    # -- memory that all connections share ------------------------------------------------------
+
+    def _look_again(self) -> None:
+        self._room.set()
+
+    async def _wait_for_memory_of_frame(self) -> None:
+        """Wait until the unfinished frame may grow."""
+        self._requests.is_peer = self.client.is_peer
+        while not self._closed and not self._requests.take(self._protocol.growth_bytes):
+            self._room = trio.Event()
+            await self._room.wait()
+
+    async def _wait_for_memory_of_answer(self) -> None:
+        """Wait until an answer may be made that may be large: nodes of the cluster do not."""
+        while not self._closed and not self._answers.take(_RECKONED_BYTES):
+            self._send_ready()
+            self._room = trio.Event()
+            await self._room.wait()
+
+    def _note_held(self) -> None:
+        held_bytes = self._encoded_held_bytes + self._unsent.held_bytes
+        if held_bytes != self._answers.held_bytes:
+            self._answers.hold(held_bytes)
+
+    # -- writer ---------------------------------------------------------------------------------
+
+    def _encode(self, slot: ResponseSlot) -> None:
+        """Encode a response; its size counts until it is sent."""
+        assert slot.encode is not None
+        self.current = slot.request
+        slot.pieces = slot.encode()
+        self._count_encoded(slot.pieces, 1)
+
+    def _count_encoded(self, pieces: list[Piece], sign: int) -> None:
+        for piece in pieces:
+            size_bytes = sign * len(piece)
+            self._encoded_bytes += size_bytes
+            if not isinstance(piece, StoredBytes):
+                self._encoded_held_bytes += size_bytes
+
+    def _encode_ready(self) -> None:
+        """Queue what is next to be sent, but not much more than the socket takes."""
+        protocol, unsent = self._protocol, self._unsent
+        for slot in self._filled:
+            self._encode(slot)
+        self._filled.clear()
+        while unsent.size_bytes < _AHEAD_BYTES:
+            slot_or_none = protocol.take_ready()
+            if slot_or_none is None:
+                return
+            pieces = slot_or_none.pieces
+            assert pieces is not None
+            self._count_encoded(pieces, -1)
+            unsent.append(pieces)
+
+    def _send_ready(self) -> None:
+        """Send what is ready without waiting; what the kernel does not take is the writer's."""
+        if self._sending:
+            self._wake_writer.set()
+        else:
+            self._ended = self._push()
+            if self._ended is not Push.DONE:
+                self._sending = True
+                self._wake_writer.set()
+
+    def _push(self) -> Push:
+        """Push ready responses into the socket; say why that has ended."""
+        unsent, left = self._unsent, _PUSH_BYTES
+        try:
+            while True:
+                self._encode_ready()
+                size_bytes = unsent.size_bytes
+                if not size_bytes:
+                    return Push.DONE
+                end = unsent.push(left)
+                sent = size_bytes - unsent.size_bytes
+                self._answers.moved_bytes += sent
+                left -= sent
+                if end is not Push.DONE:
+                    return end
+        except OSError as error:
+            raise PeerGone(str(error)) from error
+        finally:
+            self._note_held()
+
+    async def _write(self) -> None:
+        """Send what the reader cannot: what was parked, and what the socket did not take."""
+        while not self._closed:
+            await self._wake_writer.wait()
+            self._wake_writer = trio.Event()
+            end = self._ended if self._sending else Push.PAUSED
+            self._sending = True
+            while not self._closed:
+                await self._wait_to_push(end)
+                end = self._push()
+                self.last_active = trio.current_time()
+                if end is Push.DONE:
+                    break
+                if not self._must_pause():
+                    self._room.set()
+            self._sending = False
+            self._room.set()
+
+    async def _wait_to_push(self, end: Push) -> None:
+        """Wait for what ended the last push."""
+        if end is Push.BLOCKED:
+            await self._network.wait_writable(self._sock)
+        elif end is Push.COLD:
+            async with self._resources.loads:
+                await self._resources.run_in_thread(self._unsent.loading())
+        else:
+            await trio.lowlevel.checkpoint()
+
+
+def _may_be_large(start: RequestStart, frame_bytes: int) -> bool:
+    """Might the answer to this request take much memory?"""
+    if frame_bytes > FREE_BYTES:
+        return start.api_key != ApiKey.PRODUCE
+    return start.api_key not in _SMALL_ANSWERS

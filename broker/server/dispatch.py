@@ -1,0 +1,334 @@
+"""From a request's bytes to its handler and back to the bytes of its response.
+
+One `Dispatcher` per listener: it holds the table of what that listener serves, gates the version,
+decodes, calls the handler and gives the connection a way to encode the response.
+
+Behaviour (Apache Kafka's)
+- ApiVersions in a version we do not have is answered with error 35 in the layout of version 0, and
+  the connection lives on (KIP-511).
+- Any other request outside the served versions, an unknown key, or a body that cannot be decoded
+  closes the connection.
+- Bytes left over after a decoded request are ignored.
+- Produce is advertised from version 0, since older librdkafka stops compressing otherwise
+  (KAFKA-18659), yet served from 3 only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from types import GeneratorType
+from typing import Any
+
+from kraftrio.base.deferred import Deferred
+from kraftrio.broker.server.context import ClientInfo, RequestContext
+from kraftrio.broker.server.sliced_work import Done, SlicedWork, Work, do_at_once
+from kraftrio.wire.codec.lazy_arrays import is_little
+from kraftrio.wire.codec.message import decode, encode, encode_pieces
+from kraftrio.wire.codec.slices import decode_slices, encode_slices
+from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
+from kraftrio.wire.messages.cluster import ApiVersion, ApiVersionsResponse
+from kraftrio.wire.protocol.api import APIS, Api, ApiKey
+from kraftrio.wire.protocol.framing import RequestStart, parse_request_start
+from kraftrio.wire.stored_bytes import Piece, StoredBytes
+
+Handler = Callable[[Any, RequestContext], Any]
+"""Takes a decoded request and its context; returns a response, a `Deferred` of one, or None (no
+reply); or work in slices (a generator) whose value is one of these.
+"""
+
+Encoder = Callable[[], list[Piece]]
+"""Gives the bytes of a response, or raises the error that closes the connection."""
+
+Answer = Encoder | Deferred[Encoder] | None
+
+# Answered when asked, but offered only by a broker with a telemetry receiver (KIP-714).
+_NOT_ADVERTISED = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS})
+
+_PRODUCE_FIRST_SERVED = 3
+
+# A request above this size may have many entries, and is decoded in slices.
+_LARGE_BYTES = 8 << 10
+_LARGE_DATA_BYTES = 64 << 10  # where most bytes are records
+
+_HEAD = Struct(">ii").pack
+_FLEXIBLE_HEAD = Struct(">iix").pack
+
+_NEVER = 1 << 16  # above all versions
+
+_FIRST_STEPS = 32  # of a handler's work that are done without a look at the clock
+
+# The data path: encoded when sent (records are not copied), and not held up by others' long work.
+_DATA_PATH = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
+
+
+@dataclass(slots=True, frozen=True)
+class Route:
+    """How one API is served on this listener."""
+
+    request: type
+    min_version: int
+    max_version: int
+    flexible_from: int | None
+    handler: Handler
+    large_bytes: int
+    is_data_path: bool
+    flexible_header_from: int
+    """From this version on, the header of a response has tagged fields."""
+
+
+class Dispatcher:
+    """What one listener serves.
+
+    Args:
+        unserved: why APIs that the wire knows are not served.
+        sliced_work: does what takes long; None: all is done at once.
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[ApiKey, Handler],
+        unserved: Mapping[ApiKey, str] | None = None,
+        sliced_work: SlicedWork | None = None,
+    ) -> None:
+        self._unserved = unserved or {}
+        self._sliced_work = sliced_work
+        self._routes: dict[int, Route] = {}
+        for key, handler in handlers.items():
+            api = APIS[key]
+            first = _PRODUCE_FIRST_SERVED if key == ApiKey.PRODUCE else api.min_version
+            is_data_path = key in _DATA_PATH
+            self._routes[int(key)] = Route(
+                api.request,
+                first,
+                api.max_version,
+                api.flexible_from,
+                handler,
+                _LARGE_DATA_BYTES if is_data_path else _LARGE_BYTES,
+                is_data_path,
+                _flexible_header_from(api),
+            )
+        self._advertised = [
+            ApiVersion(
+                api_key=int(key),
+                min_version=APIS[key].min_version,
+                max_version=APIS[key].max_version,
+            )
+            for key in sorted(handlers)
+            if key not in _NOT_ADVERTISED
+        ]
+
+    def advertised(self) -> list[ApiVersion]:
+        """What ApiVersions says: every served API with its versions, in key order.
+
+        Responses share it: nobody may change it.
+        """
+        return self._advertised
+
+    def _flexible_from(self, api_key: int) -> int | None:
+        route = self._routes.get(api_key)
+        return route.flexible_from if route is not None else None
+
+    def _why_unserved(self, api_key: int) -> str:
+        try:
+            name = ApiKey(api_key).name
+        except ValueError:
+            return f"api key {api_key} is not served on this listener"
+        reason = self._unserved.get(ApiKey(api_key))
+        return f"{name} is not served on this listener" + (f": {reason}" if reason else "")
+
+    def start(self, frame: memoryview) -> RequestStart:
+        """Parse the header (RemoteProtocolError when it cannot be)."""
+        return parse_request_start(frame, self._flexible_from)
+
+    def handle(self, frame: memoryview, start: RequestStart, client: ClientInfo) -> Answer:
+        """Serve one request.
+
+        Returns:
+            how to encode its response, or a Deferred of that, or None where there is none (acks=0).
+
+        Raises:
+            RemoteProtocolError: the connection has to be closed.
+        """
+        api_key, version, correlation_id, client_id, position = start
+        route = self._routes.get(api_key)
+        if route is None:
+            raise RemoteProtocolError(self._why_unserved(api_key))
+        if not route.min_version <= version <= route.max_version:
+            if api_key == ApiKey.API_VERSIONS:
+                return _unsupported_api_versions(correlation_id, route)
+            raise RemoteProtocolError(
+                f"{ApiKey(api_key).name} version {version} is not served"
+                f" ({route.min_version}..{route.max_version} are)"
+            )
+        context = RequestContext(api_key, version, correlation_id, client_id, client)
+        if len(frame) > route.large_bytes or client.queued_work:
+            return self._work(client, self._serve(route, frame, position, context), route)
+        request: Any
+        request, _ = decode(route.request, version, frame, position)
+        response = route.handler(request, context)
+        if type(response) is GeneratorType:
+            response = _first_steps(response)
+        if type(response) is not GeneratorType and not isinstance(response, Deferred):
+            if response is None:
+                return None
+            if route.is_data_path or is_little(response):
+                return _encoder(response, route, context)
+        elif route.is_data_path and isinstance(response, Deferred):
+            return _answer_when_sent(response, route, context)
+        return self._work(client, self._respond(response, route, context), route)
+
+    def _work(self, client: ClientInfo, work: Work[Answer], route: Route) -> Answer:
+        """Let work be done in slices, at once as far as there is time."""
+        done = self._start(client, work, is_urgent=route.is_data_path)
+        if not isinstance(done, Deferred):
+            return done.value()
+        encoder: Deferred[Encoder] = Deferred()
+        done.then(lambda done: _settle(done, encoder))
+        return encoder
+
+    def _start(
+        self, client: ClientInfo, work: Work[Answer], *, is_urgent: bool = False
+    ) -> Done[Answer] | Deferred[Done[Answer]]:
+        if self._sliced_work is None:
+            return do_at_once(work)
+        return self._sliced_work.start(client, work, is_urgent=is_urgent)
+
+    def _serve(
+        self, route: Route, frame: memoryview, position: int, context: RequestContext
+    ) -> Work[Answer]:
+        """Decode, handle and encode in slices."""
+        request: Any
+        if len(frame) > route.large_bytes:
+            request = yield from decode_slices(route.request, context.api_version, frame, position)
+        else:
+            request, _ = decode(route.request, context.api_version, frame, position)
+        response = route.handler(request, context)
+        del request, frame
+        return (yield from self._respond(response, route, context))
+
+    def _respond(self, response: Any, route: Route, context: RequestContext) -> Work[Answer]:
+        """Encode in slices what a handler gave."""
+        if type(response) is GeneratorType:
+            response = yield from response
+        elif route.is_data_path:
+            return _answer_when_sent(response, route, context)
+        if isinstance(response, Deferred):
+            if not response.done:
+                return self._respond_later(response, route, context)
+            response = response.value
+        if response is None:
+            return None
+        parts = yield from encode_slices(response, context.api_version)
+        answer = _with_header(parts, route, context)
+        return lambda: answer
+
+    def _respond_later(
+        self, response: Deferred[Any], route: Route, context: RequestContext
+    ) -> Deferred[Encoder]:
+        encoder: Deferred[Encoder] = Deferred()
+
+        def on_response(value: Any) -> None:
+            if type(value) is not GeneratorType and is_little(value):
+                encoder.complete(_encoder(value, route, context))
+                return
+            # Not urgent: who completes what many wait for would do the work of all of them.
+            done = self._start(context.client, self._respond(value, route, context))
+            if isinstance(done, Deferred):
+                done.then(lambda done: _settle(done, encoder))
+            else:
+                _settle(done, encoder)
+
+        response.then(on_response)
+        return encoder
+
+
+def _flexible_header_from(api: Api) -> int:
+    if api.flexible_from is None or api.key is ApiKey.API_VERSIONS:  # KIP-511
+        return _NEVER
+    return api.flexible_from
+
+
+def _first_steps(work: Work[Any]) -> Any:
+    """Do a little of some work at once; return its value, or what is left of it."""
+    try:
+        for _ in range(_FIRST_STEPS):
+            awaited = next(work)
+            if awaited is not None and not awaited.done:
+                return _after(awaited, work)
+    except StopIteration as end:
+        return end.value
+    return work
+
+
+def _after(awaited: Deferred[Any], work: Work[Any]) -> Work[Any]:
+    yield awaited
+    return (yield from work)
+
+
+def _answer_when_sent(response: Any, route: Route, context: RequestContext) -> Answer:
+    """Encode a response of the data path when it is sent."""
+    if response is None:
+        return None
+    if isinstance(response, Deferred):
+        encoder: Deferred[Encoder] = Deferred()
+        response.then(lambda value: encoder.complete(_encoder(value, route, context)))
+        return encoder
+    return _encoder(response, route, context)
+
+
+def _encoder(response: Any, route: Route, context: RequestContext) -> Encoder:
+    return lambda: _with_header(encode_pieces(response, context.api_version), route, context)
+
+
+def _with_header(parts: Sequence[Piece], route: Route, context: RequestContext) -> list[Piece]:
+    """Put the length and the header before a response."""
+    flexible = context.api_version >= route.flexible_header_from
+    size = 4 + flexible + sum(map(len, parts))
+    # A flexible header ends with the count of its tagged fields: none.
+    head = (_FLEXIBLE_HEAD if flexible else _HEAD)(size, context.correlation_id)
+    if len(parts) == 1 and not isinstance(first := parts[0], StoredBytes):
+        return [head + first]
+    return [head, *parts]
+
+
+def _settle(done: Done[Answer], encoder: Deferred[Encoder]) -> None:
+    """Pass on how some work ended; its error is raised when the answer's turn has come."""
+    if done.error is not None:
+        encoder.complete(done.value)  # type: ignore[arg-type]  # it raises
+    else:
+        _pass_on(done.value(), encoder)
+
+
+def _pass_on(answer: Answer, encoder: Deferred[Encoder]) -> None:
+    if answer is None:
+        encoder.complete(_nothing)  # a place among the answers was taken when it was not known
+    elif isinstance(answer, Deferred):
+        answer.then(encoder.complete)
+    else:
+        encoder.complete(answer)
+
+
+def _nothing() -> list[Piece]:
+    return []
+
+
+def _unsupported_api_versions(correlation_id: int, route: Route) -> Encoder:
+    response = ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[
+            ApiVersion(
+                api_key=ApiKey.API_VERSIONS,
+                min_version=route.min_version,
+                max_version=route.max_version,
+            )
+        ],
+    )
+    body = encode(response, 0)
+
+    def encode_response() -> list[Piece]:
+        head = (4 + len(body)).to_bytes(4, "big")
+        return [head + correlation_id.to_bytes(4, "big", signed=True) + body]
+
+    return encode_response

@@ -1,0 +1,54 @@
+"""Opens the sockets that a node listens on, as its configuration names them.
+
+Rules:
+1. A listener without a host takes every address of the machine, of IPv4 and IPv6; so does `[::]`,
+   unless a listener for IPv4 has the same port (KIP-797).
+2. What cannot be opened is told in one sentence that names the address.
+
+Called by: `node`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kraftrio.base.start_errors import StartError
+from kraftrio.broker.config.attributes import Listener, address_text, ip_version
+from kraftrio.broker.config.config import BrokerConfig
+from kraftrio.net.transport import ACCEPT_BACKLOG, Network
+
+BoundListener = tuple[Listener, Any]
+"""A listener of the configuration with its bound socket."""
+
+
+def bind_listeners(config: BrokerConfig, network: Network, bound: list[BoundListener]) -> None:
+    """Open the socket of every listener.
+
+    Args:
+        bound: gets them one by one, so that the caller can close those that were opened.
+
+    Raises:
+        StartError: one cannot be opened.
+    """
+    backlog = ACCEPT_BACKLOG
+    if config.is_set("socket.listen.backlog.size"):
+        backlog = config.socket_listen_backlog_size
+    for listener in config.listeners:
+        host, port = listener.host, listener.port
+        try:
+            sock = network.bind(
+                host, port, backlog=backlog, ipv6_only=_is_shared(listener, config.listeners)
+            )
+        except OSError as error:
+            raise StartError(
+                f"cannot listen on {address_text(host or '*', port)}: {error.strerror or error}"
+            ) from error
+        bound.append((listener, sock))
+
+
+def _is_shared(listener: Listener, listeners: Sequence[Listener]) -> bool:
+    """Whether an IPv6 listener leaves the IPv4 addresses of its port to another one."""
+    return ip_version(listener.host) == 6 and any(
+        other.port == listener.port and ip_version(other.host) == 4 for other in listeners
+    )

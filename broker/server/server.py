@@ -1,0 +1,226 @@
+"""Listeners: they accept connections, keep their limits, and say why connections end.
+
+Limits: frame size (`socket.request.max.bytes`), connections in all and by address, requests in
+flight and memory (`client_connection`), idle time.  A peer that breaks the protocol loses its own
+connection only.  An exception that we did not foresee is logged with the request that met it and
+closes that connection; it is never answered with silence.
+
+However a connection ends, also by the end of its listener, `ClientInfo.on_close` is called once.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections import Counter
+from typing import Any
+
+import trio
+
+from kraftrio.broker.server.client_connection import (
+    Connection,
+    PeerGone,
+    ServerLimits,
+    ServerResources,
+)
+from kraftrio.broker.server.context import ClientInfo
+from kraftrio.broker.server.dispatch import Dispatcher
+from kraftrio.net.transport import (
+    ListeningSocket,
+    Network,
+    Socket,
+    SystemNetwork,
+    peer_host,
+)
+from kraftrio.wire.errors import RemoteProtocolError
+from kraftrio.wire.protocol.api import APIS
+from kraftrio.wire.protocol.framing import RequestStart
+from kraftrio.wire.stored_bytes import StoredBytesGone
+
+_log = logging.getLogger("kraftrio.server")
+
+_SCRATCH_BYTES = 256 * 1024
+_ACCEPT_PAUSE_S = 0.1
+_PACE_LOOK_S = 1.0  # the pace may change meanwhile
+_OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_SYSTEM_NETWORK = SystemNetwork()
+
+
+def describe_request(request: RequestStart | None, client: ClientInfo) -> str:
+    """Name a request and who sent it, for the log."""
+    sender = (
+        f"client={client.host}:{client.port} software={client.software_name}/"
+        f"{client.software_version}"
+    )
+    if request is None:
+        return sender
+    api = APIS.get(request.api_key)
+    name = "unknown" if api is None else api.name
+    return (
+        f"api={name} api_key={request.api_key} version={request.api_version}"
+        f" correlation_id={request.correlation_id} client_id={request.client_id} {sender}"
+    )
+
+
+class Listener:
+    """One listening socket and the connections it accepted.
+
+    Args:
+        sock: bound by `network`.
+        resources: shared with other listeners; None: unlimited, and its own.
+        for_peers: only nodes of the cluster are expected here.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        sock: ListeningSocket,
+        dispatcher: Dispatcher,
+        limits: ServerLimits,
+        network: Network = _SYSTEM_NETWORK,
+        resources: ServerResources | None = None,
+        *,
+        for_peers: bool = False,
+    ) -> None:
+        self.name = name
+        self._resources = ServerResources() if resources is None else resources
+        self._for_peers = for_peers
+        self._network = network
+        self._sock = sock
+        self._dispatcher = dispatcher
+        self._limits = limits
+        self._scratch = bytearray(_SCRATCH_BYTES)
+        self._connections: dict[Connection, None] = {}  # in the order of their coming
+        self._per_ip: Counter[str] = Counter()
+        self._below_limit = trio.Event()
+
+    def limit(self, limits: ServerLimits) -> None:
+        """Grant something else from now on; connections that are there stay as they are."""
+        self._limits = limits
+        self._below_limit.set()
+
+    async def run(self) -> None:
+        """Accept and serve until cancelled; then close every connection."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._close_idle_connections)
+                await self._accept(nursery)
+        finally:
+            self._sock.close()
+
+    async def _accept(self, nursery: trio.Nursery) -> None:
+        while True:
+            while len(self._connections) >= self._limits.max_connections:
+                _log.warning(
+                    "connection limit reached, others wait listener=%s limit=%d",
+                    self.name,
+                    self._limits.max_connections,
+                )
+                self._below_limit = trio.Event()
+                await self._below_limit.wait()
+            await self._keep_pace()
+            await self._network.wait_readable(self._sock)
+            try:
+                sock, address = self._sock.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                continue
+            except OSError as error:
+                if error.errno not in _OUT_OF_RESOURCES:
+                    raise
+                _log.warning("cannot accept a connection listener=%s reason=%s", self.name, error)
+                await trio.sleep(_ACCEPT_PAUSE_S)
+                continue
+            self._admit(sock, address, nursery)
+
+    async def _keep_pace(self) -> None:
+        """Wait while clients come too fast; nodes of the cluster may always come."""
+        while not self._for_peers:
+            wait_s = self._resources.pace.wait_s(trio.current_time())
+            if not wait_s:
+                return
+            await trio.sleep(min(wait_s, _PACE_LOOK_S))
+
+    def _admit(self, sock: Socket, address: tuple[str, int], nursery: trio.Nursery) -> None:
+        host, port = peer_host(address[0]), address[1]
+        if self._per_ip[host] >= self._limits.connections_of(host):
+            _log.warning("connections refused client=%s reason=max.connections.per.ip", host)
+            sock.close()
+            return
+        limits = self._limits
+        try:
+            self._network.tune(
+                sock, limits.socket_send_buffer_bytes, limits.socket_receive_buffer_bytes
+            )
+        except OSError as error:
+            _log.debug("connection lost client=%s:%d reason=%s", host, port, error)
+            sock.close()
+            return
+        client = ClientInfo(host, port, self.name, is_peer=self._for_peers)
+        connection = Connection(
+            self._network,
+            sock,
+            client,
+            self._dispatcher,
+            limits,
+            self._resources,
+            self._scratch,
+        )
+        self._connections[connection] = None
+        self._per_ip[host] += 1
+        if not self._for_peers:
+            self._resources.pace.accepted(trio.current_time())
+        nursery.start_soon(self._serve, connection)
+
+    async def _serve(self, connection: Connection) -> None:
+        client = connection.client
+        try:
+            await connection.serve()
+        except* RemoteProtocolError as group:
+            _log.info(
+                "connection closed client=%s:%d software=%s/%s reason=%s",
+                client.host,
+                client.port,
+                client.software_name,
+                client.software_version,
+                innermost(group),
+            )
+        except* (PeerGone, StoredBytesGone, trio.ClosedResourceError) as group:
+            _log.debug(
+                "connection lost client=%s:%d reason=%s", client.host, client.port, innermost(group)
+            )
+        except* Exception as group:
+            _log.error(
+                "request failed, connection closed %s",
+                describe_request(connection.current, client),
+                exc_info=innermost(group),
+            )
+        finally:
+            del self._connections[connection]
+            self._per_ip[client.host] -= 1
+            if not self._per_ip[client.host]:
+                del self._per_ip[client.host]
+            self._below_limit.set()
+
+    async def _close_idle_connections(self) -> None:
+        idle_s = self._limits.connections_max_idle_ms / 1000
+        if idle_s <= 0:
+            return
+        while True:
+            await trio.sleep(min(max(idle_s / 4, 0.05), 30))
+            horizon = trio.current_time() - idle_s
+            for connection in list(self._connections):
+                if connection.last_active < horizon and connection.is_idle:
+                    connection.close()
+
+
+def innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first plain exception of a group: what really happened."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def bind(host: str, port: int) -> Any:
+    """Open a listening socket of the operating system's (see `SystemNetwork.bind`)."""
+    return _SYSTEM_NETWORK.bind(host, port)

@@ -1,0 +1,285 @@
+"""How the admin client's requests find their broker, and are repeated while that may help.
+
+Owns `AdminCalls`, which the parts of `Admin` share. Rules:
+1. A call takes default_api_timeout_ms at most, all repetitions included; `timeout_ms` overrides it.
+2. Requests that fail with a retriable error are repeated after a backoff: to the controller, to a
+   group's coordinator (looked up anew), to a partition's leader (metadata refreshed). Each item of
+   a request counts by itself where its answer does.
+3. When the time is up the last error is raised, or told for its item; TimedOutError if there was
+   none.
+
+Called by: `admin/topics`, `admin/groups`, `admin/cluster`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+import trio
+
+from kraftrio.clients.admin.types import Results
+from kraftrio.clients.cluster import GROUP_KEY_TYPE, Cluster
+from kraftrio.clients.config import AdminConfig
+from kraftrio.clients.errors import (
+    ClosedError,
+    KafkaClientError,
+    NetworkError,
+    RetriableError,
+    TimedOutError,
+    UnknownTopicOrPartitionError,
+    error_for,
+)
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.primitives import TopicPartition
+
+_ATTEMPTS_FOR_NEW_TOPICS: Final = 5
+
+K = TypeVar("K")
+T = TypeVar("T")
+V = TypeVar("V")
+
+_MOVED_CONTROLLER: Final = frozenset({ErrorCode.NOT_CONTROLLER})
+_MOVED_COORDINATOR: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+class Deadline:
+    """The time one call has, and the pauses between its attempts."""
+
+    def __init__(self, config: AdminConfig, timeout_ms: int | None) -> None:
+        timeout_ms = config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        self._config = config
+        self._ends_at = trio.current_time() + timeout_ms / 1000
+        self._backoff_s = config.retry_backoff_ms / 1000
+        self._attempts = 0
+        self.timeout_ms = timeout_ms
+
+    @property
+    def attempts(self) -> int:
+        """How often it was paused."""
+        return self._attempts
+
+    @property
+    def left_s(self) -> float:
+        return max(self._ends_at - trio.current_time(), 0.0)
+
+    @property
+    def request_timeout_s(self) -> float:
+        """How long one request may take."""
+        return max(min(self.left_s, self._config.request_timeout_ms / 1000), 0.001)
+
+    async def pause(self) -> bool:
+        """Wait before the next attempt; False: there is no time or right for one."""
+        self._attempts += 1
+        if self._attempts > self._config.retries or self.left_s <= self._backoff_s:
+            return False
+        await trio.sleep(self._backoff_s)
+        self._backoff_s = min(2 * self._backoff_s, self._config.retry_backoff_max_ms / 1000)
+        return True
+
+
+class AdminCalls:
+    """The parts of `Admin` are built on it."""
+
+    config: AdminConfig
+    _cluster: Cluster | None
+
+    def _deadline(self, timeout_ms: int | None) -> Deadline:
+        return Deadline(self.config, timeout_ms)
+
+    @property
+    def _open_cluster(self) -> Cluster:
+        if self._cluster is None:
+            raise ClosedError("the admin client is not open")
+        return self._cluster
+
+    # -- to one broker --------------------------------------------------------------------------
+
+    async def _ask_any(
+        self,
+        request: Any,
+        deadline: Deadline,
+        code_of: Callable[[Any], tuple[int, str | None]] | None = None,
+    ) -> Any:
+        """Ask whichever broker answers, until one answers without a retriable error.
+
+        Args:
+            code_of: the error of the whole response.
+        """
+        cluster = self._open_cluster
+        while True:
+            failure: KafkaClientError
+            try:
+                response = await cluster.request_any(request, deadline.request_timeout_s)
+                code, message = code_of(response) if code_of is not None else (0, None)
+                if code == ErrorCode.NONE:
+                    return response
+                raise error_for(code, message)
+            except RetriableError as error:
+                failure = error
+            if not await deadline.pause():
+                raise failure
+
+    async def _ask_controller(
+        self,
+        request: Any,
+        deadline: Deadline,
+        codes_of: Callable[[Any], Iterable[int]],
+    ) -> Any:
+        """Ask the controller; another one if it is not the controller any more.
+
+        Args:
+            codes_of: the errors in the response: of all, or of each item.
+        """
+        cluster = self._open_cluster
+        while True:
+            failure: KafkaClientError
+            try:
+                response = await cluster.request_controller(request, deadline.request_timeout_s)
+                if _MOVED_CONTROLLER.isdisjoint(codes_of(response)):
+                    return response
+                failure = error_for(ErrorCode.NOT_CONTROLLER)
+            except RetriableError as error:
+                failure = error
+            if not await deadline.pause():
+                raise failure
+            await _refresh(cluster, deadline)
+
+    async def _ask_coordinator(
+        self,
+        group_id: str,
+        request: Any,
+        deadline: Deadline,
+        codes_of: Callable[[Any], Iterable[int]],
+        *,
+        max_version: int | None = None,
+    ) -> tuple[int, Any]:
+        """Ask a group's coordinator; return its node id and its answer."""
+        cluster = self._open_cluster
+        while True:
+            failure: KafkaClientError
+            try:
+                node_id = await cluster.coordinator(
+                    group_id, GROUP_KEY_TYPE, deadline.request_timeout_s
+                )
+                response = await cluster.request(
+                    node_id, request, deadline.request_timeout_s, max_version=max_version
+                )
+                moved = _MOVED_COORDINATOR.intersection(codes_of(response))
+                if not moved:
+                    return node_id, response
+                failure = error_for(min(moved))
+            except RetriableError as error:
+                failure = error
+            cluster.forget_coordinator(group_id)
+            if not await deadline.pause():
+                raise failure
+
+    # -- to the leaders of partitions -----------------------------------------------------------
+
+    async def _ask_leaders(
+        self,
+        items: Mapping[TopicPartition, V],
+        deadline: Deadline,
+        make_request: Callable[[Mapping[TopicPartition, V]], Any],
+        read_response: Callable[[Any], Iterable[tuple[TopicPartition, int, T]]],
+    ) -> Results[TopicPartition, T]:
+        """Ask for each partition its leader, and again those with retriable errors.
+
+        Args:
+            read_response: (partition, error code, value) of each partition in a response.
+        """
+        cluster = self._open_cluster
+        left = dict(items)
+        values: dict[TopicPartition, T] = {}
+        errors: dict[TopicPartition, KafkaClientError] = {}
+        while True:
+            # One broker's answer after the other: they are few, and calls are rare.
+            for node_id, part in (await self._by_leader(left, deadline, errors)).items():
+                try:
+                    response = await cluster.request(
+                        node_id, make_request(part), deadline.request_timeout_s
+                    )
+                except KafkaClientError as error:
+                    errors.update(dict.fromkeys(part, error))
+                    continue
+                for topic_partition, code, value in read_response(response):
+                    if code == ErrorCode.NONE:
+                        values[topic_partition] = value
+                        errors.pop(topic_partition, None)
+                    else:
+                        errors[topic_partition] = error_for(code)
+            left = {
+                item: items[item]
+                for item, error in errors.items()
+                if isinstance(error, RetriableError) and not _is_missing(error, deadline)
+            }
+            if not left or not await deadline.pause():
+                return Results(values, errors)
+            await _refresh(cluster, deadline)
+
+    async def _by_leader(
+        self,
+        items: Mapping[TopicPartition, V],
+        deadline: Deadline,
+        errors: dict[TopicPartition, KafkaClientError],
+    ) -> dict[int, dict[TopicPartition, V]]:
+        """Group partitions by leader; those without one get an error."""
+        cluster = self._open_cluster
+        unknown = {item.topic for item in items} - cluster.metadata.topics.keys()
+        if unknown:
+            await _refresh(cluster, deadline, unknown)
+        groups: dict[int, dict[TopicPartition, V]] = {}
+        for item, value in items.items():
+            topic = cluster.metadata.topics.get(item.topic)
+            leader = cluster.leader(item.topic, item.partition)
+            if leader is not None:
+                groups.setdefault(leader[0], {})[item] = value
+            elif topic is not None and topic.error_code != ErrorCode.NONE:
+                errors[item] = error_for(topic.error_code)
+            elif topic is None or item.partition not in topic.partitions:
+                errors[item] = error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            else:
+                errors[item] = error_for(ErrorCode.LEADER_NOT_AVAILABLE)
+        return groups
+
+
+def _is_missing(error: KafkaClientError, deadline: Deadline) -> bool:
+    """Whether a topic is still not there after brokers had the time to hear of a new one."""
+    return (
+        isinstance(error, UnknownTopicOrPartitionError)
+        and deadline.attempts >= _ATTEMPTS_FOR_NEW_TOPICS
+    )
+
+
+async def _refresh(cluster: Cluster, deadline: Deadline, topics: Iterable[str] = ()) -> None:
+    """Refresh metadata; if that fails, the next attempt shows it."""
+    try:
+        await cluster.refresh(topics, timeout_s=deadline.left_s)
+    except (TimedOutError, NetworkError):
+        return
+
+
+def finish(results: Results[K, T], raise_errors: bool) -> Results[K, T]:
+    """Return a call's results, or raise their first error if that is wanted."""
+    if raise_errors:
+        results.values_or_raise()
+    return results
+
+
+def collect(items: Iterable[tuple[K, int, str | None, T]]) -> Results[K, T]:
+    """Sort (item, error code, message, value) into results."""
+    values: dict[K, T] = {}
+    errors: dict[K, KafkaClientError] = {}
+    for item, code, message, value in items:
+        if code == ErrorCode.NONE:
+            values[item] = value
+        else:
+            errors[item] = error_for(code, message)
+    return Results(values, errors)

@@ -1,0 +1,1 @@
+"""The consumer: what it fetches, its positions, and its membership of a group."""

@@ -1,0 +1,535 @@
+"""Questions about offsets: to leaders (where does a log begin, end, part?) and to coordinators.
+
+Owns the requests ListOffsets, OffsetForLeaderEpoch, OffsetFetch and OffsetCommit. Rules:
+1. Each function asks once; what may be asked again is a `RetriableError`, and by then metadata is
+   being refreshed, or the coordinator forgotten. `repeat` asks until a deadline.
+2. Leaders answer for many partitions: what one partition is refused does not fail the others, so
+   results hold either a value or the error of each.
+3. Commits and lookups of a group fail as a whole.
+
+Called by: `positions`, `group` and `consumer`. Protocol guide, "ListOffsets" and others; KIP-79,
+KIP-207, KIP-320, KIP-447 (stable offsets), KIP-709.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
+
+import trio
+
+from kraftrio.clients.cluster import Cluster
+from kraftrio.clients.consumer.config import ConsumerConfig
+from kraftrio.clients.consumer.membership import GroupMetadata
+from kraftrio.clients.errors import (
+    CommitFailedError,
+    CoordinatorNotAvailableError,
+    InvalidGroupIdError,
+    KafkaClientError,
+    LeaderNotAvailableError,
+    RetriableError,
+    TimedOutError,
+    UnknownTopicOrPartitionError,
+    error_for,
+)
+from kraftrio.clients.metadata import is_another
+from kraftrio.clients.node import Node
+from kraftrio.net.transport import Network
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.data import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from kraftrio.wire.messages.groups import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from kraftrio.wire.primitives import ZERO_UUID, TopicPartition
+from kraftrio.wire.protocol.api import ApiKey
+
+LATEST_TIMESTAMP: Final = -1
+EARLIEST_TIMESTAMP: Final = -2
+
+_NAMED_TOPICS_VERSION = 9  # OffsetFetch and OffsetCommit name topics by id from version 10 on
+_UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+_GROUPS_VERSION = 8  # OffsetFetch asks for several groups
+_CONSUMER_ID = -1  # in the place of a replica's id
+
+_MOVED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+    }
+)
+_LOST_COORDINATOR = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+_THROWN_OUT = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+
+T = TypeVar("T")
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """An offset that was looked up, and the timestamp of its record (-1: none)."""
+
+    offset: int
+    timestamp: int = -1
+    leader_epoch: int = -1
+
+
+class OffsetAndMetadata(NamedTuple):
+    """An offset to commit, or committed: the next one to consume."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+class EpochEnd(NamedTuple):
+    """Where a leader epoch ends in the leader's log: the newest up to the one asked for."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+class OffsetClient:
+    """Asks leaders and the group's coordinator.
+
+    Args:
+        network: for a connection to the coordinator of its own: what waits there (a JoinGroup)
+            keeps nobody else waiting, and no fetch keeps a heartbeat or a commit waiting.
+        rng: for the jitter between attempts.
+    """
+
+    def __init__(
+        self, cluster: Cluster, config: ConsumerConfig, network: Network, rng: random.Random
+    ) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._network = network
+        self._rng = rng
+        self._coordinator: Node | None = None
+
+    @property
+    def group_id(self) -> str:
+        """The group.
+
+        Raises:
+            InvalidGroupIdError: the consumer has none.
+        """
+        group_id = self._config.group_id
+        if group_id is None:
+            raise InvalidGroupIdError("this needs a group_id")
+        return group_id
+
+    async def repeat(self, attempt: Callable[[], Awaitable[T]], timeout_s: float | None) -> T:
+        """Ask until it is answered.
+
+        Args:
+            timeout_s: None is default_api_timeout_ms.
+
+        Raises:
+            TimedOutError: retriable errors lasted too long; says the last one.
+        """
+        config = self._config
+        if timeout_s is None:
+            timeout_s = config.default_api_timeout_ms / 1000
+        failure: RetriableError | None = None
+        backoff_ms = float(config.retry_backoff_ms)
+        with trio.move_on_after(timeout_s):
+            while True:
+                try:
+                    return await attempt()
+                except RetriableError as error:
+                    failure = error
+                await trio.sleep(backoff_ms * self._rng.uniform(0.8, 1.2) / 1000)
+                backoff_ms = min(2 * backoff_ms, float(config.retry_backoff_max_ms))
+        because = "" if failure is None else f": {failure}"
+        raise TimedOutError(f"not answered within {timeout_s:g} s{because}")
+
+    # -- leaders --------------------------------------------------------------------------------
+
+    async def list_offsets(
+        self, wanted: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaClientError | None]:
+        """Look up offsets by timestamp: -1 the end, -2 the beginning; None: nothing is that new."""
+
+        def make(partitions: list[TopicPartition]) -> ListOffsetsRequest:
+            topics: dict[str, ListOffsetsTopic] = {}
+            for each in partitions:
+                topic = topics.setdefault(each.topic, ListOffsetsTopic(name=each.topic))
+                topic.partitions.append(
+                    ListOffsetsPartition(
+                        partition_index=each.partition,
+                        current_leader_epoch=self._leader_epoch(each),
+                        timestamp=wanted[each],
+                    )
+                )
+            return ListOffsetsRequest(
+                replica_id=_CONSUMER_ID,
+                isolation_level=int(self._config.is_read_committed),
+                topics=list(topics.values()),
+                timeout_ms=self._config.request_timeout_ms,
+            )
+
+        def read(response: Any) -> dict[TopicPartition, tuple[int, Any]]:
+            return {
+                TopicPartition(topic.name, each.partition_index): (each.error_code, each)
+                for topic in response.topics
+                for each in topic.partitions
+            }
+
+        answers = await self._ask_leaders(wanted, make, read)
+        found: dict[TopicPartition, OffsetAndTimestamp | KafkaClientError | None] = {}
+        for partition, told in answers.items():
+            if isinstance(told, KafkaClientError):
+                is_old = told.code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+                found[partition] = None if is_old else told
+            elif told.offset < 0:
+                found[partition] = None
+            else:
+                found[partition] = OffsetAndTimestamp(
+                    told.offset, told.timestamp, told.leader_epoch
+                )
+        return found
+
+    async def epoch_ends(
+        self, wanted: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, EpochEnd | KafkaClientError]:
+        """Ask where leader epochs end in the leaders' logs; -1 means the leader does not know."""
+
+        def make(partitions: list[TopicPartition]) -> OffsetForLeaderEpochRequest:
+            topics: dict[str, OffsetForLeaderTopic] = {}
+            for each in partitions:
+                topic = topics.setdefault(each.topic, OffsetForLeaderTopic(topic=each.topic))
+                topic.partitions.append(
+                    OffsetForLeaderPartition(
+                        partition=each.partition,
+                        current_leader_epoch=self._leader_epoch(each),
+                        leader_epoch=wanted[each],
+                    )
+                )
+            return OffsetForLeaderEpochRequest(
+                replica_id=_CONSUMER_ID, topics=list(topics.values())
+            )
+
+        def read(response: Any) -> dict[TopicPartition, tuple[int, Any]]:
+            return {
+                TopicPartition(topic.topic, each.partition): (each.error_code, each)
+                for topic in response.topics
+                for each in topic.partitions
+            }
+
+        answers = await self._ask_leaders(wanted, make, read, min_version=3)
+        return {
+            partition: told
+            if isinstance(told, KafkaClientError)
+            else EpochEnd(told.leader_epoch, told.end_offset)
+            for partition, told in answers.items()
+        }
+
+    def _leader_epoch(self, partition: TopicPartition) -> int:
+        leader = self._cluster.leader(*partition)
+        return -1 if leader is None else leader[1]
+
+    async def _ask_leaders(
+        self,
+        wanted: Iterable[TopicPartition],
+        make: Callable[[list[TopicPartition]], Any],
+        read: Callable[[Any], dict[TopicPartition, tuple[int, Any]]],
+        *,
+        min_version: int = 0,
+    ) -> dict[TopicPartition, Any]:
+        """Ask the leader of each partition; return the answer or the error of each."""
+        found: dict[TopicPartition, Any] = {}
+        by_node: dict[int, list[TopicPartition]] = {}
+        for partition in wanted:
+            self._cluster.use_topic(partition.topic)
+            leader = self._cluster.leader(*partition)
+            if leader is None:
+                found[partition] = self._leaderless(partition)
+            else:
+                by_node.setdefault(leader[0], []).append(partition)
+
+        async def ask(node_id: int, partitions: list[TopicPartition]) -> None:
+            try:
+                response = await self._cluster.request(
+                    node_id, make(partitions), min_version=min_version
+                )
+            except KafkaClientError as error:
+                if error.retriable:
+                    self._cluster.request_refresh()
+                found.update(dict.fromkeys(partitions, error))
+                return
+            told = read(response)
+            for partition in partitions:
+                code, answer = told.get(partition, (ErrorCode.UNKNOWN_SERVER_ERROR, None))
+                found[partition] = self._refusal(partition, code) if code else answer
+
+        if len(by_node) == 1:
+            await ask(*by_node.popitem())
+        else:
+            async with trio.open_nursery() as nursery:
+                for node_id, partitions in by_node.items():
+                    nursery.start_soon(ask, node_id, partitions)
+        return found
+
+    def _leaderless(self, partition: TopicPartition) -> KafkaClientError:
+        self._cluster.request_refresh()
+        topic = self._cluster.metadata.topics.get(partition.topic)
+        if topic is not None and topic.error_code != ErrorCode.NONE:
+            return error_for(
+                topic.error_code, f"topic {partition.topic!r}: {topic.error_code.text}"
+            )
+        name = f"{partition.topic}-{partition.partition}"
+        return LeaderNotAvailableError(f"no leader of {name} is known")
+
+    def _refusal(self, partition: TopicPartition, code: int) -> KafkaClientError:
+        if code in _MOVED:
+            self._cluster.request_refresh()
+        error = error_for(code)
+        message = f"{partition.topic}-{partition.partition}: {error}"
+        if code in _MOVED and not error.retriable:
+            return RetriableError(message, code=error.code)
+        return type(error)(message, code=error.code)
+
+    # -- the coordinator ------------------------------------------------------------------------
+
+    async def ask_coordinator(
+        self, request: Any, timeout_s: float | None = None, *, max_version: int | None = None
+    ) -> Any:
+        """Send a request to the group's coordinator; one that is not there is forgotten.
+
+        Raises:
+            KafkaClientError: as `Cluster.coordinator` and `Cluster.request`.
+        """
+        node = await self._coordinator_node()
+        if timeout_s is None:
+            timeout_s = self._config.request_timeout_ms / 1000
+        try:
+            return await node.request(request, timeout_s, max_version=max_version)
+        except RetriableError:
+            self.forget_coordinator()
+            raise
+
+    async def _coordinator_node(self) -> Node:
+        """Find the coordinator, and return the way to it."""
+        node_id = await self._cluster.coordinator(self.group_id)
+        known = self._cluster.node(node_id)
+        if known is None:
+            self.forget_coordinator()
+            raise CoordinatorNotAvailableError(f"broker {node_id} is not known any more")
+        node = self._coordinator
+        if node is None or (node.node_id, node.host, node.port) != (
+            node_id,
+            known.host,
+            known.port,
+        ):
+            if node is not None:
+                node.close()
+            node = self._coordinator = Node(
+                node_id,
+                known.host,
+                known.port,
+                self._config,
+                self._network,
+                self._cluster.nursery,
+                self._rng,
+                lambda _node: None,
+            )
+        return node
+
+    def forget_coordinator(self) -> None:
+        """Look it up anew the next time."""
+        self._cluster.forget_coordinator(self.group_id)
+
+    def note_coordinator_error(self, code: int) -> None:
+        """Forget the coordinator if its answer says that it is not one."""
+        if code in _LOST_COORDINATOR:
+            self.forget_coordinator()
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Return the group's committed offsets; None where there is none.
+
+        Raises:
+            RetriableError: ask again.
+            KafkaClientError: the coordinator refuses.
+        """
+        wanted = list(partitions)
+        by_topic: dict[str, list[int]] = {}
+        for partition in wanted:
+            by_topic.setdefault(partition.topic, []).append(partition.partition)
+        version = await self._version_of(await self._coordinator_node(), ApiKey.OFFSET_FETCH)
+        request = self._fetch_request(by_topic, version)
+        response = await self.ask_coordinator(request, max_version=version)
+        told = response.groups[0] if version >= _GROUPS_VERSION else response
+        self._raise_coordinator_error(told.error_code)
+        found: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(wanted)
+        for topic in told.topics:
+            for each in topic.partitions:
+                partition = TopicPartition(topic.name, each.partition_index)
+                if each.error_code:
+                    self._raise_coordinator_error(each.error_code, partition)
+                if each.committed_offset >= 0 and partition in found:
+                    found[partition] = OffsetAndMetadata(
+                        each.committed_offset, each.committed_leader_epoch, each.metadata or ""
+                    )
+        return found
+
+    async def _version_of(self, node: Node, api_key: ApiKey) -> int:
+        """Return the version to speak with a broker, which is connected for it."""
+        try:
+            with trio.fail_after(self._config.request_timeout_ms / 1000):
+                await node.connect()
+        except trio.TooSlowError:
+            raise TimedOutError(f"cannot connect to {node.host}:{node.port} in time") from None
+        except RetriableError:
+            self.forget_coordinator()
+            raise
+        return node.versions.choose(api_key, max_version=_NAMED_TOPICS_VERSION)
+
+    def _fetch_request(self, by_topic: dict[str, list[int]], version: int) -> OffsetFetchRequest:
+        # Offsets that an open transaction may still change are waited for.
+        is_stable = self._config.is_read_committed and version >= 7
+        if version < _GROUPS_VERSION:
+            topics = [
+                OffsetFetchRequestTopic(name=name, partition_indexes=numbers)
+                for name, numbers in by_topic.items()
+            ]
+            return OffsetFetchRequest(
+                group_id=self.group_id, topics=topics, require_stable=is_stable
+            )
+        named = [
+            OffsetFetchRequestTopics(name=name, partition_indexes=numbers)
+            for name, numbers in by_topic.items()
+        ]
+        group = OffsetFetchRequestGroup(group_id=self.group_id, topics=named)
+        return OffsetFetchRequest(groups=[group], require_stable=is_stable)
+
+    def _raise_coordinator_error(self, code: int, partition: TopicPartition | None = None) -> None:
+        if code == ErrorCode.NONE:
+            return
+        self.note_coordinator_error(code)
+        error = error_for(code)
+        where = "" if partition is None else f" for {partition.topic}-{partition.partition}"
+        message = f"the coordinator of {self.group_id!r} refuses{where}: {error}"
+        if code in _RETRIED_OF_COORDINATOR and not error.retriable:
+            raise RetriableError(message, code=error.code)
+        raise type(error)(message, code=error.code)
+
+    def topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, bytes]:
+        """Return the ids that topics have at the moment; zeros where none is known."""
+        metadata = self._cluster.metadata
+        return {partition.topic: metadata.topic_id(partition.topic) for partition in partitions}
+
+    def is_there(self, partition: TopicPartition, topic_id: bytes) -> bool:
+        """Whether metadata knows the partition, and its topic is still that one."""
+        metadata = self._cluster.metadata
+        is_same = not is_another(metadata.topic_id(partition.topic), topic_id)
+        return is_same and metadata.partition(*partition) is not None
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        topic_ids: Mapping[str, bytes],
+        member: GroupMetadata,
+    ) -> None:
+        """Commit offsets for a member (or for nobody in particular: generation -1).
+
+        Args:
+            topic_ids: of the topics that the offsets are of; zeros for those that are not known.
+
+        Raises:
+            UnknownTopicOrPartitionError: some partition is not there (any more), or not yet; the
+                others are committed.
+            RetriableError: commit again.
+            CommitFailedError, RebalanceInProgressError, FencedInstanceIdError: the partitions are,
+                or may be, no longer the member's.
+            KafkaClientError: the coordinator refuses.
+        """
+        topics: dict[str, OffsetCommitRequestTopic] = {}
+        for partition, commit in offsets.items():
+            topic = topics.get(partition.topic)
+            if topic is None:
+                topic = topics[partition.topic] = OffsetCommitRequestTopic(
+                    name=partition.topic, topic_id=topic_ids[partition.topic]
+                )
+            topic.partitions.append(
+                OffsetCommitRequestPartition(
+                    partition_index=partition.partition,
+                    committed_offset=commit.offset,
+                    committed_leader_epoch=commit.leader_epoch,
+                    committed_metadata=commit.metadata,
+                )
+            )
+        request = OffsetCommitRequest(
+            group_id=self.group_id,
+            generation_id_or_member_epoch=member.generation_id,
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            topics=list(topics.values()),
+        )
+        has_ids = all(topic.topic_id != ZERO_UUID for topic in topics.values())
+        response = await self.ask_coordinator(
+            request, max_version=None if has_ids else _NAMED_TOPICS_VERSION
+        )
+        self._check_committed(response, {topic_id: name for name, topic_id in topic_ids.items()})
+
+    def _check_committed(self, response: OffsetCommitResponse, names: Mapping[bytes, str]) -> None:
+        """Raise what a commit was refused for; a partition that is not there counts last."""
+        unknown: tuple[int, TopicPartition] | None = None
+        for answered in response.topics:
+            name = answered.name or names.get(answered.topic_id, "")
+            for each in answered.partitions:
+                partition = TopicPartition(name, each.partition_index)
+                if each.error_code in _THROWN_OUT:
+                    raise CommitFailedError(
+                        f"offsets of {self.group_id!r} were not committed, because the group has"
+                        " given the partitions to another member; the time between two polls may"
+                        " be longer than max_poll_interval_ms",
+                        code=ErrorCode(each.error_code),
+                    )
+                if each.error_code in _UNKNOWN_TOPIC:
+                    unknown = each.error_code, partition
+                elif each.error_code:
+                    self._raise_coordinator_error(each.error_code, partition)
+        if unknown is not None:
+            code, (name, index) = unknown
+            self._cluster.request_refresh()
+            raise UnknownTopicOrPartitionError(
+                f"no offset of {self.group_id!r} was committed for {name}-{index}:"
+                f" {error_for(code)}",
+                code=ErrorCode(code),
+            )
+
+
+_RETRIED_OF_COORDINATOR = frozenset(
+    {
+        *_LOST_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)

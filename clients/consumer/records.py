@@ -1,0 +1,338 @@
+"""What a consumer hands over: records, and batches that are decoded only when somebody looks.
+
+Owns `ConsumerRecord`, `ConsumerBatch`, and `split_records`, which cuts what a broker sent for one
+partition into batches. Rules:
+1. A batch is a view of the broker's answer: until its records are asked for there is no object
+   per record, and no decompression. They are then decoded all at once and kept.
+2. Control batches, aborted transactions (for read_committed) and records before the position asked
+   for are left out; where the next fetch begins counts them all the same.
+3. A batch that is cut at the end of the answer is left out: it comes again, whole.
+
+Pure. Called by: the fetch core; programs get these objects. KIP-98 ("Record Batch"), KIP-74.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from operator import attrgetter
+from typing import NamedTuple
+
+from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.messages.data import AbortedTransaction
+from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.records.batch import (
+    BatchHeader,
+    Compression,
+    Record,
+    TimestampType,
+    iter_headers,
+    iter_records,
+    verify_crc,
+)
+from kraftrio.wire.records.rows import batch_rows
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+_ABORT_MARKER = 0
+_MARKER_KEY = struct.Struct(">hh")  # version, type
+
+
+class ConsumerRecord(NamedTuple):
+    """One record; `timestamp` is -1 when its producer gave none."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    timestamp_type: TimestampType
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Where it comes from."""
+        return TopicPartition(self.topic, self.partition)
+
+
+class ConsumerBatch:
+    """Records of one partition that lie next to each other, decoded when asked for.
+
+    Attributes:
+        topic_partition: where they come from.
+        first_offset: no record comes before it.
+        next_offset: the position behind them.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_header",
+        "_records",
+        "_whole",
+        "first_offset",
+        "next_offset",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        buffer: memoryview,
+        header: BatchHeader,
+        first_offset: int,
+        next_offset: int,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.first_offset = first_offset
+        self.next_offset = next_offset
+        self._buffer = buffer
+        self._header = header
+        self._records: list[ConsumerRecord] | None = None
+        self._whole: ConsumerBatch | None = None  # which this is a part of
+
+    def __repr__(self) -> str:
+        topic, partition = self.topic_partition
+        return f"<ConsumerBatch {topic}-{partition} {self.first_offset}..{self.next_offset - 1}>"
+
+    @property
+    def topic(self) -> str:
+        return self.topic_partition.topic
+
+    @property
+    def partition(self) -> int:
+        return self.topic_partition.partition
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of the leader that wrote them."""
+        return self._header.partition_leader_epoch
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Whether producers or the broker gave the timestamps."""
+        return self._header.timestamp_type
+
+    @property
+    def max_timestamp(self) -> int:
+        """The newest timestamp in the batch as it was written."""
+        return self._header.max_timestamp
+
+    @property
+    def compression(self) -> Compression:
+        """How the records were compressed."""
+        return self._header.compression
+
+    @property
+    def record_count(self) -> int:
+        """How many records were written as one batch, also if only a part of them is here."""
+        return self._header.record_count
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the batch as it was written, compressed."""
+        return self._header.size_bytes
+
+    def __len__(self) -> int:
+        if self._records is None and self._is_dense:
+            return self.next_offset - self.first_offset
+        return len(self.records())
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        return iter(self.records())
+
+    def rows(self) -> list[Record]:
+        """Return the records as plain rows: (offset, timestamp, key, value, headers).
+
+        Raises:
+            KafkaError: the records cannot be read.
+        """
+        return [
+            Record(record.offset, record.timestamp, record.key, record.value, record.headers)
+            for record in self.records()
+        ]
+
+    def records(self) -> list[ConsumerRecord]:
+        """Return the records.
+
+        Raises:
+            KafkaError: the records cannot be read.
+        """
+        records = self._records
+        if records is None:
+            if self._whole is not None:
+                records = self._whole.records()
+            else:
+                header = self._header
+                where = (
+                    *self.topic_partition,
+                    header.partition_leader_epoch,
+                    header.timestamp_type,
+                )
+                records = batch_rows(self._buffer, header, ConsumerRecord, where)
+            self._records = records = _between(records, self.first_offset, self.next_offset)
+        return records
+
+    def values(self) -> list[bytes | None]:
+        """Return the values alone.
+
+        Raises:
+            KafkaError: the records cannot be read.
+        """
+        return [record.value for record in self.records()]
+
+    def starting_at(self, offset: int) -> ConsumerBatch:
+        """Return what is left of the batch from an offset on."""
+        return self._part(max(offset, self.first_offset), self.next_offset)
+
+    def split(self, count: int) -> tuple[ConsumerBatch, ConsumerBatch | None]:
+        """Return the first `count` records and the rest, if there is one."""
+        if len(self) <= count:
+            return self, None
+        middle = self.first_offset + count
+        if self._records is not None or not self._is_dense:
+            middle = self.records()[count].offset
+        return self._part(self.first_offset, middle), self._part(middle, self.next_offset)
+
+    def _part(self, first_offset: int, next_offset: int) -> ConsumerBatch:
+        part = ConsumerBatch(
+            self.topic_partition, self._buffer, self._header, first_offset, next_offset
+        )
+        part._whole = self._whole or self
+        return part
+
+    @property
+    def _is_dense(self) -> bool:
+        """Whether there is a record for each offset, which compaction may change."""
+        header = self._header
+        return header.record_count == header.last_offset_delta + 1
+
+    def verify(self) -> None:
+        """Compare the checksum.
+
+        Raises:
+            CorruptRecordError: the bytes are not those that were written.
+        """
+        verify_crc(self._buffer, self._header)
+
+
+class ConsumerRecords:
+    """What one `poll` hands over: batches, and their records for who wants them one by one."""
+
+    __slots__ = ("batches",)
+
+    def __init__(self, batches: list[ConsumerBatch]) -> None:
+        self.batches = batches
+
+    def __len__(self) -> int:
+        return sum(len(batch) for batch in self.batches)
+
+    def __bool__(self) -> bool:
+        return bool(self.batches)
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        return (record for batch in self.batches for record in batch.records())
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions that the records are of."""
+        return list(dict.fromkeys(batch.topic_partition for batch in self.batches))
+
+    def records(self, topic_partition: TopicPartition) -> list[ConsumerRecord]:
+        """Return the records of one partition."""
+        return [
+            record
+            for batch in self.batches
+            if batch.topic_partition == topic_partition
+            for record in batch.records()
+        ]
+
+
+def _between(
+    records: list[ConsumerRecord], first_offset: int, next_offset: int
+) -> list[ConsumerRecord]:
+    """Return the records from one offset on to before another."""
+    if not records or (records[0].offset >= first_offset and records[-1].offset < next_offset):
+        return records
+    start = bisect_left(records, first_offset, key=_offset)
+    end = bisect_left(records, next_offset, start, key=_offset)
+    return records[start:end]
+
+
+_offset = attrgetter("offset")
+
+
+class SplitRecords(NamedTuple):
+    """The batches worth handing over, and where the next fetch begins."""
+
+    batches: list[ConsumerBatch]
+    next_offset: int
+    leader_epoch: int  # of the last batch; -1 without one
+
+
+def split_records(
+    topic_partition: TopicPartition,
+    buffer: memoryview,
+    fetch_offset: int,
+    aborted: Sequence[AbortedTransaction] | None,
+    *,
+    read_committed: bool,
+) -> SplitRecords:
+    """Cut what a broker sent for one partition into batches.
+
+    Args:
+        aborted: the aborted transactions that the broker named.
+
+    Raises:
+        CorruptRecordError: it cannot be cut, or holds no whole batch.
+    """
+    batches: list[ConsumerBatch] = []
+    next_offset, leader_epoch = fetch_offset, -1
+    filter_ = _AbortedFilter(aborted or ()) if read_committed else None
+    for header in iter_headers(buffer, allow_partial=True):
+        batch_end = header.next_offset
+        if batch_end <= fetch_offset:
+            continue
+        next_offset, leader_epoch = batch_end, header.partition_leader_epoch
+        if filter_ is not None and filter_.leaves_out(buffer, header):
+            continue
+        if header.is_control or not header.record_count:
+            continue
+        first_offset = max(header.base_offset, fetch_offset)
+        batches.append(ConsumerBatch(topic_partition, buffer, header, first_offset, batch_end))
+    if next_offset == fetch_offset and len(buffer):
+        raise CorruptRecordError(
+            f"{len(buffer)} bytes of {topic_partition.topic}-{topic_partition.partition} from"
+            f" offset {fetch_offset} on hold no whole batch"
+        )
+    return SplitRecords(batches, next_offset, leader_epoch)
+
+
+class _AbortedFilter:
+    """Tells which batches are of aborted transactions; batches come in the order of offsets."""
+
+    def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
+        self._coming = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
+        self._open: set[int] = set()
+
+    def leaves_out(self, buffer: memoryview, header: BatchHeader) -> bool:
+        if header.producer_id < 0:
+            return False
+        while self._coming and self._coming[-1].first_offset <= header.last_offset:
+            self._open.add(self._coming.pop().producer_id)
+        if header.is_control:
+            if _is_abort_marker(buffer, header):
+                self._open.discard(header.producer_id)
+            return True
+        return header.is_transactional and header.producer_id in self._open
+
+
+def _is_abort_marker(buffer: memoryview, header: BatchHeader) -> bool:
+    for record in islice(iter_records(buffer, header), 1):
+        key = record.key
+        if key is not None and len(key) >= _MARKER_KEY.size:
+            return bool(_MARKER_KEY.unpack_from(key)[1] == _ABORT_MARKER)
+    return False

@@ -1,0 +1,397 @@
+"""The producer: `async with Producer("localhost:9092") as producer`.
+
+Owns what programs call; the core is `accumulator`, the task behind it `sender`. Rules:
+1. `send` puts a record into its batch and returns its `Delivery`, which may be awaited or not.
+   It waits only while the topic is not known yet or the buffer is full, max_block_ms at most.
+2. A `send` that is cancelled or raises has accepted nothing; one that returns has accepted the
+   record, which is then delivered or given up, exactly once told by its `Delivery`.
+3. Leaving `async with` waits until every record is decided. Leaving it cancelled gives up what is
+   not written yet: its deliveries raise `ClosedError`.
+4. A program that only sends lets other tasks run at least each _YIELD_BYTES.
+
+Names and defaults of the settings are those of the Java producer in snake_case. Kafka
+documentation, "Producer API".
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self, Unpack
+
+import trio
+
+from kraftrio.clients.arguments import MAX_INT32, content, text, whole_number
+from kraftrio.clients.cluster import Cluster, open_cluster
+from kraftrio.clients.config import (
+    ProducerConfig,
+    ProducerSettings,
+    fit_delivery_timeout,
+    make_config,
+)
+from kraftrio.clients.errors import (
+    BufferExhaustedError,
+    ClosedError,
+    TimedOutError,
+    UnknownTopicOrPartitionError,
+)
+from kraftrio.clients.producer.accumulator import Accumulator, PartitionQueue, TopicQueues
+from kraftrio.clients.producer.batch import (
+    RECORD_OVERHEAD_BYTES,
+    SHORT_BYTES,
+    Batch,
+    Delivery,
+    Headers,
+    RecordMetadata,
+    record_size,
+)
+from kraftrio.clients.producer.sender import Sender
+from kraftrio.net.transport import Network
+
+__all__ = ["Delivery", "Producer", "RecordMetadata"]
+
+_USE_TOPIC_EVERY_MS = 1_000
+_YIELD_BYTES = 64 << 10
+
+HeadersLike = Iterable[tuple[str, bytes | None]]
+
+
+class _MemoryWaiter:
+    """A `send` that waits for room in the buffer."""
+
+    __slots__ = ("event", "granted", "size_bytes")
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.event = trio.Event()
+        self.granted = False
+
+
+class Producer:
+    """Sends records; to be entered with `async with`.
+
+    Args:
+        bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of such.
+        network: where sockets come from, instead of the system's.
+        rng: chance, for tests that need it repeatable.
+        settings: see `ProducerConfig`.
+
+    Raises:
+        ConfigError: a setting is wrong.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        network: Network | None = None,
+        rng: random.Random | None = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> None:
+        self.config = make_config(ProducerConfig, bootstrap_servers, fit_delivery_timeout(settings))
+        self._network = network
+        self._rng = rng or random.Random()
+        self._core = Accumulator(self.config, self._rng)
+        self._topics = self._core.topics
+        self._partitioner = self.config.partitioner
+        self._stack = AsyncExitStack()
+        self._cluster: Cluster | None = None
+        self._sender: Sender | None = None
+        self._is_open = False
+        self._is_plain = False  # open, and without a partitioner of the program's own
+        self._yield_at = 0
+        self._waiters: deque[_MemoryWaiter] = deque()
+
+    async def __aenter__(self) -> Self:
+        assert self._cluster is None, "a producer is entered once"
+        cluster = await self._stack.enter_async_context(
+            open_cluster(
+                config=self.config,
+                network=self._network,
+                rng=self._rng,
+                topic_idle_ms=self.config.metadata_max_idle_ms,
+            )
+        )
+        self._cluster = cluster
+        self._sender = Sender(cluster, self._core, self.config, cluster.nursery, self._grant_memory)
+        cluster.nursery.start_soon(self._sender.run)
+        self._is_open = True
+        self._is_plain = self._partitioner is None
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._is_open = self._is_plain = False
+        try:
+            if error is None or isinstance(error, Exception):
+                await self._flush()
+        finally:
+            self._core.abort(ClosedError("the producer was closed before the record was written"))
+            await self._stack.__aexit__(kind, error, traceback)
+
+    # -- sending --------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        *,
+        key: bytes | None = None,
+        headers: HeadersLike = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Accept a record to be sent, and return what will tell where it was written.
+
+        Args:
+            partition: None: that of the key, or one of the partitioner's choice.
+            timestamp_ms: None: now.
+
+        Raises:
+            TimedOutError: within max_block_ms the topic or the partition was not found
+                (UnknownTopicOrPartitionError if brokers say so), or no broker answered.
+            BufferExhaustedError: the buffer had no room within max_block_ms.
+            RecordTooLargeError: the record is larger than max_request_size or buffer_memory.
+            InvalidTopicError: no topic can have this name.
+            TypeError, ValueError: an argument is of the wrong type, or cannot be written.
+            ClosedError: the producer is not open.
+        """
+        if self._core.wants_sender and self._is_open:
+            assert self._sender is not None
+            self._sender.pump()
+            if self._core.closed_bytes >= self._yield_at:
+                self._yield_at = self._core.closed_bytes + _YIELD_BYTES
+                # Before the record is accepted: who is cancelled here has sent nothing.
+                await trio.lowlevel.checkpoint()
+        known = self._topics.get(topic)
+        if (
+            known is None
+            or type(value) is not bytes
+            or partition is not None
+            or headers
+            or timestamp_ms is not None
+            or not self._is_plain
+            or (key is not None and type(key) is not bytes)
+        ):
+            return await self._send_checked(topic, value, key, headers, partition, timestamp_ms)
+        now_ms = int(time.time() * 1000)
+        if (
+            key is None
+            and (queue := known.sticky) is not None
+            and (batch := queue.open) is not None
+            and (length := len(value)) <= SHORT_BYTES
+            and (size_bytes := batch.size_bytes + RECORD_OVERHEAD_BYTES + length)
+            <= batch.limit_bytes
+        ):
+            # The core's append for the most frequent case: a call costs as much as the rest.
+            batch.size_bytes = size_bytes
+            index = len(batch.values)
+            batch.values.append(value)
+            batch.keys.append(None)
+            batch.timestamps.append(now_ms)
+            return Delivery(batch, index)
+        accepted = self._core.append(known, None, key, value, (), now_ms)
+        if isinstance(accepted, Delivery):
+            return accepted
+        return await self._send_to_new(accepted, known, None, key, value, (), now_ms)
+
+    async def _send_checked(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: HeadersLike,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> Delivery:
+        """As `send`, with everything looked at."""
+        if not self._is_open:
+            raise ClosedError("the producer is not open")
+        topic = text("topic", topic)
+        value = content("value", value)
+        key = content("key", key)
+        checked = _as_headers(headers)
+        if timestamp_ms is None:
+            timestamp_ms = int(time.time() * 1000)
+        else:
+            timestamp_ms = whole_number("timestamp_ms", timestamp_ms)
+        if partition is not None:
+            partition = whole_number("partition", partition, 0, MAX_INT32)
+        known = self._topics.get(topic) or await self._learn_topic(topic)
+        if partition is None and self._partitioner is not None:
+            chosen = self._partitioner(topic, key, value, len(known.queues))
+            partition = whole_number("the partitioner's choice", chosen, 0, MAX_INT32)
+        if partition is not None and partition >= len(known.queues):
+            await self._wait_partition(known, partition)
+        accepted = self._core.append(known, partition, key, value, checked, timestamp_ms)
+        if isinstance(accepted, Delivery):
+            return accepted
+        return await self._send_to_new(
+            accepted, known, partition, key, value, checked, timestamp_ms
+        )
+
+    async def _learn_topic(self, topic: str) -> TopicQueues:
+        assert self._cluster is not None
+        timeout_s = self.config.max_block_ms / 1000
+        described = await self._cluster.topic(topic, timeout_s=timeout_s)
+        # Somebody else may have waited for it, too.
+        return self._topics.get(topic) or self._core.add_topic(described)
+
+    async def _wait_partition(self, known: TopicQueues, partition: int) -> None:
+        """Wait for a partition that the topic does not have yet."""
+        assert self._cluster is not None
+        timeout_ms = self.config.max_block_ms
+        deadline = trio.current_time() + timeout_ms / 1000
+        while partition >= len(known.queues):
+            try:
+                await self._cluster.refresh((known.name,), timeout_s=deadline - trio.current_time())
+            except TimedOutError:
+                raise UnknownTopicOrPartitionError(
+                    f"topic {known.name!r} has {len(known.queues)} partition(s), and no partition"
+                    f" {partition} after {timeout_ms} ms"
+                ) from None
+
+    async def _send_to_new(
+        self,
+        queue: PartitionQueue,
+        known: TopicQueues,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp_ms: int,
+    ) -> Delivery:
+        """Accept a record for which no batch is open; waits while there is no memory for one."""
+        core = self._core
+        cluster, sender = self._cluster, self._sender
+        assert cluster is not None and sender is not None
+        record_bytes = record_size(key, value, headers)
+        memory_bytes = core.memory_for(queue, record_bytes)
+        if not core.reserve(memory_bytes):
+            await self._wait_memory(memory_bytes)
+            # Somebody else may have opened a batch meanwhile.
+            accepted = core.append(known, partition, key, value, headers, timestamp_ms)
+            if isinstance(accepted, Delivery):
+                core.release(memory_bytes)
+                self._grant_memory()
+                return accepted
+            queue = accepted
+        now_ms = trio.current_time() * 1000
+        delivery = core.append_to_new(
+            queue, memory_bytes, record_bytes, key, value, headers, timestamp_ms, now_ms
+        )
+        if now_ms - known.used_ms > _USE_TOPIC_EVERY_MS:
+            known.used_ms = now_ms
+            cluster.use_topic(known.name)
+        sender.on_new_batch(now_ms)
+        if core.wants_sender:  # without lingering
+            sender.pump()
+        return delivery
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    async def _wait_memory(self, size_bytes: int) -> None:
+        """Wait until the memory is ours, in the order of those who wait."""
+        waiter = _MemoryWaiter(size_bytes)
+        self._waiters.append(waiter)
+        self._core.on_memory_waiters(len(self._waiters))
+        self._wake_sender()
+        max_block_ms = self.config.max_block_ms
+        try:
+            with trio.move_on_after(max_block_ms / 1000):
+                await waiter.event.wait()
+        except BaseException:
+            if waiter.granted:
+                self._core.release(size_bytes)
+            raise
+        finally:
+            if not waiter.granted:
+                self._waiters.remove(waiter)
+            self._core.on_memory_waiters(len(self._waiters))
+            self._grant_memory()
+        if not waiter.granted:
+            raise BufferExhaustedError(
+                f"the buffer of {self.config.buffer_memory} bytes had no room for {size_bytes}"
+                f" within {max_block_ms} ms"
+            )
+        if not self._is_open:
+            self._core.release(size_bytes)
+            raise ClosedError("the producer is not open")
+
+    def _grant_memory(self) -> None:
+        """Give what is free to those who wait for it, the first first."""
+        waiters = self._waiters
+        while waiters and self._core.grant(waiters[0].size_bytes):
+            waiter = waiters.popleft()
+            waiter.granted = True
+            waiter.event.set()
+
+    # -- flushing -------------------------------------------------------------------------------
+
+    async def flush(self) -> None:
+        """Send all that was accepted until now without lingering, and wait until it is decided.
+
+        It raises nothing for records that were given up: their deliveries tell.
+        """
+        if not self._is_open:
+            raise ClosedError("the producer is not open")
+        await self._flush()
+
+    async def _flush(self) -> None:
+        self._core.close_all()
+        self._wake_sender()
+        await trio.lowlevel.checkpoint()
+        for batch in list(self._core.incomplete):
+            await _wait_batch(batch)
+
+    def _wake_sender(self) -> None:
+        if self._sender is not None:
+            self._sender.wake()
+
+    # -- what is known --------------------------------------------------------------------------
+
+    async def partitions_for(self, topic: str) -> list[int]:
+        """Return the partitions of a topic.
+
+        Raises:
+            TimedOutError, UnknownTopicOrPartitionError, InvalidTopicError: as `send`.
+        """
+        if not self._is_open or self._cluster is None:
+            raise ClosedError("the producer is not open")
+        topic = text("topic", topic)
+        timeout_s = self.config.max_block_ms / 1000
+        described = await self._cluster.topic(topic, timeout_s=timeout_s)
+        return sorted(described.partitions)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """How much of buffer_memory is taken."""
+        return self.config.buffer_memory - self._core.free_bytes
+
+
+async def _wait_batch(batch: Batch) -> None:
+    """Wait until a batch, or all its parts, have ended."""
+    while not batch.is_done:
+        event = trio.Event()
+        batch.callbacks.append(event.set)
+        await event.wait()
+    for part in batch.parts or ():
+        await _wait_batch(part)
+
+
+def _as_headers(headers: HeadersLike) -> Headers:
+    checked = []
+    for pair in headers:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise TypeError(f"a header must be a pair of a name and bytes or None, not {pair!r}")
+        name = text("the name of a header", pair[0], most_bytes=None)
+        checked.append((name, content(f"header {name!r}", pair[1])))
+    return tuple(checked)

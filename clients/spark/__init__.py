@@ -1,0 +1,1 @@
+"""Topics and log directories as PySpark data sources."""

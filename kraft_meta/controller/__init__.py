@@ -1,0 +1,1 @@
+"""The controller core, a module per concern: a request becomes (records, response)."""

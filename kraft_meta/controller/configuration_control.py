@@ -1,0 +1,251 @@
+"""AlterConfigs and IncrementalAlterConfigs: which configuration records follow from a request.
+
+Behaviour: each resource succeeds or fails alone, with all of its changes or none, and only real
+changes are recorded. AlterConfigs replaces everything a resource sets; IncrementalAlterConfigs
+works key by key, and APPEND and SUBTRACT treat the value as a list without repetitions, starting
+from the default when the resource does not set the key (KIP-339). Names and values are judged by
+the ConfigValidator port, always on the configuration as it would be.
+
+Called by: controller.py. Kafka's counterpart: ConfigurationControlManager.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeVar
+
+from immutables import Map
+
+from kraftrio.kraft_meta.controller.control import Circumstances, ControllerResult
+from kraftrio.kraft_meta.metadata.image import (
+    BROKER,
+    CLIENT_METRICS,
+    GROUP,
+    TOPIC,
+    ConfigResource,
+)
+from kraftrio.kraft_meta.metadata.records import ConfigRecord, MetadataRecord
+from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
+from kraftrio.wire.topic_names import check_topic_name
+
+R = TypeVar("R", AlterConfigsResource, IncrementalAlterConfigsResource)
+
+_SET: Final = 0
+_DELETE: Final = 1
+_APPEND: Final = 2
+_SUBTRACT: Final = 3
+
+
+def alter_configs(request: AlterConfigsRequest, now: Circumstances) -> ControllerResult:
+    """Replace the configurations of each resource."""
+    records: list[MetadataRecord] = []
+    responses: list[AlterConfigsResourceResponse] = []
+    for resource, named in _by_resource(request.resources).items():
+        response = AlterConfigsResourceResponse(
+            resource_type=resource.type, resource_name=resource.name, error_message=None
+        )
+        try:
+            _check_once(len(named))
+            records += _replace_configs(resource, named[0], now)
+        except KafkaError as error:
+            response.error_code = error.code
+            response.error_message = error.message
+        responses.append(response)
+    if request.validate_only:
+        records = []
+    return ControllerResult(records, AlterConfigsResponse(responses=responses))
+
+
+def incremental_alter_configs(
+    request: IncrementalAlterConfigsRequest, now: Circumstances
+) -> ControllerResult:
+    """Change single configurations of each resource."""
+    records: list[MetadataRecord] = []
+    responses: list[IncrementalAlterConfigsResourceResponse] = []
+    for resource, named in _by_resource(request.resources).items():
+        response = IncrementalAlterConfigsResourceResponse(
+            resource_type=resource.type, resource_name=resource.name, error_message=None
+        )
+        try:
+            _check_once(len(named))
+            records += _change_configs(resource, named[0], now)
+        except KafkaError as error:
+            response.error_code = error.code
+            response.error_message = error.message
+        responses.append(response)
+    if request.validate_only:
+        records = []
+    return ControllerResult(records, IncrementalAlterConfigsResponse(responses=responses))
+
+
+def _resource(data: AlterConfigsResource | IncrementalAlterConfigsResource) -> ConfigResource:
+    return ConfigResource(data.resource_type, data.resource_name)
+
+
+def _by_resource(resources: Iterable[R]) -> dict[ConfigResource, list[R]]:
+    named: dict[ConfigResource, list[R]] = {}
+    for data in resources:
+        named.setdefault(_resource(data), []).append(data)
+    return named
+
+
+def _check_once(count: int) -> None:
+    if count > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+
+
+def _check_keys(names: list[str]) -> None:
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Error due to duplicate config keys : {','.join(repeated)}",
+        )
+
+
+def check_resource(resource: ConfigResource, now: Circumstances) -> None:
+    """Raise unless configurations may be set on the resource."""
+    if resource.type == TOPIC:
+        check_topic_name(resource.name)
+        if now.image.topic(resource.name) is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist."
+            )
+    elif resource.type == BROKER:
+        _check_broker_resource(resource.name, now)
+    elif resource.type == GROUP:
+        if not resource.name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    elif resource.type == CLIENT_METRICS:
+        if not resource.name:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "Default client metrics resources are not allowed."
+            )
+    else:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource.type}.")
+
+
+def _check_broker_resource(name: str, now: Circumstances) -> None:
+    if not name:
+        return
+    if not (name.isascii() and name.removeprefix("-").isdigit()):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Invalid broker id '{name}': it must be an integer."
+        )
+    node_id = int(name)
+    if now.image.broker(node_id) is None and node_id not in now.config.controller_ids:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} found.")
+
+
+def _replace_configs(
+    resource: ConfigResource, data: AlterConfigsResource, now: Circumstances
+) -> list[MetadataRecord]:
+    _check_keys([config.name for config in data.configs])
+    nulls = [config.name for config in data.configs if config.value is None]
+    if nulls:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}"
+        )
+    check_resource(resource, now)
+    new = {config.name: config.value for config in data.configs if config.value is not None}
+    return _records_to(resource, new, now)
+
+
+def _change_configs(
+    resource: ConfigResource, data: IncrementalAlterConfigsResource, now: Circumstances
+) -> list[MetadataRecord]:
+    _check_keys([config.name for config in data.configs])
+    nulls = [
+        config.name
+        for config in data.configs
+        if config.value is None and config.config_operation != _DELETE
+    ]
+    if nulls:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}"
+        )
+    check_resource(resource, now)
+    new = dict(now.image.config(resource.type, resource.name))
+    for config in data.configs:
+        value = _new_value(resource, config, new.get(config.name), now)
+        if value is None:
+            new.pop(config.name, None)
+        else:
+            new[config.name] = value
+    return _records_to(resource, new, now)
+
+
+def _new_value(
+    resource: ConfigResource,
+    config: IncrementalAlterableConfig,
+    current: str | None,
+    now: Circumstances,
+) -> str | None:
+    match config.config_operation:
+        case 0:
+            return config.value
+        case 1:
+            return None
+        case 2 | 3:
+            return _edited_list(resource, config, current, now)
+        case other:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operation type {other}.")
+
+
+def _edited_list(
+    resource: ConfigResource,
+    config: IncrementalAlterableConfig,
+    current: str | None,
+    now: Circumstances,
+) -> str:
+    operation = "APPEND" if config.config_operation == _APPEND else "SUBTRACT"
+    if not now.validator.is_list(resource.type, config.name):
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {operation} to key {config.name} because its type is not LIST.",
+        )
+    if current is None:
+        current = now.validator.default_value(resource.type, config.name)
+    items = _list_items(current or "")
+    for item in _list_items(config.value or ""):
+        if config.config_operation == _APPEND:
+            if item not in items:
+                items.append(item)
+        elif item in items:
+            items.remove(item)
+    return ",".join(items)
+
+
+def _list_items(value: str) -> list[str]:
+    return [item for item in (part.strip() for part in value.split(",")) if item]
+
+
+def _records_to(
+    resource: ConfigResource, new: Mapping[str, str], now: Circumstances
+) -> list[MetadataRecord]:
+    """Return the records from what a resource sets to what it should set."""
+    now.validator.validate(resource.type, resource.name, new)
+    current: Map[str, str] = now.image.config(resource.type, resource.name)
+    records: list[MetadataRecord] = [
+        ConfigRecord(resource.type, resource.name, key, None)
+        for key in sorted(current)
+        if key not in new
+    ]
+    records += [
+        ConfigRecord(resource.type, resource.name, key, new[key])
+        for key in sorted(new)
+        if current.get(key) != new[key]
+    ]
+    return records

@@ -1,0 +1,108 @@
+"""What the parts of the controller share: its configuration, its result, one call's circumstances.
+
+Owns: `ControllerConfig`, `Circumstances`, `ControllerResult`. Rules: a handler is a function of the
+uncommitted image and a request; it returns records and the response that is sent once they are
+committed, and changes nothing itself (the heartbeat times of cluster_control.py are the one soft
+state). A refusal of one item is an `ErrorCode` in the response, raised inside as `KafkaError`.
+
+Called by: controller.py, replication_control.py, reassignment_control.py, cluster_control.py,
+configuration_control.py, feature_control.py.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from kraftrio.kraft_meta.controller.partition_index import PartitionIndex
+from kraftrio.kraft_meta.metadata.image import BROKER, TOPIC, MetadataImage
+from kraftrio.kraft_meta.metadata.records import MetadataRecord
+from kraftrio.kraft_meta.raft.ports import ConfigValidator, TopicConfigs
+from kraftrio.wire.errors import ErrorCode, KafkaError
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+METADATA_VERSION: Final = "metadata.version"
+UNCLEAN_ELECTION_KEY: Final = "unclean.leader.election.enable"
+
+# What is served of Kafka 4.3's features (metadata.version 30 is 4.3-IV0); what a new cluster starts
+# with is the greatest of each range. A feature that is named here turns on protocols in clients:
+# group.version 1 the consumer group protocol, transaction.version 2 transactions without
+# AddPartitionsToTxn. kraft.version 0 is a quorum whose voters do not change.
+DEFAULT_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
+    METADATA_VERSION: (7, 30),
+    "kraft.version": (0, 0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerConfig:
+    """The controller's own settings, by Kafka's property names.
+
+    `cluster_id` is the id that a new cluster gets, "" for one that is drawn.
+    """
+
+    cluster_id: str
+    node_id: int
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+    # The controllers, whose configurations may be changed though they are not brokers.
+    controller_ids: tuple[int, ...] = ()
+    delete_topic_enable: bool = True
+    broker_session_timeout_ms: int = 9000
+    unclean_leader_election_enable: bool = False
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_check_interval_seconds: int = 300
+    max_partitions_per_request: int = 10_000
+    producer_id_block_size: int = 1000
+    supported_features: Mapping[str, tuple[int, int]] = field(
+        default_factory=lambda: DEFAULT_FEATURES
+    )
+
+
+class ControllerResult(NamedTuple):
+    """Records to commit, and the response to send when they are."""
+
+    records: list[MetadataRecord]
+    response: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """Everything a handler may look at besides the request."""
+
+    config: ControllerConfig
+    validator: ConfigValidator
+    topic_configs: TopicConfigs
+    rng: random.Random
+    new_uuid: Callable[[], bytes]
+    image: MetadataImage
+    index: PartitionIndex
+    api_version: int
+    next_offset: int
+    now_ms: float
+
+
+def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> None:
+    """Raise unless that incarnation of the broker is the registered one."""
+    broker = image.broker(broker_id)
+    if broker is None:
+        raise KafkaError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {broker_id} is registered."
+        )
+    if broker.broker_epoch != broker_epoch:
+        raise KafkaError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"Expected broker epoch {broker.broker_epoch}, but got {broker_epoch}.",
+        )
+
+
+def is_unclean_election_enabled(config: ControllerConfig, image: MetadataImage, topic: str) -> bool:
+    """Tell whether a topic may lose records rather than stay without a leader."""
+    value = image.config(TOPIC, topic).get(UNCLEAN_ELECTION_KEY)
+    if value is None:
+        value = image.config(BROKER, "").get(UNCLEAN_ELECTION_KEY)
+    if value is None:
+        return config.unclean_leader_election_enable
+    return value.strip().lower() == "true"

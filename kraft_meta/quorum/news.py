@@ -1,0 +1,88 @@
+"""What the quorum's task tells people and callbacks: who leads, what a voter waits for.
+
+Owns: `QuorumNews`. Rules: a line when something changes; while a new cluster waits for its voters,
+a line now and then. Callbacks hear of every change of leader or epoch.
+
+Called by: quorum/service.py.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+
+from kraftrio.kraft_meta.raft.ports import NO_NODE
+from kraftrio.kraft_meta.raft.raft import RaftCore
+
+_log = logging.getLogger("kraftrio.metadata")
+
+_FIRST_WAIT_MS = 3_000.0
+_WAIT_INTERVAL_MS = 15_000.0
+
+LeaderCallback = Callable[[int, int], object]
+"""Takes the leader's id (-1: unknown) and the epoch."""
+
+
+class QuorumNews:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._callbacks: list[LeaderCallback] = []
+        self._leader = (NO_NODE, -1)
+        self._is_catching_up = False
+        self._next_hint_ms = math.inf
+        self._next_wait_ms = math.inf
+
+    def on_leader_change(self, callback: LeaderCallback) -> None:
+        """Call `callback(leader_id, leader_epoch)` now and at every change."""
+        self._callbacks.append(callback)
+        callback(*self._leader)
+
+    def tell(self, core: RaftCore, now_ms: float) -> None:
+        """Tell what has changed since the last time."""
+        told, self._leader = self._leader, (core.leader_id, core.epoch)
+        if self._leader != told:
+            _log.info("metadata quorum leader=%d epoch=%d", *self._leader)
+            for callback in self._callbacks:
+                callback(*self._leader)
+        self._tell_memory(core, now_ms)
+        self._tell_waiting(core, now_ms)
+
+    def _tell_memory(self, core: RaftCore, now_ms: float) -> None:
+        is_catching_up = not core.memory.is_proven and not core.has_nothing
+        if core.leader_id != NO_NODE or not is_catching_up:
+            self._next_hint_ms = now_ms + _WAIT_INTERVAL_MS
+        elif now_ms >= self._next_hint_ms:
+            self._next_hint_ms = now_ms + 4 * _WAIT_INTERVAL_MS
+            _log.warning(
+                "no leader is there to catch up with; if the disks of a majority of the voters are"
+                " lost for good, see kraftrio recover-quorum"
+            )
+        if is_catching_up == self._is_catching_up:
+            return
+        self._is_catching_up = is_catching_up
+        if is_catching_up:
+            _log.warning(
+                "this voter has lost its log or its votes: it neither votes nor counts until it"
+                " has caught up offset=%d epoch=%d known_committed=%d",
+                core.log_end_offset,
+                core.epoch,
+                core.committed_floor,
+            )
+        else:
+            _log.info("this voter votes and counts again offset=%d", core.log_end_offset)
+
+    def _tell_waiting(self, core: RaftCore, now_ms: float) -> None:
+        missing = core.missing_votes
+        if not missing:
+            self._next_wait_ms = math.inf
+        elif self._next_wait_ms == math.inf:
+            self._next_wait_ms = now_ms + _FIRST_WAIT_MS
+        elif now_ms >= self._next_wait_ms:
+            self._next_wait_ms = now_ms + _WAIT_INTERVAL_MS
+            _log.info(
+                "no metadata yet: every voter is needed to found a new cluster, or the leader of"
+                " the one they have missing=%s",
+                ",".join(map(str, missing)),
+            )

@@ -1,0 +1,138 @@
+"""No batch of an idempotent producer overtakes one that it was told to send again."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+import pytest
+
+from kraftrio.base.deferred import Deferred
+from kraftrio.broker.api.produce.produce import ProduceHandlers
+from kraftrio.broker.api.produce.refused_batches import (
+    MOST_REMEMBERED,
+    REMEMBERED_MS,
+    Place,
+    RefusedBatches,
+    Sequenced,
+    sequenced,
+)
+from kraftrio.broker.controller.producer_ids import ProducerIdManager
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.data import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tests.support.logs import batch
+from tests.unit.broker.api.cluster_context import context
+from tests.unit.broker.replica.replica_context import TOPIC_ID, Broker, topic
+
+PLACE: Place = ("t", 0)
+
+
+def a_batch(sequence: int, epoch: int = 0, producer_id: int = 7) -> Sequenced:
+    return Sequenced(producer_id, epoch, sequence)
+
+
+def test_later_sequences_wait_for_the_oldest_refused_one() -> None:
+    """Of one producer in one partition; whatever is refused beside it, and until it is accepted."""
+    refused = RefusedBatches()
+    assert not refused
+    refused.note(PLACE, a_batch(10), 0)
+    refused.note(PLACE, a_batch(14), 0)
+    assert refused
+    assert refused.is_overtaking(PLACE, a_batch(11), 1)
+    assert not refused.is_overtaking(PLACE, a_batch(10), 1)
+    assert not refused.is_overtaking(("t", 1), a_batch(11), 1)
+    assert not refused.is_overtaking(PLACE, a_batch(11, producer_id=8), 1)
+    refused.note(PLACE, a_batch(5), 2)
+    assert refused.is_overtaking(PLACE, a_batch(10), 3)
+    refused.accepted(PLACE, a_batch(5))
+    assert not refused.is_overtaking(PLACE, a_batch(10), 4)
+    assert not refused
+
+
+def test_sequences_go_round() -> None:
+    """0 is later than 2^31-1."""
+    refused = RefusedBatches()
+    refused.note(PLACE, a_batch(2**31 - 1), 0)
+    assert refused.is_overtaking(PLACE, a_batch(0), 1)
+    refused.note(PLACE, a_batch(3), 1)
+    assert refused.is_overtaking(PLACE, a_batch(0), 1)
+    assert not refused.is_overtaking(PLACE, a_batch(2**31 - 5), 1)
+
+
+def test_what_was_refused_is_forgotten() -> None:
+    """With a new epoch, after a long time, and when there is too much of it."""
+    refused = RefusedBatches()
+    refused.note(PLACE, a_batch(1), 0)
+    assert not refused.is_overtaking(PLACE, a_batch(5, epoch=1), 1)
+    refused.note(PLACE, a_batch(1), 0)
+    assert refused.is_overtaking(PLACE, a_batch(5), REMEMBERED_MS)
+    assert not refused.is_overtaking(PLACE, a_batch(5), REMEMBERED_MS + 1)
+    for producer_id in range(MOST_REMEMBERED + 1):
+        refused.note(PLACE, a_batch(1, producer_id=producer_id), 0)
+    assert not refused.is_overtaking(PLACE, a_batch(5, producer_id=0), 1)
+    assert refused.is_overtaking(PLACE, a_batch(5, producer_id=1), 1)
+
+
+def test_what_has_a_sequence() -> None:
+    """Neither batches without one, nor what is no batch."""
+    data = batch(b"x", producer_id=7, producer_epoch=2, sequence=9)
+    assert sequenced(memoryview(data)) == (7, 2, 9)
+    for other in (batch(b"x"), data[:60], data[:16] + b"\x01" + data[17:], b""):
+        assert sequenced(memoryview(other)) is None
+    assert sequenced(None) is None
+
+
+def unknown_topic(broker: Broker) -> Callable[[], None]:
+    """The metadata of the topic comes between the first batch and the second."""
+    return lambda: broker.publish(*topic(1))
+
+
+def full_disk(broker: Broker) -> Callable[[], None]:
+    """The disk has no room for the first batch, but for the second."""
+    broker.publish(*topic(1))
+    broker.fs.fail("write", "/a/", errno.ENOSPC)
+    return broker.fs.heal
+
+
+@pytest.mark.parametrize("obstacle", [unknown_topic, full_disk])
+async def test_a_producer_that_is_not_known_begins_with_its_first_batch(
+    obstacle: Callable[[Broker], Callable[[], None]],
+) -> None:
+    """Its second batch, under way already, is out of order until the first was sent again."""
+    broker = Broker()
+    handlers = ProduceHandlers(
+        broker.replicas,
+        broker.metadata,
+        ProducerIdManager(1, lambda: 10, lambda request: Deferred()),
+        broker.clock,
+    )
+
+    def produce(sequence: int, producer_id: int = 7) -> tuple[ErrorCode, int]:
+        data = batch(b"x", producer_id=producer_id, producer_epoch=0, sequence=sequence)
+        part = PartitionProduceData(index=0, records=memoryview(data))
+        request = ProduceRequest(
+            acks=-1,
+            timeout_ms=1000,
+            topic_data=[TopicProduceData(topic_id=TOPIC_ID, partition_data=[part])],
+        )
+        response = handlers.produce(request, context(13))
+        if isinstance(response, Deferred):
+            response = response.value
+        assert isinstance(response, ProduceResponse)
+        (answer,) = response.responses[0].partition_responses
+        return ErrorCode(answer.error_code), answer.base_offset
+
+    remove = obstacle(broker)
+    code, _ = produce(0)
+    assert code.retriable
+    remove()
+    assert produce(1) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert produce(5, producer_id=8) == (ErrorCode.NONE, 0), "others may begin anywhere"
+    assert produce(0) == (ErrorCode.NONE, 1)
+    assert produce(1) == (ErrorCode.NONE, 2)
+    assert produce(3) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)

@@ -1,0 +1,447 @@
+"""Requests find the active controller, wait for one, and are answered whatever becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kraftrio.base.deferred import Deferred
+from kraftrio.base.timers import Timers
+from kraftrio.broker.controller.client import ControllerClient, ControllerClientConfig
+from kraftrio.kraft_meta.controller.error_responses import error_response
+from kraftrio.net.transport import SystemNetwork
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.admin import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from kraftrio.wire.messages.quorum import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    DescribeQuorumRequest,
+)
+from tests.unit.broker.controller.controller_fakes import (
+    ControllerNode,
+    FakeQuorum,
+    accept,
+    not_controller,
+    silence,
+)
+
+THIS_NODE = 1
+CONFIG = ControllerClientConfig(max_waiting=3)
+
+
+def create_topic(timeout_ms: int = 10_000, name: str = "t") -> CreateTopicsRequest:
+    return CreateTopicsRequest(topics=[CreatableTopic(name=name)], timeout_ms=timeout_ms)
+
+
+def delete_topic() -> DeleteTopicsRequest:
+    return DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=10_000)
+
+
+def deletion_error(response: DeleteTopicsResponse) -> ErrorCode:
+    (topic,) = response.responses
+    return ErrorCode(topic.error_code)
+
+
+def topic_error(response: CreateTopicsResponse) -> ErrorCode:
+    (topic,) = response.topics
+    return ErrorCode(topic.error_code)
+
+
+@dataclass
+class Cluster:
+    """The client of node 1, and nodes 2 and 3 that may lead."""
+
+    quorum: FakeQuorum
+    client: ControllerClient
+    second: ControllerNode
+    third: ControllerNode
+
+    def create_topic(self, timeout_ms: int = 10_000) -> Deferred[CreateTopicsResponse]:
+        return self.client.submit(create_topic(timeout_ms), api_version=7)
+
+    def delete_topic(self) -> Deferred[DeleteTopicsResponse]:
+        return self.client.submit(delete_topic(), api_version=6)
+
+    def heartbeat(self) -> Deferred[BrokerHeartbeatResponse]:
+        return self.client.submit(BrokerHeartbeatRequest(broker_id=THIS_NODE), api_version=1)
+
+
+@pytest.fixture
+async def cluster(nursery: trio.Nursery) -> Cluster:
+    quorum = FakeQuorum(THIS_NODE)
+    timers = Timers()
+    second, third = ControllerNode(nursery), ControllerNode(nursery)
+    voters = {THIS_NODE: ("127.0.0.1", 1), 2: second.address, 3: third.address}
+    client = ControllerClient(SystemNetwork(), quorum, voters, THIS_NODE, timers, CONFIG)
+    nursery.start_soon(timers.run)
+    nursery.start_soon(client.run)
+    return Cluster(quorum, client, second, third)
+
+
+async def within(seconds: float, answer: Deferred[Any]) -> Any:
+    with trio.fail_after(seconds):
+        return await answer.wait()
+
+
+# ---- where requests go
+
+
+async def test_a_node_that_leads_decides_by_itself_at_once(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    cluster.quorum.elect(THIS_NODE)
+    answer = cluster.create_topic()
+    assert answer.done
+    assert topic_error(answer.value) is ErrorCode.NONE
+    assert not cluster.second.requests
+
+
+async def test_requests_go_to_the_node_that_leads(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    cluster.quorum.elect(2)
+    assert topic_error(await within(1, cluster.create_topic())) is ErrorCode.NONE
+    assert cluster.second.requests == [create_topic()]
+    assert not cluster.quorum.submitted
+
+
+async def test_requests_wait_for_a_leader(cluster: Cluster, autojump_clock: MockClock) -> None:
+    over, waiting = cluster.heartbeat(), cluster.create_topic()
+    await trio.sleep(5)
+    assert over.done
+    assert not waiting.done
+    cluster.quorum.elect(3)
+    assert topic_error(await within(0.1, waiting)) is ErrorCode.NONE
+    assert cluster.third.requests == [create_topic()]
+
+
+async def test_requests_that_wait_are_decided_here_when_this_node_is_elected(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    answer = cluster.create_topic()
+    await trio.sleep(1)
+    cluster.quorum.elect(THIS_NODE)
+    assert topic_error(await within(0.1, answer)) is ErrorCode.NONE
+
+
+async def test_the_brokers_own_requests_go_first(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    cluster.create_topic()
+    heartbeat = cluster.heartbeat()
+    cluster.quorum.elect(2)
+    await within(1, heartbeat)
+    await cluster.second.wait_requests(2)
+    assert isinstance(cluster.second.requests[0], BrokerHeartbeatRequest)
+
+
+async def test_a_controller_that_comes_back_is_connected_to_again(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    cluster.quorum.elect(2)
+    await within(1, cluster.heartbeat())
+    cluster.second.stop()
+    await trio.sleep(0.01)
+    answer = cluster.create_topic()
+    await trio.sleep(2)
+    assert not answer.done
+    cluster.second.start()
+    assert topic_error(await within(0.2, answer)) is ErrorCode.NONE
+
+
+async def test_a_new_way_to_the_controller_is_told(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    seen: list[int] = []
+    cluster.client.on_connected(lambda: seen.append(cluster.quorum.leader_id))
+    cluster.quorum.elect(2)
+    await within(1, cluster.heartbeat())
+    cluster.quorum.elect(3)
+    await within(1, cluster.heartbeat())
+    cluster.quorum.elect(THIS_NODE)
+    await trio.sleep(0.1)
+    assert seen == [2, 3, THIS_NODE]
+
+
+# ---- deadlines
+
+
+async def test_a_request_without_a_controller_is_over_at_its_own_timeout(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    answer = cluster.create_topic(timeout_ms=7_000)
+    await trio.sleep(6.99)
+    assert not answer.done
+    assert topic_error(await within(0.02, answer)) is ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_a_timeout_of_zero_is_the_brokers_request_timeout(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    answer = cluster.create_topic(timeout_ms=0)
+    await trio.sleep(29.9)
+    assert not answer.done
+    assert topic_error(await within(0.2, answer)) is ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_heartbeats_have_a_time_of_their_own(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    answer = cluster.heartbeat()
+    await trio.sleep(4.4)
+    assert not answer.done
+    assert (await within(0.2, answer)).error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_the_quorum_is_described_by_a_controller_or_not_at_all(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    answer = cluster.client.submit(DescribeQuorumRequest(), api_version=2)
+    assert (await within(30.1, answer)).error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_a_decision_of_this_node_that_never_comes_is_over_in_time(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    cluster.quorum.answer = silence
+    cluster.quorum.elect(THIS_NODE)
+    answer = cluster.create_topic(timeout_ms=3_000)
+    assert topic_error(await within(3.1, answer)) is ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_a_silent_controller_is_connected_to_anew(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    cluster.second.answer = silence
+    cluster.quorum.elect(2)
+    first, other = cluster.heartbeat(), cluster.delete_topic()
+    assert (await within(5, first)).error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert deletion_error(await within(0.1, other)) is ErrorCode.REQUEST_TIMED_OUT  # lost with it
+    cluster.second.answer = accept
+    assert (await within(1, cluster.heartbeat())).error_code == ErrorCode.NONE
+    assert len(cluster.second.clients) == 2
+
+
+async def test_a_short_timeout_does_not_cost_the_connection(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    parked: list[Deferred[Any]] = []
+
+    def park(request: Any) -> Deferred[Any]:
+        parked.append(Deferred())
+        return parked[-1]
+
+    cluster.second.answer = park
+    cluster.quorum.elect(2)
+    answer = cluster.create_topic(timeout_ms=500)
+    assert topic_error(await within(1, answer)) is ErrorCode.REQUEST_TIMED_OUT
+    parked[0].complete(accept(create_topic()))  # late, for nobody
+    cluster.second.answer = accept
+    assert (await within(1, cluster.heartbeat())).error_code == ErrorCode.NONE
+    assert len(cluster.second.clients) == 1
+
+
+# ---- elections
+
+
+async def test_a_node_that_does_not_decide_yet_is_asked_again_soon(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    cluster.second.answer = not_controller
+    cluster.quorum.elect(2)
+    answer = cluster.create_topic()
+    await cluster.second.wait_requests(4)
+    assert not answer.done
+    cluster.second.answer = accept
+    assert topic_error(await within(0.06, answer)) is ErrorCode.NONE
+
+
+async def test_this_node_is_asked_again_while_it_takes_over(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    cluster.quorum.answer = not_controller
+    cluster.quorum.elect(THIS_NODE)
+    answer = cluster.create_topic()
+    await trio.sleep(0.3)
+    assert not answer.done
+    assert len(cluster.quorum.submitted) > 3
+    cluster.quorum.answer = accept
+    assert topic_error(await within(0.06, answer)) is ErrorCode.NONE
+
+
+async def test_after_a_loss_only_harmless_requests_are_sent_again(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    cluster.second.answer = silence
+    cluster.quorum.elect(2)
+    heartbeat, deletion = cluster.heartbeat(), cluster.delete_topic()
+    await cluster.second.wait_requests(2)
+    cluster.second.stop()
+    assert deletion_error(await within(0.1, deletion)) is ErrorCode.REQUEST_TIMED_OUT
+    assert deletion.value.responses[0].error_message
+    await trio.sleep(1)
+    assert not heartbeat.done
+    cluster.quorum.elect(3)
+    assert (await within(0.1, heartbeat)).error_code == ErrorCode.NONE
+    assert [type(request) for request in cluster.third.requests] == [BrokerHeartbeatRequest]
+
+
+@pytest.mark.parametrize(
+    ("second_answer", "told"),
+    [
+        (ErrorCode.NONE, ErrorCode.NONE),
+        (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT),
+        (ErrorCode.INVALID_PARTITIONS, ErrorCode.INVALID_PARTITIONS),
+    ],
+)
+async def test_a_creation_whose_answer_was_lost_is_not_denied(
+    cluster: Cluster, autojump_clock: MockClock, second_answer: ErrorCode, told: ErrorCode
+) -> None:
+    cluster.second.answer = silence
+    cluster.third.answer = lambda request: error_response(request, second_answer)
+    cluster.quorum.elect(2)
+    creation = cluster.create_topic()
+    await cluster.second.wait_requests(1)
+    cluster.second.stop()
+    cluster.quorum.elect(3)
+    assert topic_error(await within(0.1, creation)) is told
+    assert len(cluster.third.requests) == 1
+
+
+async def test_a_creation_that_a_controller_gave_up_is_not_denied(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    """It decided, stopped leading, and led again: what it had written was committed after all."""
+    cluster.quorum.elect(2)
+    await within(1, cluster.heartbeat())
+    parked: Deferred[Any] = Deferred()
+    cluster.second.answer = lambda _request: parked
+    creation = cluster.create_topic()
+    await cluster.second.wait_requests(2)
+    cluster.second.answer = lambda request: error_response(request, ErrorCode.TOPIC_ALREADY_EXISTS)
+    parked.complete(not_controller(create_topic()))
+    assert topic_error(await within(0.1, creation)) is ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_a_creation_that_nobody_took_is_denied_as_ever(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    cluster.second.answer = not_controller
+    cluster.third.answer = lambda request: error_response(request, ErrorCode.TOPIC_ALREADY_EXISTS)
+    cluster.quorum.elect(2)
+    creation = cluster.create_topic()
+    await cluster.second.wait_requests(2)
+    cluster.quorum.elect(3)
+    assert topic_error(await within(0.1, creation)) is ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+async def test_a_leader_that_resigned_may_still_answer(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    parked: dict[type[Any], Deferred[Any]] = {}
+
+    def park(request: Any) -> Deferred[Any]:
+        return parked.setdefault(type(request), Deferred())
+
+    cluster.second.answer = park
+    cluster.quorum.elect(2)
+    heartbeat, deletion = cluster.heartbeat(), cluster.delete_topic()
+    await cluster.second.wait_requests(2)
+    cluster.quorum.elect(3)
+    await within(0.1, heartbeat)  # the new leader has it
+    assert not deletion.done
+    parked[BrokerHeartbeatRequest].complete(accept(BrokerHeartbeatRequest()))
+    parked[DeleteTopicsRequest].complete(accept(delete_topic()))
+    assert deletion_error(await within(0.1, deletion)) is ErrorCode.NONE
+    await trio.sleep(0.1)
+    assert cluster.second.clients[0].is_closed
+    assert len(cluster.third.requests) == 1
+
+
+async def test_a_former_leader_is_not_waited_for_long(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    cluster.second.answer = silence
+    cluster.quorum.elect(2)
+    deletion = cluster.delete_topic()
+    await cluster.second.wait_requests(1)
+    cluster.quorum.elect(3)
+    assert deletion_error(await within(0.6, deletion)) is ErrorCode.REQUEST_TIMED_OUT
+    assert not cluster.third.requests
+
+
+async def test_a_former_leader_that_was_silent_is_not_waited_for(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    cluster.second.answer = silence
+    cluster.quorum.elect(2)
+    deletion = cluster.delete_topic()
+    await trio.sleep(2)
+    cluster.quorum.elect(3)
+    assert deletion_error(await within(0.01, deletion)) is ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_a_former_leader_that_gave_the_request_up_sends_it_to_the_next(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    parked: Deferred[Any] = Deferred()
+    cluster.second.answer = lambda _request: parked
+    cluster.quorum.elect(2)
+    deletion = cluster.delete_topic()
+    await cluster.second.wait_requests(1)
+    cluster.quorum.elect(3)
+    await trio.sleep(0.1)
+    parked.complete(not_controller(delete_topic()))
+    assert deletion_error(await within(0.1, deletion)) is ErrorCode.NONE
+    assert cluster.third.requests == [delete_topic()]
+
+
+@pytest.mark.parametrize("make", [Cluster.delete_topic, Cluster.heartbeat])
+async def test_what_this_node_decided_but_did_not_commit_is_not_done_twice(
+    cluster: Cluster, autojump_clock: MockClock, make: Callable[[Cluster], Deferred[Any]]
+) -> None:
+    parked: Deferred[Any] = Deferred()
+    cluster.quorum.answer = lambda _request: parked
+    cluster.quorum.elect(THIS_NODE)
+    answer = make(cluster)
+    assert not answer.done
+    cluster.quorum.elect(3)
+    parked.complete(not_controller(cluster.quorum.submitted[0]))
+    response = await within(0.1, answer)
+    if make is Cluster.heartbeat:
+        assert response.error_code == ErrorCode.NONE
+        assert len(cluster.third.requests) == 1
+    else:
+        assert deletion_error(response) is ErrorCode.REQUEST_TIMED_OUT
+        assert not cluster.third.requests
+
+
+# ---- bounds
+
+
+async def test_forwarded_requests_that_wait_are_bounded(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    waiting = [cluster.create_topic() for _ in range(CONFIG.max_waiting)]
+    refused = cluster.create_topic()
+    assert refused.done
+    assert topic_error(refused.value) is ErrorCode.NOT_CONTROLLER
+    heartbeat = cluster.heartbeat()
+    assert not heartbeat.done  # the broker's own requests are few
+    cluster.quorum.elect(2)
+    await within(1, heartbeat)
+    for answer in waiting:
+        assert topic_error(await within(1, answer)) is ErrorCode.NONE
+    assert topic_error(await within(1, cluster.create_topic())) is ErrorCode.NONE

@@ -1,0 +1,759 @@
+"""The consumer as programs use it, against a whole broker in simulated time."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import trio
+
+from kraftrio.clients.consumer.consumer import (
+    Consumer,
+    ConsumerRecord,
+    OffsetAndMetadata,
+    RebalanceListener,
+)
+from kraftrio.clients.errors import (
+    ClosedError,
+    CommitFailedError,
+    ConfigError,
+    InvalidGroupIdError,
+    InvalidTopicError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    TimedOutError,
+)
+from kraftrio.wire.primitives import TopicPartition
+from tests.unit.clients.simulated import Kafka, simulate
+
+T0 = TopicPartition("t", 0)
+
+
+async def take(consumer: Consumer, count: int) -> list[ConsumerRecord]:
+    """Take some records, one by one."""
+    records = []
+    async for record in consumer:
+        records.append(record)
+        if len(records) == count:
+            break
+    return records
+
+
+def offsets(records: Any) -> list[int]:
+    return [record.offset for record in records]
+
+
+class Listener(RebalanceListener):
+    """Remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, list[int]]] = []
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        self.told.append(("assigned", [each.partition for each in partitions]))
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        self.told.append(("revoked", [each.partition for each in partitions]))
+
+    def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+        self.told.append(("lost", [each.partition for each in partitions]))
+
+
+# -- taking records -------------------------------------------------------------------------------
+
+
+def test_records_come_one_by_one_in_order() -> None:
+    """With the position behind the last one taken."""
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t")
+        await kafka.fill("t", 50)
+        async with kafka.consumer() as consumer:
+            consumer.assign([T0])
+            records = await take(consumer, 20)
+            assert offsets(records) == list(range(20))
+            assert [record.value for record in records] == [b"%d" % i for i in range(20)]
+            assert await consumer.position(T0) == 20
+            assert consumer.current_lag(T0) == 30
+            assert offsets(await take(consumer, 30)) == list(range(20, 50))
+
+    simulate(main)
+
+
+def test_batches_and_polls_and_records_mix() -> None:
+    """What is left of a batch is handed over whichever way is used next."""
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t")
+        await kafka.fill("t", 40, linger_ms=100)
+        async with kafka.consumer() as consumer:
+            consumer.assign([T0])
+            assert offsets(await take(consumer, 3)) == [0, 1, 2]
+            polled = await consumer.poll(max_records=4)
+            assert offsets(polled) == [3, 4, 5, 6]
+            assert await consumer.position(T0) == 7
+            assert offsets(await take(consumer, 1)) == [7]
+            async for batch in consumer.batches():
+                assert offsets(batch) == list(range(8, 40))
+                break
+            assert await consumer.position(T0) == 40
+
+    simulate(main)
+
+
+def test_poll_returns_nothing_when_its_time_is_over() -> None:
+    """And what comes later with the next one."""
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t")
+        async with kafka.consumer() as consumer:
+            consumer.assign([T0])
+            before = trio.current_time()
+            assert not await consumer.poll(timeout_ms=1_500)
+            assert trio.current_time() - before == pytest.approx(1.5, abs=0.01)
+            await kafka.fill("t", 3)
+            assert offsets(await consumer.poll(timeout_ms=5_000))[0] == 0
+
+    simulate(main)
+
+
+def test_poll_without_time_makes_progress() -> None:
+    """A loop of polls that do not wait gets everything in the end."""
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t")
+        await kafka.fill("t", 30)
+        found: list[int] = []
+        async with kafka.consumer(group_id="g") as consumer:
+            await consumer.subscribe("t")
+            while len(found) < 30:
+                found += offsets(await consumer.poll(timeout_ms=0))
+                await trio.sleep(0.01)
+        assert found == list(range(30))
+
+    simulate(main)
+
+
+def test_max_poll_records_is_kept() -> None:
+    """Also within a batch."""
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t")
+        await kafka.fill("t", 25, linger_ms=100)
+        async with kafka.consumer(max_poll_records=10) as consumer:
+            consumer.assign([T0])
+            sizes = [len(await consumer.poll()) for _ in range(3)]
+        assert sizes == [10, 10, 5]
+
+    simulate(main)
+
+
+def test_every_partition_has_its_turn() -> None:
+    """A long one does not keep the others waiting for its end."""
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t", 3)
+        for partition in range(3):
+            await kafka.fill("t", 2_000, partition, batch_size=1_000)
+        async with kafka.consumer(max_partition_fetch_bytes=4_000) as consumer:
+            consumer.assign([TopicPartition("t", i) for i in range(3)])
+            records = await take(consumer, 3_000)
+        counts = [sum(record.partition == i for record in records) for i in range(3)]
+        assert min(counts) > 700
+        for partition in range(3):
+            mine = [record.offset for record in records if record.partition == partition]
+            assert mine == list(range(len(mine)))
+
+    simulate(main)
+
+
+def test_two_tasks_do_not_take_from_one_consumer() -> None:
+    """The second one is told."""
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t")
+        async with kafka.consumer() as consumer, trio.open_nursery() as nursery:
+            consumer.assign([T0])
+            nursery.start_soon(consumer.poll)
+            await trio.sleep(0.1)
+            with pytest.raises(trio.BusyResourceError):
+                await consumer.poll()
+            nursery.cancel_scope.cancel()
+
+    simulate(main)
+
+
+def test_a_consumer_is_used_within_async_with() -> None:
+    """Before and after it is closed."""
+
+    async def main(kafka: Kafka) -> None:
+        consumer = kafka.consumer(group_id="g")
+        with pytest.raises(ClosedError):
+            await consumer.poll()
+        async with consumer:
+            pass
+        with pytest.raises(ClosedError):
+            await anext(consumer)
+        with pytest.raises(ClosedError):
+            await consumer.subscribe(["t"])
+
+    simulate(main)
+
+
+# -- where to read --------------------------------------------------------------------------------
+
+
+def test_seek() -> None:
+    """To an offset, the beginning, the end and a time; also in the middle of a batch."""
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t")
+        async with kafka.producer(linger_ms=50) as producer:
+            for i in range(20):
+                await producer.send("t", b"%d" % i, timestamp_ms=1_000 + 10 * i)
+        async with kafka.consumer() as consumer:
+            consumer.assign([T0])
+            assert offsets(await take(consumer, 3)) == [0, 1, 2]
+            consumer.seek(T0, 10)
+            assert await consumer.position(T0) == 10
+            assert offsets(await take(consumer, 2)) == [10, 11]
+            consumer.seek_to_beginning()
+            assert offsets(await take(consumer, 2)) == [0, 1]
+            await consumer.seek_to_time(1_150, T0)
+            assert offsets(await take(consumer, 2)) == [15, 16]
+            consumer.seek_to_end(T0)
+            assert await consumer.position(T0) == 20
+            assert not await consumer.poll(timeout_ms=100)
+            await consumer.seek_to_time(99_999)
+            assert await consumer.position(T0) == 20
+            consumer.seek(T0, OffsetAndMetadata(5))
+            assert offsets(await take(consumer, 1)) == [5]
+            with pytest.raises(ValueError, match="t-1 is not assigned"):
+                consumer.seek(TopicPartition("t", 1), 0)
+            with pytest.raises(ValueError, match="offset"):
+                consumer.seek(T0, -1)
+
+    simulate(main)
+
+
+def test_lookups() -> None:
+    """Of offsets by time, and of the ends of logs."""
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t", 2)
+        async with kafka.producer() as producer:
+            for i in range(5):
+                await producer.send("t", b"v", partition=0, timestamp_ms=1_000 + i)
+        other = TopicPartition("t", 1)
+        async with kafka.consumer() as consumer:
+            assert await consumer.beginning_offsets([T0, other]) == {T0: 0, other: 0}
+            assert await consumer.end_offsets([T0, other]) == {T0: 5, other: 0}
+            found = await consumer.offsets_for_times({T0: 1_003, other: 0})
+            assert found[T0] is not None
+            assert found[T0][:2] == (3, 1_003)
+            assert found[other] is None
+            assert await consumer.offsets_for_times({T0: 2_000}) == {T0: None}
+            assert [each.partition for each in await consumer.partitions_for("t")] == [0, 1]
+            assert "t" in await consumer.list_topics()
+            with pytest.raises(ValueError, match="negative"):
+                await consumer.offsets_for_times({T0: -1})
+            with pytest.raises(TimedOutError):
+                await consumer.end_offsets([TopicPartition("t", 7)], timeout_ms=2_000)
+
+    simulate(main)
+
+
+def test_pause_and_resume() -> None:
+    """Also of what is being handed over; nothing is lost by it."""
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t", 2)
+        for partition in range(2):
+            await kafka.fill("t", 10, partition, linger_ms=50)
+        other = TopicPartition("t", 1)
+        async with kafka.consumer() as consumer:
+            consumer.assign([T0, other])
+            [first] = await take(consumer, 1)
+            consumer.pause(first.topic_partition)
+            assert consumer.paused == {first.topic_partition}
+            records = await take(consumer, 10)
+            assert {record.partition for record in records} == {1 - first.partition}
+            assert not await consumer.poll(timeout_ms=1_000)
+            consumer.resume(first.topic_partition)
+            assert consumer.paused == frozenset()
+            assert offsets(await take(consumer, 9)) == list(range(1, 10))
+
+    simulate(main)
+
+
+@pytest.mark.parametrize(
+    ("policy", "wanted"), [("earliest", 0), ("latest", 5), ("by_duration:PT1H", 5)]
+)
+def test_auto_offset_reset(policy: str, wanted: int) -> None:
+    """Where a partition without a position begins, and one that has left the log goes on."""
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t")
+        async with kafka.producer() as producer:
+            for _ in range(5):
+                await producer.send("t", b"v", timestamp_ms=1_000)
+        async with kafka.consumer(auto_offset_reset=policy) as consumer:
+            consumer.assign([T0])
+            assert await consumer.position(T0) == wanted
+            consumer.seek(T0, 999)
+            assert len(await consumer.poll(timeout_ms=1_000)) == 5 - wanted
+            await kafka.fill("t", 1)
+            assert offsets(await take(consumer, 1)) == [5]
+
+    simulate(main)
+
+
+def test_no_reset_is_an_error_each_time() -> None:
+    """With no committed offset, and with one that is not in the log."""
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t")
+        await kafka.fill("t", 5)
+        async with kafka.consumer(auto_offset_reset="none", group_id="g") as consumer:
+            consumer.assign([T0])
+            for _ in range(2):
+                with pytest.raises(NoOffsetForPartitionError, match="t-0"):
+                    await consumer.poll(timeout_ms=5_000)
+            with pytest.raises(NoOffsetForPartitionError, match="t-0"):
+                await consumer.position(T0)
+            consumer.seek(T0, 7)
+            for _ in range(2):
+                with pytest.raises(OffsetOutOfRangeError, match="no offset 7"):
+                    await consumer.poll(timeout_ms=5_000)
+            consumer.seek(T0, 4)
+            assert offsets(await consumer.poll(timeout_ms=5_000)) == [4]
+
+    simulate(main)
+
+
+def test_a_topic_that_cannot_be() -> None:
+    """A name that no topic can have is told, again and again."""
+
+    async def main(kafka: Kafka) -> None:
+        async with kafka.consumer(group_id="g", metadata_max_age_ms=1_000) as consumer:
+            await consumer.subscribe(["what is this"])
+            for _ in range(2):
+                with pytest.raises(InvalidTopicError, match="what is this"):
+                    await consumer.poll(timeout_ms=20_000)
+        async with kafka.consumer(metadata_max_age_ms=1_000) as consumer:
+            consumer.assign([TopicPartition("what is this", 0)])
+            with pytest.raises(InvalidTopicError, match="what is this"):
+                await consumer.poll(timeout_ms=20_000)
+
+    simulate(main)
+
+
+def test_what_is_fetched_ahead_is_bounded() -> None:
+    """However long the program looks at what it has; paused partitions count as well."""
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t", 3)
+        for partition in range(3):
+            await kafka.fill("t", 3_000, partition, batch_size=2_000)
+        partitions = [TopicPartition("t", i) for i in range(3)]
+        async with kafka.consumer(max_partition_fetch_bytes=5_000) as consumer:
+            consumer.assign(partitions)
+            await take(consumer, 10)
+            consumer.pause(partitions[1])
+            await trio.sleep(10)
+            assert 0 < consumer._state.buffered_bytes(1) <= 2 * 3 * 5_000
+            consumer.resume(partitions[1])
+            assert len(await take(consumer, 8_990)) == 8_990
+        async with kafka.consumer(
+            max_partition_fetch_bytes=5_000, fetch_max_bytes=6_000
+        ) as consumer:
+            consumer.assign(partitions)
+            await take(consumer, 10)
+            await trio.sleep(10)
+            assert 0 < consumer._state.buffered_bytes(1) <= 2 * 6_000
+            assert len(await take(consumer, 8_990)) == 8_990
+
+    simulate(main)
+
+
+def test_a_topic_that_comes_later() -> None:
+    """Both ways of reading wait for it."""
+
+    async def main(kafka: Kafka) -> None:
+        async with (
+            kafka.consumer(group_id="g", allow_auto_create_topics=False) as member,
+            kafka.consumer(allow_auto_create_topics=False) as reader,
+        ):
+            await member.subscribe(["t"])
+            reader.assign([T0])
+            assert not await member.poll(timeout_ms=3_000)
+            assert not await reader.poll(timeout_ms=3_000)
+            await kafka.create("t")
+            await kafka.fill("t", 1)
+            assert offsets(await member.poll(timeout_ms=30_000)) == [0]
+            assert offsets(await reader.poll(timeout_ms=30_000)) == [0]
+
+    simulate(main)
+
+
+# -- groups and commits ---------------------------------------------------------------------------
+
+
+def test_a_group_goes_on_where_it_stopped() -> None:
+    """What was handed over is committed when the consumer is closed in good order."""
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t")
+        await kafka.fill("t", 10)
+        async with kafka.consumer(group_id="g") as consumer:
+            await consumer.subscribe(["t"])
+            assert offsets(await take(consumer, 4)) == [0, 1, 2, 3]
+        async with kafka.consumer(group_id="g") as consumer:
+            await consumer.subscribe(["t"])
+            assert offsets(await take(consumer, 6)) == [4, 5, 6, 7, 8, 9]
+            assert consumer.subscription == {"t"}
+            assert consumer.assignment == {T0}
+            assert consumer.group_metadata().generation_id > 0
+
+    simulate(main)
+
+
+def test_without_automatic_commits() -> None:
+    """Only what is committed by hand counts."""
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t")
+        await kafka.fill("t", 10)
+        for first in (0, 3):
+            async with kafka.consumer(group_id="g", enable_auto_commit=False) as consumer:
+                await consumer.subscribe(["t"])
+                assert offsets(await take(consumer, 3)) == [first, first + 1, first + 2]
+                if first == 0:
+                    await consumer.commit()
+                    await take(consumer, 1)
+        async with kafka.consumer(group_id="g") as consumer:
+            committed = await consumer.committed([T0, TopicPartition("t", 9)])
+            assert committed[T0] is not None
+            assert (committed[T0].offset, committed[T0].leader_epoch) == (3, 0)
+            assert committed[TopicPartition("t", 9)] is None
+
+    simulate(main)
+
+
+def test_commits_of_given_offsets_keep_their_order() -> None:
+    """Those that nobody waits for come before those asked for later."""
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t")
+        told: list[tuple[Any, Any]] = []
+        async with kafka.consumer(group_id="g", enable_auto_commit=False) as consumer:
+            consumer.assign([T0])
+            await consumer.commit({T0: 0})
+            for offset in range(1, 20):
+                consumer.commit_async({T0: offset}, lambda *answer: told.append(answer))
+            await consumer.commit({T0: OffsetAndMetadata(5, -1, "note")})
+            assert [done[0][T0].offset for done in told] == list(range(1, 20))
+            assert not any(error for _, error in told)
+            assert await consumer.committed([T0]) == {T0: OffsetAndMetadata(5, -1, "note")}
+
+    simulate(main)
+
+
+def test_automatic_commits_come_between_records() -> None:
+    """After five seconds, with what the program has finished with."""
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t")
+        await kafka.fill("t", 10)
+        async with (
+            kafka.consumer(group_id="g", auto_commit_interval_ms=1_000) as consumer,
+            kafka.consumer(group_id="g") as other,
+        ):
+            await consumer.subscribe(["t"])
+            await take(consumer, 3)
+            await trio.sleep(2)
+            assert await other.committed([T0]) == {T0: None}
+            await take(consumer, 1)
+            await trio.sleep(0.1)
+            assert await other.committed([T0]) == {T0: OffsetAndMetadata(3, 0)}
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("way", ["records", "batches", "poll"])
+def test_what_a_failing_program_has_in_hand_is_not_committed(way: str) -> None:
+    """It comes again; what it had finished with before does not."""
+
+    async def work(consumer: Consumer) -> None:
+        if way == "records":
+            async for record in consumer:
+                if record.offset == 6:
+                    raise ValueError
+        elif way == "batches":
+            async for batch in consumer.batches():
+                if batch.next_offset > 6:
+                    raise ValueError
+        else:
+            while True:
+                records = await consumer.poll(max_records=3)
+                if any(record.offset == 6 for record in records):
+                    raise ValueError
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t")
+        for _ in range(10):
+            await kafka.fill("t", 1)
+        with pytest.raises(ValueError):
+            async with kafka.consumer(group_id="g") as consumer:
+                await consumer.subscribe(["t"])
+                await work(consumer)
+        async with kafka.consumer(group_id="g") as consumer:
+            committed = await consumer.committed([T0])
+            assert committed[T0] is not None
+            assert committed[T0].offset == 6
+
+    simulate(main)
+
+
+def test_two_members_share_partitions() -> None:
+    """Each is told; what was consumed is committed before it moves, so nothing comes twice."""
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t", 4)
+        for partition in range(4):
+            await kafka.fill("t", 10, partition)
+        seen: list[tuple[int, int]] = []
+        first_listener, second_listener = Listener(), Listener()
+
+        async def read(consumer: Consumer) -> None:
+            async for batch in consumer.batches():
+                seen.extend((record.partition, record.offset) for record in batch)
+
+        async with kafka.consumer(group_id="g") as first, kafka.consumer(group_id="g") as second:
+            await first.subscribe(["t"], listener=first_listener)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(read, first)
+                await trio.sleep(1)
+                await second.subscribe(["t"], listener=second_listener)
+                nursery.start_soon(read, second)
+                await trio.sleep(10)
+                for partition in range(4):
+                    await kafka.fill("t", 10, partition)
+                await trio.sleep(2)
+                assert len(first.assignment) == len(second.assignment) == 2
+                assert first.assignment.isdisjoint(second.assignment)
+                nursery.cancel_scope.cancel()
+        assert sorted(seen) == [(p, o) for p in range(4) for o in range(20)]
+        assert first_listener.told[:2] == [("assigned", [0, 1, 2, 3]), ("revoked", [0, 1, 2, 3])]
+        assert len(second_listener.told) == 2
+
+    simulate(main)
+
+
+def test_cooperative_members_go_on_reading() -> None:
+    """What they keep is handed over while the group rebalances."""
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t", 4)
+        settings = {"group_id": "g", "partition_assignment_strategy": "cooperative-sticky"}
+        listener = Listener()
+        async with kafka.consumer(**settings) as first, kafka.consumer(**settings) as second:
+            await first.subscribe(["t"], listener=listener)
+            async with trio.open_nursery() as nursery:
+
+                async def read(consumer: Consumer) -> None:
+                    async for _ in consumer:
+                        pass
+
+                nursery.start_soon(read, first)
+                await trio.sleep(1)
+                await second.subscribe(["t"])
+                nursery.start_soon(read, second)
+                await trio.sleep(15)
+                assert len(first.assignment) == len(second.assignment) == 2
+                nursery.cancel_scope.cancel()
+            assert listener.told[0] == ("assigned", [0, 1, 2, 3])
+            assert listener.told[1] == ("revoked", [2, 3])
+            assert ("lost", []) not in listener.told
+
+    simulate(main)
+
+
+def test_listeners_may_wait_seek_and_commit() -> None:
+    """An async one is waited for before anything is handed over."""
+
+    class Seeker(RebalanceListener):
+        def __init__(self, consumer: Consumer) -> None:
+            self.consumer = consumer
+            self.committed: Any = None
+
+        async def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+            await trio.sleep(1)
+            for each in partitions:
+                assert await self.consumer.position(each) == 0
+                self.consumer.seek(each, 5)
+
+        async def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+            await self.consumer.commit()
+            self.committed = await self.consumer.committed(partitions)
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t")
+        await kafka.fill("t", 10)
+        async with kafka.consumer(group_id="g", enable_auto_commit=False) as consumer:
+            listener = Seeker(consumer)
+            await consumer.subscribe(["t"], listener=listener)
+            assert offsets(await take(consumer, 3)) == [5, 6, 7]
+            await consumer.unsubscribe()
+            assert listener.committed == {T0: OffsetAndMetadata(8, 0)}
+            assert consumer.assignment == frozenset()
+            assert consumer.subscription == frozenset()
+
+    simulate(main)
+
+
+def test_what_a_listener_raises_comes_out_of_the_next_call() -> None:
+    """And the consumer goes on afterwards."""
+
+    class Broken(RebalanceListener):
+        def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+            raise KeyError("mine")
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t")
+        await kafka.fill("t", 2)
+        async with kafka.consumer(group_id="g") as consumer:
+            await consumer.subscribe(["t"], listener=Broken())
+            with pytest.raises(KeyError, match="mine"):
+                await anext(consumer)
+            assert offsets(await take(consumer, 2)) == [0, 1]
+
+    simulate(main)
+
+
+def test_patterns() -> None:
+    """Topics that match are read, also those that come later; internal ones are not."""
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("logs-a")
+        await kafka.create("other")
+        await kafka.fill("logs-a", 1)
+        async with kafka.consumer(group_id="g", metadata_max_age_ms=2_000) as consumer:
+            await consumer.subscribe(re.compile(r"logs-.*|__.*"))
+            assert [(await anext(consumer)).topic] == ["logs-a"]
+            await kafka.create("logs-b")
+            await kafka.fill("logs-b", 1)
+            assert (await anext(consumer)).topic == "logs-b"
+            assert consumer.subscription == {"logs-a", "logs-b"}
+
+    simulate(main)
+
+
+def test_who_does_not_poll_is_thrown_out_and_comes_back() -> None:
+    """What it held is lost, and a commit says so."""
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t")
+        await kafka.fill("t", 10)
+        listener = Listener()
+        async with kafka.consumer(
+            group_id="g", max_poll_interval_ms=10_000, enable_auto_commit=False
+        ) as consumer:
+            await consumer.subscribe(["t"], listener=listener)
+            assert offsets(await take(consumer, 2)) == [0, 1]
+            await trio.sleep(30)
+            with pytest.raises(CommitFailedError):
+                await consumer.commit()
+            assert offsets(await take(consumer, 2)) == [0, 1]
+            assert listener.told == [("assigned", [0]), ("lost", [0]), ("assigned", [0])]
+
+    simulate(main)
+
+
+def test_who_waits_for_records_stays_a_member() -> None:
+    """However long none come."""
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t")
+        listener = Listener()
+        async with kafka.consumer(
+            group_id="g", max_poll_interval_ms=10_000, session_timeout_ms=6_000
+        ) as consumer:
+            await consumer.subscribe(["t"], listener=listener)
+            with trio.move_on_after(60):
+                await anext(consumer)
+            await kafka.fill("t", 1)
+            assert offsets(await take(consumer, 1)) == [0]
+            assert listener.told == [("assigned", [0])]
+
+    simulate(main)
+
+
+def test_a_static_member_keeps_its_partitions_over_a_restart() -> None:
+    """The others are not disturbed: no rebalance."""
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t", 2)
+        listener = Listener()
+
+        async def read(consumer: Consumer) -> None:
+            async for _ in consumer:
+                pass
+
+        async with (
+            kafka.consumer(group_id="g", group_instance_id="one") as first,
+            trio.open_nursery() as nursery,
+        ):
+            await first.subscribe(["t"], listener=listener)
+            nursery.start_soon(read, first)
+            await trio.sleep(1)
+            assignments = []
+            for _ in range(2):
+                async with kafka.consumer(group_id="g", group_instance_id="two") as second:
+                    await second.subscribe(["t"])
+                    await second.poll(timeout_ms=8_000)
+                    assignments.append(second.assignment)
+                await trio.sleep(5)
+            assert assignments[0] == assignments[1]
+            assert len(assignments[0]) == 1
+            assert listener.told == [
+                ("assigned", [0, 1]),
+                ("revoked", [0, 1]),
+                ("assigned", [0]),
+            ]
+            nursery.cancel_scope.cancel()
+
+    simulate(main)
+
+
+def test_settings_and_misuse() -> None:
+    """One plain sentence each."""
+    for settings, sentence in [
+        ({"auto_offset_reset": "middle"}, "auto_offset_reset must be"),
+        ({"isolation_level": "chaos"}, "isolation_level must be"),
+        ({"partition_assignment_strategy": "best"}, "partition_assignment_strategy must be"),
+        ({"group_instance_id": "i"}, "needs a group_id"),
+        ({"fetch_max_bytes": 0}, "fetch_max_bytes must be"),
+        ({"heartbeat_interval_ms": 50_000}, "heartbeat_interval_ms"),
+        ({"nonsense": 1}, "unknown setting nonsense"),
+    ]:
+        with pytest.raises(ConfigError, match=sentence):
+            Consumer("localhost:9092", **settings)
+
+    async def main(kafka: Kafka) -> None:
+        async with kafka.consumer() as consumer:
+            with pytest.raises(InvalidGroupIdError):
+                await consumer.subscribe(["t"])
+            with pytest.raises(InvalidGroupIdError):
+                await consumer.commit()
+        async with kafka.consumer(group_id="g") as consumer:
+            consumer.assign([T0])
+            with pytest.raises(ValueError, match="unsubscribe first"):
+                await consumer.subscribe(["t"])
+            await consumer.unsubscribe()
+            await consumer.subscribe(["t"])
+            with pytest.raises(ValueError, match="unsubscribe first"):
+                consumer.assign([T0])
+
+    simulate(main)

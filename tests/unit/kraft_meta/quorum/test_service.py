@@ -1,0 +1,741 @@
+"""The quorum's task: durable before answered, group commit, snapshots, restarts, failing disks."""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
+from kraftrio.kraft_meta.controller.control import ControllerConfig
+from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
+from kraftrio.kraft_meta.metadata.records import encode_record
+from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdError
+from kraftrio.kraft_meta.quorum.log_batches import snapshot_batches
+from kraftrio.kraft_meta.quorum.service import QuorumConfig, QuorumService
+from kraftrio.kraft_meta.raft.messages import (
+    BeginQuorumEpoch,
+    Fetch,
+    FetchResponse,
+    Message,
+    Vote,
+    VoteResponse,
+)
+from kraftrio.kraft_meta.raft.ports import ElectionState, LogBatch, OffsetAndEpoch, SnapshotId
+from kraftrio.kraft_meta.raft.ready import leader_change_record
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.admin import CreateTopicsRequest, DeleteTopicsRequest, DeleteTopicState
+from kraftrio.wire.messages.quorum import (
+    AllocateProducerIdsRequest,
+    BrokerHeartbeatRequest,
+    BrokerRegistrationRequest,
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartitionData,
+    DescribeQuorumRequestTopicData,
+)
+from kraftrio.wire.records.control import ControlRecordType, control_key
+from tests.support.memory_files import MemoryFileSystem
+from tests.unit.kraft_meta.controller.context import FakeConfigs, topic
+
+DIRECTORY = "/data/__cluster_metadata-0"
+CLUSTER_ID = "cluster"
+
+
+class VirtualClock:
+    """Wall time that starts somewhere, and Trio's clock."""
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000 + int(self.monotonic_ms())
+
+    def monotonic_ms(self) -> float:
+        return trio.current_time() * 1000
+
+
+def new_disk() -> MemoryFileSystem:
+    fs = MemoryFileSystem()
+    fs.make_directory("/data")
+    fs.sync_directory("/")
+    return fs
+
+
+class Node:
+    """A service on a disk; `hold` keeps the disk busy until the test lets go."""
+
+    def __init__(self, fs: MemoryFileSystem, *, cluster_id: str = CLUSTER_ID, **options: Any):
+        self.fs = fs
+        self.deltas: list[MetadataDelta] = []
+        self.hold: trio.Event | None = None
+        self.flushes = 0
+        self.sent: list[Any] = []
+        self.wanted: list[tuple[int, SnapshotId]] = []
+        voters = options.pop("voters", (1,))
+        configs = FakeConfigs()
+        self.log = MetadataLog(fs, DIRECTORY)
+        self.service = QuorumService(
+            QuorumConfig(node_id=1, voters=voters, **options),
+            ControllerConfig(cluster_id=cluster_id, node_id=1),
+            log=self.log,
+            election_store=QuorumStateFile(fs, DIRECTORY),
+            validator=configs,
+            topic_configs=configs,
+            clock=VirtualClock(),
+            rng=random.Random(len(fs.files)),
+            peers=self,
+            run_in_thread=self._run_in_thread,
+        )
+        self.service.subscribe(self._on_delta)
+
+    def send(self, message: Message) -> None:
+        self.sent.append(message)
+
+    def fetch_snapshot(self, source: int, snapshot_id: SnapshotId) -> None:
+        self.wanted.append((source, snapshot_id))
+
+    def _on_delta(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        assert image is self.service.image
+        self.deltas.append(delta)
+
+    async def _run_in_thread(self, work: Callable[[], None]) -> None:
+        await trio.lowlevel.checkpoint()
+        if self.hold is not None:
+            await self.hold.wait()
+        work()
+        self.flushes += 1
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Node]:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.service.run)
+            yield self
+            nursery.cancel_scope.cancel()
+
+    async def ask(self, request: Any, api_version: int = 7) -> Any:
+        return await self.service.submit(request, api_version=api_version).wait()
+
+    async def create(self, *names: str) -> None:
+        response = await self.ask(create_request(*names))
+        assert [t.error_code for t in response.topics] == [0] * len(names)
+
+    async def join(self) -> int:
+        """Register and unfence broker 1; return its epoch."""
+        response = await self.ask(
+            BrokerRegistrationRequest(
+                broker_id=1, cluster_id=CLUSTER_ID, incarnation_id=random.randbytes(16)
+            )
+        )
+        assert response.error_code == 0
+        heartbeat = await self.beat(response.broker_epoch)
+        assert not heartbeat.is_fenced
+        return int(response.broker_epoch)
+
+    async def beat(self, broker_epoch: int) -> Any:
+        return await self.ask(
+            BrokerHeartbeatRequest(
+                broker_id=1,
+                broker_epoch=broker_epoch,
+                current_metadata_offset=self.service.image.offset,
+            )
+        )
+
+
+def create_request(*names: str) -> CreateTopicsRequest:
+    return CreateTopicsRequest(topics=[topic(name, 1, 1) for name in names])
+
+
+def note(order: list[str], name: str, _response: Any) -> None:
+    """Remember who was answered."""
+    order.append(name)
+
+
+def virtually(test: Callable[[], Any]) -> None:
+    """Run an async test in virtual time."""
+    trio.run(test, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def plain(image: MetadataImage) -> MetadataImage:
+    """Give an image without its position in the log."""
+    delta = MetadataDelta(MetadataImage())
+    for record in image.to_records():
+        delta.replay(record)
+    return delta.apply(0, 0)
+
+
+def test_a_new_node_is_the_active_controller_when_it_has_started() -> None:
+    """Elected, bootstrapped and committed; everything durable, so a crash finds it again."""
+
+    async def main() -> None:
+        async with Node(new_disk()).running() as node:
+            service = node.service
+            assert (service.leader_id, service.leader_epoch) == (1, 1)
+            assert service.is_active_controller
+            assert service.image.cluster_id == CLUSTER_ID
+            assert service.high_watermark == service.image.offset + 1
+            survivor = node.fs.after_crash()
+        async with Node(survivor).running() as node:
+            assert node.service.leader_epoch == 2
+            assert node.service.image.cluster_id == CLUSTER_ID
+
+    virtually(main)
+
+
+def test_an_answer_means_that_it_is_durable() -> None:
+    """While the disk works nothing is answered and nobody sees the change."""
+
+    async def main() -> None:
+        async with Node(new_disk()).running() as node:
+            await node.join()
+            node.hold = trio.Event()
+            deferred = node.service.submit(create_request("a"), api_version=7)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not deferred.done
+            assert node.service.image.topic("a") is None
+            node.hold.set()
+            response = await deferred.wait()
+            assert response.topics[0].error_code == ErrorCode.NONE
+            assert node.service.image.topic("a") is not None
+            survivor = node.fs.after_crash()
+        async with Node(survivor).running() as node:
+            assert node.service.image.topic("a") is not None
+
+    virtually(main)
+
+
+def test_an_answer_comes_after_every_subscriber_took_the_change() -> None:
+    """A client that hears of its topic can write to it: the broker's parts know of it by then."""
+
+    async def main() -> None:
+        async with Node(new_disk()).running() as node:
+            await node.join()
+            order: list[str] = []
+            for name in ("first", "last"):
+                node.service.subscribe(
+                    lambda delta, _image, name=name: order.extend(
+                        f"{name} sees {topic.name}" for topic in delta.changed_topics.values()
+                    )
+                )
+            deferred = node.service.submit(create_request("a"), api_version=7)
+            deferred.then(lambda _response: order.append("answer"))
+            await trio.testing.wait_all_tasks_blocked()
+            assert order == ["first sees a", "last sees a", "answer"]
+
+    virtually(main)
+
+
+def test_requests_meanwhile_share_one_batch_and_one_flush() -> None:
+    """Group commit: answers in order, after one more flush for all of them."""
+
+    async def main() -> None:
+        async with Node(new_disk()).running() as node:
+            await node.join()
+            node.hold = trio.Event()
+            first = node.service.submit(create_request("first"), api_version=7)
+            await trio.testing.wait_all_tasks_blocked()
+            order: list[str] = []
+            first.then(partial(note, order, "first"))
+            for n in range(20):
+                deferred = node.service.submit(create_request(f"t{n}"), api_version=7)
+                deferred.then(partial(note, order, f"t{n}"))
+            flushes = node.flushes
+            node.hold.set()
+            await trio.testing.wait_all_tasks_blocked()
+            assert order == ["first", *(f"t{n}" for n in range(20))]
+            assert node.flushes == flushes + 2
+            end = node.log.log_end_offset
+            (batch,) = node.log.read(end - 1, end, 1)
+            assert len(batch.values) == 40
+
+    virtually(main)
+
+
+def test_an_answer_without_records_waits_for_what_it_saw() -> None:
+    """TOPIC_ALREADY_EXISTS of a topic that is not committed yet is not told before it is."""
+
+    async def main() -> None:
+        async with Node(new_disk()).running() as node:
+            await node.join()
+            node.hold = trio.Event()
+            node.service.submit(create_request("a"), api_version=7)
+            again = node.service.submit(create_request("a"), api_version=7)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not again.done
+            node.hold.set()
+            response = await again.wait()
+            assert response.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+            assert node.service.submit(create_request("a"), api_version=7).done
+
+    virtually(main)
+
+
+def test_subscribers_see_everything_in_order() -> None:
+    """A full delta at first, then each change; deltas chain."""
+
+    async def main() -> None:
+        async with Node(new_disk()).running() as node:
+            await node.join()
+            await node.create("a")
+            late: list[tuple[MetadataDelta, MetadataImage]] = []
+            node.service.subscribe(lambda delta, image: late.append((delta, image)))
+            assert [d.name for d in late[0][0].changed_topics.values()] == ["a"]
+            await node.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="a")]), 6)
+            assert [t.name for t in late[1][0].deleted_topics.values()] == ["a"]
+            assert late[1][0].previous is late[0][1]
+            for before, after in zip(node.deltas[1:], node.deltas[2:], strict=False):
+                assert after.previous.offset > before.previous.offset
+
+    virtually(main)
+
+
+def test_the_image_after_a_restart_is_the_image_before() -> None:
+    """From the log alone, and from snapshot and log; producer ids go on."""
+
+    async def main() -> None:
+        fs = new_disk()
+        async with Node(fs).running() as node:
+            epoch = await node.join()
+            await node.create("a", "b")
+            ids = AllocateProducerIdsRequest(broker_id=1, broker_epoch=epoch)
+            assert (await node.ask(ids)).producer_id_start == 0
+            before = plain(node.service.image)
+            fs = node.fs.after_crash()
+        for interval_ms in (1000, 10**9):
+            node = Node(fs, metadata_log_max_snapshot_interval_ms=interval_ms)
+            async with node.running():
+                assert plain(node.service.image) == before
+                await trio.sleep(2)
+                assert (node.log.latest_snapshot_id() is not None) is True or interval_ms > 1000
+                fs = node.fs.after_crash()
+        async with Node(fs).running() as node:
+            assert node.log.log_start_offset > 0
+            assert plain(node.service.image) == before
+            epoch = await node.join()
+            ids = AllocateProducerIdsRequest(broker_id=1, broker_epoch=epoch)
+            assert (await node.ask(ids)).producer_id_start == 1000
+
+    virtually(main)
+
+
+def test_snapshots_come_by_size() -> None:
+    """metadata.log.max.record.bytes.between.snapshots; the log below is cleaned."""
+
+    async def main() -> None:
+        node = Node(new_disk(), metadata_log_max_record_bytes_between_snapshots=5000)
+        async with node.running():
+            await node.join()
+            for n in range(200):
+                await node.create(f"t{n}")
+            await trio.testing.wait_all_tasks_blocked()
+            snapshot_id = node.log.latest_snapshot_id()
+            assert snapshot_id is not None
+            assert node.log.log_start_offset == snapshot_id.end_offset
+            assert node.log.size_bytes < 15_000
+            before = plain(node.service.image)
+            survivor = node.fs.after_crash()
+        async with Node(survivor).running() as again:
+            assert plain(again.service.image) == before
+
+    virtually(main)
+
+
+def test_a_quiet_cluster_makes_no_second_snapshot() -> None:
+    """There is nothing new to save when the interval ends."""
+
+    async def main() -> None:
+        node = Node(new_disk(), metadata_log_max_snapshot_interval_ms=1000)
+        async with node.running():
+            await trio.sleep(1.5)
+            first = node.log.latest_snapshot_id()
+            assert first is not None
+            await trio.sleep(10)
+            assert node.log.latest_snapshot_id() == first
+
+    virtually(main)
+
+
+def test_an_interval_of_zero_makes_no_snapshots() -> None:
+    """metadata.log.max.snapshot.interval.ms: 0 is never, however much changes."""
+
+    async def main() -> None:
+        node = Node(new_disk(), metadata_log_max_snapshot_interval_ms=0)
+        async with node.running():
+            await node.join()
+            for n in range(5):
+                await node.create(f"t{n}")
+                await trio.sleep(2)
+            assert node.log.latest_snapshot_id() is None
+
+    virtually(main)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_crash_at_any_moment_keeps_what_was_answered(seed: int) -> None:
+    """The machine dies while requests are under way; answered topics are there again."""
+
+    async def main() -> None:
+        rng = random.Random(seed)
+        node = Node(new_disk(), metadata_log_max_record_bytes_between_snapshots=3000)
+        answered: list[str] = []
+        async with node.running():
+            await node.join()
+            for n in range(rng.randrange(60)):
+                deferred = node.service.submit(create_request(f"t{n}"), api_version=7)
+                deferred.then(partial(note, answered, f"t{n}"))
+                for _ in range(rng.randrange(4)):
+                    await trio.lowlevel.checkpoint()
+            survivor = node.fs.after_crash(rng.randrange(node.fs.unsynced_units + 1))
+            known = list(answered)
+        async with Node(survivor).running() as again:
+            names = again.service.image.topics_by_name
+            assert [name for name in known if name not in names] == []
+            await again.join()
+            await again.create("new")
+
+    virtually(main)
+
+
+def test_a_failing_disk_ends_the_node() -> None:
+    """OSError propagates out of run; the request is never answered."""
+
+    async def main() -> None:
+        node = Node(new_disk())
+        deferred = None
+        with pytest.RaisesGroup(OSError, flatten_subgroups=True):
+            async with node.running():
+                await node.join()
+                node.fs.fail("sync", ".log")
+                deferred = node.service.submit(create_request("a"), api_version=7)
+                await trio.sleep_forever()
+        assert deferred is not None
+        assert not deferred.done
+
+    virtually(main)
+
+
+def test_a_full_disk_delays_changes() -> None:
+    """Nothing is answered before there is space again; then everything is, and it is durable."""
+
+    async def main() -> None:
+        node = Node(new_disk())
+        async with node.running():
+            await node.join()
+            node.fs.fail("write", ".log", errno.ENOSPC)
+            first = node.service.submit(create_request("a"), api_version=7)
+            await trio.sleep(5)
+            second = node.service.submit(create_request("b"), api_version=7)
+            await trio.sleep(5)
+            assert not first.done and not second.done
+            node.fs.heal()
+            await trio.sleep(1)
+            assert first.done and second.done
+            survivor = node.fs.after_crash(0)
+        async with Node(survivor).running() as again:
+            assert set(again.service.image.topics_by_name) == {"a", "b"}
+
+    virtually(main)
+
+
+def test_a_snapshot_without_space_is_left_out() -> None:
+    """The log stays whole, nothing of the snapshot takes space, and the node goes on."""
+
+    async def main() -> None:
+        node = Node(new_disk(), metadata_log_max_record_bytes_between_snapshots=3000)
+        async with node.running():
+            await node.join()
+            node.fs.fail("write", ".checkpoint", errno.ENOSPC)
+            for n in range(40):
+                await node.create(f"t{n}")
+            await trio.sleep(1)
+            assert node.log.latest_snapshot_id() is None
+            assert not [f for f in node.fs.list_directory(DIRECTORY) if ".checkpoint" in f]
+            assert len(node.service.image.topics_by_name) == 40
+
+    virtually(main)
+
+
+def test_a_silent_broker_is_fenced_in_time() -> None:
+    """The controller's deadlines run on the service's clock."""
+
+    async def main() -> None:
+        async with Node(new_disk()).running() as node:
+            epoch = await node.join()
+            await trio.sleep(8)
+            await node.beat(epoch)
+            await trio.sleep(8.9)
+            assert not node.service.image.brokers[1].fenced
+            await trio.sleep(0.2)
+            assert node.service.image.brokers[1].fenced
+
+    virtually(main)
+
+
+def test_another_clusters_log_is_refused() -> None:
+    """The node's meta.properties and the log must name the same cluster."""
+
+    async def main() -> None:
+        fs = new_disk()
+        async with Node(fs).running():
+            await trio.testing.wait_all_tasks_blocked()
+        with pytest.RaisesGroup(ClusterIdError, flatten_subgroups=True):
+            async with Node(fs, cluster_id="other").running():
+                await trio.sleep_forever()
+
+    virtually(main)
+
+
+def test_nodes_that_do_not_lead_refuse_requests() -> None:
+    """Before the start, and as a voter among others that has no majority: NOT_CONTROLLER."""
+
+    async def main() -> None:
+        node = Node(new_disk(), voters=(1, 2, 3))
+        before = await node.ask(create_request("a", "a", "b"))
+        assert [(t.name, t.error_code) for t in before.topics] == [
+            ("a", ErrorCode.NOT_CONTROLLER),
+            ("b", ErrorCode.NOT_CONTROLLER),
+        ]
+        async with node.running():
+            await trio.sleep(5)
+            assert node.service.leader_id == -1
+            response = await node.ask(BrokerHeartbeatRequest(broker_id=1))
+            assert response.error_code == ErrorCode.NOT_CONTROLLER
+            assert {message.destination for message in node.sent} == {2, 3}
+            node.service.step(BeginQuorumEpoch(2, 1, 7))
+            assert (node.service.leader_id, node.service.leader_epoch) == (2, 7)
+
+    virtually(main)
+
+
+def test_a_vote_is_durable_before_it_is_told() -> None:
+    """The answer to another node's request leaves after what it promises is on disk."""
+
+    async def main() -> None:
+        node = Node(new_disk(), voters=(1, 2, 3))
+        async with node.running():
+            node.hold = trio.Event()
+            answer = node.service.ask(Vote(2, 1, 7, OffsetAndEpoch(0, 0), False))
+            await trio.testing.wait_all_tasks_blocked()
+            assert not answer.done
+            stored = QuorumStateFile(node.fs.after_crash(), DIRECTORY).read()
+            assert stored == ElectionState(is_proven=False)
+            node.hold.set()
+            response = await answer.wait()
+            assert isinstance(response, VoteResponse)
+            assert response.vote_granted
+            stored = QuorumStateFile(node.fs.after_crash(), DIRECTORY).read()
+            assert stored == ElectionState(7, -1, 2, is_proven=True)
+
+    virtually(main)
+
+
+def test_observers_do_not_sync_what_they_append() -> None:
+    """Nobody counts on their copy; voters sync before they ask for more."""
+
+    async def main() -> None:
+        for voters, is_synced in ((2, 3, 4), False), ((1, 2, 3), True):
+            node = Node(new_disk(), voters=voters)
+            async with node.running():
+                service = node.service
+                service.step(BeginQuorumEpoch(2, 1, 7))
+                await trio.sleep(0.1)
+                (asked,) = (m for m in node.sent if isinstance(m, Fetch) and m.epoch == 7)
+                batch = LogBatch(0, 7, 5, (b"x",), (control_key(ControlRecordType.LEADER_CHANGE),))
+                answer = FetchResponse(
+                    2, 1, 7, 2, asked.fetch_offset, asked.last_fetched_epoch, batches=(batch,)
+                )
+                service.step(answer)
+                await trio.sleep(0.1)
+                assert node.sent[-1].fetch_offset == 1
+                survivor = MetadataLog(node.fs.after_crash(), DIRECTORY)
+                assert (survivor.log_end_offset == 1) is is_synced
+
+    virtually(main)
+
+
+def test_leaders_are_told_at_once_and_at_every_change() -> None:
+    """Also what is known when the callback comes."""
+
+    async def main() -> None:
+        node = Node(new_disk(), voters=(1, 2, 3))
+        told: list[tuple[int, int]] = []
+        node.service.on_leader_change(lambda *leader: told.append(leader))
+        async with node.running():
+            node.service.step(BeginQuorumEpoch(2, 1, 7))
+            node.service.step(BeginQuorumEpoch(2, 1, 7))
+            node.service.step(BeginQuorumEpoch(3, 1, 8))
+            late: list[tuple[int, int]] = []
+            node.service.on_leader_change(lambda *leader: late.append(leader))
+        assert told == [(-1, -1), (-1, 0), (2, 7), (3, 8)]
+        assert late == [(3, 8)]
+
+    virtually(main)
+
+
+def test_a_broker_that_is_known_to_be_gone_is_fenced_at_once() -> None:
+    """But not in the place of its next incarnation."""
+
+    async def main() -> None:
+        async with Node(new_disk()).running() as node:
+            epoch = await node.join()
+            node.service.fence_broker(1, epoch - 1)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not node.service.image.brokers[1].fenced
+            node.service.fence_broker(1, epoch)
+            await trio.testing.wait_all_tasks_blocked()
+            assert node.service.image.brokers[1].fenced
+
+    virtually(main)
+
+
+def test_a_quorum_of_one_has_nobody_to_hand_over_to() -> None:
+    """It goes on to lead until it ends."""
+
+    async def main() -> None:
+        async with Node(new_disk()).running() as node:
+            assert not await node.service.hand_over(1000)
+            assert node.service.is_active_controller
+
+    virtually(main)
+
+
+@pytest.mark.parametrize("damage", [False, True])
+def test_a_received_snapshot_is_checked(damage: bool) -> None:
+    """A whole one takes the log's place, durably; of a damaged one nothing stays."""
+
+    async def main() -> None:
+        async with Node(new_disk()).running() as origin:
+            await origin.join()
+            await origin.create("a")
+            image = origin.service.image
+        values = [encode_record(record) for record in image.to_records()]
+        snapshot_id = SnapshotId(image.offset + 1, image.epoch)
+        data = bytearray(b"".join(snapshot_batches(snapshot_id, values, 5)))
+        if damage:
+            data[len(data) // 2] ^= 1
+        node = Node(new_disk(), voters=(1, 2, 3))
+        async with node.running():
+            service = node.service
+            service.step(BeginQuorumEpoch(2, 1, 7))
+            await trio.sleep(0.1)
+            (asked,) = (m for m in node.sent if isinstance(m, Fetch) and m.epoch == 7)
+            offer = FetchResponse(
+                2, 1, 7, 2, asked.fetch_offset, asked.last_fetched_epoch, snapshot_id=snapshot_id
+            )
+            service.step(offer)
+            await trio.sleep(0.1)
+            assert node.wanted == [(2, snapshot_id)]
+            service.snapshot_received(snapshot_id, data)
+            await trio.sleep(0.1)
+            survivor = MetadataLog(node.fs.after_crash(), DIRECTORY)
+            if damage:
+                assert service.image.topic("a") is None
+                assert survivor.latest_snapshot_id() is None
+                fetch = node.sent[-1]
+                assert isinstance(fetch, Fetch) and fetch.fetch_offset == 0
+                assert fetch is not asked
+            else:
+                assert plain(service.image) == plain(image)
+                assert survivor.latest_snapshot_id() == snapshot_id
+                assert survivor.log_end_offset == snapshot_id.end_offset
+
+    virtually(main)
+
+
+def test_the_log_rests_while_a_snapshot_is_installed() -> None:
+    """Its last piece came from a leader that was deposed; the new one's answer comes meanwhile."""
+
+    async def main() -> None:
+        async with Node(new_disk()).running() as origin:
+            await origin.join()
+            await origin.create("a")
+            image = origin.service.image
+        values = [encode_record(record) for record in image.to_records()]
+        snapshot_id = SnapshotId(image.offset + 1, image.epoch)
+        data = b"".join(snapshot_batches(snapshot_id, values, 5))
+        node = Node(new_disk(), voters=(1, 2, 3))
+        async with node.running():
+            service = node.service
+            service.step(BeginQuorumEpoch(2, 1, 7))
+            await trio.sleep(0.1)
+            (asked,) = (m for m in node.sent if isinstance(m, Fetch) and m.epoch == 7)
+            offset_and_epoch = asked.fetch_offset, asked.last_fetched_epoch
+            service.step(FetchResponse(2, 1, 7, 2, *offset_and_epoch, snapshot_id=snapshot_id))
+            await trio.sleep(0.1)
+            service.step(BeginQuorumEpoch(3, 1, 8))
+            await trio.sleep(0.1)
+            (fetch,) = (m for m in node.sent if isinstance(m, Fetch) and m.epoch == 8)
+            node.hold = trio.Event()
+            service.snapshot_received(snapshot_id, data)
+            await trio.sleep(0.01)
+            key, value = leader_change_record(3, (1, 2, 3), [2, 3])
+            batch = LogBatch(0, 8, 5, (value,), (key,))
+            answer = FetchResponse(
+                3, 1, 8, 3, *offset_and_epoch, batches=(batch,), fetch_id=fetch.fetch_id
+            )
+            service.step(answer)
+            await trio.sleep(30)  # nor does it stand for election meanwhile
+            assert not [m for m in node.sent if isinstance(m, Vote)]
+            node.hold.set()
+            await trio.sleep(3)
+            assert plain(service.image) == plain(image)
+            survivor = MetadataLog(node.fs.after_crash(), DIRECTORY)
+            assert survivor.log_end_offset == snapshot_id.end_offset
+            assert node.sent[-1].fetch_offset == snapshot_id.end_offset
+
+    virtually(main)
+
+
+def test_describe_quorum_of_one() -> None:
+    """What kafka-metadata-quorum describe shows: the leader is caught up now."""
+
+    async def main() -> None:
+        async with Node(new_disk()).running() as node:
+            await node.join()
+            response = node.service.describe_quorum(
+                DescribeQuorumRequest(
+                    topics=[
+                        DescribeQuorumRequestTopicData(
+                            topic_name=name, partitions=[DescribeQuorumRequestPartitionData()]
+                        )
+                        for name in ("__cluster_metadata", "x")
+                    ]
+                )
+            )
+            (partition,) = response.topics[0].partitions
+            assert partition.error_code == ErrorCode.NONE
+            assert (partition.leader_id, partition.leader_epoch) == (1, 1)
+            assert partition.high_watermark == node.service.image.offset + 1
+            (voter,) = partition.current_voters
+            assert voter.replica_id == 1
+            assert voter.log_end_offset == partition.high_watermark
+            assert voter.last_caught_up_timestamp >= 1_700_000_000_000
+            assert partition.observers == []
+            (unknown,) = response.topics[1].partitions
+            assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    virtually(main)
+
+
+def test_a_log_that_cannot_be_read_for_a_follower_ends_the_node() -> None:
+    """The damage is this node's, and not a matter of the connection on which it was asked."""
+
+    async def main() -> None:
+        fs = new_disk()
+        async with Node(fs).running() as node:
+            await node.join()
+        node = Node(fs)
+        with pytest.RaisesGroup(OSError, flatten_subgroups=True):
+            async with node.running():
+                path = f"{DIRECTORY}/{0:020d}.log"
+                file = fs.open(path)
+                file.write_at(bytes([file.read_at(70, 1)[0] ^ 1]), 70)
+                epoch = node.service.leader_epoch
+                node.service.step(Fetch(9, 1, epoch, 0, 0, 0, 500))
+                await trio.sleep(60)
+        assert not node.sent
+
+    virtually(main)

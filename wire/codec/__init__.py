@@ -1,0 +1,1 @@
+"""Declares messages and compiles their encoders and decoders, a pair for each version."""

@@ -1,0 +1,1 @@
+"""Record batches: their headers, the records in them, compression, and older formats."""
