@@ -15,18 +15,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from kraftrio.base.deferred import Deferred
-from kraftrio.broker.api.administration_parts import decide_in_parts
+from kraftrio.broker.api.shared.decision_parts import decide_in_parts
+from kraftrio.broker.api.shared.decisions import decide_in_time, in_version
 from kraftrio.broker.ports import ControllerPort, SchedulerPort
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.sliced_work import Work
-from kraftrio.kraft_meta.controller.error_responses import error_response
-from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages.admin import (
-    ElectLeadersRequest,
-)
+from kraftrio.wire.messages.admin import ElectLeadersRequest
 from kraftrio.wire.protocol.api import ApiKey
-from kraftrio.wire.protocol.fitting import fit_version
 
 Handler = Callable[[Any, RequestContext], Any]
 
@@ -64,36 +59,4 @@ class AdminHandlers:
 
     def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> Work[Any]:
         """Forward; version 0 tells an error of the whole request by its partitions alone."""
-        return fitted(self.forward(request, context), context.api_version)
-
-
-def fitted(work: Work[Any], version: int) -> Work[Any]:
-    """Fit the response that comes of some work to an older version."""
-    response = yield from work
-    if isinstance(response, Deferred):
-        return response.map(lambda value: fit_version(value, version))
-    return fit_version(response, version)
-
-
-def decide_in_time(
-    controller: ControllerPort, scheduler: SchedulerPort, request: Any, *, api_version: int
-) -> Deferred[Any]:
-    """Let the active controller decide; REQUEST_TIMED_OUT when it takes longer than timeout_ms."""
-    decision = controller.submit(request, api_version=api_version)
-    if decision.done or request.timeout_ms <= 0:  # Kafka does not cut such requests short
-        return decision
-    answer: Deferred[Any] = Deferred()
-
-    def on_timeout() -> None:
-        if not answer.done:
-            answer.complete(error_response(request, ErrorCode.REQUEST_TIMED_OUT))
-
-    timer = scheduler.schedule(request.timeout_ms, on_timeout)
-
-    def on_decision(response: Any) -> None:
-        if not answer.done:
-            timer.cancel()
-            answer.complete(response)
-
-    decision.then(on_decision)
-    return answer
+        return in_version(self.forward(request, context), context.api_version)

@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kraftrio.base.deferred import Deferred
-from kraftrio.broker.api.controller import BROKER_ENDPOINT, refuse_endpoint_type
+from kraftrio.broker.api.shared.endpoint_types import BROKER_ENDPOINT, refuse_endpoint_type
 from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.metadata.auto_topics import AutoTopicCreator
 from kraftrio.broker.metadata.topic_descriptions import (

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.base.logging_setup import LEVELS
-from kraftrio.broker.api.administration_parts import (
+from kraftrio.broker.api.shared.decision_parts import (
     decide_in_parts,
     is_excessive,
     refuse_excessive,

@@ -19,19 +19,19 @@ from functools import partial
 from typing import Any, Protocol
 
 from kraftrio.base.deferred import Deferred
-from kraftrio.broker.api.admin import decide_in_time, fitted
-from kraftrio.broker.api.administration_parts import (
+from kraftrio.broker.api.shared.decision_parts import (
     decide_in_parts,
     is_excessive,
     refuse_excessive,
 )
+from kraftrio.broker.api.shared.decisions import decide_in_time, in_version
+from kraftrio.broker.api.shared.endpoint_types import CONTROLLER_ENDPOINT, refuse_endpoint_type
 from kraftrio.broker.metadata.topic_descriptions import CLUSTER_OPERATIONS
 from kraftrio.broker.ports import ControllerPort, SchedulerPort
 from kraftrio.broker.server.context import ClientInfo, RequestContext
 from kraftrio.broker.server.sliced_work import Work
 from kraftrio.kraft_meta.metadata.image import BROKER_LOGGER, Endpoint
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdentity
-from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import ElectLeadersRequest
 from kraftrio.wire.messages.cluster import (
     NO_AUTHORIZED_OPERATIONS,
@@ -50,9 +50,6 @@ from kraftrio.wire.protocol.api import ApiKey
 Handler = Callable[[Any, RequestContext], Any]
 # Takes the broker's id and epoch, and the connection that it heartbeats on.
 HeartbeatSeen = Callable[[int, int, ClientInfo], object]
-
-BROKER_ENDPOINT, CONTROLLER_ENDPOINT = 1, 2
-ENDPOINT_NAMES = {BROKER_ENDPOINT: "BROKER", CONTROLLER_ENDPOINT: "CONTROLLER"}
 
 
 class ControllerQuorum(ControllerPort, Protocol):
@@ -132,7 +129,7 @@ class ControllerHandlers:
 
     def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> Work[Any]:
         """Let the controller decide; version 0 tells an error by its partitions alone."""
-        return fitted(self.decide_in_time(request, context), context.api_version)
+        return in_version(self.decide_in_time(request, context), context.api_version)
 
     def broker_heartbeat(
         self, request: BrokerHeartbeatRequest, context: RequestContext
@@ -202,24 +199,3 @@ class ControllerHandlers:
             brokers=nodes,
             cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NO_AUTHORIZED_OPERATIONS,
         )
-
-
-def refuse_endpoint_type(
-    request: DescribeClusterRequest, served: int, api_version: int
-) -> DescribeClusterResponse | None:
-    """Return the answer to a client that wants another kind of nodes than are served here."""
-    wanted = request.endpoint_type
-    if wanted == served:
-        return None
-    if wanted not in ENDPOINT_NAMES:
-        code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
-        text = f"Unsupported endpoint type {wanted}"
-    else:
-        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
-        text = (
-            f"The request was sent to an endpoint of type {ENDPOINT_NAMES[served]}, but we wanted "
-            f"an endpoint of type {ENDPOINT_NAMES[wanted]}"
-        )
-    if api_version == 0:
-        code = ErrorCode.INVALID_REQUEST
-    return DescribeClusterResponse(error_code=code, error_message=text)

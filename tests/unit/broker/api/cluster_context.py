@@ -229,3 +229,9 @@ class ClusterContext:
         topic = self.metadata.topic(name)
         assert topic is not None
         return topic.topic_id
+
+
+def create(name: str, timeout_ms: int = 100) -> CreateTopicsRequest:
+    """A request for one topic with the defaults."""
+    topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
+    return CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms)

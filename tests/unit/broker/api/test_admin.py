@@ -6,10 +6,8 @@ from kraftrio.wire.codec.message import encode
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
     AlterPartitionReassignmentsRequest,
-    CreatableTopic,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
-    CreateTopicsRequest,
     DeleteTopicsRequest,
     DeleteTopicState,
     ElectLeadersRequest,
@@ -18,13 +16,7 @@ from kraftrio.wire.messages.admin import (
     ReassignableTopic,
 )
 from tests.support.sliced import finish
-from tests.unit.broker.api.cluster_context import ClusterContext, context
-
-
-def create(name: str, timeout_ms: int = 100) -> CreateTopicsRequest:
-    """A request for one topic with the defaults."""
-    topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
-    return CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms)
+from tests.unit.broker.api.cluster_context import ClusterContext, context, create
 
 
 def test_topic_is_created_and_described() -> None:
@@ -37,39 +29,6 @@ def test_topic_is_created_and_described() -> None:
     assert settings["retention.ms"] == ("9", 4)
     assert len(settings) == 33
     encode(response, 7)
-
-
-def test_slow_controller_is_not_waited_for_longer_than_asked() -> None:
-    """At the request's deadline each item times out, and the late decision is dropped."""
-    cluster = ClusterContext()
-    cluster.hold()
-    answer = finish(cluster.admin.forward(create("t", timeout_ms=100), context(7)))
-    assert not answer.done
-    assert [delay_ms for delay_ms, _ in cluster.timers.calls] == [100]
-    cluster.timers.fire()
-    assert [(one.name, one.error_code) for one in answer.value.topics] == [("t", 7)]
-    cluster.settle()
-    assert cluster.metadata.topic("t") is not None
-
-
-def test_decision_in_time_cancels_the_deadline() -> None:
-    """No deadline is left behind by an answered request."""
-    cluster = ClusterContext()
-    cluster.hold()
-    answer = finish(cluster.admin.forward(create("t"), context(7)))
-    cluster.settle()
-    assert answer.value.topics[0].error_code == 0
-    assert cluster.timers.calls == []
-
-
-def test_request_without_patience_is_still_decided() -> None:
-    """A timeout of 0 does not cut a quick decision short, as in Kafka."""
-    cluster = ClusterContext()
-    cluster.hold()
-    answer = finish(cluster.admin.forward(create("t", timeout_ms=0), context(7)))
-    assert cluster.timers.calls == []
-    cluster.settle()
-    assert answer.value.topics[0].error_code == 0
 
 
 def test_other_requests_are_forwarded() -> None:
