@@ -1,7 +1,7 @@
 """The steps of scripts/check, which calls this in the checkout's .venv.
 
-In order: set-up of what the tests use, format, lint, types, tidy, then the folders of tests: unit,
-simulation, integration, conformance, Spark's data sources, the pipeline.
+In order: set-up of what the tests use, format, lint, imports, types, tidy, then the folders of
+tests: unit, simulation, integration, conformance, Spark's data sources, the pipeline.
 All steps run also after a failure, so that one run tells everything. Each step of tests names its
 slowest ones; unit tests run on every core. At the end come the time of each step, the
 reasons of skipped tests, and one plain line of counts over all of pytest's runs.
@@ -31,7 +31,7 @@ QUICK_TESTS = ("unit", "sim")
 LONG_TESTS = ("integration", "conformance", "spark", "pipeline")  # processes of their own
 SLOWEST = ["--durations=10", "--durations-min=1"]
 IN_PARALLEL = ["-n", str(os.cpu_count() or 1), "--dist", "worksteal"]
-LINTED = ["wire", "kraft_meta", "broker", "clients", "kraftrio", "scripts", "tests"]
+LINTED = ["base", "wire", "net", "kraft_meta", "broker", "clients", "kraftrio", "scripts", "tests"]
 
 
 @dataclass
@@ -113,8 +113,9 @@ def all_steps(fast: bool, options: list[str]) -> list[Outcome]:
     outcomes += [
         run("format", [*python, "ruff", "format", "--check", *linted]),
         run("lint", [*python, "ruff", "check", *linted]),
+        run("imports", [str(Path(sys.executable).parent / "lint-imports"), "--no-logo"]),
         run("types", [*python, "mypy", "-p", "kraftrio"]),
-        run_pytest("tidy", ["tests/test_tidy.py"], options),
+        run_pytest("tidy", ["tests/test_tidy.py", "tests/test_import_laws.py"], options),
     ]
     for name in (*QUICK_TESTS, *LONG_TESTS):
         if fast and name in LONG_TESTS:

@@ -1,7 +1,6 @@
-"""The house rules that no linter knows: who may import what, what a core may not do, how long.
+"""The house rules: who may import what, what a core may not do, how long.
 
-`base` and `wire` import nothing of ours, `net` these two; `kraft_meta` and `clients` import all
-three, and `broker` all but `clients`. A core is a state
+Who may import what stands in pyproject.toml as contracts for import-linter. A core is a state
 machine without input or output: time, randomness and reads come in as arguments, writes go out as
 values, so that a simulation can own them all.
 """
@@ -11,10 +10,12 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests.support.import_laws import CONTRACTS, broken_by, import_graph
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("base", "wire", "net", "kraft_meta", "clients", "broker")
@@ -22,68 +23,8 @@ PACKAGES = ("base", "wire", "net", "kraft_meta", "clients", "broker")
 MAX_MODULE_LINES = 700
 MAX_FUNCTION_LINES = 70
 
-# Package -> what it may import of ours.
-MAY_IMPORT = {
-    "base": ("base",),
-    "wire": ("wire",),
-    "net": ("base", "wire", "net"),
-    "kraft_meta": ("base", "wire", "net", "kraft_meta"),
-    "clients": ("base", "wire", "net", "clients"),
-    "broker": ("base", "wire", "net", "kraft_meta", "broker"),
-}
-
-FORBIDDEN = frozenset(
-    {
-        "asyncio", "concurrent", "datetime", "io", "logging", "multiprocessing", "os", "pathlib",
-        "queue", "select", "selectors", "shutil", "signal", "socket", "ssl", "subprocess",
-        "tempfile", "threading", "time", "trio",
-    }
-)  # fmt: skip
-
-# Who may do what: all others are cores, or pure. The disk layer knows locks and the log; of it only
-# files.py opens files.
-WORKS_WITH = {
-    "base/threads.py": {"async", "trio"},
-    "broker/log/files.py": {"os"},
-    "broker/log/**/*.py": {"logging", "threading"},
-    "broker/metadata/auto_topics.py": {"logging"},
-    "broker/node/broker_role.py": {"async", "logging", "trio"},
-    "broker/controller/broker_sessions.py": {"async", "logging", "trio"},
-    "broker/server/client_connection.py": {"async", "trio"},
-    "base/clock.py": {"time", "trio"},
-    "broker/config/config.py": {"socket"},
-    "broker/controller/channel.py": {"async", "logging", "trio"},
-    "broker/controller/client.py": {"async", "logging", "trio"},
-    "broker/node/controller_role.py": {"async", "trio"},
-    "broker/coordinator/runtime.py": {"async", "logging", "trio"},
-    "broker/controller/departure.py": {"async", "logging", "trio"},
-    "broker/replica/directory_assignments.py": {"logging"},
-    "broker/replica/disk_errors.py": {"logging"},
-    "broker/replica/full_directories.py": {"logging"},
-    "broker/replica/isr_keeper.py": {"logging"},
-    "broker/replica/isr_proposals.py": {"logging"},
-    "base/line_output.py": {"os", "select", "threading"},
-    "broker/node/local_cluster.py": {"async", "os", "signal", "socket", "subprocess", "trio"},
-    "broker/upkeep/log_cleaner.py": {"async", "logging", "time", "trio"},
-    "broker/upkeep/maintenance.py": {"async", "logging", "trio"},
-    "base/logging_setup.py": {"logging", "time"},
-    "broker/node/node.py": {"async", "logging", "os", "signal", "socket", "trio"},
-    "broker/node/settings.py": {"logging"},
-    "broker/controller/quorum_peers.py": {"async", "logging", "trio"},
-    "broker/replica/follower/fetcher.py": {"async", "logging", "trio"},
-    "broker/replica/manager.py": {"logging"},
-    "broker/replica/moves.py": {"async", "logging", "trio"},
-    "broker/server/server.py": {"async", "logging", "trio"},
-    "broker/node/services.py": {"shutil"},
-    "broker/node/stop_signals.py": {"signal", "trio"},
-    "broker/server/sliced_work.py": {"async", "trio"},
-    "base/timers.py": {"async", "trio"},
-    "base/deferred.py": {"async", "trio"},
-    "kraft_meta/quorum/news.py": {"logging"},
-    "kraft_meta/quorum/service.py": {"async", "logging", "trio"},
-    "net/*.py": {"async", "logging", "os", "socket", "trio"},
-    "clients/**/*.py": {"async", *FORBIDDEN},
-}
+# Of the modules that may not wait these open files, by the builtin.
+MAY_OPEN = {"broker/config/config.py", "broker/log/files.py"}
 
 
 def modules(*patterns: str) -> list[str]:
@@ -98,97 +39,100 @@ def parse(module: str) -> ast.Module:
     return ast.parse((ROOT / module).read_text(), module)
 
 
-def imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield (line, full dotted name) of everything that is imported, wherever it stands."""
-    for node in ast.walk(tree):
+@cache
+def all_nodes() -> list[tuple[str, str, ast.stmt | ast.expr]]:
+    """Return (module, "module:line", node) of what the rules look at, in all packages."""
+    kinds = ast.stmt | ast.Await | ast.Name | ast.Attribute
+    return [
+        (module, f"{module}:{node.lineno}", node)
+        for module in modules()
+        for node in ast.walk(parse(module))
+        if isinstance(node, kinds)
+    ]
+
+
+@pytest.mark.parametrize("name", CONTRACTS)
+def test_contract_is_kept(name: str) -> None:
+    """Our imports keep the contract; an exemption that matches no import is an error."""
+    broken = broken_by(CONTRACTS[name])
+    assert not broken, f"{CONTRACTS[name]['name']}: {broken}"
+
+
+def test_imports_are_by_full_name() -> None:
+    """What is ours is imported by its public name: kraftrio.wire..., neither wire... nor dots."""
+    faults = []
+    for _, line, node in all_nodes():
+        names = []
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"line {node.lineno}: imports are absolute"
-            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+            names = ["." if node.level else node.module or ""]
+        faults += [f"{line}: {name}" for name in names if name.split(".")[0] in {"", *PACKAGES}]
+    assert not faults
 
 
-@pytest.mark.parametrize("module", modules())
-def test_import_law(module: str) -> None:
-    """A package imports downwards only, and always through the public name kraftrio."""
-    allowed = MAY_IMPORT[module.split("/")[0]]
-    for line, name in imports(parse(module)):
-        top, _, below = name.partition(".")
-        assert top not in PACKAGES, f"{module}:{line}: write kraftrio.{name}"
-        if top == "kraftrio":
-            names = (*allowed, "__version__")
-            fits = any(below == prefix or below.startswith(f"{prefix}.") for prefix in names)
-            assert fits, f"{module}:{line}: {name} is above {module.split('/')[0]}"
+def test_cores_do_not_wait() -> None:
+    """What imports Trio is no core; nothing else has an `async`."""
+    faults = []
+    waiting = ast.AsyncFunctionDef | ast.AsyncFor | ast.AsyncWith | ast.Await
+    for module, line, node in all_nodes():
+        if isinstance(node, waiting) and not module.startswith("clients/"):
+            name = "kraftrio." + module.removesuffix(".py").replace("/", ".")
+            if "trio" not in import_graph().find_modules_directly_imported_by(name):
+                faults.append(line)
+    assert not faults
 
 
-@pytest.mark.parametrize("module", modules())
-def test_only_shells_do_io(module: str) -> None:
-    """A core has no async, no clock, no thread, no file, no socket and no log of its own."""
-    allowed: set[str] = set()
-    for pattern, names in WORKS_WITH.items():
-        if module in modules(pattern):
-            allowed |= names
-    tree = parse(module)
-    for line, name in imports(tree):
-        top = name.split(".")[0]
-        fits = top not in FORBIDDEN or top in allowed
-        assert fits, f"{module}:{line}: this module may not import {top}"
-    for node in ast.walk(tree):
-        is_async = isinstance(node, ast.AsyncFunctionDef | ast.AsyncFor | ast.AsyncWith | ast.Await)
-        fits = not is_async or "async" in allowed
-        assert fits, f"{module}:{getattr(node, 'lineno', 0)}: this module may not wait"
+def test_few_open_files() -> None:
+    """The builtin `open` is an import of nothing: who uses it is named here."""
+    users = {
+        module
+        for module, _, node in all_nodes()
+        if isinstance(node, ast.Name) and node.id == "open" and not module.startswith("clients/")
+    }
+    assert users == MAY_OPEN
 
 
-@pytest.mark.parametrize("module", modules())
-def test_randomness_is_injected(module: str) -> None:
+def test_randomness_is_injected() -> None:
     """Nobody throws the dice of the module random: a generator comes in."""
-    for node in ast.walk(parse(module)):
-        is_dice = (
-            isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Name)
-            and node.value.id == "random"
-            and node.attr not in {"Random", "SystemRandom"}
-        )
-        assert not is_dice, f"{module}:{getattr(node, 'lineno', 0)}: randomness is injected"
+    faults = [
+        line
+        for _, line, node in all_nodes()
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "random"
+        and node.attr not in {"Random", "SystemRandom"}
+    ]
+    faults += [
+        line
+        for _, line, node in all_nodes()
+        if isinstance(node, ast.ImportFrom) and node.module == "random"
+    ]
+    assert not faults
 
 
-def test_no_permission_is_left_over() -> None:
-    """WORKS_WITH names only what is there and is used."""
-    for pattern, names in WORKS_WITH.items():
-        if "*" in pattern:
-            continue
-        tree = parse(pattern)
-        used = {name.split(".")[0] for _, name in imports(tree)}
-        if any(isinstance(node, ast.AsyncFunctionDef) for node in ast.walk(tree)):
-            used.add("async")
-        assert names <= used, f"{pattern} no longer needs {sorted(names - used)}"
-
-
-@pytest.mark.parametrize("module", modules())
-def test_size_limits(module: str) -> None:
+def test_size_limits() -> None:
     """Modules and functions stay short enough to be read whole."""
-    source = (ROOT / module).read_text()
-    line_count = len(source.splitlines())
-    assert line_count <= MAX_MODULE_LINES, f"{module} has {line_count} lines"
-    for node in ast.walk(ast.parse(source)):
+    counts = {module: (ROOT / module).read_text().count("\n") for module in modules()}
+    faults = [f"{name}: {lines}" for name, lines in counts.items() if lines > MAX_MODULE_LINES]
+    for _, line, node in all_nodes():
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
             length = node.end_lineno - node.lineno + 1
-            assert length <= MAX_FUNCTION_LINES, f"{module}: {node.name} has {length} lines"
+            if length > MAX_FUNCTION_LINES:
+                faults.append(f"{line}: {node.name} has {length} lines")
+    assert not faults
 
 
-@pytest.mark.parametrize("module", modules())
-def test_module_says_what_it_is(module: str) -> None:
+def test_modules_say_what_they_are() -> None:
     """Each module begins with a docstring."""
-    assert ast.get_docstring(parse(module)), f"{module} has no docstring"
+    assert not [module for module in modules() if not ast.get_docstring(parse(module))]
 
 
-@pytest.mark.parametrize("module", modules())
-def test_nothing_is_left_undone(module: str) -> None:
+def test_nothing_is_left_undone() -> None:
     """No marks of work to come, and nothing that only pretends to be there."""
-    source = (ROOT / module).read_text()
-    mark = re.search(r"\b(TODO|FIXME|XXX|NotImplementedError)\b", source)
-    assert not mark, f"{module}: {mark and mark.group(0)}"
+    marks = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
+    assert not [module for module in modules() if marks.search((ROOT / module).read_text())]
 
 
 def test_architecture_names_every_module() -> None:
