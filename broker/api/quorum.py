@@ -46,7 +46,7 @@ from kraftrio.kraft_meta.raft.messages import (
     Vote,
     VoteResponse,
 )
-from kraftrio.kraft_meta.raft.ports import SnapshotId
+from kraftrio.kraft_meta.raft.values import SnapshotId
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages import quorum, raft_voters
 from kraftrio.wire.protocol.api import APIS, ApiKey

@@ -36,8 +36,8 @@ from kraftrio.kraft_meta.quorum.raft_wire import (
 )
 from kraftrio.kraft_meta.quorum.service import QuorumService
 from kraftrio.kraft_meta.raft.messages import Fetch, Message, Request
-from kraftrio.kraft_meta.raft.ports import SnapshotId
 from kraftrio.kraft_meta.raft.ready import RaftConfig
+from kraftrio.kraft_meta.raft.values import SnapshotId
 from kraftrio.net.connection import (
     Connection,
     ConnectionLost,

@@ -40,7 +40,7 @@ from kraftrio.kraft_meta.quorum.log_batches import (
     parse_snapshot,
     snapshot_batches,
 )
-from kraftrio.kraft_meta.raft.ports import NO_NODE, ElectionState, LogBatch, SnapshotId
+from kraftrio.kraft_meta.raft.values import NO_NODE, ElectionState, LogBatch, SnapshotId
 from kraftrio.wire.errors import CorruptRecordError, KafkaError
 from kraftrio.wire.primitives import ZERO_UUID, uuid_from_text, uuid_to_text
 from kraftrio.wire.records.batch import (

@@ -33,7 +33,7 @@ from kraftrio.broker.log.metadata_log import (
     QuorumStateFile,
 )
 from kraftrio.kraft_meta.raft.epoch_starts import EpochStarts
-from kraftrio.kraft_meta.raft.ports import ElectionState, OffsetAndEpoch
+from kraftrio.kraft_meta.raft.values import ElectionState, OffsetAndEpoch
 from kraftrio.wire.primitives import ZERO_UUID
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from kraftrio.kraft_meta.raft.ports import LogBatch, SnapshotId
+from kraftrio.kraft_meta.raft.values import LogBatch, SnapshotId
 from kraftrio.wire.codec.message import decode, encode
 from kraftrio.wire.errors import CorruptRecordError, RemoteProtocolError
 from kraftrio.wire.messages.quorum import SnapshotFooterRecord, SnapshotHeaderRecord

@@ -12,8 +12,8 @@ import logging
 import math
 from collections.abc import Callable
 
-from kraftrio.kraft_meta.raft.ports import NO_NODE
 from kraftrio.kraft_meta.raft.raft import RaftCore
+from kraftrio.kraft_meta.raft.values import NO_NODE
 
 _log = logging.getLogger("kraftrio.metadata")
 

@@ -37,7 +37,7 @@ from kraftrio.kraft_meta.raft.messages import (
     Vote,
     VoteResponse,
 )
-from kraftrio.kraft_meta.raft.ports import NO_NODE, LogBatch, OffsetAndEpoch, SnapshotId
+from kraftrio.kraft_meta.raft.values import NO_NODE, LogBatch, OffsetAndEpoch, SnapshotId
 from kraftrio.wire.codec.message import records_view
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from kraftrio.wire.messages import data, quorum

@@ -31,6 +31,7 @@ from typing import Any
 
 import trio
 
+from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import Deferred
 from kraftrio.base.no_room import NO_ROOM
 from kraftrio.base.threads import RunInThread, run_in_worker_thread
@@ -47,20 +48,17 @@ from kraftrio.kraft_meta.quorum.news import LeaderCallback, QuorumNews
 from kraftrio.kraft_meta.raft.epoch_starts import EpochStarts
 from kraftrio.kraft_meta.raft.messages import Message, Request, Response
 from kraftrio.kraft_meta.raft.ports import (
-    NO_NODE,
     ConfigValidator,
     ElectionStateStore,
-    LogBatch,
     NoPeers,
     Peers,
     ReplicatedLog,
-    ServiceClock,
-    SnapshotId,
     TopicConfigs,
 )
 from kraftrio.kraft_meta.raft.quorum_state import Leader
 from kraftrio.kraft_meta.raft.raft import RaftCore
 from kraftrio.kraft_meta.raft.ready import CommittedRecordsError, RaftConfig, Ready
+from kraftrio.kraft_meta.raft.values import NO_NODE, LogBatch, SnapshotId
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from kraftrio.wire.primitives import Buffer
@@ -108,7 +106,7 @@ class QuorumService:
         election_store: ElectionStateStore,
         validator: ConfigValidator,
         topic_configs: TopicConfigs,
-        clock: ServiceClock,
+        clock: Clock,
         rng: random.Random,
         peers: Peers | None = None,
         run_in_thread: RunInThread = run_in_worker_thread,

@@ -18,13 +18,7 @@ from typing import Final
 
 from kraftrio.kraft_meta.raft.epoch_starts import EpochStarts
 from kraftrio.kraft_meta.raft.messages import Fetch, Message
-from kraftrio.kraft_meta.raft.ports import (
-    NO_NODE,
-    ElectionState,
-    LogBatch,
-    LogReader,
-    SnapshotId,
-)
+from kraftrio.kraft_meta.raft.ports import LogReader
 from kraftrio.kraft_meta.raft.quorum_state import (
     Candidate,
     Follower,
@@ -45,6 +39,7 @@ from kraftrio.kraft_meta.raft.ready import (
     SnapshotOffer,
     leader_change_record,
 )
+from kraftrio.kraft_meta.raft.values import NO_NODE, ElectionState, LogBatch, SnapshotId
 from kraftrio.kraft_meta.raft.voter_memory import VoterMemory
 from kraftrio.wire.errors import ErrorCode
 

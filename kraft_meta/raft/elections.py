@@ -24,7 +24,6 @@ from kraftrio.kraft_meta.raft.messages import (
     Vote,
     VoteResponse,
 )
-from kraftrio.kraft_meta.raft.ports import NO_NODE
 from kraftrio.kraft_meta.raft.quorum_state import (
     Candidate,
     Follower,
@@ -33,6 +32,7 @@ from kraftrio.kraft_meta.raft.quorum_state import (
     Resigned,
     Unattached,
 )
+from kraftrio.kraft_meta.raft.values import NO_NODE
 from kraftrio.wire.errors import ErrorCode
 
 _BACKOFF_BASE_MS = 100

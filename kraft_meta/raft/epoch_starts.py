@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from kraftrio.kraft_meta.raft.ports import OffsetAndEpoch, SnapshotId
+from kraftrio.kraft_meta.raft.values import OffsetAndEpoch, SnapshotId
 
 
 class EpochStarts:

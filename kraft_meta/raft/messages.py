@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from kraftrio.kraft_meta.raft.ports import NO_NODE, LogBatch, OffsetAndEpoch, SnapshotId
+from kraftrio.kraft_meta.raft.values import NO_NODE, LogBatch, OffsetAndEpoch, SnapshotId
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import ZERO_UUID
 

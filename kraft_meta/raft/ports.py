@@ -1,85 +1,22 @@
-"""What the metadata quorum asks of the outside, and the values that cross those borders.
+"""What the metadata quorum needs from outside, as protocols (ports) that the node fills in.
 
-Owns: the protocols (ports) that node.py fills in, and the values of the log: `LogBatch`,
-`SnapshotId`, `ElectionState`. Rules:
+Rules:
 1. `OSError` from a port propagates: a metadata log that cannot be written ends the node.
 2. Only `flush` of the log, the writes of the election state and the snapshot calls may block; the
    quorum service runs them in a worker thread. Everything else is quick and synchronous.
 
-Called by: raft.py (values, LogReader), controller.py (ConfigValidator, TopicConfigs),
-quorum/service.py (all).
+Called by: the Raft core (LogReader), the controller core (ConfigValidator, TopicConfigs) and the
+quorum's shell (all).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import Protocol
 
+from kraftrio.kraft_meta.raft.messages import Message
+from kraftrio.kraft_meta.raft.values import ElectionState, LogBatch, SnapshotId
 from kraftrio.wire.messages.admin import CreatableTopicConfigs
-
-if TYPE_CHECKING:
-    from kraftrio.kraft_meta.raft.messages import Message
-
-NO_NODE = -1
-
-
-@dataclass(frozen=True, slots=True)
-class LogBatch:
-    """One record batch of the metadata log.
-
-    A control batch has a key per value (KIP-595: LeaderChange); others have no keys. `encoded` is
-    the batch as bytes, where they are known already.
-    """
-
-    base_offset: int
-    epoch: int
-    timestamp_ms: int
-    values: tuple[bytes, ...]
-    control_keys: tuple[bytes, ...] = ()
-    encoded: bytes | None = field(default=None, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        assert self.values, "a batch holds at least one record"
-        assert not self.control_keys or len(self.control_keys) == len(self.values)
-
-    @property
-    def is_control(self) -> bool:
-        return bool(self.control_keys)
-
-    @property
-    def end_offset(self) -> int:
-        """The offset after the last record."""
-        return self.base_offset + len(self.values)
-
-
-class OffsetAndEpoch(NamedTuple):
-    """A point of the log: the offset that would come next and the epoch of the record before."""
-
-    offset: int
-    epoch: int
-
-
-class SnapshotId(NamedTuple):
-    """A snapshot holds everything below `end_offset`; `epoch` is that of the last record in it."""
-
-    end_offset: int
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class ElectionState:
-    """What a voter must remember over a restart (Kafka's quorum-state file).
-
-    `is_proven` says whether the voter may be believed (voter_memory.py); None: it was written
-    before there was such a mark. What is below `committed_offset` is committed: the log reaches it.
-    """
-
-    epoch: int = 0
-    leader_id: int = NO_NODE
-    voted_id: int = NO_NODE
-    is_proven: bool | None = None
-    committed_offset: int = 0
 
 
 class LogReader(Protocol):
@@ -179,14 +116,6 @@ class TopicConfigs(Protocol):
     def describe_topic_configs(self, overrides: Mapping[str, str]) -> list[CreatableTopicConfigs]:
         """Return every configuration of a topic that sets these itself."""
         ...
-
-
-class ServiceClock(Protocol):
-    """The clocks of the shell; monotonic_ms is Trio's."""
-
-    def wall_ms(self) -> int: ...
-
-    def monotonic_ms(self) -> float: ...
 
 
 class Peers(Protocol):

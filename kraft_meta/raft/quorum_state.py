@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeAlias
 
-from kraftrio.kraft_meta.raft.ports import NO_NODE, ElectionState
+from kraftrio.kraft_meta.raft.values import NO_NODE, ElectionState
 from kraftrio.wire.primitives import ZERO_UUID
 
 

@@ -36,7 +36,6 @@ from kraftrio.kraft_meta.raft.messages import (
     Vote,
     VoteResponse,
 )
-from kraftrio.kraft_meta.raft.ports import NO_NODE, SnapshotId
 from kraftrio.kraft_meta.raft.quorum_state import (
     Candidate,
     Follower,
@@ -47,6 +46,7 @@ from kraftrio.kraft_meta.raft.quorum_state import (
 )
 from kraftrio.kraft_meta.raft.ready import NotLeaderError, Proposal
 from kraftrio.kraft_meta.raft.replication import Replication
+from kraftrio.kraft_meta.raft.values import NO_NODE, SnapshotId
 
 
 class RaftCore(Elections, Replication):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kraftrio.kraft_meta.raft.messages import Fetch, Message
-from kraftrio.kraft_meta.raft.ports import ElectionState, LogBatch, OffsetAndEpoch, SnapshotId
+from kraftrio.kraft_meta.raft.values import ElectionState, LogBatch, OffsetAndEpoch, SnapshotId
 from kraftrio.wire.codec.message import encode
 from kraftrio.wire.messages.quorum import LeaderChangeMessage, LeaderChangeVoter
 from kraftrio.wire.records.control import ControlRecordType, control_key

@@ -17,9 +17,9 @@ import math
 
 from kraftrio.kraft_meta.raft.base import RaftBase
 from kraftrio.kraft_meta.raft.messages import NO_FETCH_ID, Fetch, FetchResponse
-from kraftrio.kraft_meta.raft.ports import NO_NODE, LogBatch, OffsetAndEpoch, SnapshotId
 from kraftrio.kraft_meta.raft.quorum_state import Follower, Leader, Unattached
 from kraftrio.kraft_meta.raft.ready import ParkedFetch, SnapshotOffer
+from kraftrio.kraft_meta.raft.values import NO_NODE, LogBatch, OffsetAndEpoch, SnapshotId
 from kraftrio.wire.errors import ErrorCode
 
 

@@ -38,8 +38,8 @@ from kraftrio.kraft_meta.controller.partition_change import PartitionChange
 from kraftrio.kraft_meta.quorum import log_batches
 from kraftrio.kraft_meta.raft.elections import Elections
 from kraftrio.kraft_meta.raft.epoch_starts import EpochStarts
-from kraftrio.kraft_meta.raft.ports import SnapshotId
 from kraftrio.kraft_meta.raft.quorum_state import Leader, QuorumState
+from kraftrio.kraft_meta.raft.values import SnapshotId
 from kraftrio.kraft_meta.raft.voter_memory import VoterMemory
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode
 from kraftrio.wire.records.batch import iter_headers

@@ -15,7 +15,7 @@ from kraftrio.kraft_meta.raft.messages import (
     Request,
     Vote,
 )
-from kraftrio.kraft_meta.raft.ports import OffsetAndEpoch, SnapshotId
+from kraftrio.kraft_meta.raft.values import OffsetAndEpoch, SnapshotId
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages import raft_voters
 from tests.unit.broker.controller.quorum_nodes import CLUSTER_ID, Quorum, QuorumNode

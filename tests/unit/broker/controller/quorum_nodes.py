@@ -21,6 +21,7 @@ from typing import Any
 
 import trio
 
+from kraftrio.base.clock import Clock
 from kraftrio.broker.api.quorum import QuorumHandlers
 from kraftrio.broker.controller.quorum_peers import QuorumPeers
 from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
@@ -56,14 +57,11 @@ LIMITS = ServerLimits(
 )
 
 
-class Clock:
+class WorldClock(Clock):
     """The world's time."""
 
     def wall_ms(self) -> int:
         return START_WALL_MS + int(self.monotonic_ms())
-
-    def monotonic_ms(self) -> float:
-        return trio.current_time() * 1000
 
 
 def address(node_id: int) -> str:
@@ -126,7 +124,7 @@ class QuorumNode:
             election_store=QuorumStateFile(self.fs, DIRECTORY),
             validator=configs,
             topic_configs=configs,
-            clock=Clock(),
+            clock=WorldClock(),
             rng=self.rng,
             peers=self.peers,
             run_in_thread=self._run_in_thread,

@@ -17,7 +17,7 @@ from kraftrio.broker.log.metadata_log import (
     QuorumStateFile,
 )
 from kraftrio.kraft_meta.quorum.log_batches import encode_batch
-from kraftrio.kraft_meta.raft.ports import ElectionState, LogBatch, SnapshotId
+from kraftrio.kraft_meta.raft.values import ElectionState, LogBatch, SnapshotId
 from kraftrio.wire.records.batch import iter_headers, iter_records
 from kraftrio.wire.records.control import ControlRecordType, control_key
 from tests.support.memory_files import MemoryFileSystem

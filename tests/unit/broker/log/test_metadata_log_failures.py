@@ -15,7 +15,7 @@ from itertools import pairwise
 import pytest
 
 from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
-from kraftrio.kraft_meta.raft.ports import ElectionState, LogBatch, SnapshotId
+from kraftrio.kraft_meta.raft.values import ElectionState, LogBatch, SnapshotId
 from tests.support.memory_files import FailedCall, MemoryFileSystem
 
 DIRECTORY = "/data/__cluster_metadata-0"

@@ -9,7 +9,7 @@ from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.broker.log.checkpoints import MetaProperties, write_meta_properties
 from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
 from kraftrio.broker.node.quorum_recovery import recover_quorum
-from kraftrio.kraft_meta.raft.ports import ElectionState, LogBatch
+from kraftrio.kraft_meta.raft.values import ElectionState, LogBatch
 from tests.support.memory_files import MemoryFileSystem
 
 DIRECTORY = "/data/__cluster_metadata-0"

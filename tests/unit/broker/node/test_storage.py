@@ -16,7 +16,7 @@ from kraftrio.broker.log.checkpoints import (
 from kraftrio.broker.node.environment import Environment
 from kraftrio.broker.node.storage import NodeStorage
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdentity, ClusterIdError
-from kraftrio.kraft_meta.raft.ports import ElectionState
+from kraftrio.kraft_meta.raft.values import ElectionState
 from tests.support.memory_files import MemoryFileSystem
 
 A, B = "AAAAAAAAAAAAAAAAAAAAAg", "BBBBBBBBBBBBBBBBBBBBBB"

@@ -15,7 +15,7 @@ from kraftrio.kraft_meta.quorum.log_batches import (
     parse_snapshot,
     snapshot_batches,
 )
-from kraftrio.kraft_meta.raft.ports import LogBatch, SnapshotId
+from kraftrio.kraft_meta.raft.values import LogBatch, SnapshotId
 from kraftrio.wire.errors import KafkaError
 from kraftrio.wire.records.batch import parse_header, set_max_timestamp
 from kraftrio.wire.records.control import ControlRecordType, build_control_batch, control_key

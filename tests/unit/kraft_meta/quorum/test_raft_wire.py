@@ -32,7 +32,7 @@ from kraftrio.kraft_meta.raft.messages import (
     Vote,
     VoteResponse,
 )
-from kraftrio.kraft_meta.raft.ports import LogBatch, OffsetAndEpoch, SnapshotId
+from kraftrio.kraft_meta.raft.values import LogBatch, OffsetAndEpoch, SnapshotId
 from kraftrio.wire.codec.message import decode, encode, spec_of
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from kraftrio.wire.messages import data, quorum

@@ -13,6 +13,7 @@ import pytest
 import trio
 import trio.testing
 
+from kraftrio.base.clock import Clock
 from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
 from kraftrio.kraft_meta.controller.control import ControllerConfig
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
@@ -28,8 +29,8 @@ from kraftrio.kraft_meta.raft.messages import (
     Vote,
     VoteResponse,
 )
-from kraftrio.kraft_meta.raft.ports import ElectionState, LogBatch, OffsetAndEpoch, SnapshotId
 from kraftrio.kraft_meta.raft.ready import leader_change_record
+from kraftrio.kraft_meta.raft.values import ElectionState, LogBatch, OffsetAndEpoch, SnapshotId
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import CreateTopicsRequest, DeleteTopicsRequest, DeleteTopicState
 from kraftrio.wire.messages.quorum import (
@@ -48,14 +49,11 @@ DIRECTORY = "/data/__cluster_metadata-0"
 CLUSTER_ID = "cluster"
 
 
-class VirtualClock:
+class VirtualClock(Clock):
     """Wall time that starts somewhere, and Trio's clock."""
 
     def wall_ms(self) -> int:
         return 1_700_000_000_000 + int(self.monotonic_ms())
-
-    def monotonic_ms(self) -> float:
-        return trio.current_time() * 1000
 
 
 def new_disk() -> MemoryFileSystem:

@@ -19,9 +19,9 @@ from functools import partial
 
 from kraftrio.kraft_meta.raft.epoch_starts import EpochStarts
 from kraftrio.kraft_meta.raft.messages import Fetch, Message, Request, Vote
-from kraftrio.kraft_meta.raft.ports import ElectionState, LogBatch, SnapshotId
 from kraftrio.kraft_meta.raft.raft import RaftCore
 from kraftrio.kraft_meta.raft.ready import RaftConfig
+from kraftrio.kraft_meta.raft.values import ElectionState, LogBatch, SnapshotId
 
 CONFIG = RaftConfig()
 

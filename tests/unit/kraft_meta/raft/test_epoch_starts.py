@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraftrio.kraft_meta.raft.epoch_starts import EpochStarts
-from kraftrio.kraft_meta.raft.ports import OffsetAndEpoch, SnapshotId
+from kraftrio.kraft_meta.raft.values import OffsetAndEpoch, SnapshotId
 
 
 def epochs() -> EpochStarts:

@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-from kraftrio.kraft_meta.raft.ports import ElectionState
 from kraftrio.kraft_meta.raft.quorum_state import (
     LEGAL_MOVES,
     Leader,
@@ -16,6 +15,7 @@ from kraftrio.kraft_meta.raft.quorum_state import (
     State,
     Unattached,
 )
+from kraftrio.kraft_meta.raft.values import ElectionState
 
 
 def state(stored: ElectionState = ElectionState()) -> QuorumState:  # noqa: B008

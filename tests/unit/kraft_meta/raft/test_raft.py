@@ -13,10 +13,10 @@ from kraftrio.kraft_meta.raft.messages import (
     Vote,
     VoteResponse,
 )
-from kraftrio.kraft_meta.raft.ports import ElectionState, LogBatch, OffsetAndEpoch, SnapshotId
 from kraftrio.kraft_meta.raft.quorum_state import Leader, State
 from kraftrio.kraft_meta.raft.raft import RaftCore
 from kraftrio.kraft_meta.raft.ready import NotLeaderError
+from kraftrio.kraft_meta.raft.values import ElectionState, LogBatch, OffsetAndEpoch, SnapshotId
 from kraftrio.wire.errors import ErrorCode
 from tests.unit.kraft_meta.raft.raft_cluster import CONFIG, Cluster, Node
 

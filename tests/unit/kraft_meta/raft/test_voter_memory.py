@@ -12,10 +12,10 @@ from kraftrio.kraft_meta.raft.messages import (
     Vote,
     VoteResponse,
 )
-from kraftrio.kraft_meta.raft.ports import ElectionState, LogBatch, OffsetAndEpoch
 from kraftrio.kraft_meta.raft.quorum_state import Leader, State
 from kraftrio.kraft_meta.raft.raft import RaftCore
 from kraftrio.kraft_meta.raft.ready import CommittedRecordsError
+from kraftrio.kraft_meta.raft.values import ElectionState, LogBatch, OffsetAndEpoch
 from kraftrio.kraft_meta.raft.voter_memory import VoterMemory
 from kraftrio.wire.errors import ErrorCode
 from tests.unit.kraft_meta.raft.raft_cluster import CONFIG, Cluster, Node
