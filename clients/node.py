@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import trio
@@ -39,8 +40,8 @@ from kraftrio.net.connection import (
     ConnectionLost,
     Reply,
     RequestTimedOut,
-    open_connection,
 )
+from kraftrio.net.link import Doubling, Link, LinkSettings
 from kraftrio.net.transport import Network
 from kraftrio.wire.codec.message import spec_of
 from kraftrio.wire.errors import ErrorCode, LocalProtocolError, MissingFieldError
@@ -49,7 +50,6 @@ from kraftrio.wire.protocol.api import APIS, ApiKey
 
 SOFTWARE_NAME = "kraftrio-python"
 
-_JITTER = 0.2
 # A consumer works on one Fetch response, has the next, and receives a third.
 _SPARE_FRAMES = 3
 
@@ -77,15 +77,13 @@ class Node:
         self.port = port
         self.failure: KafkaClientError | None = None  # why the last attempt failed
         self._config = config
-        self._network = network
         self._nursery = nursery
-        self._rng = rng
         self._on_change = on_change
-        self._connection: Connection | None = None
+        self._link = Link(
+            network, lambda: (host, port), _link_settings(config), prepare=self._agree, rng=rng
+        )
         self._versions = NodeVersions()
         self._attempt: trio.Event | None = None
-        self._failures = 0
-        self._next_attempt_at = -math.inf
         self._muted_until = 0.0
         self._chosen: dict[tuple[int, int, int | None], int] = {}
         self._used_at = -math.inf
@@ -96,13 +94,12 @@ class Node:
     @property
     def is_connected(self) -> bool:
         """Whether requests can be sent now, or as soon as the broker's throttle is over."""
-        return self._connection is not None and not self._connection.is_closed
+        return self._link.connection is not None
 
     @property
     def is_ready(self) -> bool:
         """Whether requests should be sent now."""
-        connection = self._connection
-        if connection is None or connection.is_closed:
+        if self._link.connection is None:
             return False
         return not self._muted_until or self._muted_until <= trio.current_time()
 
@@ -113,16 +110,18 @@ class Node:
     @property
     def ready_at(self) -> float:
         """When it makes sense to use it, or to connect: Trio's time."""
-        return self._muted_until if self.is_connected else self._next_attempt_at
+        return self._muted_until if self.is_connected else self._link.retry_at
 
     @property
     def requests_in_flight(self) -> int:
-        return 0 if self._connection is None else self._connection.requests_in_flight
+        connection = self._link.connection
+        return 0 if connection is None else connection.requests_in_flight
 
     @property
     def unsent_bytes(self) -> int:
         """How much the broker has not taken yet."""
-        return 0 if self._connection is None else self._connection.unsent_bytes
+        connection = self._link.connection
+        return 0 if connection is None else connection.unsent_bytes
 
     @property
     def versions(self) -> NodeVersions:
@@ -228,8 +227,8 @@ class Node:
     def _route(
         self, request: Any, min_version: int, max_version: int | None
     ) -> tuple[Connection, int]:
-        connection = self._connection
-        if connection is None or connection.is_closed:
+        connection = self._link.connection
+        if connection is None:
             raise NetworkError(f"{self.host}:{self.port}: not connected")
         key = spec_of(type(request)).api_key
         assert key is not None, f"{type(request).__name__} is no request"
@@ -258,7 +257,7 @@ class Node:
         if self.is_connected:
             return False
         if self._attempt is None:
-            if trio.current_time() < self._next_attempt_at:
+            if trio.current_time() < self._link.retry_at:
                 return False
             self._attempt = trio.Event()
             self._nursery.start_soon(self._run, self._attempt)
@@ -273,55 +272,39 @@ class Node:
         """
         while not self.is_connected:
             if not self.start_connecting():
-                await trio.sleep_until(self._next_attempt_at)
+                await trio.sleep_until(self._link.retry_at)
                 continue
             attempt = self._attempt
             assert attempt is not None
             await attempt.wait()
             if not self.is_connected:
                 # Without a failure it was connected, and lost before this task could run.
-                failure = self.failure or self._loss(self._connection)
+                failure = self.failure or self._lost(self._link.loss)
                 raise type(failure)(failure.message, code=failure.code)
 
-    def _loss(self, connection: Connection | None) -> NetworkError:
-        reason = None if connection is None else connection.loss
+    def _lost(self, reason: str | None) -> NetworkError:
         return NetworkError(f"{self.host}:{self.port}: {reason or 'the connection was lost'}")
 
     def close(self) -> None:
         """Close the connection, if there is one; it may be opened again."""
-        if self._connection is not None:
-            self._connection.close()
+        connection = self._link.connection
+        if connection is not None:
+            connection.close()
 
     async def _run(self, attempt: trio.Event) -> None:
-        """Connect, agree on versions, and stay while the connection lives and is used."""
+        """Connect, and stay while the connection lives and is used."""
         try:
-            async with open_connection(
-                self._network,
-                self.host,
-                self.port,
-                client_id=self._config.client_id,
-                connect_timeout_s=self._setup_timeout_s(),
-                spare_frames=_SPARE_FRAMES,
-            ) as connection:
-                self._versions = await self._agree(connection)
-                self._chosen.clear()
-                self._connection = connection
-                self._used_at = trio.current_time()
-                self._failures = 0
-                self.failure = None
-                self._end_attempt(attempt)
-                await self._wait_end(connection)
-                self.failure = self._loss(connection)
-        except ConnectionLost as error:
-            self.failure = NetworkError(error.reason)
+            loss = await self._link.attempt(partial(self._stay, attempt))
+            if loss is not None and not loss.was_ready:
+                self.failure = NetworkError(loss.reason)
+            else:
+                self.failure = self._lost(None if loss is None else loss.reason)
         except KafkaClientError as error:
             self.failure = error
         except trio.Cancelled:
             self.failure = ClosedError(f"{self.host}:{self.port}: the client is being closed")
             raise
         finally:
-            self._connection = None
-            self._back_off()
             self._end_attempt(attempt)
 
     def _end_attempt(self, attempt: trio.Event) -> None:
@@ -330,8 +313,12 @@ class Node:
         attempt.set()
         self._on_change(self)
 
-    async def _wait_end(self, connection: Connection) -> None:
+    async def _stay(self, attempt: trio.Event, connection: Connection) -> None:
         """Wait until the connection ends, or has not been used for connections_max_idle_ms."""
+        self._link.succeeded()
+        self._used_at = trio.current_time()
+        self.failure = None
+        self._end_attempt(attempt)
         idle_s = self._config.connections_max_idle_ms / 1000
         while not connection.is_closed:
             with trio.move_on_at(self._used_at + idle_s):
@@ -342,19 +329,8 @@ class Node:
             elif self._used_at + idle_s <= trio.current_time():
                 return
 
-    def _back_off(self) -> None:
-        base_ms = self._config.reconnect_backoff_ms * 2.0 ** min(self._failures, 30)
-        backoff_ms = min(base_ms, float(self._config.reconnect_backoff_max_ms))
-        backoff_ms *= self._rng.uniform(1 - _JITTER, 1 + _JITTER)
-        self._next_attempt_at = trio.current_time() + backoff_ms / 1000
-        self._failures += 1
-
-    def _setup_timeout_s(self) -> float:
-        config = self._config
-        timeout_ms = config.socket_connection_setup_timeout_ms * 2.0 ** min(self._failures, 30)
-        return min(timeout_ms, float(config.socket_connection_setup_timeout_max_ms)) / 1000
-
-    async def _agree(self, connection: Connection) -> NodeVersions:
+    async def _agree(self, connection: Connection) -> None:
+        """Ask which versions the broker serves."""
         timeout_s = self._config.request_timeout_ms / 1000
         _, version = our_range(APIS[ApiKey.API_VERSIONS])
         request = ApiVersionsRequest(
@@ -371,7 +347,20 @@ class Node:
                 f"{self.host}:{self.port} does not tell which versions it serves:"
                 f" {error_for(response.error_code)}",
             )
-        return NodeVersions.of(response)
+        self._versions = NodeVersions.of(response)
+        self._chosen.clear()
+
+
+def _link_settings(config: ClientConfig) -> LinkSettings:
+    return LinkSettings(
+        client_id=config.client_id,
+        connect_timeout=Doubling(
+            config.socket_connection_setup_timeout_ms,
+            config.socket_connection_setup_timeout_max_ms,
+        ),
+        backoff=Doubling(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
+        spare_frames=_SPARE_FRAMES,
+    )
 
 
 def _refusal(error: LocalProtocolError) -> KafkaClientError:

@@ -28,6 +28,7 @@ import itertools
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import trio
@@ -49,8 +50,8 @@ from kraftrio.net.connection import (
     ConnectionBusy,
     ConnectionLost,
     Reply,
-    open_connection,
 )
+from kraftrio.net.link import Doubling, Link, LinkSettings, Loss
 from kraftrio.net.transport import Network
 from kraftrio.wire.errors import ErrorCode
 
@@ -125,20 +126,16 @@ class _Line:
         decides: by its last answer that node is the active controller.
     """
 
-    def __init__(self, leader_id: int, host: str, port: int) -> None:
+    def __init__(
+        self, network: Network, leader_id: int, host: str, port: int, settings: LinkSettings
+    ) -> None:
         self.leader_id = leader_id
-        self.host = host
-        self.port = port
         self.scope = trio.CancelScope()
-        self.connection: Connection | None = None
+        self.link = Link(network, lambda: (host, port), settings)
         self.unanswered: dict[_Pending, Reply] = {}
         self.last_answer_at = -1.0
         self.decides = False
         self.is_retired = False
-
-    @property
-    def is_open(self) -> bool:
-        return self.connection is not None and not self.connection.is_closed
 
     def end_if_idle(self) -> None:
         """End a retired line that nobody waits for any more."""
@@ -169,6 +166,13 @@ class ControllerClient:
         self._node_id = node_id
         self._timers = timers
         self._config = config if config is not None else ControllerClientConfig()
+        self._link_settings = LinkSettings(
+            client_id=self._config.client_id,
+            connect_timeout=Doubling(
+                self._config.connect_timeout_ms, self._config.connect_timeout_ms
+            ),
+            backoff=Doubling(_FIRST_BACKOFF_MS, _MAX_DIAL_BACKOFF_MS),
+        )
         self._numbers = itertools.count()
         self._waiting: dict[_Pending, None] = {}
         self._line: _Line | None = None
@@ -221,13 +225,14 @@ class ControllerClient:
     def _dispatch(self, pending: _Pending) -> None:
         """Send a request where the leader is, or let it wait."""
         leader_id, line = self._quorum.leader_id, self._line
+        connection = None if line is None else line.link.connection
         if self._pause is not None or leader_id == _NO_LEADER:
             self._waiting[pending] = None
         elif leader_id == self._node_id:
             decision = self._quorum.submit(pending.request, api_version=pending.api_version)
             self._await_decision(pending, decision)
-        elif line is not None and line.is_open and line.leader_id == leader_id:
-            self._send(pending, line)
+        elif line is not None and connection is not None and line.leader_id == leader_id:
+            self._send(pending, line, connection)
         else:
             self._waiting[pending] = None
 
@@ -253,10 +258,9 @@ class ControllerClient:
         else:
             self._on_answer(pending, response)
 
-    def _send(self, pending: _Pending, line: _Line) -> None:
-        assert line.connection is not None, "only an open line is sent over"
+    def _send(self, pending: _Pending, line: _Line, connection: Connection) -> None:
         try:
-            reply = line.connection.send(pending.request, pending.api_version)
+            reply = connection.send(pending.request, pending.api_version)
         except ConnectionBusy:
             self._send_later(pending)
             return
@@ -322,9 +326,10 @@ class ControllerClient:
         line.unanswered.pop(pending, None)
         heard_at = max(pending.sent_at, line.last_answer_at)
         quiet_s = self._config.own_timeout_ms / 2 / 1000
-        if line.connection is not None and trio.current_time() - heard_at >= quiet_s:
+        connection = line.link.connection
+        if connection is not None and trio.current_time() - heard_at >= quiet_s:
             _log.info("the controller does not answer node=%d", line.leader_id)
-            line.connection.close()
+            connection.close()
         line.end_if_idle()
 
     def _finish(self, pending: _Pending, response: Any) -> None:
@@ -370,7 +375,9 @@ class ControllerClient:
             if has_changed:
                 self._tell_connected()
         elif leader_id in self._voters and self._line is None:
-            self._line = _Line(leader_id, *self._voters[leader_id])
+            self._line = _Line(
+                self._network, leader_id, *self._voters[leader_id], self._link_settings
+            )
             nursery.start_soon(self._run_line, self._line)
         if has_changed and leader_id != _NO_LEADER:
             self._end_pause()
@@ -392,39 +399,25 @@ class ControllerClient:
         line.end_if_idle()
 
     async def _run_line(self, line: _Line) -> None:
-        backoff_ms = _FIRST_BACKOFF_MS
-        with line.scope:
-            while not line.is_retired:
-                try:
-                    await self._connect(line)
-                    backoff_ms = _FIRST_BACKOFF_MS
-                except ConnectionLost as lost:
-                    _log.debug("no controller node=%d reason=%s", line.leader_id, lost.reason)
-                if not line.is_retired:
-                    await trio.sleep(backoff_ms / 1000)
-                    backoff_ms = min(backoff_ms * 2, _MAX_DIAL_BACKOFF_MS)
+        def on_loss(loss: Loss) -> None:
+            if not loss.was_ready:
+                _log.debug("no controller node=%d reason=%s", line.leader_id, loss.reason)
 
-    async def _connect(self, line: _Line) -> None:
-        """Connect to the leader and stay until the connection ends."""
-        async with open_connection(
-            self._network,
-            line.host,
-            line.port,
-            client_id=self._config.client_id,
-            connect_timeout_s=self._config.connect_timeout_ms / 1000,
-        ) as connection:
-            if line.is_retired:
-                return
-            line.connection = connection
-            line.decides = False
-            _log.debug("connected to the controller node=%d", line.leader_id)
-            try:
-                self._flush()
-                self._tell_connected()
-                await connection.wait_closed()
-            finally:
-                connection.close()  # tells who waits before the line forgets it
-                line.connection = None
+        with line.scope:
+            await line.link.keep(
+                partial(self._serve, line), on_loss, wanted=lambda: not line.is_retired
+            )
+
+    async def _serve(self, line: _Line, connection: Connection) -> None:
+        """Send over the leader's connection until it ends."""
+        if line.is_retired:
+            return
+        line.link.succeeded()
+        line.decides = False
+        _log.debug("connected to the controller node=%d", line.leader_id)
+        self._flush()
+        self._tell_connected()
+        await connection.wait_closed()
 
     def _tell_connected(self) -> None:
         for callback in self._connected_callbacks:

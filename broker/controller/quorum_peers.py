@@ -45,6 +45,7 @@ from kraftrio.net.connection import (
     RequestTimedOut,
     open_connection,
 )
+from kraftrio.net.link import NO_BACKOFF, Doubling, Link, LinkSettings, Loss
 from kraftrio.net.transport import Network
 from kraftrio.wire.codec.message import records_view
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -275,9 +276,11 @@ class _Lane:
     def __init__(self, peers: QuorumPeers, node_id: int, host: str, port: int) -> None:
         self._peers = peers
         self._node_id = node_id
-        self._address = (host, port)
-        self._timeout_s = peers.config.request_timeout_ms / 1000
-        self._connection: Connection | None = None
+        timeout_ms = peers.config.request_timeout_ms
+        self._timeout_s = timeout_ms / 1000
+        # Without back-off: the consensus core says when it wants to try again.
+        settings = LinkSettings(peers.client_id, Doubling(timeout_ms, timeout_ms), NO_BACKOFF)
+        self._link = Link(peers.network, lambda: (host, port), settings)
         # What waits for the connection: the newest message of each kind, and whether it was sent
         # before.
         self._queue: dict[type[Request], tuple[Request, bool]] = {}
@@ -285,8 +288,8 @@ class _Lane:
 
     def send(self, message: Request, *, again: bool = False) -> None:
         """Send over the connection, or queue for the one that is made."""
-        connection = self._connection
-        if connection is not None and not connection.is_closed:
+        connection = self._link.connection
+        if connection is not None:
             self._transmit(connection, message, again)
         else:
             self._queue[type(message)] = (message, again)
@@ -298,28 +301,17 @@ class _Lane:
             if not self._queue:
                 self._wake = trio.Event()
                 await self._wake.wait()
-            try:
-                await self._connect()
-            except ConnectionLost as lost:
-                self._queue.clear()
-                self._peers.unreachable(self._node_id, lost.reason, lost.refused)
+            await self._link.keep(self._serve, self._on_loss, wanted=lambda: bool(self._queue))
 
-    async def _connect(self) -> None:
-        host, port = self._address
-        async with open_connection(
-            self._peers.network,
-            host,
-            port,
-            client_id=self._peers.client_id,
-            connect_timeout_s=self._timeout_s,
-        ) as connection:
-            self._connection = connection
-            try:
-                while self._queue:
-                    self._transmit(connection, *self._queue.pop(next(iter(self._queue))))
-                await connection.wait_closed()
-            finally:
-                self._connection = None
+    async def _serve(self, connection: Connection) -> None:
+        while self._queue:
+            self._transmit(connection, *self._queue.pop(next(iter(self._queue))))
+        await connection.wait_closed()
+
+    def _on_loss(self, loss: Loss) -> None:
+        if not loss.was_ready:  # else the requests that were under way have told
+            self._queue.clear()
+            self._peers.unreachable(self._node_id, loss.reason, loss.refused)
 
     def _transmit(self, connection: Connection, message: Request, again: bool) -> None:
         service = self._peers.service

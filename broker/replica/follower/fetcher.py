@@ -40,7 +40,8 @@ from kraftrio.broker.replica.follower.partition import (
     Trouble,
     TruncateTo,
 )
-from kraftrio.net.connection import Connection, ConnectionLost, Reply, open_connection
+from kraftrio.net.connection import Connection, ConnectionLost, Reply
+from kraftrio.net.link import Address, Doubling, Link, LinkSettings, Loss
 from kraftrio.net.transport import Network
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import Buffer, TopicPartition
@@ -50,8 +51,7 @@ _log = logging.getLogger("kraftrio.replication")
 FETCH_VERSION: Final = 17
 LIST_OFFSETS_VERSION: Final = 9
 
-_FIRST_REST_MS: Final = 20
-_MAX_REST_MS: Final = 1000
+_BACKOFF: Final = Doubling(20, 1000)
 
 
 class FollowedReplica(Protocol):
@@ -244,13 +244,19 @@ class _LeaderFetcher:
             owner.is_in_sync,
         )
         self._timeout_s = config.replica_socket_timeout_ms / 1000
-        self._connect_timeout_s = config.socket_connection_setup_timeout_ms / 1000
-        self._client_id = f"broker-{owner.broker_id}-fetcher-{leader_id}"
-        self._connection: Connection | None = None
-        self._target: _Target | None = None
-        self._attempt = trio.CancelScope()  # connecting, and being connected
-        self._sleep = trio.CancelScope()  # waiting for a time, or for the connection's end
-        self._failure_count = 0
+        connect_timeout_ms = config.socket_connection_setup_timeout_ms
+        self._link = Link(
+            owner.network,
+            self._address,
+            LinkSettings(
+                client_id=f"broker-{owner.broker_id}-fetcher-{leader_id}",
+                connect_timeout=Doubling(connect_timeout_ms, connect_timeout_ms),
+                backoff=_BACKOFF,
+            ),
+            rng=owner.rng,
+        )
+        self._target: _Target | None = None  # where the link goes
+        self._sleep = trio.CancelScope()  # until the connection ends, or there is more to ask
 
     # -- what is followed -----------------------------------------------------------------------
 
@@ -259,87 +265,59 @@ class _LeaderFetcher:
     ) -> None:
         self._carry_out(self.core.add(topic_partition, topic_id, leader_epoch, log))
         # Several partitions come at once, with one change of metadata: one request for them all.
-        self._sleep.deadline = min(self._sleep.deadline, trio.current_time())
+        self._wake()
 
     def remove(self, topic_id: bytes, partition_index: int) -> None:
         self.core.remove(topic_id, partition_index)
         if not len(self.core):
-            self._sleep.deadline = min(self._sleep.deadline, trio.current_time())
+            self._wake()
+
+    def _wake(self) -> None:
+        self._sleep.deadline = min(self._sleep.deadline, trio.current_time())
+        self._link.hurry()
 
     def metadata_changed(self) -> None:
         """Rule 3."""
         target = self._owner.target(self._leader_id)
-        if target == self._target:
-            return
-        if self._connection is None:
-            self._attempt.cancel()
-            self._sleep.cancel()
-        elif target is not None:
-            self._attempt.cancel()
+        if target != self._target and (target is not None or self._link.connection is None):
+            self._link.redial("the leader is at another address")
 
     # -- the task -------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Keep a connection while there is something to follow."""
-        while len(self.core):
-            reason = await self._attempt_once()
-            if reason is not None:
-                await self._rest(reason)
+        await self._link.keep(self._fetch, self._on_loss, wanted=lambda: len(self.core) > 0)
         self._owner.ended(self._leader_id)
 
-    async def _attempt_once(self) -> str | None:
-        """Connect and fetch; tell why it went wrong, None: there is nothing left to follow."""
+    def _address(self) -> Address | None:
         self._target = target = self._owner.target(self._leader_id)
-        if target is None:
-            return "no address is known"
-        reason: str | None = "the leader is at another address"
-        with trio.CancelScope() as self._attempt:
-            try:
-                async with open_connection(
-                    self._owner.network,
-                    target.host,
-                    target.port,
-                    client_id=self._client_id,
-                    connect_timeout_s=self._connect_timeout_s,
-                ) as connection:
-                    self._connection = connection
-                    reason = await self._stay(connection)
-            except ConnectionLost as error:
-                reason = error.reason
-            finally:
-                self._connection = None
-                self.core.on_lost()
-        return reason
+        return None if target is None else (target.host, target.port)
 
-    async def _stay(self, connection: Connection) -> str | None:
-        """Wait for the connection's end, and for what is due by time."""
-        while len(self.core) and not connection.is_closed:
-            with trio.CancelScope() as self._sleep:
-                self._ask()
-                await connection.wait_closed()
-        return "the connection was lost" if connection.is_closed else None
+    async def _fetch(self, connection: Connection) -> None:
+        """Ask until the connection ends or nothing is left to follow; answers ask again."""
+        try:
+            while len(self.core) and not connection.is_closed:
+                with trio.CancelScope() as self._sleep:
+                    self._ask()
+                    await connection.wait_closed()
+        finally:
+            self.core.on_lost()
 
-    async def _rest(self, reason: str) -> None:
-        if self._failure_count == 0:
+    def _on_loss(self, loss: Loss) -> None:
+        if self._link.failures == 1:
             _log.warning(
                 'replication interrupted leader=%d partitions=%d reason="%s"',
                 self._leader_id,
                 len(self.core),
-                reason,
+                loss.reason,
             )
-        rest_ms = min(_FIRST_REST_MS * 2.0 ** min(self._failure_count, 10), _MAX_REST_MS)
-        self._failure_count += 1
-        if self._owner.target(self._leader_id) != self._target:
-            rest_ms = 0.0
-        with trio.CancelScope() as self._sleep:
-            await trio.sleep(rest_ms * self._owner.rng.uniform(0.8, 1.2) / 1000)
 
     # -- rounds ---------------------------------------------------------------------------------
 
     def _ask(self) -> None:
         """Send what there is to ask, and come back when there may be more."""
-        connection = self._connection
-        if connection is None or connection.is_closed:
+        connection = self._link.connection
+        if connection is None:
             return
         now_ms = self._owner.clock.monotonic_ms()
         core = self.core
@@ -369,8 +347,7 @@ class _LeaderFetcher:
             response = reply.value()
         except ConnectionLost:
             return  # the task sees it
-        if self._failure_count:
-            self._failure_count = 0
+        if self._link.succeeded():
             _log.info(
                 "replication resumed leader=%d partitions=%d", self._leader_id, len(self.core)
             )
