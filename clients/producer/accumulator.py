@@ -1,7 +1,9 @@
 """The producer's core: records become batches, batches wait, are sent, sent again or given up.
 
-Owns the queues of all partitions, the memory of the producer and its `Sequences`. Rules, as in
-Kafka's RecordAccumulator and Sender:
+Owns the queues of all partitions, and leaves to others: when something is sent (`schedule`), what
+memory is free (`buffer_pool`), what is not decided yet (`incomplete`), where records without a key
+go (`partitioner`) and the order of idempotent records (`sequences`). Rules, as in Kafka's
+RecordAccumulator and Sender:
 1. A batch may be sent when it is full, when it is older than linger_ms, or when somebody flushes or
    waits for memory. Of each partition one batch at a time goes into a request.
 2. A batch holds memory from its first record until it ends. Nothing is accepted beyond
@@ -22,11 +24,7 @@ Called by: `producer`. KIP-91, KIP-98, KIP-360, KIP-480, KIP-794, KIP-951.
 from __future__ import annotations
 
 import random
-from collections import deque
-from collections.abc import Collection
-from heapq import heappop, heappush
 from itertools import count
-from math import inf
 
 from kraftrio.clients.config import ProducerConfig
 from kraftrio.clients.errors import (
@@ -46,111 +44,38 @@ from kraftrio.clients.producer.batch import (
     Headers,
     headers_size,
 )
-from kraftrio.clients.producer.partitioner import draw_partition, hash_of_key
-from kraftrio.clients.producer.sequences import PartitionSequence, Sequences
+from kraftrio.clients.producer.buffer_pool import BufferPool
+from kraftrio.clients.producer.incomplete import IncompleteBatches
+from kraftrio.clients.producer.partitioner import StickyPartitioner, hash_of_key
+from kraftrio.clients.producer.queues import NO_LEADER, PartitionQueue, TopicQueues
+from kraftrio.clients.producer.schedule import SendSchedule
+from kraftrio.clients.producer.sequences import Sequences
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import ZERO_UUID
 from kraftrio.wire.records.batch import BATCH_OVERHEAD
-from kraftrio.wire.records.compression import Compression
-
-NO_LEADER = -1
-
-# How the estimate of a topic's compression ratio follows what is seen (Kafka's constants).
-_RATIO_STEP_DOWN = 0.005
-_RATIO_STEP_UP = 0.05
-_LEAST_RATIO = 0.05
-
-
-class PartitionQueue:
-    """What waits for one partition, and who leads it."""
-
-    __slots__ = (
-        "batches",
-        "is_muted",
-        "leader_epoch",
-        "leader_id",
-        "open",
-        "partition",
-        "sequence",
-        "topic",
-        "topic_queues",
-    )
-
-    def __init__(self, topic_queues: TopicQueues, topic: str, partition: int) -> None:
-        self.topic_queues = topic_queues
-        self.topic = topic
-        self.partition = partition
-        self.leader_id = NO_LEADER
-        self.leader_epoch = -1
-        self.batches: deque[Batch] = deque()  # waiting, the oldest first
-        self.open: Batch | None = None  # the last of them, if it takes more records
-        self.is_muted = False  # one batch is out and no other may be
-        self.sequence = PartitionSequence()
-
-
-class TopicQueues:
-    """The partitions of one topic and what its records without a key go by."""
-
-    __slots__ = (
-        "all_queues",
-        "name",
-        "queues",
-        "ratio",
-        "sticky",
-        "sticky_bytes",
-        "topic_id",
-        "used_ms",
-    )
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.topic_id = ZERO_UUID
-        self.used_ms = 0.0  # when it was last said that it is in use
-        self.queues: list[PartitionQueue] = []  # of the partitions it has
-        self.all_queues: list[PartitionQueue] = []  # and of those it had before it was made anew
-        self.sticky: PartitionQueue | None = None
-        self.sticky_bytes = 0  # that went there
-        self.ratio = 1.0  # compressed to uncompressed, as expected
-
-    def resize(self, partition_count: int) -> None:
-        """Have so many partitions."""
-        if partition_count == len(self.queues):
-            return
-        for index in range(len(self.all_queues), partition_count):
-            self.all_queues.append(PartitionQueue(self, self.name, index))
-        self.queues = self.all_queues[:partition_count]
-        if self.sticky not in self.queues:
-            self.sticky = None
 
 
 class Accumulator:
-    """See the module's text.
-
-    Args:
-        now_ms: of the clock that all times come from.
-    """
+    """See the module's text."""
 
     def __init__(self, config: ProducerConfig, rng: random.Random) -> None:
         self.sequences: Sequences | None = Sequences() if config.is_idempotent else None
-        self.free_bytes = config.buffer_memory
+        self.memory = BufferPool(config.buffer_memory)
+        self.schedule = SendSchedule()
+        self.incomplete = IncompleteBatches()
+        self.sticky = StickyPartitioner(
+            config.batch_size,
+            is_adaptive=config.partitioner_adaptive_partitioning_enable,
+            rng=rng,
+        )
         self.topics: dict[str, TopicQueues] = {}
-        self.incomplete: dict[Batch, None] = {}  # by age, but for parts of batches
         self.wants_metadata = False  # a leader is not known, or not the right one
-        self.wants_sender = False  # something may be sent since it was looked at last
         self.has_dropped = False  # `drain` has given up what cannot be encoded
         self.closed_bytes = 0  # of all batches that were filled
-        self.slow_nodes: set[int] = set()  # that took nothing for partitioner_availability_timeout
         self._config = config
         self._rng = rng
         self._ignores_keys = config.partitioner_ignore_keys
-        self._compression = config.compression
-        self._level = config.compression_level
         self._serials = count()
-        self._sendable: dict[int, dict[PartitionQueue, None]] = {}  # by leader
-        self._lingering: list[tuple[float, int, Batch]] = []
-        self._backing_off: list[tuple[float, int, Batch]] = []
-        self._parts: dict[Batch, None] = {}  # of split batches: not by age
-        self._waiters = 0
 
     # -- accepting records ----------------------------------------------------------------------
 
@@ -173,9 +98,7 @@ class Accumulator:
         elif key is not None and not self._ignores_keys:
             queue = topic.queues[hash_of_key(key) % len(topic.queues)]
         else:
-            queue = topic.sticky or self._draw(topic)
-            if queue.open is None and topic.sticky_bytes >= self._config.batch_size:
-                queue = self._draw(topic)
+            queue = self.sticky.choose(topic)
         batch = queue.open
         if batch is None:
             return queue
@@ -215,7 +138,8 @@ class Accumulator:
             raise RecordTooLargeError(
                 f"the record takes {size_bytes} bytes, but {limit} is {getattr(config, limit)}"
             )
-        return max(size_bytes, min(self._batch_limit(queue.topic_queues), config.buffer_memory))
+        limit_bytes = queue.topic_queues.batch_limit(config.batch_size, config.compression)
+        return max(size_bytes, min(limit_bytes, config.buffer_memory))
 
     def append_to_new(
         self,
@@ -230,7 +154,8 @@ class Accumulator:
     ) -> Delivery:
         """Open a batch with memory that was reserved for it, and put a record into it."""
         assert queue.open is None, "a partition has one open batch at most"
-        batch = Batch(queue, (next(self._serials),), now_ms, reserved_bytes, reserved_bytes)
+        serial = (next(self._serials),)
+        batch = Batch(queue.topic, queue.partition, serial, now_ms, reserved_bytes, reserved_bytes)
         batch.size_bytes += record_bytes
         if headers:
             batch.headers[0] = headers
@@ -239,16 +164,10 @@ class Accumulator:
         batch.timestamps.append(timestamp_ms)
         queue.open = batch
         queue.batches.append(batch)
-        self.incomplete[batch] = None
+        self.incomplete.add(batch)
         if len(queue.batches) == 1:
-            self._linger(batch)
+            self._linger(queue, batch)
         return Delivery(batch, 0)
-
-    def _batch_limit(self, topic: TopicQueues) -> int:
-        if self._compression is Compression.NONE:
-            return self._config.batch_size
-        # Five per cent of margin: a batch shall rather be a little smaller than wanted.
-        return int(self._config.batch_size / max(topic.ratio * 1.05, _LEAST_RATIO))
 
     def _close(self, queue: PartitionQueue) -> None:
         """Let the open batch take no more records: it may be sent now."""
@@ -261,7 +180,7 @@ class Accumulator:
         self.closed_bytes += batch.size_bytes
         if queue is queue.topic_queues.sticky:
             queue.topic_queues.sticky_bytes += batch.size_bytes
-        self._make_sendable(queue)
+        self.schedule.add(queue)
 
     def close_all(self) -> None:
         """Let everything that waits be sent without lingering: somebody flushes."""
@@ -269,46 +188,11 @@ class Accumulator:
             for queue in topic.all_queues:
                 self._close(queue)
 
-    def _draw(self, topic: TopicQueues) -> PartitionQueue:
-        """Choose the partition for the next records without a key."""
-        topic.sticky_bytes = 0
-        if len(topic.queues) == 1:
-            topic.sticky = topic.queues[0]
-            return topic.sticky
-        led = [queue for queue in topic.queues if queue.leader_id != NO_LEADER] or topic.queues
-        if self.slow_nodes:
-            led = [queue for queue in led if queue.leader_id not in self.slow_nodes] or led
-        waiting = None
-        if self._config.partitioner_adaptive_partitioning_enable:
-            waiting = [len(queue.batches) for queue in led]
-        topic.sticky = led[draw_partition(range(len(led)), waiting, self._rng)]
-        return topic.sticky
-
-    # -- memory ---------------------------------------------------------------------------------
-
-    def reserve(self, size_bytes: int) -> bool:
-        """Take memory if there is as much and nobody waits for it."""
-        if self._waiters or size_bytes > self.free_bytes:
-            return False
-        self.free_bytes -= size_bytes
-        return True
-
-    def grant(self, size_bytes: int) -> bool:
-        """Take memory for the first of those that wait."""
-        if size_bytes > self.free_bytes:
-            return False
-        self.free_bytes -= size_bytes
-        return True
-
-    def release(self, size_bytes: int) -> None:
-        """Give memory back that no batch holds."""
-        self.free_bytes += size_bytes
-
     def on_memory_waiters(self, waiters: int) -> None:
         """Somebody waits for memory, or no longer: then nothing lingers."""
-        if waiters and not self._waiters:
+        if waiters and not self.memory.waiters:
             self.close_all()
-        self._waiters = waiters
+        self.memory.waiters = waiters
 
     # -- metadata -------------------------------------------------------------------------------
 
@@ -318,13 +202,7 @@ class Accumulator:
             described = metadata.topics.get(topic.name)
             if described is not None and described.partitions:
                 self._update_topic(topic, described)
-        waiting = [queue for queues in self._sendable.values() for queue in queues]
-        self._sendable.clear()
-        for queue in waiting:
-            self._make_sendable(queue)
-        for _, _, batch in self._backing_off:
-            if not batch.is_done and batch.leader_epoch < batch.queue.leader_epoch:
-                self._make_sendable(batch.queue)  # a new leader is asked at once
+        self.schedule.leaders_changed()
 
     def add_topic(self, described: TopicMetadata) -> TopicQueues:
         """Begin to accept records for a topic; it has partitions."""
@@ -353,13 +231,9 @@ class Accumulator:
         for batch in queue.batches:
             batch.leader_epoch = -1
         if self.sequences is not None:
-            self.sequences.on_new_log(queue)
+            self.sequences.on_new_log(queue.sequence)
 
     # -- sending --------------------------------------------------------------------------------
-
-    def _make_sendable(self, queue: PartitionQueue) -> None:
-        self._sendable.setdefault(queue.leader_id, {})[queue] = None
-        self.wants_sender = True
 
     def poll(self, now_ms: float) -> float:
         """Move on with time: what lingered long enough may be sent, what is too old is given up.
@@ -367,39 +241,18 @@ class Accumulator:
         Returns:
             when to poll again at the latest.
         """
-        lingering = self._lingering
-        # Batches that were filled before stay in the heap until they are due: else each new batch
-        # would be the only one, and wake the sender.
-        while lingering and lingering[0][0] <= now_ms:
-            batch = heappop(lingering)[2]
-            if not batch.is_closed:
-                self._close(batch.queue)
-        backing_off = self._backing_off
-        while backing_off and (backing_off[0][0] <= now_ms or backing_off[0][2].is_done):
-            batch = heappop(backing_off)[2]
-            if not batch.is_done:
-                self._make_sendable(batch.queue)
-        self.wants_metadata = bool(self._sendable.get(NO_LEADER))
-        return min(self._expire(now_ms), self.next_due_ms)
-
-    @property
-    def next_due_ms(self) -> float:
-        """When the next batch has waited long enough: draining may bring one closer."""
-        next_ms = self._lingering[0][0] if self._lingering else inf
-        return min(next_ms, self._backing_off[0][0]) if self._backing_off else next_ms
-
-    def nodes(self) -> list[int]:
-        """Return the leaders that something may be sent to."""
-        self.wants_sender = False
-        return [node_id for node_id, queues in self._sendable.items() if queues and node_id >= 0]
-
-    def is_waiting(self, node_id: int) -> bool:
-        """Whether there is something for a broker that must not be sent yet."""
-        return bool(self._sendable.get(node_id))
+        for queue in self.schedule.end_lingering(now_ms):
+            self._close(queue)
+        self.schedule.end_back_offs(now_ms)
+        self.wants_metadata = self.schedule.lacks_leader
+        timeout_ms = self._config.delivery_timeout_ms
+        for batch in self.incomplete.older_than(now_ms - timeout_ms):
+            self._give_up(batch)
+        return min(self.incomplete.oldest_ms + timeout_ms, self.schedule.next_due_ms)
 
     def drain(self, node_id: int, now_ms: float) -> list[Batch]:
         """Take what goes into the next request to a broker: the oldest batch of each partition."""
-        queues = self._sendable.get(node_id)
+        queues = self.schedule.queues(node_id)
         if not queues:
             return []
         batches: list[Batch] = []
@@ -415,7 +268,7 @@ class Accumulator:
                 continue
             if queue.is_muted:
                 continue
-            if self.sequences is not None and not self.sequences.may_send(queue, batch):
+            if self.sequences is not None and not self.sequences.may_send(queue.sequence, batch):
                 continue
             if batches and size_bytes + batch.size_bytes > self._config.max_request_size:
                 break
@@ -427,18 +280,17 @@ class Accumulator:
                 if queue.batches[0].is_closed:
                     more.append(queue)
                 else:
-                    self._linger(queue.batches[0])
+                    self._linger(queue, queue.batches[0])
         for queue in more:  # last in turn for the next request
-            self._make_sendable(queue)
+            self.schedule.add(queue)
         return batches
 
-    def _linger(self, batch: Batch) -> None:
+    def _linger(self, queue: PartitionQueue, batch: Batch) -> None:
         """An open batch is the first of its queue: let it wait for more records."""
-        if self._config.linger_ms and not self._waiters:
-            due_ms = batch.created_ms + self._config.linger_ms
-            heappush(self._lingering, (due_ms, next(self._serials), batch))
+        if self._config.linger_ms and not self.memory.waiters:
+            self.schedule.linger(queue, batch, batch.created_ms + self._config.linger_ms)
         else:
-            self._make_sendable(batch.queue)
+            self.schedule.add(queue)
 
     def _take(self, queue: PartitionQueue, batch: Batch) -> bool:
         """Take the first batch off its queue, ready to be sent; False if it cannot be encoded."""
@@ -448,10 +300,10 @@ class Accumulator:
         if self._config.max_in_flight_requests_per_connection == 1:
             queue.is_muted = True
         if self.sequences is not None:
-            self.sequences.on_send(queue, batch)
+            self.sequences.on_send(queue.sequence, batch)
         if not batch.data:
             try:
-                batch.encode(self._compression, self._level)
+                batch.encode(self._config.compression, self._config.compression_level)
             except Exception as error:  # whatever it is, it is of these records alone
                 failure = InvalidRecordError(
                     f"{batch.record_count} record(s) for {queue.topic}-{queue.partition} cannot be"
@@ -459,31 +311,29 @@ class Accumulator:
                 )
                 queue.is_muted = False
                 self.has_dropped = True
-                self._fail(batch, failure, refused=True)
+                self._fail(queue, batch, failure, refused=True)
                 return False
-            self._learn_ratio(queue.topic_queues, len(batch.data) / batch.size_bytes)
+            queue.topic_queues.learn_ratio(len(batch.data) / batch.size_bytes)
             if batch.reserved_bytes > batch.size_bytes:
-                self.release(batch.reserved_bytes - batch.size_bytes)
+                self.memory.release(batch.reserved_bytes - batch.size_bytes)
                 batch.reserved_bytes = batch.size_bytes
         batch.is_sent = True
         batch.leader_epoch = queue.leader_epoch
         return True
 
-    def _learn_ratio(self, topic: TopicQueues, seen: float) -> None:
-        if seen > topic.ratio:
-            topic.ratio = max(topic.ratio + _RATIO_STEP_UP, seen)
-        else:
-            topic.ratio = max(topic.ratio - _RATIO_STEP_DOWN, seen)
-
     # -- answers --------------------------------------------------------------------------------
+
+    def _queue_of(self, batch: Batch) -> PartitionQueue:
+        return self.topics[batch.topic].all_queues[batch.partition]
 
     def on_delivered(self, batch: Batch, base_offset: int, log_append_time_ms: int) -> None:
         """A broker has the batch."""
-        self._returned(batch)
+        queue = self._queue_of(batch)
+        self._returned(queue, batch)
         if batch.is_done:
             return
         if self.sequences is not None:
-            self.sequences.on_delivered(batch.queue, batch, base_offset)
+            self.sequences.on_delivered(queue.sequence, batch, base_offset)
         self._complete(batch)
         batch.deliver(base_offset, log_append_time_ms)
 
@@ -497,31 +347,37 @@ class Accumulator:
         log_start_offset: int = -1,
     ) -> None:
         """A batch was refused, or its answer did not come."""
-        self._returned(batch)
+        queue = self._queue_of(batch)
+        self._returned(queue, batch)
         if batch.is_done:
             return
         if code == ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
-            self._split(batch)
+            self._split(queue, batch)
             return
         if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             # It was written, but so long ago that the broker no longer knows where.
             self.on_delivered(batch, -1, -1)
             return
         batch.last_failure = error_for(code, message)
-        if self._may_retry(batch, code, now_ms, log_start_offset):
-            self._retry(batch, now_ms)
+        if self._may_retry(queue, batch, code, now_ms, log_start_offset):
+            self._retry(queue, batch, now_ms)
             return
         has_retries = batch.attempts < self._config.retries
-        self._fail(batch, batch.last_failure, refused=has_retries and not code.retriable)
+        self._fail(queue, batch, batch.last_failure, refused=has_retries and not code.retriable)
 
-    def _returned(self, batch: Batch) -> None:
+    def _returned(self, queue: PartitionQueue, batch: Batch) -> None:
         batch.is_sent = False
-        batch.queue.is_muted = False
-        if batch.queue.batches and batch.queue.batches[0].is_closed:
-            self._make_sendable(batch.queue)
+        queue.is_muted = False
+        if queue.batches and queue.batches[0].is_closed:
+            self.schedule.add(queue)
 
     def _may_retry(
-        self, batch: Batch, code: ErrorCode, now_ms: float, log_start_offset: int
+        self,
+        queue: PartitionQueue,
+        batch: Batch,
+        code: ErrorCode,
+        now_ms: float,
+        log_start_offset: int,
     ) -> bool:
         if now_ms - batch.created_ms >= self._config.delivery_timeout_ms:
             return False
@@ -529,9 +385,9 @@ class Accumulator:
             return False
         if self.sequences is None:
             return code.retriable
-        return self.sequences.may_retry(batch.queue, batch, code, log_start_offset)
+        return self.sequences.may_retry(queue.sequence, batch, code, log_start_offset)
 
-    def _retry(self, batch: Batch, now_ms: float) -> None:
+    def _retry(self, queue: PartitionQueue, batch: Batch, now_ms: float) -> None:
         config = self._config
         backoff_ms = min(
             config.retry_backoff_ms * 2.0 ** min(batch.attempts, 30),
@@ -539,86 +395,60 @@ class Accumulator:
         )
         batch.attempts += 1
         batch.retry_at_ms = now_ms + backoff_ms * self._rng.uniform(0.8, 1.2)
-        # From now on `poll` counts with it, whoever looks at the queue before it is due.
-        heappush(self._backing_off, (batch.retry_at_ms, next(self._serials), batch))
-        self._put_back([batch])
+        self.schedule.back_off(queue, batch)
+        queue.put_back(batch)
+        self.schedule.add(queue)
 
-    def _put_back(self, returned: Collection[Batch]) -> None:
-        """Put batches to where they were among those that wait."""
-        for batch in returned:
-            waiting = batch.queue.batches
-            index = 0
-            while index < len(waiting) and waiting[index].serial < batch.serial:
-                index += 1
-            waiting.insert(index, batch)
-            self._make_sendable(batch.queue)
-
-    def _split(self, batch: Batch) -> None:
+    def _split(self, queue: PartitionQueue, batch: Batch) -> None:
         """Make batches that a broker takes of one that is too large for it."""
-        topic = batch.queue.topic_queues
         size_bytes = batch.size_bytes
         limit_bytes = min(self._config.batch_size, size_bytes // 2 + BATCH_OVERHEAD)
-        topic.ratio = max(1.0, len(batch.data) / size_bytes)
-        del self.incomplete[batch]
-        self._parts.pop(batch, None)
+        queue.topic_queues.ratio = max(1.0, len(batch.data) / size_bytes)
         parts = batch.split(limit_bytes)
+        self.incomplete.replace(batch, parts)
         if self.sequences is not None:
-            self.sequences.on_split(batch.queue, batch, parts)
+            self.sequences.on_split(queue.sequence, batch, parts)
         # The parts together count as much as the whole, or a little more for their headers.
-        self.free_bytes += batch.reserved_bytes - sum(part.reserved_bytes for part in parts)
+        self.memory.release(batch.reserved_bytes - sum(part.reserved_bytes for part in parts))
         for part in parts:
-            self.incomplete[part] = None
-            self._parts[part] = None
-        self._put_back(parts)
+            queue.put_back(part)
+        self.schedule.add(queue)
 
     # -- the end of batches ---------------------------------------------------------------------
 
     def _complete(self, batch: Batch) -> None:
-        del self.incomplete[batch]
-        self._parts.pop(batch, None)
-        self.free_bytes += batch.reserved_bytes
+        self.incomplete.remove(batch)
+        self.memory.release(batch.reserved_bytes)
 
-    def _fail(self, batch: Batch, error: KafkaClientError, *, refused: bool) -> None:
+    def _fail(
+        self, queue: PartitionQueue, batch: Batch, error: KafkaClientError, *, refused: bool
+    ) -> None:
         if self.sequences is not None and batch.has_sequence:
-            self.sequences.on_failed(batch.queue, batch, refused=refused)
+            self.sequences.on_failed(queue.sequence, batch, refused=refused)
         self._complete(batch)
         batch.fail(error)
 
-    def _expire(self, now_ms: float) -> float:
-        """Give up what is too old; return when the next batch will be."""
-        timeout_ms = self._config.delivery_timeout_ms
-        limit_ms = now_ms - timeout_ms
-        for batch in [part for part in self._parts if part.created_ms <= limit_ms]:
-            self._give_up(batch)
-        next_ms = min([part.created_ms for part in self._parts], default=inf)
-        while self.incomplete:
-            oldest = next(iter(self.incomplete))
-            if oldest.created_ms > limit_ms:
-                next_ms = min(next_ms, oldest.created_ms)
-                break
-            self._give_up(oldest)
-        return next_ms + timeout_ms
-
     def _give_up(self, batch: Batch) -> None:
-        queue = batch.queue
+        queue = self._queue_of(batch)
         if batch is queue.open:
             self._close(queue)
         if batch in queue.batches:
             queue.batches.remove(batch)
         because = f": {batch.last_failure}" if batch.last_failure is not None else ""
-        if queue.partition >= len(queue.topic_queues.queues):
+        if queue.is_gone:
             because = ": the topic was made anew, without that partition"
         error = TimedOutError(
             f"{batch.record_count} record(s) for {queue.topic}-{queue.partition} were not written"
             f" within {self._config.delivery_timeout_ms} ms{because}"
         )
-        self._fail(batch, error, refused=False)
+        self._fail(queue, batch, error, refused=False)
 
     def abort(self, error: KafkaClientError) -> None:
         """Give up everything: the producer ends."""
         for batch in list(self.incomplete):
-            if batch is batch.queue.open:
-                self._close(batch.queue)
-            batch.queue.batches.clear()
+            queue = self._queue_of(batch)
+            if batch is queue.open:
+                self._close(queue)
+            queue.batches.clear()
             self._complete(batch)
             batch.fail(error)

@@ -9,13 +9,13 @@ of one record. Rules:
 3. Sequences may be written anew while older bytes are still being sent, so bytes are never changed
    in place.
 
-Sans-IO but for `Delivery.wait`. Called by: `accumulator`, `sequences`, `producer`.
+Sans-IO but for `Delivery.wait`. Called by: the producer's cores, and `producer`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import trio
 
@@ -28,9 +28,6 @@ from kraftrio.wire.records.batch import (
     with_producer,
 )
 from kraftrio.wire.records.compression import Compression
-
-if TYPE_CHECKING:
-    from kraftrio.clients.producer.accumulator import PartitionQueue
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -57,6 +54,7 @@ class Batch:
     """Records of one partition.
 
     Args:
+        topic: and `partition`: where they go.
         serial: its place among the batches of the partition; parts come where the whole was.
         limit_bytes: how large the records may get before they are compressed.
         reserved_bytes: how much of the producer's memory it was given.
@@ -79,10 +77,10 @@ class Batch:
         "leader_epoch",
         "limit_bytes",
         "log_append_time_ms",
+        "partition",
         "parts",
         "producer_epoch",
         "producer_id",
-        "queue",
         "record_count",
         "reserved_bytes",
         "retry_at_ms",
@@ -90,18 +88,21 @@ class Batch:
         "serial",
         "size_bytes",
         "timestamps",
+        "topic",
         "values",
     )
 
     def __init__(
         self,
-        queue: PartitionQueue,
+        topic: str,
+        partition: int,
         serial: tuple[int, ...],
         created_ms: float,
         limit_bytes: int,
         reserved_bytes: int,
     ) -> None:
-        self.queue = queue
+        self.topic = topic
+        self.partition = partition
         self.serial = serial
         self.created_ms = created_ms
         self.limit_bytes = limit_bytes
@@ -188,7 +189,7 @@ class Batch:
             size_bytes = record_size(key, value, headers)
             if part is None or part.size_bytes + size_bytes > limit_bytes:
                 serial = (*self.serial, len(parts))
-                part = Batch(self.queue, serial, self.created_ms, limit_bytes, 0)
+                part = Batch(self.topic, self.partition, serial, self.created_ms, limit_bytes, 0)
                 part.is_closed = True
                 parts.append(part)
             if headers:
@@ -281,12 +282,12 @@ class Delivery:
 
     @property
     def topic(self) -> str:
-        return self._batch.queue.topic
+        return self._batch.topic
 
     @property
     def partition(self) -> int:
         """The partition it was put to."""
-        return self._batch.queue.partition
+        return self._batch.partition
 
     @property
     def batch(self) -> Batch:
@@ -310,12 +311,12 @@ class Delivery:
         assert batch.is_done, "the delivery is not decided yet"
         if batch.error is not None:
             raise type(batch.error)(batch.error.message, code=batch.error.code)
-        queue, append_time_ms = batch.queue, batch.log_append_time_ms
+        append_time_ms = batch.log_append_time_ms
         return _new_tuple(  # RecordMetadata(...) would cost twice as much
             RecordMetadata,
             (
-                queue.topic,
-                queue.partition,
+                batch.topic,
+                batch.partition,
                 batch.base_offset + index if batch.base_offset >= 0 else -1,
                 append_time_ms if append_time_ms >= 0 else batch.timestamps[index],
             ),

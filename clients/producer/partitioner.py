@@ -6,7 +6,7 @@ Rules:
    another is drawn (KIP-794): among those that have a leader, or any if none has. With adaptive
    partitioning the chance of a partition falls with the number of batches waiting for it.
 
-`Sticky` is a state machine; chance is injected. Called by: `accumulator`.
+Sans-IO; chance is injected. Called by: `accumulator`; `sender` names brokers to avoid.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
 from struct import unpack_from
+
+from kraftrio.clients.producer.queues import NO_LEADER, PartitionQueue, TopicQueues
 
 _MASK = 0xFFFF_FFFF
 _M = 0x5BD1_E995
@@ -70,3 +72,35 @@ def draw_partition(
     longest = max(waiting_batches) + 1
     sums = list(accumulate(longest - count for count in waiting_batches))
     return partitions[bisect_right(sums, rng.randrange(sums[-1]))]
+
+
+class StickyPartitioner:
+    """Rule 2.
+
+    Args:
+        batch_size: how many bytes go to one partition.
+        is_adaptive: partitions for which many batches wait are drawn less often.
+    """
+
+    def __init__(self, batch_size: int, *, is_adaptive: bool, rng: random.Random) -> None:
+        self.slow_nodes: set[int] = set()  # that took nothing for partitioner_availability_timeout
+        self._batch_size = batch_size
+        self._is_adaptive = is_adaptive
+        self._rng = rng
+
+    def choose(self, topic: TopicQueues) -> PartitionQueue:
+        """Return the partition for the next record without a key."""
+        queue = topic.sticky
+        if queue is None or (queue.open is None and topic.sticky_bytes >= self._batch_size):
+            queue = topic.sticky = self._draw(topic)
+            topic.sticky_bytes = 0
+        return queue
+
+    def _draw(self, topic: TopicQueues) -> PartitionQueue:
+        if len(topic.queues) == 1:
+            return topic.queues[0]
+        led = [queue for queue in topic.queues if queue.leader_id != NO_LEADER] or topic.queues
+        if self.slow_nodes:
+            led = [queue for queue in led if queue.leader_id not in self.slow_nodes] or led
+        waiting = [len(queue.batches) for queue in led] if self._is_adaptive else None
+        return led[draw_partition(range(len(led)), waiting, self._rng)]

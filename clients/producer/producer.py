@@ -39,7 +39,7 @@ from kraftrio.clients.errors import (
     TimedOutError,
     UnknownTopicOrPartitionError,
 )
-from kraftrio.clients.producer.accumulator import Accumulator, PartitionQueue, TopicQueues
+from kraftrio.clients.producer.accumulator import Accumulator
 from kraftrio.clients.producer.batch import (
     RECORD_OVERHEAD_BYTES,
     SHORT_BYTES,
@@ -49,6 +49,7 @@ from kraftrio.clients.producer.batch import (
     RecordMetadata,
     record_size,
 )
+from kraftrio.clients.producer.queues import PartitionQueue, TopicQueues
 from kraftrio.clients.producer.sender import Sender
 from kraftrio.net.transport import Network
 
@@ -96,6 +97,8 @@ class Producer:
         self._network = network
         self._rng = rng or random.Random()
         self._core = Accumulator(self.config, self._rng)
+        self._memory = self._core.memory
+        self._schedule = self._core.schedule
         self._topics = self._core.topics
         self._partitioner = self.config.partitioner
         self._stack = AsyncExitStack()
@@ -164,7 +167,7 @@ class Producer:
             TypeError, ValueError: an argument is of the wrong type, or cannot be written.
             ClosedError: the producer is not open.
         """
-        if self._core.wants_sender and self._is_open:
+        if self._schedule.wants_sender and self._is_open:
             assert self._sender is not None
             self._sender.pump()
             if self._core.closed_bytes >= self._yield_at:
@@ -275,12 +278,12 @@ class Producer:
         assert cluster is not None and sender is not None
         record_bytes = record_size(key, value, headers)
         memory_bytes = core.memory_for(queue, record_bytes)
-        if not core.reserve(memory_bytes):
+        if not self._memory.reserve(memory_bytes):
             await self._wait_memory(memory_bytes)
             # Somebody else may have opened a batch meanwhile.
             accepted = core.append(known, partition, key, value, headers, timestamp_ms)
             if isinstance(accepted, Delivery):
-                core.release(memory_bytes)
+                self._memory.release(memory_bytes)
                 self._grant_memory()
                 return accepted
             queue = accepted
@@ -292,7 +295,7 @@ class Producer:
             known.used_ms = now_ms
             cluster.use_topic(known.name)
         sender.on_new_batch(now_ms)
-        if core.wants_sender:  # without lingering
+        if self._schedule.wants_sender:  # without lingering
             sender.pump()
         return delivery
 
@@ -310,7 +313,7 @@ class Producer:
                 await waiter.event.wait()
         except BaseException:
             if waiter.granted:
-                self._core.release(size_bytes)
+                self._memory.release(size_bytes)
             raise
         finally:
             if not waiter.granted:
@@ -323,13 +326,13 @@ class Producer:
                 f" within {max_block_ms} ms"
             )
         if not self._is_open:
-            self._core.release(size_bytes)
+            self._memory.release(size_bytes)
             raise ClosedError("the producer is not open")
 
     def _grant_memory(self) -> None:
         """Give what is free to those who wait for it, the first first."""
         waiters = self._waiters
-        while waiters and self._core.grant(waiters[0].size_bytes):
+        while waiters and self._memory.grant(waiters[0].size_bytes):
             waiter = waiters.popleft()
             waiter.granted = True
             waiter.event.set()
@@ -374,7 +377,7 @@ class Producer:
     @property
     def buffered_bytes(self) -> int:
         """How much of buffer_memory is taken."""
-        return self.config.buffer_memory - self._core.free_bytes
+        return self.config.buffer_memory - self._memory.free_bytes
 
 
 async def _wait_batch(batch: Batch) -> None:

@@ -142,7 +142,7 @@ class Sender:
         if self._is_pumping:
             self._wake.set()  # sending has failed and told so; later, not from within
             return True
-        nodes = core.nodes()
+        nodes = core.schedule.nodes()
         sequences = core.sequences
         if sequences is not None:
             if not sequences.is_settled:
@@ -161,7 +161,7 @@ class Sender:
         if core.has_dropped:
             core.has_dropped = False
             self._wake.set()  # nobody answers, but memory is free and sequences have a gap
-        self._come_by(core.next_due_ms)
+        self._come_by(core.schedule.next_due_ms)
         return has_more
 
     def _come_by(self, due_ms: float) -> None:
@@ -189,12 +189,12 @@ class Sender:
                 return True
             batches = self._core.drain(node_id, now_ms)
             if not batches:
-                if self._core.is_waiting(node_id):
+                if self._core.schedule.queues(node_id):
                     self._note_blocked(node_id, now_ms)
                 return False
             if self._blocked:
                 self._blocked.pop(node_id, None)
-                self._core.slow_nodes.discard(node_id)
+                self._core.sticky.slow_nodes.discard(node_id)
             self._send(node, batches)
         if not node.is_connecting:
             self._come_by(node.ready_at * 1000)
@@ -206,7 +206,7 @@ class Sender:
         if timeout_ms and self._config.partitioner_adaptive_partitioning_enable:
             since_ms = self._blocked.setdefault(node_id, now_ms)
             if now_ms - since_ms >= timeout_ms:
-                self._core.slow_nodes.add(node_id)
+                self._core.sticky.slow_nodes.add(node_id)
 
     def _send(self, node: Node, batches: list[Batch]) -> None:
         """Send one request; a failure to do so is told to the core like a refusal."""
@@ -237,14 +237,13 @@ class Sender:
     def _request(self, batches: list[Batch]) -> ProduceRequest:
         topics: dict[str, TopicProduceData] = {}
         for batch in batches:
-            queue = batch.queue
-            topic = topics.get(queue.topic)
+            topic = topics.get(batch.topic)
             if topic is None:
-                topic = topics[queue.topic] = TopicProduceData(
-                    name=queue.topic, topic_id=queue.topic_queues.topic_id
+                topic = topics[batch.topic] = TopicProduceData(
+                    name=batch.topic, topic_id=self._core.topics[batch.topic].topic_id
                 )
             topic.partition_data.append(
-                PartitionProduceData(index=queue.partition, records=memoryview(batch.data))
+                PartitionProduceData(index=batch.partition, records=memoryview(batch.data))
             )
         return ProduceRequest(
             acks=self._acks,
@@ -308,10 +307,9 @@ class Sender:
             for endpoint in response.node_endpoints
         ]
         for batch in batches:
-            queue = batch.queue
-            topic_id = topic_ids[queue.topic]
-            answer = answers.get((queue.topic, queue.partition)) or answers.get(
-                (topic_id, queue.partition)
+            topic_id = topic_ids[batch.topic]
+            answer = answers.get((batch.topic, batch.partition)) or answers.get(
+                (topic_id, batch.partition)
             )
             if answer is None:
                 self._fail([batch], ErrorCode.NETWORK_EXCEPTION, "the answer leaves it out")
@@ -338,8 +336,8 @@ class Sender:
             message = "; ".join([message or code.text, *reasons])
         leader = answer.current_leader
         told = leader is not None and self._cluster.leader_hint(
-            batch.queue.topic,
-            batch.queue.partition,
+            batch.topic,
+            batch.partition,
             leader.leader_id,
             leader.leader_epoch,
             endpoints,

@@ -23,14 +23,11 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kraftrio.clients.producer.batch import Batch
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.records.batch import MAX_SEQUENCE, is_later_sequence
-
-if TYPE_CHECKING:
-    from kraftrio.clients.producer.accumulator import PartitionQueue
 
 NO_PRODUCER_ID: Final = -1
 _MAX_EPOCH: Final = 0x7FFF
@@ -70,9 +67,9 @@ class Sequences:
         self.producer_id = NO_PRODUCER_ID
         self.producer_epoch = -1
         # Partitions with a gap, and the unanswered batches before it.
-        self._to_restart: dict[PartitionQueue, set[Batch]] = {}
+        self._to_restart: dict[PartitionSequence, set[Batch]] = {}
         # Partitions where it is not known what was written, and the sequence after that.
-        self._unresolved: dict[PartitionQueue, int] = {}
+        self._unresolved: dict[PartitionSequence, int] = {}
 
     @property
     def needs_producer_id(self) -> bool:
@@ -88,23 +85,21 @@ class Sequences:
 
     # -- sending --------------------------------------------------------------------------------
 
-    def may_send(self, queue: PartitionQueue, batch: Batch) -> bool:
-        """Whether the queue's first batch may go now."""
+    def may_send(self, sequence: PartitionSequence, batch: Batch) -> bool:
+        """Whether the partition's first batch may go now."""
         if self.needs_producer_id:
             return False
-        sequence = queue.sequence
         unanswered = sequence.unanswered
         if batch.has_sequence:
             return unanswered[0] is batch
         if unanswered and (sequence.last_acked_sequence < 0 or self._is_stale(sequence)):
             return False
-        return not sequence.is_unresolved and queue not in self._to_restart
+        return not sequence.is_unresolved and sequence not in self._to_restart
 
-    def on_send(self, queue: PartitionQueue, batch: Batch) -> None:
+    def on_send(self, sequence: PartitionSequence, batch: Batch) -> None:
         """Give a batch that goes for the first time its sequence."""
         if batch.has_sequence:
             return
-        sequence = queue.sequence
         if self._is_stale(sequence):
             self._start_at_beginning(sequence)
         batch.set_producer(self.producer_id, self.producer_epoch, sequence.next_sequence)
@@ -131,9 +126,8 @@ class Sequences:
 
     # -- answers --------------------------------------------------------------------------------
 
-    def on_delivered(self, queue: PartitionQueue, batch: Batch, base_offset: int) -> None:
+    def on_delivered(self, sequence: PartitionSequence, batch: Batch, base_offset: int) -> None:
         """The broker has the batch."""
-        sequence = queue.sequence
         sequence.unanswered.remove(batch)
         is_current = (batch.producer_id, batch.producer_epoch) == (
             sequence.producer_id,
@@ -146,59 +140,57 @@ class Sequences:
             sequence.last_acked_offset = max(sequence.last_acked_offset, last_offset)
 
     def may_retry(
-        self, queue: PartitionQueue, batch: Batch, code: ErrorCode, log_start_offset: int
+        self, sequence: PartitionSequence, batch: Batch, code: ErrorCode, log_start_offset: int
     ) -> bool:
         """Whether a batch that failed shall be sent again, as far as sequences know."""
-        sequence = queue.sequence
         if code == ErrorCode.UNKNOWN_PRODUCER_ID:
             if log_start_offset != -1 and not batch.sequence_was_reset:
-                self._note_gap(queue, batch)
+                self._note_gap(sequence, batch)
             return True
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             is_next = sequence.is_next(batch.base_sequence)
             if not sequence.is_unresolved and (batch.sequence_was_reset or not is_next):
                 return True  # a batch before it is to be sent again, and will close the gap
-            if not sequence.is_unresolved or self._unresolved[queue] == batch.base_sequence:
-                self._note_gap(queue, batch)
+            if not sequence.is_unresolved or self._unresolved[sequence] == batch.base_sequence:
+                self._note_gap(sequence, batch)
             return True
         return code.retriable
 
-    def on_failed(self, queue: PartitionQueue, batch: Batch, *, refused: bool) -> None:
+    def on_failed(self, sequence: PartitionSequence, batch: Batch, *, refused: bool) -> None:
         """A batch is given up after it was sent.
 
         Args:
             refused: the broker said that it did not write it; else nobody knows.
         """
         if refused:
-            self._note_gap(queue, batch)
-        queue.sequence.unanswered.remove(batch)
+            self._note_gap(sequence, batch)
+        sequence.unanswered.remove(batch)
         if not refused:
-            queue.sequence.is_unresolved = True
-            self._unresolved[queue] = (batch.last_sequence + 1) & MAX_SEQUENCE
+            sequence.is_unresolved = True
+            self._unresolved[sequence] = (batch.last_sequence + 1) & MAX_SEQUENCE
 
-    def on_new_log(self, queue: PartitionQueue) -> None:
+    def on_new_log(self, sequence: PartitionSequence) -> None:
         """The partition's log was replaced by an empty one, which takes any sequence to begin with.
 
         What was sent may be in either: it keeps its sequences until that is known.
         """
-        sequence = queue.sequence
         if sequence.producer_id == NO_PRODUCER_ID:
             return  # nothing was ever sent there
         sequence.last_acked_sequence = sequence.last_acked_offset = -1
-        self._to_restart[queue] = set(sequence.unanswered)
+        self._to_restart[sequence] = set(sequence.unanswered)
 
-    def on_split(self, queue: PartitionQueue, batch: Batch, parts: list[Batch]) -> None:
+    def on_split(self, sequence: PartitionSequence, batch: Batch, parts: list[Batch]) -> None:
         """A batch is replaced by parts that were never sent, in its place in the order."""
-        unanswered = queue.sequence.unanswered
+        unanswered = sequence.unanswered
         index = unanswered.index(batch)
         unanswered.remove(batch)
-        if batch in (before := self._to_restart.get(queue, set())):
+        if batch in (before := self._to_restart.get(sequence, set())):
             before.update(parts)
-        sequence = batch.base_sequence
+        next_sequence = batch.base_sequence
         for offset, part in enumerate(parts):
-            part.set_producer(batch.producer_id, batch.producer_epoch, sequence)
+            part.set_producer(batch.producer_id, batch.producer_epoch, next_sequence)
             part.sequence_was_reset = batch.sequence_was_reset
-            sequence = (sequence + part.record_count) & MAX_SEQUENCE
+            next_sequence = (next_sequence + part.record_count) & MAX_SEQUENCE
             unanswered.insert(index + offset, part)
 
     @property
@@ -208,11 +200,11 @@ class Sequences:
 
     def settle(self) -> None:
         """Resolve what can be, and raise the epoch where there are gaps; before sending."""
-        for queue in [queue for queue in self._unresolved if not queue.sequence.unanswered]:
-            del self._unresolved[queue]
-            queue.sequence.is_unresolved = False
-            if not queue.sequence.is_next(queue.sequence.next_sequence):
-                self._to_restart[queue] = set()
+        for sequence in [each for each in self._unresolved if not each.unanswered]:
+            del self._unresolved[sequence]
+            sequence.is_unresolved = False
+            if not sequence.is_next(sequence.next_sequence):
+                self._to_restart[sequence] = set()
         if self.needs_producer_id or not self._ready_to_restart():
             return
         if self.producer_epoch == _MAX_EPOCH:
@@ -221,30 +213,30 @@ class Sequences:
             self.producer_epoch += 1
             self._restart()
 
-    def _note_gap(self, queue: PartitionQueue, batch: Batch) -> None:
+    def _note_gap(self, sequence: PartitionSequence, batch: Batch) -> None:
         """The broker takes this batch and those after it no more in this epoch.
 
         Those before it may have been written, though nobody said so: they keep their sequences.
         """
-        unanswered = queue.sequence.unanswered
+        unanswered = sequence.unanswered
         before = set(islice(unanswered, unanswered.index(batch)))
-        known = self._to_restart.get(queue)
-        self._to_restart[queue] = before if known is None else before & known
+        known = self._to_restart.get(sequence)
+        self._to_restart[sequence] = before if known is None else before & known
 
-    def _ready_to_restart(self) -> list[PartitionQueue]:
+    def _ready_to_restart(self) -> list[PartitionSequence]:
         """The partitions with a gap before which everything is answered."""
         return [
-            queue
-            for queue, before in self._to_restart.items()
-            if before.isdisjoint(queue.sequence.unanswered)
+            sequence
+            for sequence, before in self._to_restart.items()
+            if before.isdisjoint(sequence.unanswered)
         ]
 
     def _restart(self) -> None:
-        for queue in self._ready_to_restart():
-            self._start_at_beginning(queue.sequence)
-            queue.sequence.is_unresolved = False
-            self._unresolved.pop(queue, None)
-            del self._to_restart[queue]
+        for sequence in self._ready_to_restart():
+            self._start_at_beginning(sequence)
+            sequence.is_unresolved = False
+            self._unresolved.pop(sequence, None)
+            del self._to_restart[sequence]
 
 
 def _is_after(sequence: int, other: int) -> bool:

@@ -11,8 +11,9 @@ from typing import Any
 
 from kraftrio.clients.config import ProducerConfig, ProducerSettings, make_config
 from kraftrio.clients.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
-from kraftrio.clients.producer.accumulator import Accumulator, PartitionQueue, TopicQueues
+from kraftrio.clients.producer.accumulator import Accumulator
 from kraftrio.clients.producer.batch import Batch, Delivery, Headers, record_size
+from kraftrio.clients.producer.queues import PartitionQueue, TopicQueues
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.records.batch import (
     MAX_SEQUENCE,
@@ -91,7 +92,7 @@ class Core:
             return accepted
         record_bytes = record_size(key, value, headers)
         memory_bytes = core.memory_for(accepted, record_bytes)
-        if not core.reserve(memory_bytes):
+        if not core.memory.reserve(memory_bytes):
             return None
         return core.append_to_new(
             accepted, memory_bytes, record_bytes, key, value, headers, timestamp_ms, self.now_ms

@@ -42,7 +42,7 @@ def test_a_full_batch_does_not_linger() -> None:
     than batch_size."""
     core = Core(linger_ms=1000, batch_size=1000)
     core.fill(batches=2)
-    assert core.accumulator.wants_sender
+    assert core.accumulator.schedule.wants_sender
     batch = core.drain_one()
     assert len(batch.data) <= 1000
     assert len(core.drain_one().data) <= 1000
@@ -98,7 +98,7 @@ def test_sequences_count_records() -> None:
         for batch in batches:
             header = parse_header(batch.data)
             assert (header.producer_id, header.producer_epoch) == (4000, 0)
-            seen.setdefault(batch.queue.partition, []).append(
+            seen.setdefault(batch.partition, []).append(
                 (header.base_sequence, header.last_sequence)
             )
     assert seen == {0: [(0, 1), (2, 3), (4, 4)], 1: [(0, 1), (2, 2)]}
@@ -112,7 +112,7 @@ def test_a_request_has_one_batch_of_each_partition_and_a_size() -> None:
     order = []
     while batches := core.drain():
         assert sum(len(batch.data) for batch in batches) <= 2100
-        order.append([batch.queue.partition for batch in batches])
+        order.append([batch.partition for batch in batches])
     assert order == [[0, 1], [2, 0], [1, 2]]
 
 
@@ -153,11 +153,11 @@ def test_records_without_a_key_stick_to_a_partition_for_a_batch() -> None:
     partitions = []
     for _ in range(4000):
         partitions.append(core.accept(b"x" * 90).partition)
-        while core.accumulator.wants_sender:
+        while core.accumulator.schedule.wants_sender:
             for batch in core.drain():
                 core.deliver(batch)
             core.poll()
-            core.accumulator.nodes()
+            core.accumulator.schedule.nodes()
     runs = [1]
     for before, after in pairwise(partitions):
         if before == after:
@@ -183,10 +183,10 @@ def test_slow_partitions_get_fewer_records() -> None:
     counts = [0, 0]
     for _ in range(3000):
         counts[core.accept(b"x" * 90).partition] += 1
-        if core.accumulator.wants_sender:
+        if core.accumulator.schedule.wants_sender:
             for batch in core.drain(1):
                 core.deliver(batch)
-            core.accumulator.nodes()
+            core.accumulator.schedule.nodes()
     assert counts[0] > 5 * counts[1]
 
 
@@ -206,12 +206,12 @@ def test_memory_is_bounded_and_comes_back() -> None:
     while core.send(b"x" * 400) is not None:
         accepted += 1
     assert accepted == 6
-    assert core.accumulator.free_bytes < 1000
+    assert core.accumulator.memory.free_bytes < 1000
     for _ in range(2):
         core.deliver(core.drain_one())
     core.flush()
     core.deliver(core.drain_one())
-    assert core.accumulator.free_bytes == 3000
+    assert core.accumulator.memory.free_bytes == 3000
     assert not core.accumulator.incomplete
 
 
@@ -219,12 +219,12 @@ def test_a_small_batch_gives_back_what_it_does_not_need() -> None:
     """Once a batch is sent it holds no more than its records take."""
     core = Core(batch_size=1000, buffer_memory=3000)
     core.accept(b"x" * 100)
-    assert core.accumulator.free_bytes == 2000
+    assert core.accumulator.memory.free_bytes == 2000
     core.flush()
     batch = core.drain_one()
-    assert core.accumulator.free_bytes > 2800
+    assert core.accumulator.memory.free_bytes > 2800
     core.deliver(batch)
-    assert core.accumulator.free_bytes == 3000
+    assert core.accumulator.memory.free_bytes == 3000
 
 
 def test_who_waits_for_memory_ends_the_lingering() -> None:
@@ -232,12 +232,12 @@ def test_who_waits_for_memory_ends_the_lingering() -> None:
     core = Core(linger_ms=10_000, batch_size=1000, buffer_memory=2000)
     core.accept(b"x")
     core.accumulator.on_memory_waiters(1)
-    assert not core.accumulator.reserve(100)
+    assert not core.accumulator.memory.reserve(100)
     assert core.drain_one().record_count == 1
-    assert core.accumulator.grant(1500)
+    assert core.accumulator.memory.grant(1500)
     core.accumulator.on_memory_waiters(0)
-    assert not core.accumulator.reserve(900)
-    assert core.accumulator.reserve(100)
+    assert not core.accumulator.memory.reserve(900)
+    assert core.accumulator.memory.reserve(100)
 
 
 @pytest.mark.parametrize("limit", ["max_request_size", "buffer_memory"])
@@ -315,7 +315,7 @@ def test_a_new_leader_is_asked_at_once() -> None:
     core.refuse(batch, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert core.drain() == []
     core.lead(0, 2, 1)
-    assert core.accumulator.nodes() == [2]
+    assert core.accumulator.schedule.nodes() == [2]
     assert core.drain_one(2) is batch
 
 
@@ -363,7 +363,7 @@ def test_an_error_that_stays_ends_the_batch() -> None:
         delivery.result()
     assert raised.value.code == ErrorCode.INVALID_RECORD
     assert not raised.value.retriable
-    assert core.accumulator.free_bytes == core.config.buffer_memory
+    assert core.accumulator.memory.free_bytes == core.config.buffer_memory
 
 
 def test_retries_end() -> None:
@@ -401,7 +401,7 @@ def test_what_waits_too_long_is_given_up() -> None:
     core.wait(1)
     with pytest.raises(TimedOutError, match=r"orders-0 were not written within 40000 ms"):
         delivery.result()
-    assert core.accumulator.free_bytes == core.config.buffer_memory
+    assert core.accumulator.memory.free_bytes == core.config.buffer_memory
 
 
 def test_a_late_answer_is_ignored() -> None:
@@ -486,7 +486,7 @@ def test_other_partitions_take_the_new_epoch_once_they_are_quiet() -> None:
     core.fill(batches=2, partition=1)
     out = core.drain_one()
     core.refuse(refused, ErrorCode.INVALID_RECORD)
-    assert [batch.queue.partition for batch in core.drain()] == []
+    assert [batch.partition for batch in core.drain()] == []
     core.deliver(out)
     header = parse_header(core.drain_one().data)
     assert (header.producer_epoch, header.base_sequence) == (1, 0)
@@ -585,7 +585,7 @@ def test_a_batch_that_is_too_large_is_split() -> None:
     assert last.base_sequence == 8
     core.deliver(last, offset)
     assert later.result().offset == 18
-    assert core.accumulator.free_bytes == core.config.buffer_memory
+    assert core.accumulator.memory.free_bytes == core.config.buffer_memory
 
 
 def test_splitting_ends_at_one_record() -> None:
@@ -604,7 +604,7 @@ def test_splitting_ends_at_one_record() -> None:
     with pytest.raises(RecordTooLargeError):
         deliveries[1].result()
     assert deliveries[2].result().partition == 0
-    assert core.accumulator.free_bytes == core.config.buffer_memory
+    assert core.accumulator.memory.free_bytes == core.config.buffer_memory
 
 
 def test_the_parts_of_a_batch_expire_with_its_age() -> None:
@@ -633,5 +633,5 @@ def test_aborting_ends_everything_once() -> None:
     for delivery in deliveries:
         with pytest.raises(ClosedError, match="the end"):
             delivery.result()
-    assert core.accumulator.free_bytes == core.config.buffer_memory
+    assert core.accumulator.memory.free_bytes == core.config.buffer_memory
     assert core.drain() == []

@@ -79,9 +79,9 @@ def test_partitions_come_and_go_with_the_topic() -> None:
     assert len(core.topic.queues) == 2
     keyed = [core.accept(b"x", key=b"%d" % number).partition for number in range(20)]
     assert set(keyed) == {0, 1}
-    assert {batch.queue.partition for batch in core.drain()} == {0, 1}
+    assert {batch.partition for batch in core.drain()} == {0, 1}
     as_topic(core, b"3" * 16, 4)
-    assert [batch.queue.partition for batch in core.drain()] == [3]
+    assert [batch.partition for batch in core.drain()] == [3]
     assert not waiting.done
 
 

@@ -101,7 +101,7 @@ class World:
         written = self.rng.randint(0, len(self.connection))
         for sent in list(self.connection)[:written]:
             for batch, data in sent.batches:
-                self.logs[batch.queue.partition].append(data)
+                self.logs[batch.partition].append(data)
         lost, self.connection = list(self.connection), deque()
         for sent in lost:
             for batch, _ in sent.batches:
@@ -109,7 +109,7 @@ class World:
 
     def answer(self, sent: Sent) -> None:
         for batch, data in sent.batches:
-            log = self.logs[batch.queue.partition]
+            log = self.logs[batch.partition]
             fault = self.rng.random() if self.faulty else 1.0
             if fault < 0.06:
                 self.core.refuse(batch, self.rng.choice(REFUSALS))
@@ -161,4 +161,4 @@ def test_nothing_is_lost_doubled_or_reordered(first_seed: int) -> None:
         world.run()
         world.check()
         core = world.core.accumulator
-        assert core.free_bytes == world.core.config.buffer_memory, seed
+        assert core.memory.free_bytes == world.core.config.buffer_memory, seed

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kraftrio.clients.errors import NotEnoughReplicasError, RecordTooLargeError
-from kraftrio.clients.producer.accumulator import PartitionQueue, TopicQueues
 from kraftrio.clients.producer.batch import Batch, Delivery
 
 
 def a_batch(records: int) -> Batch:
     """Return a closed batch with some records."""
-    batch = Batch(PartitionQueue(TopicQueues("t"), "t", 0), (0,), 0.0, 1 << 20, 1 << 20)
+    batch = Batch("t", 0, (0,), 0.0, 1 << 20, 1 << 20)
     for number in range(records):
         batch.values.append(b"%d" % number * 100)
         batch.keys.append(None)
