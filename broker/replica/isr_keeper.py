@@ -59,7 +59,7 @@ class IsrKeeper:
         now_ms = self._clock.monotonic_ms()
         for partition in list(self._led()):
             state = partition.state
-            if state.is_alone:
+            if state.is_sole_replica:
                 continue
             advanced = state.advance_high_watermark(now_ms)
             proposal = None if self.proposals is None else state.check_isr(now_ms)

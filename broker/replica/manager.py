@@ -36,7 +36,8 @@ Called by the data handlers, the group coordinator, the fetchers and the metadat
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from kraftrio.base.clock import Clock
 from kraftrio.base.timers import Timer, Timers
@@ -231,11 +232,11 @@ class ReplicaManager:
             raise self.disk_errors.refused("append", partition, error) from error
         if info.duplicate:
             return info
-        if state.is_alone:
-            state.high_watermark = log.log_end_offset
+        end_offset = log.log_end_offset
+        if state.is_sole_replica:
+            state.on_sole_append(end_offset)
             partition.publish_high_watermark(len(records))
             return info
-        end_offset = log.log_end_offset
         partition.note_uncommitted(end_offset, len(records))
         if state.on_append(end_offset, self._clock.monotonic_ms()):
             partition.publish_high_watermark()
@@ -462,12 +463,13 @@ class ReplicaManager:
         try:
             if len(records):
                 log.append_as_follower(records, self._clock.wall_ms(), leader_epoch=leader_epoch)
-            log.update_high_watermark(leader_high_watermark)
+            partition.on_leader_answer(leader_high_watermark, len(records))
             if leader_log_start_offset > log.log_start_offset:
-                log.delete_records_before(min(leader_log_start_offset, log.high_watermark))
+                high_watermark = partition.state.high_watermark
+                log.delete_records_before(min(leader_log_start_offset, high_watermark))
         except OSError as error:
+            partition.on_truncation()  # a log that is to begin within a batch was perhaps emptied
             raise self.disk_errors.refused("append", partition, error) from error
-        partition.take_high_watermark(len(records))
 
     def truncate(
         self,
@@ -478,9 +480,8 @@ class ReplicaManager:
     ) -> None:
         """Cut a followed log from `offset` on (raises like `append_as_follower`)."""
         partition = self._followed(topic_partition, leader_epoch, topic_id)
-        with self.disk_errors.guard("truncate", partition):
+        with self._truncating(partition):
             self.log_manager.truncate(partition.log, offset)
-        partition.take_high_watermark()
 
     def truncate_fully_and_start_at(
         self,
@@ -491,10 +492,18 @@ class ReplicaManager:
     ) -> None:
         """Drop everything in a followed log and start at `offset` (raises likewise)."""
         partition = self._followed(topic_partition, leader_epoch, topic_id)
-        with self.disk_errors.guard("truncate", partition):
+        with self._truncating(partition):
             now_ms = self._clock.wall_ms()
             self.log_manager.truncate_fully_and_start_at(partition.log, offset, now_ms)
-        partition.take_high_watermark()
+
+    @contextmanager
+    def _truncating(self, partition: Partition) -> Iterator[None]:
+        """Keep the high watermark within the log, also if the disk stops half-way."""
+        try:
+            with self.disk_errors.guard("truncate", partition):
+                yield
+        finally:
+            partition.on_truncation()
 
     def _followed(
         self, topic_partition: TopicPartition, leader_epoch: int | None, topic_id: bytes | None
@@ -575,8 +584,6 @@ class ReplicaManager:
         was_leader = state.is_leader
         if was_leader:
             partition.tell_followers(0)  # perhaps they are not in the ISR any more
-        else:
-            partition.take_high_watermark()
         now_ms = self._clock.monotonic_ms()
         if state.apply(image, log.log_end_offset, now_ms):
             if state.is_leader:
@@ -594,6 +601,7 @@ class ReplicaManager:
     def serve_from(self, partition: Partition, log: PartitionLog) -> None:
         """Another log, equal to the one so far, takes its place: it has moved."""
         partition.log = log
+        log.update_high_watermark(partition.state.high_watermark)
         if partition.state.role is Role.FOLLOWER:
             self._follow(partition)
 
@@ -606,7 +614,7 @@ class ReplicaManager:
             # The log knows the epoch, and saves it before it calls anything of it durable.
             self.disk_errors.report(partition.topic_partition, "save the leader epoch", error)
         partition.start_to_lead()
-        if not partition.state.is_alone:
+        if not partition.state.is_sole_replica:
             self._isrs.start()
 
     def _follow(self, partition: Partition) -> None:

@@ -253,7 +253,7 @@ class ReplicaMoves:
             )
             future.append_as_follower(read.records, now_ms)
             self._rate.record(len(read.records), self._clock.monotonic_ms())
-        future.update_high_watermark(current.high_watermark)
+        future.update_high_watermark(min(current.high_watermark, future.log_end_offset))
         start = min(current.log_start_offset, future.high_watermark)
         if start > future.log_start_offset:
             future.delete_records_before(start)

@@ -1,8 +1,7 @@
 """One replica hosted here: its log, its replication state, and who waits for it.
 
 Rules: the state decides, the log keeps, and `Partition` carries the news from one to the other and
-to those who wait.  The high watermark is the state's while this broker leads and the log's while it
-follows.
+to those who wait.  The high watermark is the state's alone; the log is told whenever it changes.
 
 Called by `replica/manager`; handlers look at `log` and `state`.
 """
@@ -94,7 +93,7 @@ class Partition:
         uncommitted.append((end_offset, size_bytes))
 
     def publish_high_watermark(self, committed_bytes: int = 0) -> None:
-        """Tell the log and everybody who waits that the high watermark advanced.
+        """Let the log and everybody who waits know that a leader's high watermark advanced.
 
         Args:
             committed_bytes: by how much, beside what `note_uncommitted` was told.
@@ -109,10 +108,13 @@ class Partition:
                 self.commit_waiters = [w for w in self.commit_waiters if w.offset > high_watermark]
                 answer(reached, self.state.check_committed())
         if self.fetch_waiters:
-            for waiter in list(self.fetch_waiters):
-                waiter.count(committed_bytes)
+            self._count_readable(committed_bytes)
         if self.watches:
             self.tell_followers(0)
+
+    def _count_readable(self, size_bytes: int) -> None:
+        for waiter in list(self.fetch_waiters):
+            waiter.count(size_bytes)
 
     def _take_committed(self, high_watermark: int) -> int:
         uncommitted, total = self._uncommitted, 0
@@ -197,21 +199,31 @@ class Partition:
             self.confirmations.remove(confirmation)
             confirmation.finish(ErrorCode.NONE)
 
-    # -- changes of role ------------------------------------------------------------------------
+    # -- a follower's news ----------------------------------------------------------------------
 
-    def take_high_watermark(self, appended_bytes: int = 0) -> None:
-        """The log's high watermark counts: this broker follows, or has just stopped to.
+    def on_leader_answer(self, leader_high_watermark: int, appended_bytes: int) -> None:
+        """The log has taken what the leader answered, and has the leader's high watermark to know.
 
         Args:
-            appended_bytes: what came with it; about so much more may consumers read now.
+            appended_bytes: what came with it; about so much more may consumers read in the end.
         """
         self._unread_bytes += appended_bytes
-        advanced = self.log.high_watermark > self.state.high_watermark
-        self.state.high_watermark = self.log.high_watermark
+        log, state = self.log, self.state
+        advanced = state.on_leader_answer(
+            leader_high_watermark, log.log_start_offset, log.log_end_offset
+        )
+        log.update_high_watermark(state.high_watermark)
         if advanced:
             size_bytes, self._unread_bytes = max(self._unread_bytes, 1), 0
-            for waiter in list(self.fetch_waiters):
-                waiter.count(size_bytes)
+            self._count_readable(size_bytes)
+
+    def on_truncation(self) -> None:
+        """The log was cut, or began again elsewhere."""
+        log, state = self.log, self.state
+        state.on_truncation(log.log_start_offset, log.log_end_offset)
+        log.update_high_watermark(state.high_watermark)
+
+    # -- changes of role ------------------------------------------------------------------------
 
     def start_to_lead(self) -> None:
         """A leader epoch begins: what lies above the high watermark has sizes nobody counted.

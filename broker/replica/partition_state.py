@@ -3,7 +3,8 @@
 The leader's rules
 1. The high watermark is the smallest log end offset among the leader, the maximal ISR, and the
    followers that are caught up and may join the ISR. It never goes back within a leadership, and
-   stands still while the ISR is smaller than `min.insync.replicas` (KIP-966).
+   stands still while the ISR is smaller than `min.insync.replicas` (KIP-966).  A follower's is its
+   leader's, as far as its own log goes; only a follower's log is ever cut, and takes it along.
 2. The maximal ISR is the committed one plus whom a proposal in flight would add: were the proposal
    taken without our knowing, everything acknowledged meanwhile would be on the new member, too
    (KIP-497).
@@ -192,12 +193,12 @@ class PartitionState:
     __slots__ = (
         "_brokers",
         "_followers",
-        "_is_alone",
         "_maximal_isr",
         "_pending",
         "broker_id",
         "epoch_start_offset",
         "high_watermark",
+        "is_sole_replica",
         "isr",
         "lag_time_max_ms",
         "leader_epoch",
@@ -234,7 +235,8 @@ class PartitionState:
         self._followers: dict[int, Progress] = {}
         self._maximal_isr: frozenset[int] = frozenset()
         self._pending: IsrProposal | None = None
-        self._is_alone = False
+        # The only replica leads: what is appended is committed (the hot path of one node).
+        self.is_sole_replica = False
 
     # -- what the controller decided ------------------------------------------------------------
 
@@ -293,10 +295,7 @@ class PartitionState:
     def _move(self, role: Role) -> None:
         assert role in MOVES[self.role], f"{self.role} does not become {role}"
         self.role = role
-        self._note_alone()
-
-    def _note_alone(self) -> None:
-        self._is_alone = self.role is Role.LEADER and self.replicas == (self.broker_id,)
+        self.is_sole_replica = role is Role.LEADER and self.replicas == (self.broker_id,)
 
     def _forget_followers(self) -> None:
         self._followers = {}
@@ -317,11 +316,6 @@ class PartitionState:
     @property
     def is_leader(self) -> bool:
         return self.role is Role.LEADER
-
-    @property
-    def is_alone(self) -> bool:
-        """The only replica leads: what is appended is committed (the hot path of one node)."""
-        return self._is_alone
 
     @property
     def is_under_min_isr(self) -> bool:
@@ -377,7 +371,7 @@ class PartitionState:
 
     def check_append(self, required_acks: int) -> ErrorCode:
         """May a batch with these acks be appended here (rule 6)?"""
-        if self._is_alone:
+        if self.is_sole_replica:
             return ErrorCode.NONE
         if self.role is not Role.LEADER:
             return self.check_leader(-1)
@@ -404,12 +398,13 @@ class PartitionState:
 
     # -- progress -------------------------------------------------------------------------------
 
+    def on_sole_append(self, log_end_offset: int) -> None:
+        """The only replica's log grew, and all of it is committed."""
+        self.high_watermark = log_end_offset
+
     def on_append(self, log_end_offset: int, now_ms: float = 0) -> bool:
         """The leader's log grew; True when the high watermark advanced."""
         self.log_end_offset = log_end_offset
-        if self._is_alone:
-            self.high_watermark = log_end_offset
-            return True
         if len(self._maximal_isr) > 1:
             return False  # no follower has the new records, and each of the ISR holds us back
         return self.advance_high_watermark(now_ms)
@@ -469,6 +464,25 @@ class PartitionState:
             return False
         self.high_watermark = offset
         return True
+
+    def on_leader_answer(
+        self, leader_high_watermark: int, log_start_offset: int, log_end_offset: int
+    ) -> bool:
+        """A follower has taken what its leader answered; True when the high watermark advanced.
+
+        Args:
+            log_start_offset: of our own log, as it is now.
+            log_end_offset: likewise.
+        """
+        before = self.high_watermark
+        self.on_truncation(log_start_offset, log_end_offset)
+        offset = min(leader_high_watermark, log_end_offset)
+        self.high_watermark = max(self.high_watermark, offset)
+        return self.high_watermark > before
+
+    def on_truncation(self, log_start_offset: int, log_end_offset: int) -> None:
+        """A follower's log was cut, or began again elsewhere: nothing beyond it is known."""
+        self.high_watermark = max(min(self.high_watermark, log_end_offset), log_start_offset)
 
     def low_watermark(self, log_start_offset: int) -> int:
         """The smallest log start offset among us and the live followers."""

@@ -229,7 +229,11 @@ class LogManager:
                 raise LogDirError(f"cannot recover {topic_partition}: {error}") from error
             self.fail_dir(log_dir, error)
             return None
-        log.update_high_watermark(checkpoints.offset(REPLICATION_CHECKPOINT, topic_partition))
+        # A tail that is lost, or a start that went on since, leaves the checkpoint outside the log.
+        high_watermark = checkpoints.offset(REPLICATION_CHECKPOINT, topic_partition)
+        log.update_high_watermark(
+            max(log.log_start_offset, min(high_watermark, log.log_end_offset))
+        )
         log.first_dirty_offset = checkpoints.offset(CLEANER_CHECKPOINT, topic_partition)
         for event in log.recovery_events:
             _logger.warning("recovery of %s %s", topic_partition, event)

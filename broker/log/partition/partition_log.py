@@ -8,7 +8,8 @@ Rules:
 1. Check, write, record: an append that is refused or fails on disk leaves the log as it was.
    Producer state, epochs, indexes and `log_end_offset` change only after the bytes are in the file.
 2. log_start_offset <= high_watermark <= log_end_offset, recovery_point <= log_end_offset.
-3. `high_watermark` only rises, except by truncation and when the owner sets it (a new follower).
+3. `high_watermark` is what the log's owner said last (`update_high_watermark`): the log itself only
+   takes it back to where it was cut.
 4. Reads give whole batches and never one at or beyond `max_offset`.
 5. Deleted segments keep their files as `.deleted` for file.delete.delay.ms: `remove_retired` ends
    them.
@@ -162,13 +163,11 @@ class PartitionLog:
             return high_watermark
         return max(unstable, self.log_start_offset)
 
-    def update_high_watermark(self, offset: int) -> int:
-        """Raise the high watermark, at most to the log end; return what it is now."""
-        offset = min(offset, self.log_end_offset)
-        if offset > self.high_watermark:
-            self.high_watermark = offset
-            self.producer_state.on_high_watermark(offset)
-        return self.high_watermark
+    def update_high_watermark(self, offset: int) -> None:
+        """Take over how far the log is committed; within the log, says whoever decides it."""
+        assert self.log_start_offset <= offset <= self.log_end_offset, offset
+        self.high_watermark = offset
+        self.producer_state.on_high_watermark(offset)
 
     def start_leader_epoch(self, epoch: int) -> None:
         """This replica leads from now on: its epoch starts at the log end."""
@@ -558,17 +557,11 @@ class PartitionLog:
                 new.remove()
 
     def delete_records_before(self, offset: int) -> bool:
-        """Move the log start offset up; retention then deletes the segments before it.
+        """Move the log start offset up, at most to the high watermark; False: it is there already.
 
-        Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE beyond the high watermark.
+        Retention then deletes the segments before it.
         """
-        if offset > self.high_watermark:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"cannot delete records before {offset}: the high watermark of "
-                f"{self.topic_partition} is {self.high_watermark}",
-            )
+        assert offset <= self.high_watermark, offset
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset

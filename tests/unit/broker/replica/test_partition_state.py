@@ -70,11 +70,12 @@ def test_new_leader_of_a_single_replica_commits_its_whole_log() -> None:
     assert state.high_watermark == 10
 
 
-def test_append_advances_the_high_watermark_once() -> None:
+def test_what_the_only_replica_appends_is_committed() -> None:
     state = leader()
-    assert state.on_append(5)
+    assert state.is_sole_replica
+    state.on_sole_append(5)
     assert state.high_watermark == 5
-    assert not state.advance_high_watermark()
+    assert not leader(isr=(1, 2)).is_sole_replica
 
 
 def test_high_watermark_waits_for_every_member_of_the_isr() -> None:
@@ -95,6 +96,35 @@ def test_becoming_a_follower_stops_service() -> None:
     assert state.role is Role.FOLLOWER
     assert state.check_leader(-1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert not state.advance_high_watermark()
+
+
+@pytest.mark.parametrize(
+    ("told", "start", "end", "expected"),
+    [
+        (7, 0, 10, 7),  # as its leader's
+        (12, 0, 10, 10),  # as far as its own log goes
+        (3, 0, 10, 5),  # a leader that has just begun may not know yet what was committed
+        (5, 0, 4, 4),  # its log was cut
+        (0, 20, 20, 20),  # its log began again
+        (40, 20, 30, 30),
+    ],
+)
+def test_a_followers_high_watermark(told: int, start: int, end: int, expected: int) -> None:
+    state = PartitionState(1, 5, BROKERS)
+    state.apply(image(leader=2, isr=(1, 2)), 10)
+    assert state.on_leader_answer(told, start, end) is (expected > 5)
+    assert state.high_watermark == expected
+
+
+def test_a_cut_takes_the_high_watermark_back() -> None:
+    state = PartitionState(1, 5, BROKERS)
+    state.apply(image(leader=2, isr=(1, 2)), 10)
+    state.on_truncation(0, 6)
+    assert state.high_watermark == 5
+    state.on_truncation(0, 3)
+    assert state.high_watermark == 3
+    state.on_truncation(9, 9)
+    assert state.high_watermark == 9
 
 
 @pytest.mark.parametrize(

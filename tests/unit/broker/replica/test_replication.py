@@ -328,6 +328,23 @@ async def test_truncation_takes_the_high_watermark_along() -> None:
         assert (partition.state.high_watermark, partition.log.log_end_offset) == (40, 40)
 
 
+async def test_a_cut_that_the_disk_stops_takes_the_high_watermark_along() -> None:
+    broker = Broker()
+    async with broker.running():
+        partition = broker.follow_broker_2()
+        for offset in range(5):
+            broker.replicas.append_as_follower(
+                TP, copied(b"x", base_offset=offset), 0,
+                leader_high_watermark=5, leader_log_start_offset=0,
+            )  # fmt: skip
+        broker.fs.fail("sync", partition.log.directory, errno.ENOSPC)
+        with pytest.raises(KafkaError) as caught:
+            broker.replicas.truncate(TP, 3)
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert (partition.log.log_end_offset, partition.log.high_watermark) == (3, 3)
+        assert partition.state.high_watermark == 3
+
+
 async def test_fetchers_are_told_of_each_leader_epoch() -> None:
     """Also of the same leader's, and when nobody leads; not of an ISR alone."""
     broker = Broker()

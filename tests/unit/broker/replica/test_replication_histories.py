@@ -122,6 +122,7 @@ class History:
         if common < len(follower.log):
             assert common >= follower.state.high_watermark, "a committed record is truncated"
             del follower.log[common:]
+            follower.state.on_truncation(0, common)
             return
         broker_epoch = self.world.epochs[follower.broker_id]
         try:
@@ -132,9 +133,7 @@ class History:
             pytest.fail(f"nobody fetches with an old epoch here: {error}")
         self.carry_out(leader, effects)
         follower.log += leader.log[common : common + self.rng.randint(0, 3)]
-        state = follower.state
-        told = min(leader.state.high_watermark, len(follower.log))
-        state.high_watermark = max(state.high_watermark, told)
+        follower.state.on_leader_answer(leader.state.high_watermark, 0, len(follower.log))
 
     def publish(self) -> None:
         """A broker hears of one more image, or of the newest at once."""

@@ -157,6 +157,24 @@ def test_garbled_checkpoint_loses_no_records(name: str, content: bytes) -> None:
     assert node.log().high_watermark == 3
 
 
+@pytest.mark.parametrize(("saved", "expected"), [(0, 1), (2, 2), (9, 3)])
+def test_a_saved_high_watermark_outside_the_log_is_its_nearest_end(
+    saved: int, expected: int
+) -> None:
+    """A crash loses records, or finds a start that went on since."""
+    node = Node()
+    node.append(node.create(), b"a", b"b", b"c")
+    node.log().delete_records_before(1)
+    node.manager.close()
+    file = node.fs.open("/a/replication-offset-checkpoint", create=True)
+    content = f"0\n1\ntopic 0 {saved}\n".encode()
+    file.truncate(0)
+    file.write_at(content, 0)
+    node.start()
+    log = node.log()
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (1, expected, 3)
+
+
 def test_checkpoints_are_enough_after_a_kill() -> None:
     node = Node()
     log = node.create()

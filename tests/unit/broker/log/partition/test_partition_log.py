@@ -426,12 +426,18 @@ def test_read_continues_over_segments() -> None:
 # -- watermarks
 
 
-def test_high_watermark_rises_up_to_the_end() -> None:
+def test_high_watermark_is_what_the_owner_says() -> None:
+    """Only a cut takes it back."""
     context = LogContext()
     context.append(b"a", b"b")
-    assert context.log.update_high_watermark(1) == 1
-    assert context.log.update_high_watermark(0) == 1
-    assert context.log.update_high_watermark(9) == 2
+    context.append(b"c")
+    for offset in (3, 1, 2):
+        context.log.update_high_watermark(offset)
+        assert context.log.high_watermark == offset
+    context.log.truncate_to(2)
+    assert context.log.high_watermark == 2
+    context.log.truncate_to(0)
+    assert context.log.high_watermark == 0
 
 
 def test_last_stable_offset_waits_for_open_transactions() -> None:

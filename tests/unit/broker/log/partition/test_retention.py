@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from kraftrio.wire.errors import ErrorCode, KafkaError
 from tests.support.logs import NOW_MS, LogContext
 
 HOUR_MS = 3_600_000
@@ -72,13 +69,6 @@ def test_delete_records() -> None:
         assert context.log.leader_epochs.entries == [(0, 4)]
         context.log_start_offset = 4
         assert context.kill().log_start_offset == 4
-
-
-def test_delete_records_beyond_the_high_watermark() -> None:
-    context = filled()
-    with pytest.raises(KafkaError) as error:
-        context.log.delete_records_before(7)
-    assert error.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_compacted_logs_keep_old_segments() -> None:

@@ -302,7 +302,8 @@ class Follower:
             if effect.records:
                 epoch = effect.partition.leader_epoch
                 log.append_as_follower(effect.records, NOW_MS, leader_epoch=epoch)
-            log.update_high_watermark(effect.high_watermark)
+            end_offset = min(effect.high_watermark, log.log_end_offset)
+            log.update_high_watermark(max(log.high_watermark, end_offset))
             if effect.log_start_offset > log.log_start_offset:
                 log.delete_records_before(min(effect.log_start_offset, log.high_watermark))
         elif isinstance(effect, TruncateTo):
