@@ -56,7 +56,7 @@ from kraftrio.broker.server.server import innermost
 from kraftrio.kraft_meta.metadata.records import UnknownRecordError
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdError
 from kraftrio.kraft_meta.quorum.service import QuorumService
-from kraftrio.kraft_meta.raft.ready import CommittedRecordsError
+from kraftrio.kraft_meta.raft.raft_log import CommittedRecordsError
 
 _log = logging.getLogger("kraftrio.node")
 

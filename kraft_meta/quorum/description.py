@@ -125,14 +125,14 @@ def _metadata_partition(
 
     own = DescribeQuorumReplicaState(
         replica_id=core.node_id,
-        log_end_offset=core.stable_end_offset,
+        log_end_offset=core.log.stable_end_offset,
         last_fetch_timestamp=wall_ms,
         last_caught_up_timestamp=wall_ms,
     )
     return DescribeQuorumResponsePartitionData(
         leader_id=core.node_id,
         leader_epoch=core.epoch,
-        high_watermark=-1 if core.high_watermark is None else core.high_watermark,
+        high_watermark=-1 if core.log.high_watermark is None else core.log.high_watermark,
         current_voters=[
             own if voter == core.node_id else state(voter, role.progress[voter])
             for voter in core.quorum.voters

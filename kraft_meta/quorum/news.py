@@ -50,7 +50,7 @@ class QuorumNews:
         self._tell_waiting(core, now_ms)
 
     def _tell_memory(self, core: RaftCore, now_ms: float) -> None:
-        is_catching_up = not core.memory.is_proven and not core.has_nothing
+        is_catching_up = not core.memory.is_proven and not core.log.has_nothing
         if core.leader_id != NO_NODE or not is_catching_up:
             self._next_hint_ms = now_ms + _WAIT_INTERVAL_MS
         elif now_ms >= self._next_hint_ms:
@@ -66,12 +66,12 @@ class QuorumNews:
             _log.warning(
                 "this voter has lost its log or its votes: it neither votes nor counts until it"
                 " has caught up offset=%d epoch=%d known_committed=%d",
-                core.log_end_offset,
+                core.log.end_offset,
                 core.epoch,
-                core.committed_floor,
+                core.log.committed_floor,
             )
         else:
-            _log.info("this voter votes and counts again offset=%d", core.log_end_offset)
+            _log.info("this voter votes and counts again offset=%d", core.log.end_offset)
 
     def _tell_waiting(self, core: RaftCore, now_ms: float) -> None:
         missing = core.missing_votes

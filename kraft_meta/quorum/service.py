@@ -57,8 +57,10 @@ from kraftrio.kraft_meta.raft.ports import (
 )
 from kraftrio.kraft_meta.raft.quorum_state import Leader
 from kraftrio.kraft_meta.raft.raft import RaftCore
-from kraftrio.kraft_meta.raft.ready import CommittedRecordsError, RaftConfig, Ready
+from kraftrio.kraft_meta.raft.raft_log import CommittedRecordsError
+from kraftrio.kraft_meta.raft.ready import RaftConfig, Ready
 from kraftrio.kraft_meta.raft.values import NO_NODE, LogBatch, SnapshotId
+from kraftrio.kraft_meta.raft.voters import VoterSet
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from kraftrio.wire.primitives import Buffer
@@ -170,7 +172,7 @@ class QuorumService:
     @property
     def has_nothing(self) -> bool:
         """This node's metadata log has no record yet, and should have none."""
-        return self._core is not None and self._core.has_nothing
+        return self._core is not None and self._core.log.has_nothing
 
     @property
     def is_active_controller(self) -> bool:
@@ -180,9 +182,9 @@ class QuorumService:
     @property
     def high_watermark(self) -> int:
         """The committed end of the log, -1 when unknown."""
-        if self._core is None or self._core.high_watermark is None:
+        if self._core is None or self._core.log.high_watermark is None:
             return -1
-        return self._core.high_watermark
+        return self._core.log.high_watermark
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Tell `subscriber(delta, image)` everything now and each change from now on.
@@ -220,18 +222,18 @@ class QuorumService:
             result = controller.handle(
                 request,
                 api_version=api_version,
-                next_offset=core.log_end_offset,
+                next_offset=core.log.end_offset,
                 now_ms=self._clock.monotonic_ms(),
             )
         except KafkaError as error:
             return Deferred.completed(error_response(request, error.code, error.message))
         if result.records:
             self._propose(core, result.records)
-        elif core.log_end_offset - 1 <= self.image.offset:
+        elif core.log.end_offset - 1 <= self.image.offset:
             self._wake.set()  # a session may have a new deadline
             return Deferred.completed(result.response)
         deferred: Deferred[Any] = Deferred()
-        self._parked.append(_Parked(core.log_end_offset - 1, request, result.response, deferred))
+        self._parked.append(_Parked(core.log.end_offset - 1, request, result.response, deferred))
         return deferred
 
     def _propose(self, core: RaftCore, records: Sequence[MetadataRecord]) -> None:
@@ -306,7 +308,7 @@ class QuorumService:
                 is not in it.
         """
         assert self._core is not None, "the log is loaded"
-        error = self._core.on_snapshot_fetch(source, epoch, self._clock.monotonic_ms())
+        error = self._core.answers.on_snapshot_fetch(source, epoch, self._clock.monotonic_ms())
         if error is not ErrorCode.NONE:
             raise KafkaError(error)
         chunk = self._log.read_snapshot_chunk(snapshot_id, max(position, 0), max_bytes)
@@ -325,7 +327,7 @@ class QuorumService:
     def snapshot_progress(self, source: int) -> bool:
         """Take the news that a piece of the snapshot has come; False: it is not wanted any more."""
         core = self._core
-        return core is not None and core.on_snapshot_progress(source, self._clock.monotonic_ms())
+        return core is not None and core.snapshots.on_progress(source, self._clock.monotonic_ms())
 
     def snapshot_received(self, snapshot_id: SnapshotId, data: Buffer) -> None:
         """Take the snapshot that `Peers.fetch_snapshot` asked for."""
@@ -335,7 +337,7 @@ class QuorumService:
     def snapshot_failed(self) -> None:
         """Take the news that the snapshot cannot be had; the leader is asked for another."""
         if self._core is not None:
-            self._core.on_snapshot_failed(self._clock.monotonic_ms())
+            self._core.snapshots.on_failed(self._clock.monotonic_ms())
             self._wake.set()
 
     # ---- the end of leading
@@ -401,7 +403,7 @@ class QuorumService:
         )
         self._core = RaftCore(
             node_id=self.config.node_id,
-            voters=self.config.voters,
+            voters=VoterSet.of_ids(self.config.voters),
             log=log,
             epochs=epochs,
             stored=self._election_store.read(),
@@ -476,7 +478,7 @@ class QuorumService:
 
             def prepare() -> None:
                 if state is not None:
-                    self._election_store.write(state, core.quorum.voters)
+                    self._election_store.write(state, core.quorum.voters.ids)
                 if truncate_to is not None:
                     log.truncate_to(truncate_to)
 
@@ -576,7 +578,7 @@ class QuorumService:
             and not controller.is_active
             and self.image.offset >= role.epoch_start_offset
         ):
-            assert core.log_end_offset == self.image.offset + 1
+            assert core.log.end_offset == self.image.offset + 1
             self._reign_epoch = core.epoch
             _log.info("active controller epoch=%d offset=%d", core.epoch, self.image.offset)
             records = controller.activate(self.image, self._clock.monotonic_ms())
@@ -643,17 +645,17 @@ class QuorumService:
         if written is not None and written == self._log.latest_snapshot_id():
             await self._run_in_thread(self._log.flush)  # so that cleaning need not wait for it
             self._log.clean_before(written)
-            core.on_snapshot_written(written)
+            core.log.on_snapshot_written(written)
         received = self._received_snapshot
         if received is None or self._snapshot_running:
             return  # one at a time
         self._received_snapshot = None
-        if not core.begin_install(received[0]):
-            core.on_snapshot_failed(self._clock.monotonic_ms())
+        if not core.snapshots.begin(received[0]):
+            core.snapshots.on_failed(self._clock.monotonic_ms())
         elif not await self._install(*received):
-            core.on_install_failed(self._clock.monotonic_ms())
+            core.snapshots.on_install_failed(self._clock.monotonic_ms())
         else:
-            core.on_snapshot_installed(received[0], self._clock.monotonic_ms())
+            core.snapshots.on_installed(received[0], self._clock.monotonic_ms())
 
     async def _install(self, snapshot_id: SnapshotId, data: Buffer) -> bool:
         """Put a received snapshot in the log's place; False: it is damaged."""

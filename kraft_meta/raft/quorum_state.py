@@ -25,6 +25,7 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from kraftrio.kraft_meta.raft.values import NO_NODE, ElectionState
+from kraftrio.kraft_meta.raft.voters import VoterSet
 from kraftrio.wire.primitives import ZERO_UUID
 
 
@@ -178,6 +179,12 @@ class Follower:
     is_suspected: bool = False
     state: Final[State] = field(default=State.FOLLOWER, init=False)
 
+    def on_leader_answer(self, fetch_deadline_ms: float) -> None:
+        """Take the leader's answer for its sign of life."""
+        self.fetch_deadline_ms = fetch_deadline_ms
+        self.has_fetched = True
+        self.is_suspected = False
+
 
 @dataclass(slots=True)
 class Resigned:
@@ -200,10 +207,10 @@ class QuorumState:
     __slots__ = ("epoch", "leader_id", "node_id", "role", "voted_id", "voters")
 
     def __init__(
-        self, node_id: int, voters: tuple[int, ...], stored: ElectionState, role: Unattached
+        self, node_id: int, voters: VoterSet, stored: ElectionState, role: Unattached
     ) -> None:
         self.node_id = node_id
-        self.voters = tuple(sorted(voters))
+        self.voters = voters
         self.epoch = stored.epoch
         self.leader_id = NO_NODE
         self.voted_id = stored.voted_id
@@ -215,11 +222,7 @@ class QuorumState:
 
     @property
     def other_voters(self) -> list[int]:
-        return [voter for voter in self.voters if voter != self.node_id]
-
-    @property
-    def majority(self) -> int:
-        return len(self.voters) // 2 + 1
+        return self.voters.others(self.node_id)
 
     @property
     def election_state(self) -> ElectionState:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kraftrio.kraft_meta.raft.messages import Fetch, Message
-from kraftrio.kraft_meta.raft.values import ElectionState, LogBatch, OffsetAndEpoch, SnapshotId
+from kraftrio.kraft_meta.raft.messages import Message
+from kraftrio.kraft_meta.raft.values import ElectionState, LogBatch, SnapshotId
 from kraftrio.wire.codec.message import encode
 from kraftrio.wire.messages.quorum import LeaderChangeMessage, LeaderChangeVoter
 from kraftrio.wire.records.control import ControlRecordType, control_key
@@ -18,10 +18,6 @@ from kraftrio.wire.records.control import ControlRecordType, control_key
 
 class NotLeaderError(Exception):
     """A proposal came to a node that does not lead."""
-
-
-class CommittedRecordsError(Exception):
-    """Following the leader would lose records that are known to be committed; says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,34 +54,6 @@ class Ready:
     batches: tuple[LogBatch, ...]
     messages: tuple[Message, ...]
     high_watermark: int | None
-
-
-@dataclass(slots=True)
-class ParkedFetch:
-    """A fetch that waits for news until its deadline."""
-
-    fetch: Fetch
-    deadline_ms: float
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotOffer:
-    """The snapshot that the leader told this node to start from, and where its log ended then.
-
-    As long as the log still ends there, nothing in it is lost that may be committed: it either ends
-    before the snapshot, or leaves the committed log before the snapshot's end.
-    """
-
-    snapshot_id: SnapshotId
-    log_end: OffsetAndEpoch
-
-
-@dataclass(slots=True)
-class Proposal:
-    """Records that want to be in one batch."""
-
-    base_offset: int
-    values: tuple[bytes, ...]
 
 
 def leader_change_record(

@@ -6,9 +6,11 @@ Owns: `LogBatch`, `OffsetAndEpoch`, `SnapshotId` and `ElectionState`; all of the
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 NO_NODE = -1
+
+_COMMITTED_STEP: Final = 1000  # records that are committed until the election state says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +69,19 @@ class ElectionState:
     voted_id: int = NO_NODE
     is_proven: bool | None = None
     committed_offset: int = 0
+
+    def must_replace(self, stored: ElectionState | None) -> bool:
+        """Tell whether this says more than the state on disk.
+
+        That the leader is unknown again need not be remembered: pre-votes do not wait for a disk.
+        What is committed is written with what else is to be; alone it is the first time, so that
+        from then on a log that is gone is missed, and now and then.
+        """
+        return (
+            stored is None
+            or (self.epoch, self.voted_id) != (stored.epoch, stored.voted_id)
+            or self.leader_id not in (NO_NODE, stored.leader_id)
+            or self.is_proven != stored.is_proven
+            or (self.committed_offset > 0 and stored.committed_offset == 0)
+            or self.committed_offset - stored.committed_offset >= _COMMITTED_STEP
+        )

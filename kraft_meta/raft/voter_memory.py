@@ -40,13 +40,13 @@ at any point leaves the truth. Owns: `VoterMemory`, sans-IO. Rules for a voter t
 A quorum of one has nobody to contradict it: it is always proven. A quorum whose majority is lost
 for good stays without a leader until an operator declares its remaining voters proven.
 
-Called by: raft/base.py, raft/elections.py, raft/replication.py. Compare KIP-853, which tells a
+Called by: the parts of the Raft core. Compare KIP-853, which tells a
 voter with another disk by its directory id and leaves it out until an operator adds it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from kraftrio.kraft_meta.raft.voters import VoterSet
 
 _NEVER = -1
 
@@ -54,12 +54,11 @@ _NEVER = -1
 class VoterMemory:
     """What one voter may be believed; an observer promises nothing and is never asked."""
 
-    def __init__(self, node_id: int, voters: Sequence[int], *, is_proven: bool) -> None:
-        self._others = tuple(voter for voter in voters if voter != node_id)
-        self._majority = len(voters) // 2 + 1
+    def __init__(self, node_id: int, voters: VoterSet, *, is_proven: bool) -> None:
+        self._others = voters.others(node_id)
+        self._majority = voters.majority
         self._voter_count = len(voters)
-        self._is_alone = not self._others
-        self.is_proven = is_proven or self._is_alone or node_id not in voters
+        self.is_proven = is_proven or not self._others or node_id not in voters
         self._asked_epoch = _NEVER
         self._confirmed: set[int] = set()
         # The epoch that a majority of the others confirmed, when that is not enough yet.

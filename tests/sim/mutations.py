@@ -60,9 +60,9 @@ def _vote_twice_in_an_epoch() -> list[Patch]:
     original = Elections._may_grant
 
     def may_grant(self: Any, vote: Any) -> bool:
-        voted_id, self.quorum.voted_id = self.quorum.voted_id, vote.source
+        voted_id, self._quorum.voted_id = self._quorum.voted_id, vote.source
         granted = original(self, vote)
-        self.quorum.voted_id = voted_id
+        self._quorum.voted_id = voted_id
         return granted
 
     def grant_vote(self: QuorumState, candidate_id: int) -> None:
@@ -91,7 +91,7 @@ def _vote_for_a_shorter_log() -> list[Patch]:
     original = Elections._may_grant
 
     def may_grant(self: Any, vote: Any) -> bool:
-        end = self.epochs.end
+        end = self._state.log.end
         with mock.patch.object(type(vote), "last_offset_and_epoch", end):
             return original(self, vote)
 

@@ -22,6 +22,7 @@ from kraftrio.kraft_meta.raft.messages import Fetch, Message, Request, Vote
 from kraftrio.kraft_meta.raft.raft import RaftCore
 from kraftrio.kraft_meta.raft.ready import RaftConfig
 from kraftrio.kraft_meta.raft.values import ElectionState, LogBatch, SnapshotId
+from kraftrio.kraft_meta.raft.voters import VoterSet
 
 CONFIG = RaftConfig()
 
@@ -94,7 +95,7 @@ class Node:
     def start(self, now_ms: float) -> None:
         self.core = RaftCore(
             node_id=self.node_id,
-            voters=self.voters,
+            voters=VoterSet.of_ids(self.voters),
             log=self.log,
             epochs=self.log.epochs(),
             stored=self.state,
@@ -196,7 +197,7 @@ class Cluster:
         self.nodes[node_id].core = None
         self.nodes[node_id].applied = []
         for node in self.nodes.values():
-            fetch = None if node.core is None else node.core._fetch_sent
+            fetch = None if node.core is None else node.core.fetch_under_way
             if fetch is not None and fetch.destination == node_id:
                 self._later(1 + self.rng.random(), partial(self._break, fetch))
 
@@ -204,7 +205,7 @@ class Cluster:
         """Let a node know that the connection broke on which it waits for an answer."""
         core = self.nodes[fetch.source].core
         link = fetch.source, fetch.destination
-        if core is not None and core._fetch_sent is fetch and not self._is_cut(*link):
+        if core is not None and core.fetch_under_way is fetch and not self._is_cut(*link):
             self._refuse(fetch, refused=False)
 
     def wipe(self, node_id: int, *, state: bool = True, log: bool = True) -> None:
@@ -312,14 +313,14 @@ class Cluster:
             return
         origin = self.nodes[source].log
         is_there = origin.snapshot_id == snapshot_id and not self._is_cut(source, node.node_id)
-        if not (is_there and core.begin_install(snapshot_id)):
-            core.on_snapshot_failed(self.now_ms)
+        if not (is_there and core.snapshots.begin(snapshot_id)):
+            core.snapshots.on_failed(self.now_ms)
         else:
             node.log.snapshot_id = snapshot_id
             node.log.snapshot = list(origin.snapshot)
             node.log.batches = []
             node.applied = []
-            core.on_snapshot_installed(snapshot_id, self.now_ms)
+            core.snapshots.on_installed(snapshot_id, self.now_ms)
         self._settle(node)
 
     def _send(self, message: Message) -> None:

@@ -16,10 +16,11 @@ from kraftrio.kraft_meta.raft.quorum_state import (
     Unattached,
 )
 from kraftrio.kraft_meta.raft.values import ElectionState
+from kraftrio.kraft_meta.raft.voters import VoterSet
 
 
 def state(stored: ElectionState = ElectionState()) -> QuorumState:  # noqa: B008
-    return QuorumState(1, (1, 2, 3), stored, Unattached(0))
+    return QuorumState(1, VoterSet.of_ids([1, 2, 3]), stored, Unattached(0))
 
 
 def leader(*others: int) -> Leader:

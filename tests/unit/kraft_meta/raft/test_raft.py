@@ -37,7 +37,7 @@ def test_a_quorum_of_one_elects_itself_at_once_and_commits_by_its_own_disk() -> 
     assert (core.state, core.epoch, core.leader_id) == (State.LEADER, 1, 1)
     assert node.state == ElectionState(1, 1, 1, is_proven=True, committed_offset=1)
     assert node.log.batches[0].is_control
-    assert core.high_watermark == 1
+    assert core.log.high_watermark == 1
     assert core.next_deadline_ms() is None
 
 
@@ -59,9 +59,9 @@ def test_proposals_made_while_the_disk_works_share_one_batch() -> None:
     assert core.propose([b"c"]) == 3
     assert core.propose([b"d"]) == 4
     assert not core.has_ready()
-    assert core.high_watermark == 1
+    assert core.log.high_watermark == 1
     core.advance()
-    assert core.high_watermark == 3
+    assert core.log.high_watermark == 3
     assert [b.values for b in ready.batches] == [(b"a", b"b")]
     (batch,) = core.ready(8).batches
     assert batch == LogBatch(3, 1, 8, (b"c", b"d"))
@@ -219,7 +219,7 @@ def test_a_follower_that_is_too_far_behind_gets_a_snapshot() -> None:
     cluster.propose(b"b")
     cluster.run(500)
     snapshot_id = leader.log.take_snapshot(leader.log.end_offset)
-    core_of(leader).on_snapshot_written(snapshot_id)
+    core_of(leader).log.on_snapshot_written(snapshot_id)
     cluster.propose(b"c")
     cluster.restart(behind)
     cluster.run(5000)
@@ -345,7 +345,7 @@ def test_repeated_fetch_responses_are_ignored() -> None:
     ready = core.ready(0)
     assert len(ready.batches) == 1
     assert ready.truncate_to is None
-    assert (core.log_end_offset, ready.high_watermark) == (1, 1)
+    assert (core.log.end_offset, ready.high_watermark) == (1, 1)
 
 
 def test_an_answer_to_an_earlier_fetch_sends_no_second_one() -> None:
@@ -489,7 +489,7 @@ def test_parked_fetches_hear_of_the_end_of_leadership() -> None:
     core = core_of(leader)
     cluster.run(100)
     other = next(n for n in (1, 2, 3) if n != leader.node_id)
-    end = core.epochs.end
+    end = core.log.epochs.end
     core.step(Fetch(other, leader.node_id, core.epoch, *end, 10**6, 500), cluster.now_ms)
     core.resign(cluster.now_ms)
     answers = [m for m in core.ready(0).messages if isinstance(m, FetchResponse) and m.error]
@@ -503,7 +503,7 @@ def test_a_second_fetch_of_a_replica_answers_the_first() -> None:
     leader = cluster.wait_for_leader()
     core = core_of(leader)
     cluster.run(100)
-    end = core.epochs.end
+    end = core.log.epochs.end
 
     def fetch(request_id: int) -> Fetch:
         return Fetch(9, leader.node_id, core.epoch, *end, 10**6, 500, request_id=request_id)
@@ -527,18 +527,18 @@ def test_a_snapshot_never_replaces_what_was_appended_since() -> None:
     settle()
     core.step(FetchResponse(2, 1, 3, 2, 0, 0, snapshot_id=snapshot_id), 1)
     settle()
-    assert core.begin_install(snapshot_id)
-    core.on_install_failed(1)
+    assert core.snapshots.begin(snapshot_id)
+    core.snapshots.on_install_failed(1)
     core.step(FetchResponse(2, 1, 3, 2, 0, 0, snapshot_id=snapshot_id), 1)
     settle()
-    assert not core.begin_install(SnapshotId(4, 2))
+    assert not core.snapshots.begin(SnapshotId(4, 2))
     core.step(BeginQuorumEpoch(3, 1, 4), 2)
     settle()
     batches = tuple(LogBatch(offset, 1, 0, (b"x",)) for offset in range(7))
     core.step(FetchResponse(3, 1, 4, 3, 0, 0, batches=batches), 3)
     settle()
-    assert core.log_end_offset == 7
-    assert not core.begin_install(snapshot_id)
+    assert core.log.end_offset == 7
+    assert not core.snapshots.begin(snapshot_id)
 
 
 def test_nothing_happens_to_the_log_while_a_snapshot_is_installed() -> None:
@@ -556,18 +556,18 @@ def test_nothing_happens_to_the_log_while_a_snapshot_is_installed() -> None:
     settle()
     core.step(FetchResponse(2, 1, 3, 2, 0, 0, snapshot_id=snapshot_id), 1)
     settle()
-    assert core.begin_install(snapshot_id)
+    assert core.snapshots.begin(snapshot_id)
     core.step(BeginQuorumEpoch(3, 1, 4), 2)
     (fetch,) = [message for message in settle() if isinstance(message, Fetch)]
     batch = LogBatch(0, 4, 0, (b"x",))
     core.step(FetchResponse(3, 1, 4, 3, 0, 0, batches=(batch,), fetch_id=fetch.fetch_id), 3)
-    assert core.log_end_offset == 0
+    assert core.log.end_offset == 0
     for now_ms in range(0, 60_000, 500):
         core.tick(now_ms)
         assert core.state in (State.FOLLOWER, State.UNATTACHED)
-    core.on_snapshot_failed(60_000)  # of another download
-    core.on_snapshot_installed(snapshot_id, 60_000)
-    assert core.log_end_offset == 5
+    core.snapshots.on_failed(60_000)  # of another download
+    core.snapshots.on_installed(snapshot_id, 60_000)
+    assert core.log.end_offset == 5
 
 
 def test_pieces_of_a_snapshot_keep_a_follower_patient() -> None:
@@ -579,8 +579,8 @@ def test_pieces_of_a_snapshot_keep_a_follower_patient() -> None:
     core.step(FetchResponse(2, 1, 3, 2, 0, 0, snapshot_id=SnapshotId(5, 2)), 1)
     for now_ms in range(1000, 20_000, 1000):
         core.tick(now_ms)
-        assert core.on_snapshot_progress(2, now_ms)
-    assert not core.on_snapshot_progress(3, 20_000)
+        assert core.snapshots.on_progress(2, now_ms)
+    assert not core.snapshots.on_progress(3, 20_000)
     assert core.state is State.FOLLOWER
     assert not [m for m in core.ready(0).messages if isinstance(m, Vote)]
     core.advance()
@@ -597,13 +597,13 @@ def test_who_fetches_a_snapshot_counts_for_the_check_of_the_quorum() -> None:
     cluster.cut = {1, 2, 3}
     for _ in range(20):
         cluster.run(500)
-        assert core.on_snapshot_fetch(other, core.epoch, cluster.now_ms) is ErrorCode.NONE
+        assert core.answers.on_snapshot_fetch(other, core.epoch, cluster.now_ms) is ErrorCode.NONE
     assert core.is_leader
-    stale = core.on_snapshot_fetch(other, core.epoch - 1, cluster.now_ms)
+    stale = core.answers.on_snapshot_fetch(other, core.epoch - 1, cluster.now_ms)
     assert stale is ErrorCode.FENCED_LEADER_EPOCH
     cluster.run(CONFIG.check_quorum_timeout_ms)
     assert not core.is_leader
-    refused = core.on_snapshot_fetch(other, core.epoch, cluster.now_ms)
+    refused = core.answers.on_snapshot_fetch(other, core.epoch, cluster.now_ms)
     assert refused is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -679,10 +679,10 @@ class History:
         ends = [
             b.end_offset
             for b in node.log.batches
-            if node.log.start_offset < b.end_offset <= (core.high_watermark or 0)
+            if node.log.start_offset < b.end_offset <= (core.log.high_watermark or 0)
         ]
         if ends:
-            core.on_snapshot_written(node.log.take_snapshot(self.cluster.rng.choice(ends)))
+            core.log.on_snapshot_written(node.log.take_snapshot(self.cluster.rng.choice(ends)))
 
 
 def test_a_history_is_its_seed() -> None:

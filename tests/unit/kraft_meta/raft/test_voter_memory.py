@@ -14,9 +14,10 @@ from kraftrio.kraft_meta.raft.messages import (
 )
 from kraftrio.kraft_meta.raft.quorum_state import Leader, State
 from kraftrio.kraft_meta.raft.raft import RaftCore
-from kraftrio.kraft_meta.raft.ready import CommittedRecordsError
+from kraftrio.kraft_meta.raft.raft_log import CommittedRecordsError
 from kraftrio.kraft_meta.raft.values import ElectionState, LogBatch, OffsetAndEpoch
 from kraftrio.kraft_meta.raft.voter_memory import VoterMemory
+from kraftrio.kraft_meta.raft.voters import VoterSet
 from kraftrio.wire.errors import ErrorCode
 from tests.unit.kraft_meta.raft.raft_cluster import CONFIG, Cluster, Node
 from tests.unit.kraft_meta.raft.test_raft import History
@@ -115,11 +116,11 @@ def test_a_voter_without_memory_is_not_counted() -> None:
     crash(cluster, wiped, other)
     cluster.wipe(wiped)
     cluster.restart(wiped)
-    before = core_of(leader).high_watermark
+    before = core_of(leader).log.high_watermark
     cluster.propose(b"a")
     cluster.run(1000)
     assert core_of(leader).is_leader
-    assert core_of(leader).high_watermark == before
+    assert core_of(leader).log.high_watermark == before
     assert cluster.nodes[wiped].log.end_offset == leader.log.end_offset
     cluster.run(CONFIG.check_quorum_timeout_ms)
     assert not core_of(leader).is_leader
@@ -204,7 +205,7 @@ def test_only_who_has_caught_up_asks_for_epochs() -> None:
 
 
 def caught_up(voters: int) -> tuple[VoterMemory, list[int]]:
-    memory = VoterMemory(1, range(1, voters + 1), is_proven=False)
+    memory = VoterMemory(1, VoterSet.of_ids(range(1, voters + 1)), is_proven=False)
     return memory, memory.voters_to_ask(7)
 
 
