@@ -1,0 +1,76 @@
+"""What a request meets before its handler: keys, versions, bodies that cannot be read."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from kraftrio.wire.codec.message import decode, encode
+from kraftrio.wire.messages.cluster import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+from kraftrio.wire.messages.data import (
+    ProduceRequest,
+)
+from tests.unit.broker.server.server_context import (
+    Handlers,
+    listening,
+)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        struct.pack(">hhih", 999, 0, 1, -1),
+        struct.pack(">hhih", -1, 0, 1, -1),
+        struct.pack(">hhih", 3, 99, 1, -1),
+        struct.pack(">hhih", 0, 2, 1, -1),
+        struct.pack(">hhih", 3, 1, 1, -1) + struct.pack(">i", 1 << 30),
+        struct.pack(">hhih", 3, 1, 1, -1) + b"\0",
+        b"",
+    ],
+    ids=[
+        "unknown key",
+        "negative key",
+        "version above",
+        "produce below 3",
+        "absurd array",
+        "truncated body",
+        "empty frame",
+    ],
+)
+async def test_what_cannot_be_served_closes_that_connection_only(frame: bytes) -> None:
+    async with listening(Handlers()) as (_, connect):
+        client, other = await connect(), await connect()
+        await client.send_raw(frame)
+        assert await client.is_closed()
+        await other.send(18, 0, 1, b"")
+        assert (await other.receive())[0] == 1
+
+
+@pytest.mark.parametrize("version", [5, 127, 32767])
+async def test_unknown_api_versions_version_is_answered_in_the_layout_of_version_0(
+    version: int,
+) -> None:
+    async with listening(Handlers()) as (_, connect):
+        client = await connect()
+        await client.send(18, version, 9, b"\0junk that is no body")
+        correlation_id, body = await client.receive()
+        response, end = decode(ApiVersionsResponse, 0, body)
+        assert (correlation_id, end) == (9, len(body))
+        assert response.error_code == 35
+        assert [(a.api_key, a.min_version, a.max_version) for a in response.api_keys] == [
+            (18, 0, 4)
+        ]
+        await client.send(18, 3, 10, b"\0" + encode(ApiVersionsRequest(), 3))
+        assert (await client.receive())[0] == 10
+
+
+async def test_a_request_without_reply_takes_no_place_in_the_order() -> None:
+    async with listening(Handlers()) as (_, connect):
+        client = await connect()
+        await client.send(0, 3, 1, encode(ProduceRequest(acks=0), 3))
+        await client.send(18, 0, 2, b"")
+        assert (await client.receive())[0] == 2
