@@ -58,6 +58,7 @@ WRONG_IMPORTS = {
         "broker.metadata.cache -> broker.replica.manager",
         "broker.server.server -> broker.metadata.cache",
         "broker.config.types -> broker.server.server",
+        "broker.security.authorizer -> broker.server.context",
         "broker.log.files -> broker.config.types",
         "broker.ports -> broker.config.types",
     ],
@@ -77,6 +78,7 @@ WRONG_IMPORTS = {
     "coordinator": ["broker.coordinator.runtime -> broker.coordinator.groups.classic.group_state"],
     "pure": [
         "wire.records.batch -> time",
+        "broker.security.authorizer -> time",
         "wire.records.batch -> base.clock",
         "kraft_meta.raft.raft -> trio",
         "kraft_meta.raft.raft -> base.clock",

@@ -23,14 +23,14 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kraftrio.base.deferred import Deferred
+from kraftrio.broker.api.shared.authorized_operations import cluster_operations, topic_operations
 from kraftrio.broker.api.shared.endpoint_types import BROKER_ENDPOINT, refuse_endpoint_type
 from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.metadata.auto_topics import AutoTopicCreator
 from kraftrio.broker.metadata.topic_descriptions import (
-    CLUSTER_OPERATIONS,
-    TOPIC_OPERATIONS,
     TopicDescriptions,
     described_partition,
+    topics_in_order,
 )
 from kraftrio.broker.ports import ControllerPort, MetadataPort, QuorumPort
 from kraftrio.broker.server.context import RequestContext
@@ -40,7 +40,6 @@ from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.codec.slices import Slices
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.cluster import (
-    NO_AUTHORIZED_OPERATIONS,
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -220,8 +219,8 @@ class ClusterHandlers:
             cluster_id=image.cluster_id or None,
             controller_id=self._controller_id([one.node_id for one in brokers]),
             topics=topics,
-            cluster_authorized_operations=_operations(
-                request.include_cluster_authorized_operations, CLUSTER_OPERATIONS
+            cluster_authorized_operations=cluster_operations(
+                context, is_asked=request.include_cluster_authorized_operations
             ),
         )
 
@@ -238,13 +237,18 @@ class ClusterHandlers:
         image: MetadataImage,
         context: RequestContext,
     ) -> Slices[list[MetadataResponseTopic]]:
-        operations = _operations(request.include_topic_authorized_operations, TOPIC_OPERATIONS)
         listener, version = context.listener_name, context.api_version
-        if request.topics is None or (version == 0 and not request.topics):
-            return (yield from self._descriptions.every_topic(image, listener, version, operations))
+        is_asked = request.include_topic_authorized_operations
 
         def describe(topic: TopicImage) -> MetadataResponseTopic:
+            operations = topic_operations(context, topic.name, is_asked=is_asked)
             return self._descriptions.topic(image, topic, listener, version, operations)
+
+        if request.topics is None or (version == 0 and not request.topics):
+            if not is_asked:
+                return (yield from self._descriptions.every_topic(image, listener, version))
+            every = yield from topics_in_order(image)
+            return each(describe, every)
 
         if named.ids:  # as in Kafka, names beside ids are not looked at
 
@@ -257,6 +261,7 @@ class ClusterHandlers:
         def by_name(name: str) -> MetadataResponseTopic:
             topic = image.topic(name)
             if topic is None:
+                operations = topic_operations(context, name, is_asked=is_asked)
                 return _topic_failure(name, _missing_code(name), operations)
             return describe(topic)
 
@@ -316,8 +321,8 @@ class ClusterHandlers:
             cluster_id=image.cluster_id,
             controller_id=self._controller_id(alive),
             brokers=brokers,
-            cluster_authorized_operations=_operations(
-                request.include_cluster_authorized_operations, CLUSTER_OPERATIONS
+            cluster_authorized_operations=cluster_operations(
+                context, is_asked=request.include_cluster_authorized_operations
             ),
         )
 
@@ -358,13 +363,9 @@ class ClusterHandlers:
                 break
             left -= count
         return DescribeTopicPartitionsResponse(
-            topics=each(partial(_describe_page, image, context.listener_name), pages),
+            topics=each(partial(_describe_page, image, context), pages),
             next_cursor=next_cursor,
         )
-
-
-def _operations(asked: bool, operations: int) -> int:
-    return operations if asked else NO_AUTHORIZED_OPERATIONS
 
 
 def _missing_code(name: str) -> ErrorCode:
@@ -426,15 +427,6 @@ def _unknown_id(topic_id: bytes) -> MetadataResponseTopic:
     )
 
 
-def _undescribed_topic(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
-    return DescribeTopicPartitionsResponseTopic(
-        error_code=code,
-        name=name,
-        is_internal=name in INTERNAL_TOPICS,
-        topic_authorized_operations=TOPIC_OPERATIONS,
-    )
-
-
 class _Page(NamedTuple):
     """What is told of one topic: `partition_count` partitions from `first` on."""
 
@@ -444,21 +436,27 @@ class _Page(NamedTuple):
 
 
 def _describe_page(
-    image: MetadataImage, listener_name: str, page: _Page
+    image: MetadataImage, context: RequestContext, page: _Page
 ) -> DescribeTopicPartitionsResponseTopic:
     topic = image.topic(page.name)
+    operations = topic_operations(context, page.name, is_asked=True)
     if topic is None:
-        return _undescribed_topic(page.name, _missing_code(page.name))
+        return DescribeTopicPartitionsResponseTopic(
+            error_code=_missing_code(page.name),
+            name=page.name,
+            is_internal=page.name in INTERNAL_TOPICS,
+            topic_authorized_operations=operations,
+        )
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[
-            described_partition(image, index, topic.partitions[index], listener_name)
+            described_partition(image, index, topic.partitions[index], context.listener_name)
             for index in range(page.first, page.first + page.partition_count)
         ],
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations,
     )
 
 

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from kraftrio.base.deferred import Deferred
+from kraftrio.broker.api.shared.authorized_operations import cluster_operations
 from kraftrio.broker.api.shared.decision_parts import (
     decide_in_parts,
     is_excessive,
@@ -26,7 +27,6 @@ from kraftrio.broker.api.shared.decision_parts import (
 )
 from kraftrio.broker.api.shared.decisions import decide_in_time, in_version
 from kraftrio.broker.api.shared.endpoint_types import CONTROLLER_ENDPOINT, refuse_endpoint_type
-from kraftrio.broker.metadata.topic_descriptions import CLUSTER_OPERATIONS
 from kraftrio.broker.ports import ControllerPort, SchedulerPort
 from kraftrio.broker.server.context import ClientInfo, RequestContext
 from kraftrio.broker.server.sliced_work import Work
@@ -34,7 +34,6 @@ from kraftrio.kraft_meta.metadata.image import BROKER_LOGGER, Endpoint
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdentity
 from kraftrio.wire.messages.admin import ElectLeadersRequest
 from kraftrio.wire.messages.cluster import (
-    NO_AUTHORIZED_OPERATIONS,
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -190,12 +189,13 @@ class ControllerHandlers:
                     )
                     nodes.append(node)
         leader_id = self._quorum.leader_id
-        asked = request.include_cluster_authorized_operations
         return DescribeClusterResponse(
             endpoint_type=CONTROLLER_ENDPOINT,
             cluster_id=self._identity.cluster_id,
             # A client is not told of a controller that it cannot find in the list.
             controller_id=leader_id if any(n.broker_id == leader_id for n in nodes) else -1,
             brokers=nodes,
-            cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NO_AUTHORIZED_OPERATIONS,
+            cluster_authorized_operations=cluster_operations(
+                context, is_asked=request.include_cluster_authorized_operations
+            ),
         )

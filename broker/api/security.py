@@ -150,7 +150,7 @@ class SecurityHandlers:
         self, _request: CreateDelegationTokenRequest, context: RequestContext
     ) -> CreateDelegationTokenResponse:
         """Refuse who is not authenticated."""
-        kind, _, name = context.principal.partition(":")
+        kind, name = context.principal
         return CreateDelegationTokenResponse(
             error_code=_NO_TOKENS,
             principal_type=kind,

@@ -13,7 +13,7 @@ Called by `api/cluster`. Functions of the image; `TopicDescriptions` remembers t
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kraftrio.broker.server.sliced_sets import in_order
 from kraftrio.kraft_meta.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
@@ -27,10 +27,6 @@ from kraftrio.wire.messages.cluster import (
     MetadataResponseTopic,
 )
 from kraftrio.wire.topic_names import INTERNAL_TOPICS
-
-# What anyone may do without an authorizer, as Kafka's bit fields (KIP-430).
-TOPIC_OPERATIONS: Final = 3576
-CLUSTER_OPERATIONS: Final = 8096
 
 
 class _Leader(NamedTuple):
@@ -112,6 +108,15 @@ def metadata_topic(
     )
 
 
+def topics_in_order(image: MetadataImage) -> Slices[list[TopicImage]]:
+    """List all topics by name."""
+    topics = []
+    for name in (yield from in_order(image.topics_by_name)):
+        topics.append(image.topics_by_name[name])
+        yield
+    return topics
+
+
 class TopicDescriptions:
     """Metadata's descriptions of topics, kept while neither the topic nor a broker has changed.
 
@@ -146,25 +151,16 @@ class TopicDescriptions:
         return description
 
     def every_topic(
-        self,
-        image: MetadataImage,
-        listener_name: str,
-        version: int,
-        operations: int = NO_AUTHORIZED_OPERATIONS,
+        self, image: MetadataImage, listener_name: str, version: int
     ) -> Slices[list[MetadataResponseTopic]]:
         """Describe all topics, by name."""
         self._follow(image)
-        view = _View(listener_name, _kind_of(version), operations)
+        view = _View(listener_name, _kind_of(version), NO_AUTHORIZED_OPERATIONS)
         found = self._every.get(view)
         if found is not None:
             return found
-        topics = []
-        for name in (yield from in_order(image.topics_by_name)):
-            topics.append(image.topics_by_name[name])
-            yield
-        found = each_once(
-            lambda topic: self.topic(image, topic, listener_name, version, operations), topics
-        )
+        topics = yield from topics_in_order(image)
+        found = each_once(lambda topic: self.topic(image, topic, listener_name, version), topics)
         if self._image is image:
             self._every[view] = found
         return found

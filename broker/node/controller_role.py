@@ -26,6 +26,7 @@ from kraftrio.broker.controller.broker_sessions import BrokerSessions
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.node.environment import Environment
 from kraftrio.broker.node.settings import server_limits
+from kraftrio.broker.security.api_access import CONTROLLER_API_ACCESS
 from kraftrio.broker.server.client_connection import ServerResources
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.listening import BoundListener
@@ -77,7 +78,10 @@ class ControllerRole:
             lambda: dispatcher.advertised(), self._metadata, DEFAULT_FEATURES
         )
         dispatcher = Dispatcher(
-            {**self._handlers, **api_versions.table()}, UNSERVED_BY_CONTROLLERS, self._sliced_work
+            {**self._handlers, **api_versions.table()},
+            UNSERVED_BY_CONTROLLERS,
+            self._sliced_work,
+            access=CONTROLLER_API_ACCESS,
         )
         return dispatcher
 

@@ -1,5 +1,5 @@
 """What a handler knows about a request besides its body: who sent it, over which listener, in
-which version.
+which version, and what its sender may do.
 """
 
 from __future__ import annotations
@@ -8,6 +8,15 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from kraftrio.broker.security.authorizer import (
+    ALLOW_ALL,
+    AclOperation,
+    Authorizer,
+    Resource,
+    authorized_operations,
+)
+from kraftrio.broker.security.principal import ANONYMOUS, KafkaPrincipal
 
 
 @dataclass(slots=True)
@@ -30,7 +39,7 @@ class ClientInfo:
     listener_name: str
     software_name: str = "unknown"
     software_version: str = "unknown"
-    principal: str = "User:ANONYMOUS"
+    principal: KafkaPrincipal = ANONYMOUS
     is_peer: bool = False
     is_closed: bool = False
     on_close: list[Callable[[], None]] = field(default_factory=list, compare=False, repr=False)
@@ -54,6 +63,19 @@ class RequestContext:
     correlation_id: int
     client_id: str | None
     client: ClientInfo
+    authorizer: Authorizer = ALLOW_ALL
+
+    def is_authorized(self, operation: AclOperation, resource: Resource) -> bool:
+        """Whether the client may do this."""
+        return self.authorizer.authorize(
+            self.client.principal, self.client.host, operation, resource
+        )
+
+    def authorized_operations(self, resource: Resource) -> int:
+        """Return the bit field of what the client may do to a resource (KIP-430)."""
+        return authorized_operations(
+            self.authorizer, self.client.principal, self.client.host, resource
+        )
 
     @property
     def client_host(self) -> str:
@@ -68,7 +90,7 @@ class RequestContext:
         return self.client.listener_name
 
     @property
-    def principal(self) -> str:
+    def principal(self) -> KafkaPrincipal:
         return self.client.principal
 
     @property

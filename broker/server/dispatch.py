@@ -1,13 +1,15 @@
 """From a request's bytes to its handler and back to the bytes of its response.
 
 One `Dispatcher` per listener: it holds the table of what that listener serves, gates the version,
-decodes, calls the handler and gives the connection a way to encode the response.
+asks the authorizer, decodes, calls the handler and gives the connection a way to encode the
+response.
 
 Behaviour (Apache Kafka's)
 - ApiVersions in a version we do not have is answered with error 35 in the layout of version 0, and
   the connection lives on (KIP-511).
 - Any other request outside the served versions, an unknown key, or a body that cannot be decoded
   closes the connection.
+- A request that its principal may not send (`security/api_access`) closes the connection.
 - Bytes left over after a decoded request are ignored.
 - Produce is advertised from version 0, since older librdkafka stops compressing otherwise
   (KAFKA-18659), yet served from 3 only.
@@ -22,6 +24,8 @@ from types import GeneratorType
 from typing import Any
 
 from kraftrio.base.deferred import Deferred
+from kraftrio.broker.security.api_access import API_ACCESS, Access, Permission
+from kraftrio.broker.security.authorizer import ALLOW_ALL, Authorizer
 from kraftrio.broker.server.context import ClientInfo, RequestContext
 from kraftrio.broker.server.sliced_work import Done, SlicedWork, Work, do_at_once
 from kraftrio.wire.codec.lazy_arrays import is_little
@@ -76,6 +80,10 @@ class Route:
     is_data_path: bool
     flexible_header_from: int
     """From this version on, the header of a response has tagged fields."""
+    permission: Permission | None
+    """Lets a request in; None: every request is let in."""
+    alternatives: tuple[Permission, ...]
+    """Each of these lets a request in, too."""
 
 
 class Dispatcher:
@@ -84,6 +92,11 @@ class Dispatcher:
     Args:
         unserved: why APIs that the wire knows are not served.
         sliced_work: does what takes long; None: all is done at once.
+        access: what each API needs; has a line for every handler.
+        authorizer: asked once for each request, and by handlers for what it names.
+
+    Raises:
+        ValueError: a handler's API has no line in `access`.
     """
 
     def __init__(
@@ -91,14 +104,19 @@ class Dispatcher:
         handlers: Mapping[ApiKey, Handler],
         unserved: Mapping[ApiKey, str] | None = None,
         sliced_work: SlicedWork | None = None,
+        *,
+        access: Mapping[ApiKey, Access] = API_ACCESS,
+        authorizer: Authorizer = ALLOW_ALL,
     ) -> None:
         self._unserved = unserved or {}
+        self._authorizer = authorizer
         self._sliced_work = sliced_work
         self._routes: dict[int, Route] = {}
         for key, handler in handlers.items():
             api = APIS[key]
             first = _PRODUCE_FIRST_SERVED if key == ApiKey.PRODUCE else api.min_version
             is_data_path = key in _DATA_PATH
+            permissions = _permissions(key, access)
             self._routes[int(key)] = Route(
                 api.request,
                 first,
@@ -108,6 +126,8 @@ class Dispatcher:
                 _LARGE_DATA_BYTES if is_data_path else _LARGE_BYTES,
                 is_data_path,
                 _flexible_header_from(api),
+                permissions[0] if permissions else None,
+                permissions[1:],
             )
         self._advertised = [
             ApiVersion(
@@ -162,7 +182,17 @@ class Dispatcher:
                 f"{ApiKey(api_key).name} version {version} is not served"
                 f" ({route.min_version}..{route.max_version} are)"
             )
-        context = RequestContext(api_key, version, correlation_id, client_id, client)
+        authorizer = self._authorizer
+        permission = route.permission
+        if (
+            permission is not None
+            and not authorizer.authorize(client.principal, client.host, *permission)
+            and not _is_admitted(client, route.alternatives, authorizer)
+        ):
+            raise RemoteProtocolError(
+                f"{client.principal} is not authorized to send {ApiKey(api_key).name}"
+            )
+        context = RequestContext(api_key, version, correlation_id, client_id, client, authorizer)
         if len(frame) > route.large_bytes or client.queued_work:
             return self._work(client, self._serve(route, frame, position, context), route)
         request: Any
@@ -242,6 +272,20 @@ class Dispatcher:
 
         response.then(on_response)
         return encoder
+
+
+def _permissions(key: ApiKey, access: Mapping[ApiKey, Access]) -> tuple[Permission, ...]:
+    if key not in access:
+        raise ValueError(f"{key.name} is served, but has no line in the authorization table")
+    needed = access[key]
+    return needed.permissions if needed.is_refused_whole else ()
+
+
+def _is_admitted(
+    client: ClientInfo, permissions: tuple[Permission, ...], authorizer: Authorizer
+) -> bool:
+    """Whether one of the permissions lets a client's request in."""
+    return any(authorizer.authorize(client.principal, client.host, *one) for one in permissions)
 
 
 def _flexible_header_from(api: Api) -> int:

@@ -17,6 +17,7 @@ from typing import Any
 
 import trio
 
+from kraftrio.broker.security.principal import ANONYMOUS
 from kraftrio.broker.server.client_connection import (
     Connection,
     PeerGone,
@@ -155,7 +156,7 @@ class Listener:
             _log.debug("connection lost client=%s:%d reason=%s", host, port, error)
             sock.close()
             return
-        client = ClientInfo(host, port, self.name, is_peer=self._for_peers)
+        client = ClientInfo(host, port, self.name, principal=ANONYMOUS, is_peer=self._for_peers)
         connection = Connection(
             self._network,
             sock,

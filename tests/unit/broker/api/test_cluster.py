@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kraftrio.broker.api.cluster import ApiVersionsHandler
+from kraftrio.broker.security.authorizer import CLUSTER, AclOperation, Resource, ResourceType
 from kraftrio.kraft_meta.controller.control import DEFAULT_FEATURES
 from kraftrio.kraft_meta.metadata.image import TOPIC
 from kraftrio.kraft_meta.metadata.records import (
@@ -40,6 +43,7 @@ from kraftrio.wire.messages.quorum import (
 )
 from kraftrio.wire.primitives import ZERO_UUID
 from kraftrio.wire.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from tests.support.authorizers import Allow
 from tests.support.sliced import finish
 from tests.unit.broker.api.cluster_context import CLUSTER_ID, ClusterContext, context
 
@@ -204,6 +208,33 @@ def test_authorized_operations_only_when_asked() -> None:
     asked = finish(cluster.cluster.metadata(request, context(8)))
     assert asked.topics[0].topic_authorized_operations == 3576
     assert asked.cluster_authorized_operations == 8096
+
+
+def test_authorized_operations_are_what_the_authorizer_says() -> None:
+    """Of each topic its own; of the cluster none to whom it may not be described."""
+    cluster = ClusterContext()
+    for name in ("mine", "other"):
+        cluster.create_topic(name)
+    mine = Resource(ResourceType.TOPIC, "mine")
+    authorizer = Allow({(AclOperation.READ, mine), (AclOperation.ALTER, CLUSTER)})
+
+    def operations(topics: list[MetadataRequestTopic] | None) -> dict[str | None, int]:
+        request = MetadataRequest(
+            topics=topics,
+            include_cluster_authorized_operations=True,
+            include_topic_authorized_operations=True,
+        )
+        response = finish(
+            cluster.cluster.metadata(request, replace(context(8), authorizer=authorizer))
+        )
+        assert response.cluster_authorized_operations == 0
+        return {one.name: one.topic_authorized_operations for one in response.topics}
+
+    expected = {"mine": 1 << AclOperation.READ, "other": 0}
+    assert operations(None) == expected
+    assert operations([MetadataRequestTopic(name=name) for name in expected]) == expected
+    authorizer.allowed.add((AclOperation.READ, Resource(ResourceType.TOPIC, "other")))
+    assert operations(None)["other"] == 1 << AclOperation.READ
 
 
 def _put_topic(cluster: ClusterContext, replicas: tuple[int, ...], leader: int) -> bytes:

@@ -12,6 +12,7 @@ import trio
 import trio.lowlevel
 
 from kraftrio.base.deferred import Deferred
+from kraftrio.broker.security.authorizer import ALLOW_ALL, Authorizer
 from kraftrio.broker.server.client_connection import ServerLimits, ServerResources
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.dispatch import Dispatcher
@@ -53,6 +54,7 @@ class Handlers:
         self.parked: list[Deferred[MetadataResponse]] = []
         self.big_answer = ""
         self.seen: list[RequestContext] = []
+        self.authorizer: Authorizer = ALLOW_ALL
 
     def metadata(self, request: MetadataRequest, context: RequestContext) -> Any:
         deferred: Deferred[MetadataResponse] = Deferred()
@@ -81,7 +83,8 @@ class Handlers:
                 ApiKey.METADATA: self.metadata,
                 ApiKey.API_VERSIONS: self.api_versions,
                 ApiKey.PRODUCE: self.produce,
-            }
+            },
+            authorizer=self.authorizer,
         )
 
 

@@ -1,0 +1,19 @@
+"""Who sends a request: `KafkaPrincipal`, a value that a listener gives each connection."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class KafkaPrincipal(NamedTuple):
+    """A user, or another kind of identity; its text is what ACLs and super.users name."""
+
+    type: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.name}"
+
+
+ANONYMOUS: Final = KafkaPrincipal("User", "ANONYMOUS")
+"""Everybody on a listener that authenticates nobody."""
