@@ -41,7 +41,7 @@ from kraftrio.net.connection import (
     Reply,
     RequestTimedOut,
 )
-from kraftrio.net.link import Doubling, Link, LinkSettings
+from kraftrio.net.link import Address, Doubling, Link, LinkSettings
 from kraftrio.net.transport import Network
 from kraftrio.wire.codec.message import spec_of
 from kraftrio.wire.errors import ErrorCode, LocalProtocolError, MissingFieldError
@@ -80,7 +80,7 @@ class Node:
         self._nursery = nursery
         self._on_change = on_change
         self._link = Link(
-            network, lambda: (host, port), _link_settings(config), prepare=self._agree, rng=rng
+            network, self._address, _link_settings(config), prepare=self._agree, rng=rng
         )
         self._versions = NodeVersions()
         self._attempt: trio.Event | None = None
@@ -290,6 +290,9 @@ class Node:
         connection = self._link.connection
         if connection is not None:
             connection.close()
+
+    def _address(self) -> Address:
+        return self.host, self.port  # metadata may name another one
 
     async def _run(self, attempt: trio.Event) -> None:
         """Connect, and stay while the connection lives and is used."""

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 import trio
 
 from kraftrio.clients.admin.types import Results
-from kraftrio.clients.cluster import GROUP_KEY_TYPE, Cluster
+from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.config import AdminConfig
 from kraftrio.clients.errors import (
     ClosedError,
@@ -165,9 +165,7 @@ class AdminCalls:
         while True:
             failure: KafkaClientError
             try:
-                node_id = await cluster.coordinator(
-                    group_id, GROUP_KEY_TYPE, deadline.request_timeout_s
-                )
+                node_id = await cluster.coordinator(group_id, timeout_s=deadline.request_timeout_s)
                 response = await cluster.request(
                     node_id, request, deadline.request_timeout_s, max_version=max_version
                 )

@@ -12,7 +12,6 @@ from kraftrio.clients.cluster import Cluster, open_cluster
 from kraftrio.clients.config import ClientConfig
 from kraftrio.clients.errors import (
     BrokerUnavailableError,
-    CoordinatorNotAvailableError,
     InvalidTopicError,
     NetworkError,
     TimedOutError,
@@ -24,7 +23,6 @@ from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
-    FindCoordinatorResponse,
     MetadataRequest,
     MetadataResponse,
 )
@@ -153,29 +151,6 @@ async def test_requests_go_where_they_belong() -> None:
             await cluster.request(9, DescribeClusterRequest())
 
 
-@pytest.mark.parametrize("version", [0, 3, 4])
-async def test_coordinators_in_every_version(version: int) -> None:
-    """Before version 4 one key is asked for, in another field."""
-    async with fake_cluster() as fake:
-        fake.max_versions = {ApiKey.FIND_COORDINATOR: version}
-        async with open_cluster(config=config(fake)) as cluster:
-            assert await cluster.coordinator("group") == 1
-            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-            fake.on(
-                ApiKey.FIND_COORDINATOR,
-                lambda node, request: (
-                    FindCoordinatorResponse(error_code=code)
-                    if version < 4
-                    else FindCoordinatorResponse(
-                        coordinators=[fake.coordinator(request, 4).coordinators[0]]
-                    )
-                ),
-            )
-            if version < 4:
-                with pytest.raises(CoordinatorNotAvailableError):
-                    await cluster.coordinator("other")
-
-
 async def test_a_lost_connection_is_opened_again_after_a_pause() -> None:
     """What was asked fails; metadata is fetched anew; the next request finds the broker again."""
     async with fake_cluster(2) as fake, open_cluster(config=config(fake)) as cluster:
@@ -187,6 +162,20 @@ async def test_a_lost_connection_is_opened_again_after_a_pause() -> None:
         fake.on(ApiKey.DESCRIBE_CLUSTER, lambda node, _: DescribeClusterResponse(cluster_id="x"))
         assert (await cluster.request(2, DescribeClusterRequest())).cluster_id == "x"
         await until(cluster, lambda: cluster.metadata.version > version)
+
+
+async def test_a_broker_that_comes_back_elsewhere_is_found_there() -> None:
+    """Where a broker is, metadata says; its node goes along."""
+    async with fake_cluster(2) as fake, open_cluster(config=config(fake)) as cluster:
+        await cluster.refresh()
+        fake.on(ApiKey.DESCRIBE_CLUSTER, lambda node, _: DescribeClusterResponse(cluster_id="x"))
+        await cluster.request(2, DescribeClusterRequest())
+        fake.nodes[2].stop()
+        moved = fake.nodes[2] = FakeNode(fake, 2)
+        await moved.start()
+        await until(cluster, lambda: cluster.metadata.brokers[2].port == moved.port)
+        await cluster.request(2, DescribeClusterRequest())
+        assert moved.connections == 1
 
 
 async def test_pauses_between_attempts_grow() -> None:

@@ -1,0 +1,94 @@
+"""Which broker coordinates a group or a transactional id: looked up once, and remembered.
+
+What was found is remembered until `forget`: whoever is answered NOT_COORDINATOR, or cannot reach
+the coordinator, calls it. Nothing is retried here.
+
+Called by: `cluster`. FindCoordinator; KIP-699 (keys in a list, from version 4 on).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import trio
+
+from kraftrio.clients.config import ClientConfig
+from kraftrio.clients.errors import RetriableError, TimedOutError, error_for
+from kraftrio.clients.metadata import BrokerAddress
+from kraftrio.clients.node import Node
+from kraftrio.clients.nodes import Nodes
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.cluster import FindCoordinatorRequest, FindCoordinatorResponse
+from kraftrio.wire.protocol.api import ApiKey
+
+GROUP_KEY_TYPE: Final = 0
+TRANSACTION_KEY_TYPE: Final = 1
+
+_FIRST_VERSION_WITH_LIST: Final = 4
+
+
+class Coordinators:
+    """The coordinators found so far."""
+
+    def __init__(self, nodes: Nodes, config: ClientConfig) -> None:
+        self._nodes = nodes
+        self._config = config
+        self._known: dict[tuple[int, str], int] = {}
+
+    def get(self, key: str, key_type: int) -> int | None:
+        """Return the node id of a coordinator that is known and can be connected to."""
+        node_id = self._known.get((key_type, key))
+        return None if node_id is None or self._nodes.get(node_id) is None else node_id
+
+    def forget(self, key: str, key_type: int) -> None:
+        """Look a coordinator up again the next time."""
+        self._known.pop((key_type, key), None)
+
+    async def find(self, key: str, key_type: int, timeout_s: float) -> BrokerAddress:
+        """Ask one broker after the other, and remember the answer.
+
+        Raises:
+            CoordinatorNotAvailableError: there is none yet; try again after retry_backoff_ms.
+            KafkaClientError: whatever else the broker answers, or none answers in time.
+        """
+        failure: RetriableError | None = None
+        deadline = trio.current_time() + timeout_s
+        for node in self._nodes.candidates():
+            try:
+                response = await _ask(node, key, key_type, deadline)
+            except RetriableError as error:
+                failure = error
+                continue
+            address = _address(response)
+            self._known[key_type, key] = address.node_id
+            return address
+        raise failure or TimedOutError("no broker could be asked in time")
+
+
+async def _ask(node: Node, key: str, key_type: int, deadline: float) -> FindCoordinatorResponse:
+    """Ask in the broker's version: from 4 on keys go into the list, before into the field."""
+    with trio.move_on_at(deadline) as scope:
+        await node.connect()
+    if scope.cancelled_caught:
+        raise TimedOutError(f"cannot connect to {node.host}:{node.port} in time")
+    version = node.versions.choose(ApiKey.FIND_COORDINATOR)
+    request = (
+        FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+        if version >= _FIRST_VERSION_WITH_LIST
+        else FindCoordinatorRequest(key=key, key_type=key_type)
+    )
+    left_s = max(deadline - trio.current_time(), 0.001)
+    response: FindCoordinatorResponse = await node.request(request, left_s, max_version=version)
+    return response
+
+
+def _address(response: FindCoordinatorResponse) -> BrokerAddress:
+    """Return what the answer names.
+
+    Raises:
+        KafkaClientError: it is a refusal.
+    """
+    told = response.coordinators[0] if response.coordinators else response
+    if told.error_code != ErrorCode.NONE:
+        raise error_for(told.error_code, told.error_message)
+    return BrokerAddress(told.node_id, told.host, told.port)

@@ -1,0 +1,219 @@
+"""Keeps a client's metadata fresh: when it is fetched, from whom, of which topics.
+
+Owns the metadata snapshot and the task that refreshes it. Rules:
+1. Metadata is fetched when `metadata_max_age_ms` have passed, when somebody asks, and never more
+   often than `retry_backoff_ms`, growing to `retry_backoff_max_ms` while nothing gets better; only
+   a topic that is new to the client does not wait for that. Nothing is fetched before it is wanted.
+2. It covers the topics of interest; all topics while `wants_all`.
+3. It comes from the first broker that answers; if none of the known ones can be reached for
+   `metadata_recovery_rebootstrap_trigger_ms`, or a broker says so, from the bootstrap servers
+   (KIP-899, KIP-1102).
+
+Called by: `cluster`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+
+import trio
+
+from kraftrio.clients.config import ClientConfig
+from kraftrio.clients.errors import KafkaClientError, TimedOutError, error_for
+from kraftrio.clients.metadata import ClusterMetadata
+from kraftrio.clients.nodes import Nodes
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.cluster import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+
+
+class TopicsOfInterest:
+    """The topics that metadata is kept of: those pinned, and those used a short while ago.
+
+    Args:
+        idle_ms: how long a topic counts after it was used.
+    """
+
+    def __init__(self, idle_ms: float) -> None:
+        self._idle_s = idle_ms / 1000
+        self._used_at: dict[str, float] = {}
+        self._pinned: frozenset[str] = frozenset()
+
+    def pin(self, topics: Iterable[str]) -> frozenset[str]:
+        """Keep these instead of any pinned before; return them."""
+        self._pinned = frozenset(topics)
+        return self._pinned
+
+    def use(self, topic: str, now: float) -> bool:
+        """Keep a topic for a while from now on; return whether it was not kept before."""
+        is_new = topic not in self._used_at
+        self._used_at[topic] = now
+        return is_new
+
+    def names(self, now: float) -> set[str]:
+        """Return all of them; those that were not used for long are dropped."""
+        oldest = now - self._idle_s
+        self._used_at = {name: used for name, used in self._used_at.items() if used >= oldest}
+        return {*self._used_at, *self._pinned}
+
+
+class MetadataFetcher:
+    """See the module.
+
+    Args:
+        on_change: called, synchronously, with each new snapshot in place.
+    """
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        config: ClientConfig,
+        rng: random.Random,
+        topic_idle_ms: float,
+        on_change: Callable[[], None],
+    ) -> None:
+        self.metadata = ClusterMetadata()
+        self.wants_all = False
+        self.failure: KafkaClientError | None = None  # of the last fetch
+        self._nodes = nodes
+        self._config = config
+        self._rng = rng
+        self._topics = TopicsOfInterest(topic_idle_ms)
+        self._on_change = on_change
+        self._wanted = trio.Event()
+        self._urgent = trio.Event()  # wanted without back-off
+        self._awaited = trio.Event()  # set after the first fetch that begins from now on
+        self._fruitless = 0  # fetches in a row that brought nothing new
+
+    # -- what is wanted -------------------------------------------------------------------------
+
+    def request(self) -> None:
+        """Have metadata fetched soon."""
+        self._wanted.set()
+
+    def _hurry(self) -> None:
+        """Have metadata fetched at once: of a topic that nothing is known about."""
+        self._wanted.set()
+        self._urgent.set()
+
+    def pin_topics(self, topics: Iterable[str]) -> None:
+        """Name the topics of interest, beside those in use."""
+        if self._topics.pin(topics) - self.metadata.topics.keys():
+            self._hurry()
+
+    def use_topic(self, topic: str) -> None:
+        """Keep metadata of a topic for a while from now on."""
+        is_new = self._topics.use(topic, trio.current_time())
+        if is_new and topic not in self.metadata.topics:
+            self._hurry()
+
+    async def refresh(self, timeout_s: float) -> None:
+        """Fetch metadata now.
+
+        Raises:
+            TimedOutError: no broker answered in that time; says why the last one did not.
+        """
+        self._wanted.set()
+        with trio.move_on_after(max(timeout_s, 0)) as scope:  # the rest of a time that may be up
+            await self._awaited.wait()
+        if scope.cancelled_caught:
+            raise self.unreachable(timeout_s)
+
+    def unreachable(self, timeout_s: float) -> TimedOutError:
+        """Return the error of who has waited for an answer that long."""
+        servers = ", ".join(f"{host}:{port}" for host, port in self._nodes.bootstrap_addresses)
+        because = f": {self.failure}" if self.failure is not None else ""
+        return TimedOutError(f"no broker of {servers} answered within {timeout_s:g} s{because}")
+
+    # -- fetching -------------------------------------------------------------------------------
+
+    def install(self, metadata: ClusterMetadata) -> None:
+        """Take over a newer snapshot."""
+        self.metadata = metadata
+        self._nodes.update(metadata.brokers)
+        self._on_change()
+
+    async def run(self) -> None:
+        """Fetch metadata whenever it is wanted or old; a failed round is repeated."""
+        awaited: list[trio.Event] = []
+        await self._wanted.wait()
+        while True:
+            self._wanted = trio.Event()
+            self._urgent = trio.Event()
+            awaited.append(self._awaited)
+            self._awaited = trio.Event()
+            before = self.metadata
+            if await self._fetch():
+                for event in awaited:
+                    event.set()
+                awaited.clear()
+            else:
+                self._wanted.set()
+                self._urgent = trio.Event()  # who cannot be reached is not hurried
+            self._fruitless = (
+                0 if _is_progress(before, self.metadata) else min(self._fruitless + 1, 30)
+            )
+            with trio.move_on_after(self._backoff_s()):
+                await self._urgent.wait()
+            with trio.move_on_after(self._config.metadata_max_age_ms / 1000):
+                await self._wanted.wait()
+
+    def _backoff_s(self) -> float:
+        backoff_ms = self._config.retry_backoff_ms * 2.0 ** max(self._fruitless - 1, 0)
+        backoff_ms = min(backoff_ms, float(self._config.retry_backoff_max_ms))
+        return backoff_ms * self._rng.uniform(0.8, 1.2) / 1000
+
+    async def _fetch(self) -> bool:
+        """Ask one broker after the other; True when one has answered."""
+        started_at = trio.current_time()
+        topics = None if self.wants_all else self._topics.names(started_at)
+        request = MetadataRequest(
+            topics=None
+            if topics is None
+            else [MetadataRequestTopic(name=name) for name in sorted(topics)],
+            allow_auto_topic_creation=self._config.allow_auto_create_topics,
+        )
+        trigger_s = self._config.metadata_recovery_rebootstrap_trigger_ms / 1000
+        candidates = self._nodes.candidates()
+        while candidates:
+            node = candidates.pop(0)
+            if (
+                node.node_id >= 0
+                and self._config.metadata_recovery_strategy == "rebootstrap"
+                and trio.current_time() - started_at > trigger_s
+            ):
+                continue  # long enough in vain: on to the bootstrap servers
+            try:
+                response: MetadataResponse = await node.request(
+                    request, self._config.request_timeout_ms / 1000
+                )
+            except KafkaClientError as error:
+                self.failure = error
+                continue
+            if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+                self.failure = error_for(response.error_code)
+                candidates = [other for other in candidates if other.node_id < 0]
+                continue
+            if not response.brokers:
+                continue  # it has only begun to start
+            self.failure = None
+            self.install(self.metadata.updated(response, topics))
+            self._nodes.close_idle_bootstrap()
+            return True
+        return False
+
+
+def _is_progress(before: ClusterMetadata, after: ClusterMetadata) -> bool:
+    """Whether a fetch brought anything new, or there is nothing left to be found out."""
+    if before is after:
+        return False
+    complete = all(
+        topic.error_code == ErrorCode.NONE
+        and all(partition.leader_id >= 0 for partition in topic.partitions.values())
+        for topic in after.topics.values()
+    )
+    return complete or before.topics != after.topics or before.brokers != after.brokers
