@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from kraftrio.broker.log.partition.partition_log import PartitionLog
-from kraftrio.broker.log.segment.segment import LOG_SUFFIX, Segment, segment_name
+from kraftrio.broker.log.segment.segment import Segment
 from kraftrio.broker.replica.partition import Partition
 from kraftrio.broker.replica.partition_state import Role
 from kraftrio.kraft_meta.metadata.image import MetadataImage, PartitionImage
@@ -64,7 +64,7 @@ class SegmentShape:
         base = segment.base_offset
         if not segment.size_bytes:
             raise SimulationFailure(f"{name}: the segment of {base} is empty, {next_base} follows")
-        path = f"{segment.directory}/{segment_name(base)}{segment.suffix or LOG_SUFFIX}"
+        path = segment.log_file.path
         headers = list(iter_headers(self._node.disk.contents(path)[: segment.size_bytes]))
         first, end = headers[0].base_offset, headers[-1].next_offset
         has_gap = end < next_base or first > base

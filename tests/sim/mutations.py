@@ -25,7 +25,7 @@ from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
 from kraftrio.broker.log.partition import follower_batches
 from kraftrio.broker.log.partition.follower_batches import FollowerBatches
 from kraftrio.broker.log.partition.partition_log import PartitionLog
-from kraftrio.broker.log.segment import batch_scan, segment
+from kraftrio.broker.log.segment import batch_locator, batch_scan
 from kraftrio.broker.log.segment.segment import Segment
 from kraftrio.broker.replica.follower.fetch import FollowerFetch
 from kraftrio.broker.replica.follower.partition import FollowedPartition
@@ -352,7 +352,7 @@ def _recovery_does_not_check() -> list[Patch]:
 
 def _damage_ends_a_segment() -> list[Patch]:
     """Behind a batch that cannot be, a reader is sent on to the next segment."""
-    original = segment.find_batch
+    original = batch_locator.find_batch
 
     def find_batch(*arguments: Any, is_start: bool = False) -> Any:
         try:
@@ -362,7 +362,7 @@ def _damage_ends_a_segment() -> list[Patch]:
                 raise
             return None
 
-    return [(segment, "find_batch", find_batch)]
+    return [(batch_locator, "find_batch", find_batch)]
 
 
 def _metadata_is_not_checked() -> list[Patch]:

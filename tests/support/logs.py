@@ -10,6 +10,7 @@ from kraftrio.broker.log.checkpoints import LEADER_EPOCH_CHECKPOINT
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.partition.partition_log import AppendInfo, AppendOrigin, PartitionLog
 from kraftrio.broker.log.partition.recovery import open_log
+from kraftrio.broker.log.segment.segment import Segment
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import (
     Compression,
@@ -175,3 +176,21 @@ class LogContext:
 
     def epochs_file(self) -> bytes:
         return self.read_file(LEADER_EPOCH_CHECKPOINT)
+
+
+def segment_of(count: int, **config: object) -> tuple[MemoryFileSystem, Segment]:
+    """A segment in /t-0 with batches of one record each, a millisecond apart."""
+    fs = MemoryFileSystem()
+    fs.make_directory("/t-0")
+    settings = dataclasses.replace(LogConfig(), **config)  # type: ignore[arg-type]
+    segment = Segment.create(fs, "/t-0", 0, settings, NOW_MS)
+    for offset in range(count):
+        append_to(segment, offset)
+    return fs, segment
+
+
+def append_to(segment: Segment, offset: int, *, count: int = 1) -> None:
+    """Append a batch of records whose timestamps are as many milliseconds on as their offsets."""
+    times = [NOW_MS + offset + index for index in range(count)]
+    data = batch(*[b"v"] * count, timestamps=times, base_offset=offset)
+    segment.append(data, list(iter_headers(data)))

@@ -51,10 +51,13 @@ from kraftrio.wire.records.walk import (
 )
 
 __all__ = [
+    "BASE_OFFSET_BYTES",
     "BATCH_OVERHEAD",
     "DEFAULT_MAX_DECOMPRESSED_BYTES",
+    "HEADER_WALK",
     "LOG_OVERHEAD",
     "MAGIC",
+    "MAGIC_POSITION",
     "MAX_SEQUENCE",
     "NO_TIMESTAMP",
     "BatchHeader",
@@ -79,6 +82,8 @@ __all__ = [
     "sequence_after",
     "set_log_append_time",
     "set_max_timestamp",
+    "stored_base_offset",
+    "stored_size",
     "validate_records",
     "verify_crc",
     "with_producer",
@@ -89,6 +94,12 @@ LOG_OVERHEAD = 12
 BATCH_OVERHEAD = 61
 """Size of a magic-2 header; the records follow."""
 MAGIC = 2
+MAGIC_POSITION = 16
+"""Where the magic lies in a batch; offset and leader epoch, which brokers stamp, lie before it."""
+BASE_OFFSET_BYTES = 8
+"""What `stored_base_offset` needs of a batch."""
+HEADER_WALK = struct.Struct(">qi11xi")
+"""Base offset, length (of what follows it) and last offset delta: for walks from batch to batch."""
 NO_TIMESTAMP = -1
 MAX_SEQUENCE = 0x7FFF_FFFF
 
@@ -99,8 +110,8 @@ _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
 _PRODUCER = struct.Struct(">qhi")
 
+_LENGTH_POS = 8
 _EPOCH_POS = 12
-_MAGIC_POS = 16
 _CRC_POS = 17
 _ATTRIBUTES_POS = 21
 _MAX_TIMESTAMP_POS = 35
@@ -246,8 +257,8 @@ def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 
 
 def _reject_short(buf: Buffer, pos: int) -> NoReturn:
-    if pos + _MAGIC_POS < len(buf) and buf[pos + _MAGIC_POS] != MAGIC:
-        _reject_magic(buf[pos + _MAGIC_POS])
+    if pos + MAGIC_POSITION < len(buf) and buf[pos + MAGIC_POSITION] != MAGIC:
+        _reject_magic(buf[pos + MAGIC_POSITION])
     raise CorruptRecordError(f"{len(buf) - pos} bytes are too few for a batch header")
 
 
@@ -255,6 +266,20 @@ def _reject_magic(magic: int) -> NoReturn:
     if magic in (0, 1):
         raise LegacyFormatError(magic)
     raise CorruptRecordError(f"unknown magic {magic}")
+
+
+def stored_base_offset(buf: Buffer, pos: int = 0) -> int:
+    """The base offset of the batch that is said to begin at ``pos``; nothing is checked."""
+    offset: int = _INT64.unpack_from(buf, pos)[0]
+    return offset
+
+
+def stored_size(buf: Buffer, pos: int = 0) -> int:
+    """The size of a batch by its length field, unchecked; 0 when its header is not all there."""
+    if len(buf) - pos < BATCH_OVERHEAD:
+        return 0
+    length: int = _INT32.unpack_from(buf, pos + _LENGTH_POS)[0]
+    return LOG_OVERHEAD + length if length > 0 else BATCH_OVERHEAD
 
 
 def iter_headers(buf: Buffer, *, allow_partial: bool = False) -> Iterator[BatchHeader]:

@@ -36,13 +36,13 @@ from kraftrio.broker.log.cleaner.pace import CleanerPace
 from kraftrio.broker.log.cleaner.plan import CleaningTarget, group_segments
 from kraftrio.broker.log.files import FileSystem
 from kraftrio.broker.log.segment.batch_scan import ScannedBatch, scan_batches
-from kraftrio.broker.log.segment.segment import (
+from kraftrio.broker.log.segment.names import (
     CLEANED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
-    Segment,
 )
+from kraftrio.broker.log.segment.segment import Segment
 from kraftrio.wire.primitives import Buffer
 from kraftrio.wire.records.batch import (
     BatchHeader,
@@ -207,7 +207,7 @@ class CleaningRun:
         header = batch.header
         can_drop = self._transactions.can_drop(batch.buffer, header)
         for transaction in self._transactions.take_kept():
-            output.segment.txn_index.append(transaction)
+            output.segment.indexes.transactions.append(transaction)
         is_needed = is_last or self._is_last_of_producer(header)
         data = self._retained(batch, can_drop)
         if data is None:
@@ -341,7 +341,7 @@ class _Output:
             fs,
             directory,
             group[0].base_offset,
-            group[0].config,
+            group[0].indexes.config,
             now_ms,
             suffix=CLEANED_SUFFIX,
         )

@@ -75,7 +75,7 @@ def _overdue_ms(config: LogConfig, closed_dirty: Iterable[Segment], now_ms: int)
     """How long ago max.compaction.lag.ms was over for the oldest dirty segment."""
     if config.max_compaction_lag_ms == LONG_MAX:
         return 0  # the usual case: spare the reads
-    timestamps = [segment.first_batch_timestamp for segment in closed_dirty]
+    timestamps = [segment.indexes.first_batch_timestamp for segment in closed_dirty]
     oldest = min([timestamp for timestamp in timestamps if timestamp > 0], default=now_ms)
     return max(0, now_ms - config.max_compaction_lag_ms - oldest)
 

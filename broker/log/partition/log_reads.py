@@ -51,7 +51,8 @@ def read_batches(
     segment, (position, size, next_offset) = found
     if size > hold_bytes:
         is_settled = next_offset <= high_watermark
-        return LogSlice(segment.slice_at(position, size, is_settled=is_settled), next_offset)
+        piece = segment.log_file.slice_at(position, size, is_settled=is_settled)
+        return LogSlice(piece, next_offset)
     if next_offset == log_end_offset:
         tail.wanted = True
-    return LogSlice(segment.read_at(position, size), next_offset)
+    return LogSlice(segment.log_file.read_at(position, size), next_offset)

@@ -41,7 +41,8 @@ from kraftrio.broker.log.producers.producer_state import AppendOrigin, ProducerS
 from kraftrio.broker.log.producers.replay import rebuild_producer_state, record_producer
 from kraftrio.broker.log.producers.snapshots import ProducerSnapshots
 from kraftrio.broker.log.segment.batch_scan import ScannedBatch
-from kraftrio.broker.log.segment.segment import SWAP_SUFFIX, Segment
+from kraftrio.broker.log.segment.names import SWAP_SUFFIX
+from kraftrio.broker.log.segment.segment import Segment
 from kraftrio.broker.log.segment.txn_index import AbortedTransaction
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import Buffer, TopicPartition
@@ -132,7 +133,7 @@ class PartitionLog:
     def config(self, config: LogConfig) -> None:
         self._config = config
         for segment in self.segments:
-            segment.set_config(config)
+            segment.indexes.set_config(config)
         self._rolls = RollPolicy(config, self.topic_partition)
 
     @property
@@ -368,7 +369,7 @@ class PartitionLog:
         """Roll for batches whose offsets are given: they may leave a gap, or exceed a segment."""
         active = self._active
         fits = active.fits_offset(last_offset)
-        if not active.size_bytes and fits and not active.indexes_are_full:
+        if not active.size_bytes and fits and not active.indexes.are_full:
             return active
         if last_offset - self.log_end_offset > INT_MAX:
             return self.roll(now_ms, first.base_offset)
@@ -387,7 +388,7 @@ class PartitionLog:
             old.start_anew(now_ms)  # an empty segment with full indexes (KAFKA-6388)
             return old
         old.on_become_inactive()
-        old.write_indexes()
+        old.indexes.flush(sync=False)
         self.snapshots.write(self.producer_state, offset)
         new = Segment.create(self._fs, self.directory, offset, self._config, now_ms)
         old.end_offset = offset  # nothing can fail any more
@@ -599,7 +600,7 @@ class PartitionLog:
         new.rename_files(SWAP_SUFFIX, log_last=True)
         self._retired.retire(old, now_ms + self._config.file_delete_delay_ms)
         new.rename_files("")
-        new.set_config(self._config)
+        new.indexes.set_config(self._config)
         self.segments.replace(old, new)
         self.size_bytes = self.segments.total_bytes()
         self.snapshots.remove_stray(self.segments.base_offsets)
@@ -645,7 +646,7 @@ class PartitionLog:
             self._active.on_become_inactive()
             self.write_producer_snapshot(sync=True)
             for segment in self.segments:
-                segment.write_indexes()  # old ones too, where a damaged file was rebuilt
+                segment.indexes.flush(sync=False)  # old ones too, where a damaged file was rebuilt
             self.flush()
         self.close_files()
 

@@ -40,23 +40,19 @@ from kraftrio.broker.log.producers.producer_state import (
 )
 from kraftrio.broker.log.producers.replay import rebuild_producer_state, record_producer
 from kraftrio.broker.log.producers.snapshots import ProducerSnapshots
-from kraftrio.broker.log.segment.segment import (
+from kraftrio.broker.log.segment.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
-    INDEX_SUFFIX,
+    INDEX_SUFFIXES,
     LOG_SUFFIX,
     SWAP_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
-    Segment,
     base_offset_of,
     segment_name,
 )
+from kraftrio.broker.log.segment.segment import Segment
 from kraftrio.wire.errors import CorruptRecordError, KafkaError
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.control import read_end_transaction_marker
-
-_INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
 class InconsistentTopicIdError(Exception):
@@ -213,16 +209,16 @@ class _Loader:
         for base_offset in bases:
             swap = self._open_segment(base_offset, SWAP_SUFFIX)
             end_offset = base_offset + 1
-            for batch in swap.scan():
+            for batch in swap.log_file.scan():
                 end_offset = batch.header.next_offset
             swap.close_file()
             for name in fs.list_directory(self._directory):
                 old = base_offset_of(name, LOG_SUFFIX)
                 if old is not None and base_offset < old < end_offset:
-                    for suffix in (LOG_SUFFIX, *_INDEX_SUFFIXES):
+                    for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
                         fs.remove(self._path(segment_name(old) + suffix))
             # An old index must not stay behind under a log it does not belong to.
-            for suffix in _INDEX_SUFFIXES:
+            for suffix in INDEX_SUFFIXES:
                 if segment_name(base_offset) + suffix + SWAP_SUFFIX not in names:
                     fs.remove(self._path(segment_name(base_offset) + suffix))
             self._note("completed", self._path(segment_name(base_offset)), "a compaction's swap")
@@ -260,7 +256,7 @@ class _Loader:
         """Open the segments in order; an index without a log is removed."""
         logs = {base for name in names if (base := base_offset_of(name, LOG_SUFFIX)) is not None}
         for name in names:
-            for suffix in _INDEX_SUFFIXES:
+            for suffix in INDEX_SUFFIXES:
                 base = base_offset_of(name, suffix)
                 if base is not None and base not in logs:
                     self._note("removed", self._path(name), "an index without its log")
@@ -379,7 +375,7 @@ class _Loader:
         """Read the epochs from the batches of segments that are not read for other reasons."""
         for segment in segments:
             try:
-                for batch in segment.scan():
+                for batch in segment.log_file.scan():
                     self._note_epoch(batch.header.partition_leader_epoch, batch.header.base_offset)
             except KafkaError as error:
                 self._note("skipped", segment.path(LOG_SUFFIX), f"{error}, looking for epochs")
@@ -409,14 +405,14 @@ class _Loader:
 
     def _recover_segment(self, segment: Segment) -> str | None:
         """Check and index one segment anew; cut it before a bad batch and say why."""
-        segment.reset_indexes()
-        segment.txn_index.reset()
+        segment.indexes.reset()
+        segment.indexes.transactions.reset()
         position, end_offset, reason = 0, segment.base_offset, None
         try:
-            for batch in segment.scan(check_crc=True):
+            for batch in segment.log_file.scan(check_crc=True):
                 header = batch.header
                 marker = read_end_transaction_marker(batch.buffer, header)
-                segment.note_batch(header, batch.position)
+                segment.indexes.note_batch(header, batch.position)
                 self._note_epoch(header.partition_leader_epoch, header.base_offset)
                 if header.producer_id >= 0:
                     record_producer(self.producer_state, segment, header, marker, self._now_ms)

@@ -32,9 +32,9 @@ class RollPolicy:
         if segment_size + size > self._segment_bytes:
             return True
         if segment_size:
-            first = segment.first_batch_timestamp
+            first = segment.indexes.first_batch_timestamp
             # By record time, so that replaying old data makes segments of old data.
             waited = max_timestamp - first if first >= 0 else now_ms - segment.created_ms
             if waited > self._roll_ms:
                 return True
-        return segment.indexes_are_full or not segment.fits_offset(last_offset)
+        return segment.indexes.are_full or not segment.fits_offset(last_offset)

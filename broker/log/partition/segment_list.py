@@ -122,7 +122,7 @@ class SegmentList:
             segment = segments[index]
             if segment.base_offset >= max_offset:
                 break
-            found = segment.locate(start_offset, max_bytes, max_offset, min_one_batch)
+            found = segment.batches.locate(start_offset, max_bytes, max_offset, min_one_batch)
             if found is not None:
                 return segment, found
         return None
@@ -135,7 +135,7 @@ class SegmentList:
         if found is None:
             return None
         segment, (position, size_bytes, next_offset) = found
-        return LogRead(segment.read_at(position, size_bytes), next_offset)
+        return LogRead(segment.log_file.read_at(position, size_bytes), next_offset)
 
     def scan(self, start_offset: int, end_offset: int) -> Iterator[ScannedBatch]:
         """Every batch that ends after `start_offset` and begins before `end_offset`."""
@@ -144,8 +144,8 @@ class SegmentList:
                 return
             position = 0
             if segment.base_offset < start_offset:
-                position = segment.position_before(start_offset)
-            for batch in segment.scan(position):
+                position = segment.indexes.position_before(start_offset)
+            for batch in segment.log_file.scan(position):
                 if batch.header.base_offset >= end_offset:
                     return
                 if batch.header.last_offset >= start_offset:
@@ -156,7 +156,7 @@ class SegmentList:
     def offset_for_timestamp(self, timestamp: int, start_offset: int) -> OffsetAndTimestamp | None:
         """The first record at or after `start_offset` that is at or after `timestamp`."""
         for segment in self.from_offset(start_offset):
-            if segment.size_bytes and segment.max_timestamp >= timestamp:
+            if segment.size_bytes and segment.indexes.max_timestamp >= timestamp:
                 found = _find_timestamp(segment, timestamp, start_offset)
                 if found is not None:
                     return found
@@ -167,7 +167,7 @@ class SegmentList:
         live = [segment for segment in self.from_offset(start_offset) if segment.size_bytes]
         if not live:
             return None
-        found = _find_max_timestamp(max(live, key=lambda segment: segment.max_timestamp), 0)
+        found = _find_max_timestamp(max(live, key=lambda segment: segment.indexes.max_timestamp), 0)
         if found is not None and found.offset >= start_offset:
             return found
         # The indexed answer is a deleted record: look at what is left.
@@ -184,7 +184,7 @@ class SegmentList:
         found: list[AbortedTransaction] = []
         for segment in self.from_offset(start_offset):
             try:
-                entries = segment.txn_index.entries
+                entries = segment.indexes.transactions.entries
             except CorruptIndexError as error:
                 entries = rebuild_txn_index(segment, self._segments, snapshots, str(error))
             result = search(entries, start_offset, end_offset)
@@ -197,9 +197,9 @@ class SegmentList:
 def _find_timestamp(
     segment: Segment, timestamp: int, start_offset: int
 ) -> OffsetAndTimestamp | None:
-    indexed = segment.time_index.lookup(timestamp)
-    position = segment.position_before(max(indexed.offset, start_offset))
-    for batch in segment.scan(position, check_crc=True):
+    indexed = segment.indexes.times.lookup(timestamp)
+    position = segment.indexes.position_before(max(indexed.offset, start_offset))
+    for batch in segment.log_file.scan(position, check_crc=True):
         header = batch.header
         if header.max_timestamp < timestamp or header.last_offset < start_offset:
             continue
@@ -213,10 +213,10 @@ def _find_timestamp(
 
 def _find_max_timestamp(segment: Segment, start_offset: int) -> OffsetAndTimestamp | None:
     """The first record with the largest timestamp that the segment's bookkeeping knows."""
-    timestamp, offset = segment.max_timestamp_entry
+    timestamp, offset = segment.indexes.max_timestamp_entry
     if timestamp == NO_TIMESTAMP:
         return None
-    for batch in segment.scan(segment.position_before(offset), check_crc=True):
+    for batch in segment.log_file.scan(segment.indexes.position_before(offset), check_crc=True):
         if batch.header.max_timestamp != timestamp:
             continue
         for record in iter_records(batch.buffer, batch.header):
@@ -229,8 +229,8 @@ def _find_max_timestamp(segment: Segment, start_offset: int) -> OffsetAndTimesta
 
 def _scan_max_timestamp(segment: Segment, start_offset: int) -> OffsetAndTimestamp | None:
     best: OffsetAndTimestamp | None = None
-    position = segment.position_before(start_offset)
-    for batch in segment.scan(position, check_crc=True):
+    position = segment.indexes.position_before(start_offset)
+    for batch in segment.log_file.scan(position, check_crc=True):
         largest = NO_TIMESTAMP if best is None else best.timestamp
         if batch.header.last_offset < start_offset or batch.header.max_timestamp <= largest:
             continue

@@ -38,7 +38,7 @@ def record_producer(
     """Bring a batch that is in the log into the producer state and the transaction index."""
     completed = state.update(header, header.base_offset, now_ms, marker=marker)
     if completed is not None and completed.is_aborted:
-        segment.txn_index.append(_aborted(completed))
+        segment.indexes.transactions.append(_aborted(completed))
 
 
 def _aborted(completed: CompletedTransaction) -> AbortedTransaction:
@@ -70,9 +70,9 @@ def rebuild_producer_state(
             continue
         position = 0
         if segment.base_offset < start:
-            position = segment.position_before(start)
+            position = segment.indexes.position_before(start)
         try:
-            for batch in segment.scan(position, check_crc=True):
+            for batch in segment.log_file.scan(position, check_crc=True):
                 header = batch.header
                 if header.base_offset >= end_offset:
                     break
@@ -100,7 +100,7 @@ def _recall_older_batches(
             return
         end_position = segment.size_bytes
         if segment.end_offset > snapshot_offset:
-            end_position = segment.position_before(snapshot_offset)
+            end_position = segment.indexes.position_before(snapshot_offset)
         start_position = _recall_position(segment, snapshot_offset, end_position, budget_bytes)
         for header in reversed(_producer_batches(segment, start_position, snapshot_offset)):
             state.recall_batch(header)
@@ -111,7 +111,7 @@ def _producer_batches(segment: Segment, position: int, end_offset: int) -> list[
     """The headers from a position on that tell of a producer's records."""
     seen: list[BatchHeader] = []
     try:
-        for batch in segment.scan(position, check_crc=True):
+        for batch in segment.log_file.scan(position, check_crc=True):
             header = batch.header
             if header.base_offset >= end_offset:
                 break
@@ -128,7 +128,7 @@ def _recall_position(
     """A batch's position about `wanted_bytes` before an offset, by steps of the sparse index."""
     back = 1024
     while True:
-        position = segment.position_before(snapshot_offset - back)
+        position = segment.indexes.position_before(snapshot_offset - back)
         if position == 0 or end_position - position >= wanted_bytes:
             return position
         back *= 2
@@ -142,9 +142,9 @@ def rebuild_txn_index(
     state = ProducerStateManager()
     base_offset = segment.base_offset
     rebuild_producer_state(state, snapshots, segments, 0, base_offset, 0)
-    index = segment.txn_index
+    index = segment.indexes.transactions
     index.reset()
-    for batch in segment.scan(check_crc=True):
+    for batch in segment.log_file.scan(check_crc=True):
         if batch.header.producer_id >= 0:
             marker = read_end_transaction_marker(batch.buffer, batch.header)
             record_producer(state, segment, batch.header, marker, 0)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from kraftrio.broker.log.files import FileSystem, write_atomically
 from kraftrio.broker.log.producers.producer_state import ProducerStateManager
-from kraftrio.broker.log.segment.segment import SNAPSHOT_SUFFIX, base_offset_of, segment_name
+from kraftrio.broker.log.segment.names import SNAPSHOT_SUFFIX, base_offset_of, segment_name
 from kraftrio.wire.errors import CorruptRecordError
 
 _logger = logging.getLogger(__name__)

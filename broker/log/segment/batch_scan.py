@@ -1,13 +1,12 @@
 """Walking the batches of a log file in big reads, for recovery, replay and searches by time.
 
 A scan trusts nothing: sizes, magic, order of offsets and, if asked, checksums; but what is damaged
-it reads once more before it says so. Used by `segment`.
+it reads once more before it says so. Used by `log_file`, and by the cleaner.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from struct import Struct
 from typing import NamedTuple
 
 from kraftrio.broker.log.files import File
@@ -15,16 +14,14 @@ from kraftrio.broker.log.log_config import INT_MAX
 from kraftrio.wire.errors import CorruptRecordError
 from kraftrio.wire.records.batch import (
     BATCH_OVERHEAD,
-    LOG_OVERHEAD,
     BatchHeader,
     LegacyFormatError,
     parse_header,
+    stored_size,
     verify_crc,
 )
 
 SCAN_CHUNK_BYTES = 1 << 20
-_LENGTH = Struct(">i")
-_LENGTH_POSITION = 8
 
 
 class ScannedBatch(NamedTuple):
@@ -60,7 +57,7 @@ class _Window:
     def batch_at(self, position: int, next_offset: int) -> BatchHeader:
         """The batch at `position`, whole in `chunk`, which may not begin before `next_offset`."""
         at = position - self._start
-        size = _batch_bytes(self.chunk, at)
+        size = stored_size(self.chunk, at)
         if size == 0 or at + size > len(self.chunk):
             self._read(position, size)
             at = 0
@@ -79,7 +76,7 @@ class _Window:
             raise CorruptRecordError(f"the batch at position {position} is cut")
         self._start = position
         self.chunk = file.read_at(position, min(max(size, SCAN_CHUNK_BYTES), room))
-        size = _batch_bytes(self.chunk, 0)
+        size = stored_size(self.chunk, 0)
         if size > room or not size:
             raise CorruptRecordError(f"the batch at position {position} is cut")
         if size > len(self.chunk):
@@ -113,11 +110,3 @@ def scan_batches(
             raise CorruptRecordError(f"offset {next_offset - 1} does not fit the segment")
         yield ScannedBatch(header, window.chunk, position)
         position += header.size_bytes
-
-
-def _batch_bytes(chunk: bytes, at: int) -> int:
-    """The size of the batch at `at` by its length field; 0 when its header is not in the chunk."""
-    if len(chunk) - at < BATCH_OVERHEAD:
-        return 0
-    length: int = _LENGTH.unpack_from(chunk, at + _LENGTH_POSITION)[0]
-    return LOG_OVERHEAD + length if length > 0 else BATCH_OVERHEAD

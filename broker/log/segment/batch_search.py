@@ -8,26 +8,28 @@ word, hence the rules
    in question is right.
 3. A header that cannot be is `CorruptRecordError`, never an end of the segment.
 
-Pure but for reading the file; only `segment` calls it.
+Pure but for reading the file; only `batch_locator` calls it.
 """
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import NamedTuple
 
 from kraftrio.broker.log.files import File
 from kraftrio.broker.log.segment.batch_scan import stored_header
 from kraftrio.wire.errors import CorruptRecordError
-from kraftrio.wire.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC, verify_crc
+from kraftrio.wire.records.batch import (
+    BATCH_OVERHEAD,
+    HEADER_WALK,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_POSITION,
+    verify_crc,
+)
 
-# base offset, batch length, (epoch, magic, crc, attributes), last offset delta
-_WALK = Struct(">qi11xi")
-WALK_BYTES = _WALK.size
-
+_WALK_BYTES = HEADER_WALK.size
 _CHUNK_BYTES = 16 << 10
 _WINDOW_BYTES = 8 << 10  # about two entries of an index
-_MAGIC_POSITION = 16
 _SMALLEST_LENGTH = BATCH_OVERHEAD - LOG_OVERHEAD
 
 
@@ -67,16 +69,16 @@ def find_batch(
     """
     before: FoundBatch | None = None
     chunk, start = b"", position
-    chunk_bytes = WALK_BYTES if is_start else _CHUNK_BYTES
+    chunk_bytes = _WALK_BYTES if is_start else _CHUNK_BYTES
     while position < end:
         at = position - start
-        if at + WALK_BYTES > len(chunk):
+        if at + _WALK_BYTES > len(chunk):
             start, at = position, 0
             chunk = file.read_at(position, min(chunk_bytes, end - position))
             chunk_bytes = _CHUNK_BYTES
-            if len(chunk) < WALK_BYTES:
+            if len(chunk) < _WALK_BYTES:
                 raise CorruptRecordError(f"the batch at position {position} is cut")
-        base_offset, length, last_offset_delta = _WALK.unpack_from(chunk, at)
+        base_offset, length, last_offset_delta = HEADER_WALK.unpack_from(chunk, at)
         if is_start and base_offset != offset:
             raise CorruptRecordError(f"offset {base_offset} at position {position}, not {offset}")
         size_bytes = LOG_OVERHEAD + length
@@ -144,17 +146,17 @@ class _Window:
     def has(self, position: int) -> bool:
         """Is a whole header there?  It is in memory then."""
         at = position - self._start
-        if not 0 <= at <= len(self._data) - WALK_BYTES:
+        if not 0 <= at <= len(self._data) - _WALK_BYTES:
             size = min(_WINDOW_BYTES, self._end - position)
-            if size < WALK_BYTES:
+            if size < _WALK_BYTES:
                 return False
             self._start, self._data = position, self._file.read_at(position, size)
-        return len(self._data) >= WALK_BYTES
+        return len(self._data) >= _WALK_BYTES
 
     def header(self, position: int) -> tuple[int, int, int]:
         """Base offset, length, and last offset delta of the batch there."""
-        found: tuple[int, int, int] = _WALK.unpack_from(self._data, position - self._start)
+        found: tuple[int, int, int] = HEADER_WALK.unpack_from(self._data, position - self._start)
         return found
 
     def magic(self, position: int) -> int:
-        return self._data[position - self._start + _MAGIC_POSITION]
+        return self._data[position - self._start + MAGIC_POSITION]

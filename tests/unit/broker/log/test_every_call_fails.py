@@ -15,7 +15,7 @@ from itertools import pairwise
 import pytest
 
 from kraftrio.broker.log.partition.results import AppendInfo
-from kraftrio.broker.log.segment.segment import LOG_SUFFIX, base_offset_of
+from kraftrio.broker.log.segment.names import LOG_SUFFIX, base_offset_of
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from tests.support.logs import LogContext, records_of
 from tests.support.memory_files import FailedCall
@@ -243,7 +243,7 @@ def check(writer: Writer, where: str) -> None:
     for before, after in pairwise(log.segments):
         assert before.size_bytes, where
         assert before.end_offset == after.base_offset, where
-        *_, last = before.scan()
+        *_, last = before.log_file.scan()
         assert last.header.next_offset == after.base_offset, where
     end_offset = max(writer.promised, default=log.log_start_offset - 1) + 1
     assert log.log_end_offset == end_offset, where

@@ -179,9 +179,9 @@ def test_deleted_records_stay_deleted(manager: LogManager) -> None:
 def test_indexes_are_read(manager: LogManager) -> None:
     """Look-ups use the recorded entries: the second batch of each pair is indexed."""
     segment = get(manager, "indexed-0").segments[0]
-    assert segment.offset_index.entry_count == 14
-    assert segment.offset_index.lookup(5) == (4, 636)
-    assert segment.time_index.lookup(T0 + 4_500) == (T0 + 4_000, 4)
+    assert segment.indexes.offsets.entry_count == 14
+    assert segment.indexes.offsets.lookup(5) == (4, 636)
+    assert segment.indexes.times.lookup(T0 + 4_500) == (T0 + 4_000, 4)
     assert get(manager, "indexed-0").offset_for_timestamp(T0 + 4_500) == (5, T0 + 5_000, 0)
 
 

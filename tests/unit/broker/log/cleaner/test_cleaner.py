@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kraftrio.broker.log.cleaner.cleaner import CleaningAborted
-from kraftrio.broker.log.segment.segment import LOG_SUFFIX
+from kraftrio.broker.log.segment.names import LOG_SUFFIX
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
 from kraftrio.wire.records.batch import BatchHeader, Compression, Record, build_batch, verify_crc
 from tests.support.cleaning import clean, finish, start_run

@@ -11,6 +11,7 @@ from kraftrio.broker.log.cleaner.offset_map import OffsetMap
 from kraftrio.broker.log.cleaner.pace import SLICE_S, CleanerPace
 from kraftrio.broker.log.cleaner.plan import cleaning_target, dirtiest, group_segments
 from kraftrio.broker.log.log_config import INT_MAX, LogConfig
+from kraftrio.broker.log.segment.names import SegmentNames
 from kraftrio.broker.log.segment.segment import Segment
 from tests.support.cleaning import clean
 from tests.support.logs import NOW_MS, LogContext
@@ -104,7 +105,15 @@ def segments(*sizes: tuple[int, int]) -> list[Segment]:
     """Closed segments by (base offset, size); each ends where the next begins."""
     fs = MemoryFileSystem()
     made = [
-        Segment(fs, "/x", base, LogConfig(), size_bytes=size, end_offset=0, created_ms=0, new=False)
+        Segment(
+            fs,
+            SegmentNames("/x", base),
+            LogConfig(),
+            size_bytes=size,
+            end_offset=0,
+            created_ms=0,
+            is_new=False,
+        )
         for base, size in sizes
     ]
     for segment, after in pairwise(made):

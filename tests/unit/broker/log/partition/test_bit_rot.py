@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from kraftrio.broker.log.segment.segment import INDEX_SUFFIX, LOG_SUFFIX, segment_name
+from kraftrio.broker.log.segment.names import INDEX_SUFFIX, LOG_SUFFIX, segment_name
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode
 from kraftrio.wire.records.batch import BatchHeader, iter_headers
 from tests.support.logs import DIRECTORY, NOW_MS, LogContext, batch, records_of

@@ -259,8 +259,8 @@ def test_roll_by_full_index() -> None:
         context.append(b"x")
     assert len(context.log.segments) > 1
     for segment in context.log.segments:
-        assert segment.offset_index.entry_count <= 3
-        assert segment.time_index.entry_count <= 2
+        assert segment.indexes.offsets.entry_count <= 3
+        assert segment.indexes.times.entry_count <= 2
     assert len(context.values()) == 9
 
 
@@ -276,7 +276,7 @@ def test_roll_before_relative_offsets_overflow() -> None:
     )
     assert len(follower.segments) == 3
     for segment in follower.segments:
-        assert all(segment.fits_offset(b.header.last_offset) for b in segment.scan())
+        assert all(segment.fits_offset(b.header.last_offset) for b in segment.log_file.scan())
     assert [r.value for r in context.read_all()] == [b"a", b"b", b"c", b"d"]
     context.kill()
     assert [r.value for r in context.read_all()] == [b"a", b"b", b"c", b"d"]

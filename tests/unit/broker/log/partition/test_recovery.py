@@ -344,7 +344,7 @@ def test_clean_open_of_a_log_reads_no_segment_fully() -> None:
     for _ in range(200):
         context.append(b"x" * 200)
     context.restart()
-    assert not context.log.active_segment.offset_index_loaded
+    assert not context.log.active_segment.indexes.are_loaded
     assert context.log.log_end_offset == 200
 
 
