@@ -1,25 +1,35 @@
-"""A reply that comes later: `Deferred`, a one-shot result with callbacks.
+"""A reply that comes later: `Deferred`, a one-shot result, and the queue of callbacks that wait.
 
-Owns: nothing but its one value. Rules:
-1. It is completed once, from the event loop's thread; completing it twice is our bug.
-2. Callbacks run synchronously in the completer, in the order they were added; a callback added
-   after completion runs at once. So a callback must be short and must not raise.
-3. It has no failure: errors that a client sees are values (responses with error codes); anything
-   else ends the process through the task that failed.
+Owns: the result, and for each Trio run a queue of completed deferreds whose callbacks are to run.
 
-Called by: handlers (return one instead of a response), the quorum service, coordinators and the
-replica manager (complete it). Only `wait` needs Trio; everything else is plain Python.
+Rules
+1. A deferred is completed, or fails, once and on the event loop's thread; twice is our bug.
+2. Completing runs nothing of others: callbacks wait in the queue, first in, first out. A task of
+   the run works it off in the next turn of the event loop, for `TURN_S` at most; the rest has the
+   turns after that. What these callbacks complete is run in the same turn if there is time.
+3. A callback added after completion runs at once, in whoever adds it, unless earlier ones still
+   wait in the queue; then behind them.
+4. `map` and `resolve` are for what may fail, such as a read on behalf of a client: an error fails
+   the deferred that they complete, and is raised where its value is asked for, in the task of that
+   client's connection.
+5. `then` and `when_done` are for bookkeeping, which must not fail: an error in their callbacks is a
+   fault of ours and ends the run (Trio reports it as the cause of an internal error).
+6. Outside of a Trio run there are no turns: the queue is worked off at once, in order.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import trio
 
 T = TypeVar("T")
 U = TypeVar("U")
+
+TURN_S: Final = 0.004
+_MAX_PER_TURN: Final = 1000  # deferreds, for clocks that stand still
 
 
 class _Unset:
@@ -31,6 +41,18 @@ class _Unset:
         return "<unset>"
 
 
+class _Failure:
+    """Stands in the place of a value that will not come."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def __repr__(self) -> str:
+        return f"<failed: {self.error!r}>"
+
+
 _UNSET: Final = _Unset()
 
 
@@ -40,8 +62,8 @@ class Deferred(Generic[T]):
     __slots__ = ("_callbacks", "_value")
 
     def __init__(self) -> None:
-        self._value: T | _Unset = _UNSET
-        self._callbacks: list[Callable[[T], object]] | None = None
+        self._value: T | _Unset | _Failure = _UNSET
+        self._callbacks: list[Callable[[Deferred[T]], object]] | None = None
 
     @classmethod
     def completed(cls, value: T) -> Deferred[T]:
@@ -52,49 +74,169 @@ class Deferred(Generic[T]):
 
     @property
     def done(self) -> bool:
+        """Whether there is a value, or an error in its place."""
         return self._value is not _UNSET
 
     @property
     def value(self) -> T:
-        """The result; reading it before completion is our bug."""
+        """The result; reading it before completion is our bug.
+
+        Raises:
+            Exception: what the deferred failed with.
+        """
         value = self._value
+        if isinstance(value, _Failure):
+            raise value.error
         assert not isinstance(value, _Unset), "the deferred is not completed yet"
         return value
 
+    @property
+    def error(self) -> Exception | None:
+        """What the deferred failed with, if it did."""
+        value = self._value
+        return value.error if isinstance(value, _Failure) else None
+
     def complete(self, value: T) -> None:
-        """Set the value and run the callbacks."""
+        """Set the value; callbacks run soon."""
+        self._finish(value)
+
+    def fail(self, error: Exception) -> None:
+        """There will be no value; whoever asks for it gets the error."""
+        self._finish(_Failure(error))
+
+    def resolve(self, make: Callable[[], T]) -> None:
+        """Complete with what `make` returns, or fail with what it raises (rule 4)."""
+        try:
+            value = make()
+        except Exception as error:  # not ours: whoever asks for the value gets it
+            self.fail(error)
+        else:
+            self.complete(value)
+
+    def _finish(self, value: T | _Failure) -> None:
         assert self._value is _UNSET, "a deferred is completed once"
         self._value = value
-        callbacks, self._callbacks = self._callbacks, None
-        if callbacks is not None:
-            for callback in callbacks:
-                callback(value)
+        if self._callbacks is not None:
+            _queue_of_run().append(self)
+
+    def when_done(self, callback: Callable[[Deferred[T]], object]) -> None:
+        """Run `callback(self)` once there is a value or an error (rules 3 and 5)."""
+        if self._callbacks is not None:
+            self._callbacks.append(callback)
+        elif self._value is not _UNSET:
+            callback(self)
+        else:
+            self._callbacks = [callback]
 
     def then(self, callback: Callable[[T], object]) -> None:
-        """Run `callback(value)` when the value is known; at once if it already is."""
-        value = self._value
-        if not isinstance(value, _Unset):
-            callback(value)
-        elif self._callbacks is None:
-            self._callbacks = [callback]
-        else:
-            self._callbacks.append(callback)
+        """Run `callback(value)` once there is a value, where failing is our bug (rule 5)."""
+        self.when_done(lambda done: callback(done.value))
 
     def map(self, change: Callable[[T], U]) -> Deferred[U]:
-        """Return a deferred that will hold `change(value)`."""
+        """Return a deferred that will hold `change(value)`, or the error that it raises."""
         changed: Deferred[U] = Deferred()
-        self.then(lambda value: changed.complete(change(value)))
+        self.when_done(lambda done: changed.resolve(lambda: change(done.value)))
         return changed
 
     async def wait(self) -> T:
-        """Wait for the value. A cancelled wait leaves the deferred as it was."""
+        """Wait for the value (raises like `value`).  A cancelled wait leaves it as it was."""
         if not self.done:
             event = trio.Event()
-            self.then(lambda _value: event.set())
+            self.when_done(lambda _done: event.set())
             await event.wait()
         else:
             await trio.lowlevel.checkpoint()
         return self.value
 
+    def _run_callbacks(self) -> None:
+        callbacks = self._callbacks
+        assert callbacks is not None, "only a deferred with callbacks is queued"
+        for callback in callbacks:  # one that is added meanwhile comes last
+            callback(self)
+        self._callbacks = None
+
     def __repr__(self) -> str:
         return f"<Deferred {self._value!r}>"
+
+
+class _Queue:
+    """Completed deferreds of one Trio run whose callbacks are to run."""
+
+    __slots__ = ("_deferreds", "_wanted")
+
+    def __init__(self) -> None:
+        self._deferreds: deque[Deferred[Any]] = deque()
+        self._wanted = trio.Event()
+
+    def append(self, deferred: Deferred[Any]) -> None:
+        self._deferreds.append(deferred)
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Work the queue off, some of it in each turn of the event loop, until the run ends."""
+        while True:
+            self.run_for_a_turn()
+            if self._deferreds:
+                await trio.lowlevel.checkpoint()
+            else:
+                self._wanted = trio.Event()
+                await self._wanted.wait()
+
+    def run_for_a_turn(self) -> None:
+        until = trio.current_time() + TURN_S
+        deferreds = self._deferreds
+        for _ in range(_MAX_PER_TURN):
+            if not deferreds:
+                return
+            deferreds.popleft()._run_callbacks()
+            if trio.current_time() >= until:
+                return
+
+    def run_all(self) -> None:
+        while self._deferreds:
+            self._deferreds.popleft()._run_callbacks()
+
+
+class _QueueWithoutTurns:
+    """Takes the place of a run's queue where there is no run (rule 6)."""
+
+    __slots__ = ("_deferreds", "_is_running")
+
+    def __init__(self) -> None:
+        self._deferreds: deque[Deferred[Any]] = deque()
+        self._is_running = False
+
+    def append(self, deferred: Deferred[Any]) -> None:
+        self._deferreds.append(deferred)
+        if self._is_running:
+            return
+        self._is_running = True
+        try:
+            while self._deferreds:
+                self._deferreds.popleft()._run_callbacks()
+        finally:
+            self._deferreds.clear()
+            self._is_running = False
+
+
+_queues: Final[trio.lowlevel.RunVar[_Queue]] = trio.lowlevel.RunVar("deferreds with callbacks")
+_queue_without_turns: Final = _QueueWithoutTurns()
+
+
+def _queue_of_run() -> _Queue | _QueueWithoutTurns:
+    try:
+        return _queues.get()
+    except LookupError:  # the first of this run
+        queue = _Queue()
+        _queues.set(queue)
+        trio.lowlevel.spawn_system_task(queue.run, name="callbacks of deferreds")
+        return queue
+    except RuntimeError:
+        return _queue_without_turns
+
+
+def run_waiting() -> None:
+    """Run all callbacks that wait in this run's queue, for tests that let a turn pass."""
+    queue = _queue_of_run()
+    if isinstance(queue, _Queue):
+        queue.run_all()

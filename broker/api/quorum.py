@@ -25,7 +25,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from kraftrio.base.deferred import Deferred
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.kraft_meta.controller.control import METADATA_TOPIC
 from kraftrio.kraft_meta.quorum.raft_wire import (
@@ -93,11 +92,7 @@ class QuorumHandlers:
                 return self._encode(self._refusal(message, error_code), version)
         if isinstance(message, Fetch) and message.max_wait_ms > _MAX_WAIT_MS:
             message = replace(message, max_wait_ms=_MAX_WAIT_MS)
-        answer: Deferred[Any] = Deferred()
-        self._service.ask(message).then(
-            lambda response: answer.complete(self._encode(response, version))
-        )
-        return answer
+        return self._service.ask(message).map(lambda response: self._encode(response, version))
 
     def _encode(self, response: Response, api_version: int) -> Any:
         wire = encode_response(response, self._service.config.voter_endpoints)

@@ -20,6 +20,7 @@ from kraftrio.broker.api.admin import AdminHandlers
 from kraftrio.broker.api.cluster import ApiVersionsHandler, ClusterHandlers
 from kraftrio.broker.api.configs import ConfigHandlers
 from kraftrio.broker.api.fetch.fetch import FetchHandlers
+from kraftrio.broker.api.fetch.session import FetchSessions
 from kraftrio.broker.api.groups.absent_groups import AbsentGroupHandlers
 from kraftrio.broker.api.groups.groups import CoordinatorHandlers
 from kraftrio.broker.api.log_dirs import LogDirHandlers
@@ -45,7 +46,6 @@ from kraftrio.broker.node.environment import Environment
 from kraftrio.broker.node.metadata_publisher import MetadataPublisher
 from kraftrio.broker.ports import FutureReplica, LogDirectory, QuorumPort
 from kraftrio.broker.replica.directory_assignments import DirectoryAssignments
-from kraftrio.broker.replica.fetch_session import FetchSessions
 from kraftrio.broker.replica.follower.fetcher import ReplicaFetchers
 from kraftrio.broker.replica.isr_proposals import IsrProposals
 from kraftrio.broker.replica.manager import ReplicaManager

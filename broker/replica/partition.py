@@ -12,12 +12,11 @@ from collections import deque
 
 from kraftrio.base.timers import Timers
 from kraftrio.broker.log.partition.partition_log import PartitionLog
-from kraftrio.broker.replica.fetch_session import FetchKey
 from kraftrio.broker.replica.partition_state import Brokers, PartitionState
 from kraftrio.broker.replica.waiters import (
     CommitCallback,
     Confirmation,
-    FetchWaiter,
+    FetchWaiters,
     FollowerWatch,
     OffsetWaiter,
     answer,
@@ -69,9 +68,9 @@ class Partition:
         self.commit_waiters: list[OffsetWaiter] = []
         self.low_watermark_waiters: list[OffsetWaiter] = []
         self.confirmations: list[Confirmation] = []
-        self.fetch_waiters: dict[FetchWaiter, None] = {}
-        self.follower_waiters: dict[FetchWaiter, None] = {}
-        self.watches: dict[int, tuple[FollowerWatch, FetchKey]] = {}  # by the follower's id
+        self.fetch_waiters: FetchWaiters = {}
+        self.follower_waiters: FetchWaiters = {}
+        self.watches: dict[int, FollowerWatch] = {}  # by the follower's id
         self._uncommitted: deque[tuple[int, int]] = deque()  # (end offset, bytes) of appends
         self._unread_bytes = 0  # appended as follower since the high watermark last advanced
 
@@ -127,8 +126,8 @@ class Partition:
         if appended_bytes:
             for waiter in list(self.follower_waiters):
                 waiter.count(appended_bytes)
-        for replica_id, (watch, key) in list(self.watches.items()):
-            watch.on_change(key, self.state.progress(replica_id), appended_bytes)
+        for replica_id, watch in list(self.watches.items()):
+            watch.on_change(self.state.progress(replica_id), appended_bytes)
 
     def wake_followers(self) -> None:
         """Let followers that wait look again."""
@@ -168,8 +167,7 @@ class Partition:
         confirmation.timer = timers.schedule(timeout_ms, give_up)
         for replica_id in self.state.maximal_isr - {self.state.broker_id}:
             watch = self.watches.get(replica_id)
-            waiter = None if watch is None else watch[0].waiter
-            is_parked = waiter is not None and waiter.is_parked
+            is_parked = watch is not None and watch.is_parked
             confirmation.needs[replica_id] = 1 if is_parked else 2
         self.confirmations.append(confirmation)
         self.wake_followers()

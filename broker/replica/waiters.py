@@ -1,24 +1,22 @@
-"""Requests parked on partitions: acknowledgements, long polls, deletions of records; and the
-followers whose sessions watch partitions.
+"""Who waits for a partition: acknowledgements, long polls, deletions of records, and the followers
+whose fetch sessions it is in.
 
 A waiter is called back once: when what it waits for has come, when its partition is served here no
-more, or when its time is up.
+more, or when its time is up. Its callback runs in whoever brought that about, so it does no more
+than note it; what a client waits for is a `Deferred` that it completes.
 
-`replica/manager`, `fetch/fetch` and `long_fetch` make them, `partition` wakes them.
+`replica/manager` and the fetch handlers make waiters, `partition` wakes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 
+from kraftrio.base.deferred import Deferred
 from kraftrio.base.timers import Timer, Timers
+from kraftrio.broker.replica.partition_state import Progress
 from kraftrio.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from kraftrio.broker.replica.fetch_session import FetchKey, FetchSession
-    from kraftrio.broker.replica.partition import Partition
-    from kraftrio.broker.replica.partition_state import Progress
 
 CommitCallback: TypeAlias = Callable[[ErrorCode], None]
 
@@ -70,36 +68,30 @@ class Confirmation:
 class FetchWaiter:
     """A parked long poll over some partitions.
 
-    `wake` is called when `missing_bytes` more can be read from the partitions, when one of them
-    stops being served here, or when the time is up.  A consumer can read what is committed, a
-    follower what is in the log.
+    `woken` is completed when `missing_bytes` more can be read from the partitions, when one of them
+    stops being served here, or when the time is up.  A consumer waits for what is committed
+    (`Partition.fetch_waiters`), a follower for what is in the log (`follower_waiters`).
     """
 
-    __slots__ = ("_is_done", "_is_follower", "_partitions", "_timer", "missing_bytes", "wake")
+    __slots__ = ("_is_done", "_timer", "_watched", "missing_bytes", "woken")
 
-    def __init__(
-        self, missing_bytes: int, wake: Callable[[], None], *, is_follower: bool = False
-    ) -> None:
+    def __init__(self, missing_bytes: int) -> None:
         self.missing_bytes = missing_bytes
-        self.wake = wake
-        self._is_follower = is_follower
+        self.woken: Deferred[None] = Deferred()
         self._is_done = False
-        self._partitions: list[Partition] = []
+        self._watched: list[FetchWaiters] = []
         self._timer: Timer | None = None
 
-    def park(self, partitions: list[Partition], timers: Timers, max_wait_ms: float) -> None:
-        """Start to wait, on these partitions and those that were watched before."""
-        self.watch(partitions)
+    def park(self, watched: Iterable[FetchWaiters], timers: Timers, max_wait_ms: float) -> None:
+        """Start to wait, among these waiters of partitions and those watched before."""
+        self.watch(watched)
         self._timer = timers.schedule(max_wait_ms, self.finish)
 
-    def watch(self, partitions: list[Partition]) -> None:
-        """Count what comes to these partitions, too."""
-        self._partitions += partitions
-        for partition in partitions:
-            if self._is_follower:
-                partition.follower_waiters[self] = None
-            else:
-                partition.fetch_waiters[self] = None
+    def watch(self, watched: Iterable[FetchWaiters]) -> None:
+        """Count what comes to the partitions of these waiters, too."""
+        for waiters in watched:
+            waiters[self] = None
+            self._watched.append(waiters)
 
     @property
     def is_parked(self) -> bool:
@@ -115,46 +107,29 @@ class FetchWaiter:
         """Stop waiting and wake the request, once."""
         if not self._is_done:
             self.drop()
-            self.wake()
+            self.woken.complete(None)
 
     def drop(self) -> None:
         """Stop waiting and wake nobody: who asked is gone."""
         self._is_done = True
-        for partition in self._partitions:
-            if self._is_follower:
-                partition.follower_waiters.pop(self, None)
-            else:
-                partition.fetch_waiters.pop(self, None)
+        for waiters in self._watched:
+            waiters.pop(self, None)
         if self._timer is not None:
             self._timer.cancel()
 
 
-class FollowerWatch:
-    """A follower's fetch session, told what changes in the partitions that it follows.
+FetchWaiters: TypeAlias = dict[FetchWaiter, None]
+"""The parked long polls of one partition, in the order in which they came."""
 
-    A partition that is not due in the session was fetched from its end by each fetch since, though
-    the fetch did not name it.
-    """
 
-    __slots__ = ("broker_epoch", "fetched_ms", "replica_id", "session", "waiter")
+class FollowerWatch(Protocol):
+    """A follower's fetch session, as one of the partitions in it sees it."""
 
-    def __init__(self, session: FetchSession, replica_id: int, broker_epoch: int) -> None:
-        self.session = session
-        self.replica_id = replica_id
-        self.broker_epoch = broker_epoch
-        self.fetched_ms = 0.0
-        self.waiter: FetchWaiter | None = None
+    @property
+    def is_parked(self) -> bool:
+        """Whether the follower's latest fetch waits for news."""
+        ...
 
-    def on_fetch(self, broker_epoch: int, now_ms: float) -> None:
-        """The follower fetches; if it has been registered anew, all its partitions hear so."""
-        self.fetched_ms = now_ms
-        if broker_epoch != self.broker_epoch:
-            self.broker_epoch = broker_epoch
-            self.session.make_all_due()
-
-    def on_change(self, key: FetchKey, progress: Progress | None, size_bytes: int) -> None:
-        """A partition has news, and `size_bytes` more to read."""
-        if self.session.make_due(key) and progress is not None:
-            progress.on_quiet_fetch(self.fetched_ms)
-        if size_bytes and self.waiter is not None:
-            self.waiter.count(size_bytes)
+    def on_change(self, progress: Progress | None, appended_bytes: int) -> None:
+        """The partition has news, and `appended_bytes` more in its log."""
+        ...

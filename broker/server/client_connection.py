@@ -24,7 +24,7 @@ A turn of the event loop handles requests for a few milliseconds at most, then o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import trio
@@ -33,7 +33,7 @@ from kraftrio.base.deferred import Deferred
 from kraftrio.base.threads import RunInThread, run_in_worker_thread
 from kraftrio.broker.server.accept_pace import AcceptPace
 from kraftrio.broker.server.context import ClientInfo
-from kraftrio.broker.server.dispatch import Dispatcher
+from kraftrio.broker.server.dispatch import Dispatcher, Encoder
 from kraftrio.broker.server.memory_budget import FREE_BYTES, MemoryBudget
 from kraftrio.net.send_queue import Push, SendQueue
 from kraftrio.net.transport import Network, Socket
@@ -284,7 +284,7 @@ class Connection:
             return
         slot = self._protocol.open_slot(start)
         if isinstance(answer, Deferred):
-            answer.then(lambda encode: self._fill(slot, encode))
+            answer.when_done(lambda answer: self._fill(slot, answer))
         else:
             slot.encode = answer
             self._encode(slot)
@@ -293,8 +293,8 @@ class Connection:
         """Does no response wait for its turn?  Then the next needs no place in their order."""
         return not self._protocol.slots_in_flight and not self._sending
 
-    def _fill(self, slot: ResponseSlot, encode: Callable[[], list[Piece]]) -> None:
-        slot.encode = encode
+    def _fill(self, slot: ResponseSlot, answer: Deferred[Encoder]) -> None:
+        slot.encode = lambda: answer.value()  # an error is raised by our own writer
         self._filled.append(slot)
         self._wake_writer.set()
 

@@ -27,7 +27,7 @@ from kraftrio.base.deferred import Deferred
 from kraftrio.broker.security.api_access import API_ACCESS, Access, Permission
 from kraftrio.broker.security.authorizer import ALLOW_ALL, Authorizer
 from kraftrio.broker.server.context import ClientInfo, RequestContext
-from kraftrio.broker.server.sliced_work import Done, SlicedWork, Work, do_at_once
+from kraftrio.broker.server.sliced_work import SlicedWork, Work, do_at_once
 from kraftrio.wire.codec.lazy_arrays import is_little
 from kraftrio.wire.codec.message import decode, encode, encode_pieces
 from kraftrio.wire.codec.slices import decode_slices, encode_slices
@@ -211,16 +211,16 @@ class Dispatcher:
 
     def _work(self, client: ClientInfo, work: Work[Answer], route: Route) -> Answer:
         """Let work be done in slices, at once as far as there is time."""
-        done = self._start(client, work, is_urgent=route.is_data_path)
-        if not isinstance(done, Deferred):
-            return done.value()
+        answer = self._start(client, work, is_urgent=route.is_data_path)
+        if answer.done:
+            return answer.value
         encoder: Deferred[Encoder] = Deferred()
-        done.then(lambda done: _settle(done, encoder))
+        answer.when_done(lambda answer: _settle(answer, encoder))
         return encoder
 
     def _start(
         self, client: ClientInfo, work: Work[Answer], *, is_urgent: bool = False
-    ) -> Done[Answer] | Deferred[Done[Answer]]:
+    ) -> Deferred[Answer]:
         if self._sliced_work is None:
             return do_at_once(work)
         return self._sliced_work.start(client, work, is_urgent=is_urgent)
@@ -259,18 +259,18 @@ class Dispatcher:
     ) -> Deferred[Encoder]:
         encoder: Deferred[Encoder] = Deferred()
 
-        def on_response(value: Any) -> None:
-            if type(value) is not GeneratorType and is_little(value):
-                encoder.complete(_encoder(value, route, context))
-                return
-            # Not urgent: who completes what many wait for would do the work of all of them.
-            done = self._start(context.client, self._respond(value, route, context))
-            if isinstance(done, Deferred):
-                done.then(lambda done: _settle(done, encoder))
+        def on_response(response: Deferred[Any]) -> None:
+            if response.error is not None:
+                encoder.fail(response.error)
+            elif type(response.value) is not GeneratorType and is_little(response.value):
+                encoder.complete(_encoder(response.value, route, context))
             else:
-                _settle(done, encoder)
+                # Not urgent: many may have waited for the same.
+                work = self._respond(response.value, route, context)
+                answer = self._start(context.client, work)
+                answer.when_done(lambda answer: _settle(answer, encoder))
 
-        response.then(on_response)
+        response.when_done(on_response)
         return encoder
 
 
@@ -316,9 +316,7 @@ def _answer_when_sent(response: Any, route: Route, context: RequestContext) -> A
     if response is None:
         return None
     if isinstance(response, Deferred):
-        encoder: Deferred[Encoder] = Deferred()
-        response.then(lambda value: encoder.complete(_encoder(value, route, context)))
-        return encoder
+        return response.map(lambda value: _encoder(value, route, context))
     return _encoder(response, route, context)
 
 
@@ -337,21 +335,15 @@ def _with_header(parts: Sequence[Piece], route: Route, context: RequestContext) 
     return [head, *parts]
 
 
-def _settle(done: Done[Answer], encoder: Deferred[Encoder]) -> None:
+def _settle(answer: Deferred[Answer], encoder: Deferred[Encoder]) -> None:
     """Pass on how some work ended; its error is raised when the answer's turn has come."""
-    if done.error is not None:
-        encoder.complete(done.value)  # type: ignore[arg-type]  # it raises
+    if answer.error is not None:
+        encoder.fail(answer.error)
+    elif isinstance(value := answer.value, Deferred):
+        value.when_done(lambda done: encoder.resolve(lambda: done.value))
     else:
-        _pass_on(done.value(), encoder)
-
-
-def _pass_on(answer: Answer, encoder: Deferred[Encoder]) -> None:
-    if answer is None:
-        encoder.complete(_nothing)  # a place among the answers was taken when it was not known
-    elif isinstance(answer, Deferred):
-        answer.then(encoder.complete)
-    else:
-        encoder.complete(answer)
+        # A place among the answers was taken when it was not known whether there is one.
+        encoder.complete(value or _nothing)
 
 
 def _nothing() -> list[Piece]:

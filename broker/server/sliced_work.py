@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import trio
 
@@ -41,30 +41,27 @@ _MAX_LOOKS = 512  # in a slice, for clocks that stand still while we work
 _STEPS_AT_ONCE = 1024
 
 
-class Done(Generic[T]):
-    """How some work ended: with a value, or an error."""
-
-    __slots__ = ("_value", "error")
-
-    def __init__(self, value: T | None, error: Exception | None) -> None:
-        self._value = value
-        self.error: Final = error
-
-    def value(self) -> T:
-        """Give the value, or raise the error."""
-        if self.error is not None:
-            raise self.error
-        return self._value  # type: ignore[return-value]  # a T when there is no error
-
-
 class _Job(Generic[T]):
-    """Work that is not done, and who waits for it."""
+    """Some work, and how it ends."""
 
-    __slots__ = ("done", "work")
+    __slots__ = ("result", "work")
 
     def __init__(self, work: Work[T]) -> None:
         self.work = work
-        self.done: Deferred[Done[T]] = Deferred()
+        self.result: Deferred[T] = Deferred()
+
+    def advance(self, steps: int) -> Deferred[Any] | None:
+        """Do some steps, or what is left of them; return what the work waits for, if it does."""
+        try:
+            for _ in range(steps):
+                awaited = next(self.work)
+                if awaited is not None and not awaited.done:
+                    return awaited
+        except StopIteration as end:
+            self.result.complete(end.value)
+        except Exception as error:  # not ours: whoever asks for the value gets it (rule 4)
+            self.result.fail(error)
+        return None
 
 
 class SlicedWork:
@@ -80,37 +77,32 @@ class SlicedWork:
         self._wanted = trio.Event()
         self._spent_ms = 0.0  # by work begun at once, since the task's last turn
 
-    def start(
-        self, client: ClientInfo, work: Work[T], *, is_urgent: bool = False
-    ) -> Done[T] | Deferred[Done[T]]:
-        """Begin some work; it is done now or later.
+    def start(self, client: ClientInfo, work: Work[T], *, is_urgent: bool = False) -> Deferred[T]:
+        """Begin some work; its value, or its error, is there now or later.
 
         Args:
             is_urgent: a slice is done at once, however long this turn has taken.
         """
-        step: Done[T] | Deferred[Any] | None = None
-        if not client.queued_work:
-            if is_urgent:
-                step = self._advance_until(work, self._now_ms() + SLICE_MS)
-            elif self._spent_ms < SLICE_MS:
-                began_ms = self._now_ms()
-                step = self._advance_until(work, began_ms + SLICE_MS - self._spent_ms)
-                self._spent_ms += self._now_ms() - began_ms
-            if isinstance(step, Done):
-                return step
         job: _Job[T] = _Job(work)
+        awaited: Deferred[Any] | None = None
         if client.queued_work:
             client.queued_work.append(job)
-        else:
-            assert not isinstance(step, Done)
+            return job.result
+        if is_urgent:
+            awaited = self._advance(job, self._now_ms() + SLICE_MS)
+        elif self._spent_ms < SLICE_MS:
+            began_ms = self._now_ms()
+            awaited = self._advance(job, began_ms + SLICE_MS - self._spent_ms)
+            self._spent_ms += self._now_ms() - began_ms
+        if not job.result.done:
             client.queued_work = deque([job])
-            self._take_turns(client, step)
-        return job.done
+            self._take_turns(client, awaited)
+        return job.result
 
     def _take_turns(self, client: ClientInfo, after: Deferred[Any] | None) -> None:
         """Let a client with queued work take turns, after something that it waits for."""
         if after is not None:
-            after.then(lambda _value: self._take_turns(client, None))
+            after.when_done(lambda _: self._take_turns(client, None))
         else:
             self._clients.append(client)
             self._wanted.set()
@@ -136,45 +128,28 @@ class SlicedWork:
             if client.is_closed:
                 client.queued_work = None
                 continue
-            step = self._advance_until(jobs[0].work, until_ms)
-            if not isinstance(step, Done):
-                self._take_turns(client, step)
-            else:
-                job = jobs.popleft()
-                if jobs:
-                    self._take_turns(client, None)
-                job.done.complete(step)
+            job = jobs[0]
+            awaited = self._advance(job, until_ms)
+            if job.result.done:
+                jobs.popleft()
+            if jobs:
+                self._take_turns(client, awaited)
             if self._now_ms() >= until_ms:
                 return
 
-    def _advance_until(self, work: Work[T], until_ms: float) -> Done[T] | Deferred[Any] | None:
+    def _advance(self, job: _Job[Any], until_ms: float) -> Deferred[Any] | None:
+        """Work until the time is up, the job is done, or it waits for what is returned."""
         for _ in range(_MAX_LOOKS):
-            step = _advance(work, _STEPS_PER_LOOK)
-            if step is not None:
-                return step
-            if self._now_ms() >= until_ms:
-                return None
+            awaited = job.advance(_STEPS_PER_LOOK)
+            if awaited is not None or job.result.done or self._now_ms() >= until_ms:
+                return awaited
         return None
 
 
-def do_at_once(work: Work[T]) -> Done[T]:
+def do_at_once(work: Work[T]) -> Deferred[T]:
     """Work until the end, whatever time it takes; there may be nothing to wait for."""
-    while True:
-        step = _advance(work, _STEPS_AT_ONCE)
-        if isinstance(step, Done):
-            return step
-        assert step is None, "nothing is waited for"
-
-
-def _advance(work: Work[T], steps: int) -> Done[T] | Deferred[Any] | None:
-    """Do some steps of work; return how it ended, what it waits for, or None."""
-    try:
-        for _ in range(steps):
-            awaited = next(work)
-            if awaited is not None and not awaited.done:
-                return awaited
-    except StopIteration as end:
-        return Done(end.value, None)
-    except Exception as error:  # not ours: whoever asks for the value gets it (rule 4)
-        return Done(None, error)
-    return None
+    job: _Job[T] = _Job(work)
+    while not job.result.done:
+        awaited = job.advance(_STEPS_AT_ONCE)
+        assert awaited is None, "nothing is waited for"
+    return job.result

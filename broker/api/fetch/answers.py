@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from kraftrio.broker.api.fetch.reads import Reading
+from kraftrio.broker.api.fetch.session import FetchKey, FetchPlan
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.metadata.leader_hints import WRONG_LEADER, LeaderHints
-from kraftrio.broker.replica.fetch_session import FetchKey, FetchPlan
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.wire.messages.data import FetchableTopicResponse, FetchResponse, PartitionData
 

@@ -12,8 +12,9 @@ Behaviour (Apache Kafka's)
 - A follower sees up to the log end, and is woken by appends alone.  Its fetch tells its progress,
   before anything is read, so that the answer has the high watermark which that progress made; a
   fetch that diverges, or is out of range, tells nothing.
-- A follower's session reads what is due alone (rule 6 of `fetch_session`): the replicas tell its
-  `FollowerWatch` of news.
+- A follower's session reads only what is due (rule 6 of `session`).
+- What was parked is read and answered in a turn of its own, never in that of the producer or the
+  follower whose request brought what it waited for: an error in it is its own.
 - Records are not held for the answer: what is more than a little stays in its file until the socket
   takes it (`StoredBytes`).
 - A consumer is served by any replica from version 11 on, up to the high watermark known there; a
@@ -37,7 +38,6 @@ from kraftrio.base.timers import Timers
 from kraftrio.broker.api.fetch.answers import FetchAnswer
 from kraftrio.broker.api.fetch.long_fetch import LongFetch, LongFetches, names_many, reads_many
 from kraftrio.broker.api.fetch.reads import (
-    CONSUMER_REPLICA_ID,
     Asking,
     Entries,
     FetchReader,
@@ -47,8 +47,8 @@ from kraftrio.broker.api.fetch.reads import (
     replica_id_of,
     uses_topic_ids,
 )
+from kraftrio.broker.api.fetch.session import FetchPlan, FetchSessions, ParkedFetch
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.replica.fetch_session import FetchPlan, FetchSessions
 from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.ports import ReplicationQuota
 from kraftrio.broker.replica.waiters import FetchWaiter
@@ -109,6 +109,10 @@ class FetchHandlers:
         by_id = uses_topic_ids(context)
         now_ms = self._clock.monotonic_ms()
         replica_id = replica_id_of(request)
+        if replica_id >= 0:
+            superseded = self._sessions.superseded_by(request.session_id, request.session_epoch)
+            if superseded is not None:
+                superseded.answer()
         plan = self._sessions.plan(
             request.session_id,
             request.session_epoch,
@@ -138,28 +142,26 @@ class FetchHandlers:
         self, asking: Asking, reading: Reading, context: RequestContext
     ) -> Deferred[FetchResponse]:
         """Answer when there is enough, or the time is up."""
-        request, plan = asking.request, asking.plan
-        deferred: Deferred[FetchResponse] = Deferred()
-        on_close = context.client.on_close
+        request, plan, client = asking.request, asking.plan, context.client
+        response: Deferred[FetchResponse] = Deferred()
+        waiter = FetchWaiter(request.min_bytes - reading.records_bytes)
+        on_close = client.on_close
 
         def answer() -> None:
+            if response.done or client.is_closed:  # a later fetch has answered it, or nobody waits
+                return
+            waiter.drop()
             on_close.remove(waiter.drop)
             # Of a follower's partitions very many may have become due: its next fetch reads more.
             few = itertools.islice(plan.partitions(), PART_ENTRIES)
-            deferred.complete(self._respond(plan, self._read(asking, few), context))
+            response.resolve(lambda: self._respond(plan, self._read(asking, few), context))
 
-        waiter = FetchWaiter(
-            request.min_bytes - reading.records_bytes,
-            answer,
-            is_follower=asking.replica_id != CONSUMER_REPLICA_ID,
-        )
         on_close.append(waiter.drop)
-        if asking.watch is not None:
-            asking.watch.waiter = waiter  # it is told of every partition of the session
-            waiter.park([], self._timers, request.max_wait_ms)
-        else:
-            waiter.park(reading.partitions, self._timers, request.max_wait_ms)
-        return deferred
+        waiter.woken.then(lambda _: answer())
+        waiter.park(reading.waiters, self._timers, request.max_wait_ms)
+        if asking.session is not None:  # it hears of every partition of the session
+            asking.session.parked = ParkedFetch(waiter, answer)
+        return response
 
     def _read(self, asking: Asking, entries: Entries) -> Reading:
         reading = self._reader.reading(asking)

@@ -19,7 +19,6 @@ from kraftrio.base.deferred import Deferred
 from kraftrio.base.timers import Timers
 from kraftrio.broker.api.fetch.answers import FetchAnswer
 from kraftrio.broker.api.fetch.reads import (
-    CONSUMER_REPLICA_ID,
     Asking,
     Entries,
     FetchReader,
@@ -28,15 +27,16 @@ from kraftrio.broker.api.fetch.reads import (
     replica_id_of,
     uses_topic_ids,
 )
-from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.replica.fetch_session import (
+from kraftrio.broker.api.fetch.session import (
     FINAL_EPOCH,
     FetchKey,
     FetchPart,
     FetchPlan,
     FetchSessions,
     PackedParts,
+    ParkedFetch,
 )
+from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.replica.waiters import FetchWaiter
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.request_parts import PART_ENTRIES, parts
@@ -94,6 +94,11 @@ class LongFetches:
                 asked[key] = part
                 yield None
             yield None
+        is_follower = replica_id_of(request) >= 0
+        if is_follower:
+            superseded = self._sessions.superseded_by(request.session_id, request.session_epoch)
+            if superseded is not None:
+                superseded.answer()
         now_ms = self._clock.monotonic_ms()
         plan = yield from self._sessions.plan_slices(
             request.session_id,
@@ -102,7 +107,7 @@ class LongFetches:
             (key for topic in request.forgotten_topics_data for key in forgotten_of(topic, by_id)),
             uses_topic_ids=by_id,
             now_ms=now_ms,
-            is_follower=replica_id_of(request) >= 0,
+            is_follower=is_follower,
         )
         if plan.error is not ErrorCode.NONE:
             return FetchResponse(error_code=plan.error)
@@ -128,24 +133,17 @@ class LongFetches:
     ) -> Work[Deferred[Work[FetchResponse]] | None]:
         """Look whether there is enough; if not, return the answer that will come."""
         on_close = context.client.on_close
-        woken: Deferred[None] = Deferred()
-
-        def wake() -> None:
-            on_close.remove(waiter.drop)
-            woken.complete(None)
-
         min_bytes = asking.request.min_bytes
-        is_follower = asking.replica_id != CONSUMER_REPLICA_ID
-        waiter = FetchWaiter(min_bytes, wake, is_follower=is_follower)
+        waiter = FetchWaiter(min_bytes)
         on_close.append(waiter.drop)
-        if asking.watch is not None:
-            asking.watch.waiter = waiter
+        waiter.woken.then(lambda _: on_close.remove(waiter.drop))
+        if asking.session is not None:
+            asking.session.parked = ParkedFetch(waiter, waiter.finish)
         reading = self._reader.reading(asking, only_looks=True)
         for entries in _parts(asking.plan):
             self._reader.read_some(asking, reading, entries)
-            if asking.watch is None:
-                waiter.watch(reading.partitions)
-            reading.partitions.clear()
+            waiter.watch(reading.waiters)
+            reading.waiters.clear()
             if reading.has_news or reading.records_bytes >= min_bytes or not waiter.is_parked:
                 break
             yield None
@@ -157,9 +155,7 @@ class LongFetches:
             waiter.finish()
             return None
         waiter.park([], self._timers, asking.request.max_wait_ms)
-        later: Deferred[Work[FetchResponse]] = Deferred()
-        woken.then(lambda _: later.complete(self._answer(asking, context)))
-        return later
+        return waiter.woken.map(lambda _: self._answer(asking, context))
 
     def _answer(self, asking: Asking, context: RequestContext) -> Work[FetchResponse]:
         plan = asking.plan

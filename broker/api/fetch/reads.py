@@ -13,13 +13,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from kraftrio.broker.api.fetch.session import (
+    FetchKey,
+    FetchPart,
+    FetchPlan,
+    FetchSession,
+    SessionWatch,
+)
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.replica.fetch_session import FetchKey, FetchPart, FetchPlan
 from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.partition import Partition
 from kraftrio.broker.replica.ports import ReplicationQuota
 from kraftrio.broker.replica.selector import ReplicaView, select_replica
-from kraftrio.broker.replica.waiters import FollowerWatch
+from kraftrio.broker.replica.waiters import FetchWaiters
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.memory_budget import MemoryBudget
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -57,7 +63,7 @@ class Asking:
 
     Attributes:
         refused: what must not be read by this follower.
-        watch: of a follower's session.
+        session: of a follower; its replicas here tell it what changes.
         only_leader: is a replica that does not lead no answer?
     """
 
@@ -65,7 +71,7 @@ class Asking:
     plan: FetchPlan
     replica_id: int
     refused: dict[FetchKey, KafkaError] = field(default_factory=dict)
-    watch: FollowerWatch | None = None
+    session: FetchSession | None = None
     only_leader: bool = True
 
 
@@ -77,6 +83,7 @@ class Reading:
         may_hold: how many of them may be read for the answer.
         can_wait: is there a partition that may get more?
         only_looks: nothing is answered with what is read.
+        waiters: where to wait for more.
     """
 
     __slots__ = (
@@ -86,9 +93,9 @@ class Reading:
         "has_news",
         "may_hold",
         "only_looks",
-        "partitions",
         "records_bytes",
         "up_to_date",
+        "waiters",
     )
 
     def __init__(self, budget: int, may_hold: int, can_wait: bool, only_looks: bool) -> None:
@@ -97,7 +104,7 @@ class Reading:
         self.can_wait = can_wait
         self.only_looks = only_looks
         self.data: list[tuple[FetchKey, FetchPart, PartitionData]] = []
-        self.partitions: list[Partition] = []
+        self.waiters: list[FetchWaiters] = []
         self.up_to_date: list[FetchKey] = []
         self.records_bytes = 0
         self.has_news = False
@@ -110,7 +117,7 @@ class Reading:
     def clear(self) -> None:
         """Drop what was read, and go on to count."""
         self.data.clear()
-        self.partitions.clear()
+        self.waiters.clear()
         self.up_to_date.clear()
 
 
@@ -147,12 +154,8 @@ class FetchReader:
         elif replica_id >= 0:
             context.client.is_peer = True
             if session is not None:
-                broker_epoch = request.replica_state.replica_epoch
-                watch = session.watch
-                if watch is None:
-                    watch = session.watch = FollowerWatch(session, replica_id, broker_epoch)
-                watch.on_fetch(broker_epoch, now_ms)
-                asking.watch = watch
+                session.on_follower_fetch(request.replica_state.replica_epoch, now_ms)
+                asking.session = session
         return asking
 
     def note_progress(self, asking: Asking, entries: Entries, now_ms: float) -> None:
@@ -232,7 +235,12 @@ class FetchReader:
                     _tell_offsets(partition, answer)
                     answer.aborted_transactions = None
                     continue
-                reading.partitions.append(partition)
+                if asking.session is None:
+                    reading.waiters.append(
+                        partition.fetch_waiters
+                        if replica_id == CONSUMER_REPLICA_ID
+                        else partition.follower_waiters
+                    )
                 records_bytes = self._read_partition(
                     asking,
                     partition,
@@ -257,8 +265,10 @@ class FetchReader:
                 self._note_throttled(partition, records_bytes)
             if answer.diverging_epoch is not None or answer.preferred_read_replica >= 0:
                 reading.has_news = True
-            elif asking.watch is not None:
-                partition.watches[replica_id] = (asking.watch, key)
+            elif asking.session is not None:
+                watch = partition.watches.get(replica_id)
+                if not isinstance(watch, SessionWatch) or not watch.is_of(asking.session, key):
+                    partition.watches[replica_id] = SessionWatch(asking.session, key)
                 if partition.confirmations and partition.must_show(replica_id):
                     reading.has_news = True  # so that it fetches again at once
                 elif (

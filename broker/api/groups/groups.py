@@ -309,38 +309,33 @@ class CoordinatorHandlers:
         self, group: OffsetFetchRequestGroup, require_stable: bool, api_version: int
     ) -> Deferred[OffsetFetchResponseGroup]:
         resolved = resolve_fetch(group, api_version, self._metadata)
-        result: Deferred[OffsetFetchResponseGroup] = Deferred()
-        finish = partial(self._finish_fetch, resolved, api_version, result)
+        finish = partial(self._fetched, resolved, api_version)
         if require_stable:
-            self._coordinator.read_stable(
+            return self._coordinator.read_stable(
                 group.group_id,
                 lambda shard, _now: shard.fetch_offsets(resolved.request, require_stable=True),
-            ).then(finish)
-            return result
+            ).map(finish)
+        fetched: OffsetFetchResponseGroup | ErrorCode
         try:
-            finish(
-                self._coordinator.read(
-                    group.group_id,
-                    lambda shard, _now: shard.fetch_offsets(resolved.request, require_stable=False),
-                )
+            fetched = self._coordinator.read(
+                group.group_id,
+                lambda shard, _now: shard.fetch_offsets(resolved.request, require_stable=False),
             )
         except KafkaError as error:
-            finish(error.code)
-        return result
+            fetched = error.code
+        return Deferred.completed(finish(fetched))
 
-    def _finish_fetch(
+    def _fetched(
         self,
         resolved: ResolvedFetch,
         api_version: int,
-        result: Deferred[OffsetFetchResponseGroup],
         fetched: OffsetFetchResponseGroup | ErrorCode,
-    ) -> None:
+    ) -> OffsetFetchResponseGroup:
         if isinstance(fetched, ErrorCode):
-            result.complete(resolved.error_response(fetched))
-            return
+            return resolved.error_response(fetched)
         if resolved.request.topics is None and api_version >= TOPIC_ID_VERSION:
             add_topic_ids(fetched, self._metadata)
-        result.complete(resolved.response(fetched))
+        return resolved.response(fetched)
 
     def offset_delete(self, request: OffsetDeleteRequest, context: RequestContext) -> Work[Any]:
         if not request.group_id:
@@ -442,9 +437,7 @@ def _map(deferred: Deferred[T], convert: Callable[[T], U]) -> U | Deferred[U]:
     """Convert a response, at once if it is there."""
     if deferred.done:
         return convert(deferred.value)
-    converted: Deferred[U] = Deferred()
-    deferred.then(lambda value: converted.complete(convert(value)))
-    return converted
+    return deferred.map(convert)
 
 
 def _gather(deferreds: list[Deferred[T]]) -> Deferred[list[T]]:
@@ -452,13 +445,13 @@ def _gather(deferreds: list[Deferred[T]]) -> Deferred[list[T]]:
     gathered: Deferred[list[T]] = Deferred()
     missing = [len(deferreds)]
 
-    def note(_value: T) -> None:
+    def note(_done: Deferred[T]) -> None:
         missing[0] -= 1
         if not missing[0]:
-            gathered.complete([deferred.value for deferred in deferreds])
+            gathered.resolve(lambda: [deferred.value for deferred in deferreds])
 
     if not deferreds:
         gathered.complete([])
     for deferred in deferreds:
-        deferred.then(note)
+        deferred.when_done(note)
     return gathered

@@ -258,7 +258,7 @@ class ProduceHandlers:
         pending = [entry for entry in waiting if not self._replicas.is_committed(*entry[:2])]
         if not pending and not doubted:
             return self._with_hints(response, context)
-        deferred: Deferred[ProduceResponse] = Deferred()
+        answered: Deferred[ProduceResponse] = Deferred()
         left = len(pending) + len(doubted)
 
         def on_commit(answer: PartitionProduceResponse, code: ErrorCode) -> None:
@@ -269,7 +269,7 @@ class ProduceHandlers:
                 answer.error_message = None
             left -= 1
             if not left:
-                deferred.complete(self._with_hints(response, context))
+                answered.complete(response)
 
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         for topic_partition, end_offset, answer in pending:
@@ -283,7 +283,7 @@ class ProduceHandlers:
             self._replicas.when_confirmed(
                 topic_partition, min(timeout_ms, _CONFIRM_TIMEOUT_MS), partial(on_commit, answer)
             )
-        return deferred
+        return answered.map(lambda response: self._with_hints(response, context))
 
     # -- InitProducerId -------------------------------------------------------------------------
 
@@ -302,14 +302,11 @@ class ProduceHandlers:
                 else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             )
             return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
-        response: Deferred[InitProducerIdResponse] = Deferred()
-        self._producer_ids.next_producer_id().then(
-            lambda result: response.complete(
-                InitProducerIdResponse(
-                    error_code=result[0],
-                    producer_id=result[1],
-                    producer_epoch=0 if result[0] is _NONE else -1,
-                )
+        response = self._producer_ids.next_producer_id().map(
+            lambda result: InitProducerIdResponse(
+                error_code=result[0],
+                producer_id=result[1],
+                producer_epoch=0 if result[0] is _NONE else -1,
             )
         )
         return response.value if response.done else response

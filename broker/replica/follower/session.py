@@ -1,7 +1,7 @@
 """The follower's half of an incremental fetch session (KIP-227), sans-IO.
 
 The leader remembers which partitions a follower fetches and from where; a later request names only
-what was added, changed or dropped. `fetch_session` is the leader's half.
+what was added, changed or dropped. `api/fetch/session` is the leader's half.
 
 Rules
 1. Epoch 0 names every partition and asks for a new session; the answer brings its id, or 0: none

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 
-from kraftrio.base.deferred import Deferred
+from kraftrio.base.deferred import Deferred, run_waiting
 from kraftrio.broker.api.fetch.fetch import FetchHandlers
+from kraftrio.broker.api.fetch.session import FetchSessions
 from kraftrio.broker.api.offsets import OffsetHandlers
 from kraftrio.broker.api.produce.produce import ProduceHandlers
 from kraftrio.broker.controller.producer_ids import ProducerIdManager
-from kraftrio.broker.replica.fetch_session import FetchSessions
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.memory_budget import MemoryBudget
 from kraftrio.wire.errors import ErrorCode
@@ -104,7 +104,9 @@ class Handlers:
                 for topic_id in topic_ids
             ],
         )
-        return self.fetches.fetch(request, asked or context(17))
+        response = self.fetches.fetch(request, asked or context(17))
+        run_waiting()
+        return response
 
     def produce(
         self, *topics: str, acks: int = -1, timeout_ms: int = 1000
@@ -136,6 +138,7 @@ class Handlers:
                 ]
             )
         )
+        run_waiting()
         return answers
 
     def list_offsets(
@@ -181,6 +184,7 @@ class Quota:
 def part(response: FetchResponse | Deferred[FetchResponse], index: int = 0) -> PartitionData:
     """The answer about one topic's partition; it must be there."""
     if isinstance(response, Deferred):
+        run_waiting()
         assert response.done, "still parked"
         response = response.value
     assert response.error_code == ErrorCode.NONE
@@ -190,6 +194,7 @@ def part(response: FetchResponse | Deferred[FetchResponse], index: int = 0) -> P
 def part_response(response: FetchResponse | Deferred[FetchResponse]) -> FetchResponse:
     """An answer that must be there."""
     if isinstance(response, Deferred):
+        run_waiting()
         assert response.done, "still parked"
         return response.value
     return response

@@ -268,7 +268,7 @@ class BrokerStandIn:
         context = RequestContext(int(ApiKey(key)), api_version, 1, client_id, client)
         response = self.handlers[key](request, context)
         if isinstance(response, GeneratorType):
-            return do_at_once(response).value()
+            return do_at_once(response).value
         return response
 
 

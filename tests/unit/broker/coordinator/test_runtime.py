@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from kraftrio.base.deferred import Deferred
+from kraftrio.base.deferred import Deferred, run_waiting
 from kraftrio.broker.coordinator.ports import OFFSETS_TOPIC
 from kraftrio.broker.coordinator.runtime import java_hash, partition_for
 from kraftrio.wire.errors import ErrorCode
@@ -51,6 +51,7 @@ def partition_of(broker: BrokerStandIn, group_id: str = "group") -> TopicPartiti
 
 def value_of(response: Any) -> Any:
     """The response, which must be there."""
+    run_waiting()
     return response.value if isinstance(response, Deferred) else response
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import trio
 
 from kraftrio.base.clock import Clock
+from kraftrio.base.deferred import run_waiting
 from kraftrio.base.timers import Timers
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.manager.log_manager import LogManager
@@ -166,7 +167,7 @@ class Broker:
     def stop(self, topic_partition: TopicPartition) -> None:
         self.fetching.append((topic_partition, b"", -1, -1))
 
-    # -- what tests do --
+    # -- what tests do; who waited for it has heard of it then --
 
     def publish(self, *records: MetadataRecord) -> None:
         """Let the broker take over these records as one delta."""
@@ -176,6 +177,7 @@ class Broker:
         self._offset += 1
         self.metadata.image = delta.apply(self._offset, 1)
         self.replicas.apply_delta(delta, self.metadata.image)
+        run_waiting()
 
     def made(self) -> int:
         """How many logs there are."""
@@ -206,6 +208,7 @@ class Broker:
         """Append batches of one record to t-0; return the log end offset."""
         for _ in range(count):
             self.replicas.append_to_leader(TP, batch(b"x"))
+        run_waiting()
         return self.replicas.log(TP).log_end_offset
 
     def fetched(self, replica_id: int, offset: int, log_start_offset: int = 0) -> None:
@@ -214,6 +217,7 @@ class Broker:
             self.replicas.leader(TP), replica_id, 10 * replica_id, offset, log_start_offset,
             self.clock.monotonic_ms(),
         )  # fmt: skip
+        run_waiting()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

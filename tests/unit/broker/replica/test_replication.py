@@ -9,10 +9,11 @@ import logging
 import pytest
 import trio
 
+from kraftrio.base.deferred import run_waiting
 from kraftrio.base.logging_setup import setup_logging
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.replica.partition_state import Role
-from kraftrio.broker.replica.waiters import FetchWaiter
+from kraftrio.broker.replica.waiters import FetchWaiter, FetchWaiters
 from kraftrio.kraft_meta.metadata.records import (
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
@@ -37,6 +38,13 @@ def copied(*values: bytes, base_offset: int = 0, leader_epoch: int = 0) -> bytea
 
 
 # -- leading --
+
+
+def parked(broker: Broker, waiters: FetchWaiters, missing_bytes: int = 1) -> FetchWaiter:
+    """A long poll that waits among these for a minute."""
+    waiter = FetchWaiter(missing_bytes)
+    waiter.park([waiters], broker.timers, 60_000)
+    return waiter
 
 
 async def test_acks_wait_for_the_whole_isr() -> None:
@@ -111,11 +119,10 @@ async def test_consumers_wake_by_commits_and_followers_by_appends() -> None:
     async with broker.running():
         partition = broker.lead()
         woken: list[str] = []
-        consumer = FetchWaiter(1, lambda: woken.append("consumer"))
-        consumer.park([partition], broker.timers, 60_000)
+        parked(broker, partition.fetch_waiters).woken.then(lambda _: woken.append("consumer"))
         for name in ("follower 2", "follower 3"):
-            waiter = FetchWaiter(1, lambda name=name: woken.append(name), is_follower=True)  # type: ignore[misc]
-            waiter.park([partition], broker.timers, 60_000)
+            waiter = parked(broker, partition.follower_waiters)
+            waiter.woken.then(lambda _, name=name: woken.append(name))  # type: ignore[misc]
         end = broker.append()
         assert woken == ["follower 2", "follower 3"]
         broker.fetched(2, end)
@@ -129,14 +136,13 @@ async def test_followers_are_woken_once_for_several_appends() -> None:
     async with broker.running():
         partition = broker.lead()
         woken: list[int] = []
-        waiter = FetchWaiter(
-            1, lambda: woken.append(partition.log.log_end_offset), is_follower=True
-        )
-        waiter.park([partition], broker.timers, 60_000)
+        waiter = parked(broker, partition.follower_waiters)
+        waiter.woken.then(lambda _: woken.append(partition.log.log_end_offset))
         for _ in range(3):
             broker.replicas.append_to_leader(TP, batch(b"x"), wake_followers=False)
-        assert not woken
+        assert waiter.is_parked
         broker.replicas.wake_followers()
+        run_waiting()
         assert woken == [3]
 
 
@@ -146,13 +152,12 @@ async def test_a_consumer_waits_for_as_many_bytes_as_it_asked_for() -> None:
     async with broker.running():
         partition = broker.lead(isr=(1, 2))
         size = len(batch(b"x"))
-        woken: list[bool] = []
-        FetchWaiter(2 * size, lambda: woken.append(True)).park([partition], broker.timers, 60_000)
+        waiter = parked(broker, partition.fetch_waiters, 2 * size)
         broker.append(3)
         broker.fetched(2, 1)
-        assert not woken
+        assert waiter.is_parked
         broker.fetched(2, 2)
-        assert woken
+        assert waiter.woken.done
 
 
 async def test_late_followers_are_put_out_of_the_isr(autojump_clock: object) -> None:
@@ -231,12 +236,9 @@ async def test_deleted_records_wait_for_live_followers(autojump_clock: object) -
         end = broker.append(4)
         broker.fetched(2, end)
         broker.fetched(3, end)
-        woken: list[bool] = []
-        FetchWaiter(1, lambda: woken.append(True), is_follower=True).park(
-            [partition], broker.timers, 60_000
-        )
+        waiter = parked(broker, partition.follower_waiters)
         assert broker.replicas.delete_records(partition, 3) == 3
-        assert woken, "followers learn the new start by an answer"
+        assert waiter.woken.done, "followers learn the new start by an answer"
         codes: list[ErrorCode] = []
         broker.replicas.when_deleted(partition, 3, 60_000, codes.append)
         broker.fetched(2, end, log_start_offset=3)
@@ -454,12 +456,12 @@ async def test_a_bumped_epoch_wakes_parked_fetches() -> None:
     broker = Broker()
     async with broker.running():
         partition = broker.lead()
-        woken: list[bool] = []
-        for is_follower in (False, True):
-            waiter = FetchWaiter(1, lambda: woken.append(True), is_follower=is_follower)
-            waiter.park([partition], broker.timers, 60_000)
+        waiters = [
+            parked(broker, partition.fetch_waiters),
+            parked(broker, partition.follower_waiters),
+        ]
         broker.publish(change(leader=1))
-        assert len(woken) == 2
+        assert all(waiter.woken.done for waiter in waiters)
 
 
 # -- failed disks --

@@ -7,7 +7,7 @@ from typing import Any
 import trio
 import trio.lowlevel
 
-from kraftrio.base.deferred import Deferred
+from kraftrio.base.deferred import Deferred, run_waiting
 from kraftrio.kraft_meta.metadata.records import PartitionRecord, RegisterBrokerRecord
 from kraftrio.wire.codec.message import encode
 from kraftrio.wire.errors import ErrorCode
@@ -27,6 +27,7 @@ def append_as_follower(broker: Broker, offset: int, high_watermark: int, epoch: 
         leader_high_watermark=high_watermark,
         leader_log_start_offset=0,
     )
+    run_waiting()
 
 
 def consumer_fetch(

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import trio
 
-from kraftrio.base.deferred import Deferred
+from kraftrio.base.deferred import Deferred, run_waiting
 from kraftrio.broker.api.fetch import long_fetch
 from kraftrio.kraft_meta.metadata.records import PartitionRecord, TopicRecord
 from kraftrio.wire.codec.lazy_arrays import each
@@ -105,6 +105,7 @@ class Side:
     def awaited(self, answer: Any) -> FetchResponse:
         """What has been waited for has come."""
         if isinstance(answer, Deferred):
+            run_waiting()
             assert answer.done, "still parked"
             answer = self.end(answer.value)
         assert isinstance(answer, FetchResponse)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from kraftrio.base.deferred import Deferred
+from kraftrio.base.deferred import Deferred, run_waiting
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.kraft_meta.metadata.records import (
     PartitionChangeRecord,
@@ -47,6 +47,7 @@ async def refused_by_sequence(broker: Broker, handlers: Handlers) -> Deferred[in
     assert isinstance(response, Deferred)
     code: Deferred[int] = Deferred()
     response.then(lambda value: code.complete(value.responses[0].partition_responses[0].error_code))
+    run_waiting()
     return code
 
 
@@ -85,6 +86,7 @@ async def test_a_parked_follower_shows_at_once_that_it_follows(autojump_clock: o
         assert isinstance(parked, Deferred) and not parked.done
         codes: list[ErrorCode] = []
         broker.replicas.when_confirmed(TP, 30_000, codes.append)
+        run_waiting()
         assert parked.done and not codes
         follower.take(parked.value)
         assert isinstance(follower.fetch(named=False), Deferred), "and it may wait again"

@@ -63,7 +63,7 @@ def _elect(request: ElectLeadersRequest) -> ElectLeadersResponse:
 
 
 def decided(controller: Controller, request: Any) -> Any:
-    answer = do_at_once(decide_in_parts(controller.decide, request)).value()
+    answer = do_at_once(decide_in_parts(controller.decide, request)).value
     return answer.value if isinstance(answer, Deferred) else answer
 
 

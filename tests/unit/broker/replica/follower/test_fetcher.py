@@ -18,13 +18,13 @@ import trio
 from kraftrio.base.clock import Clock
 from kraftrio.base.timers import Timers
 from kraftrio.broker.api.fetch.fetch import FetchHandlers
+from kraftrio.broker.api.fetch.session import FetchSessions
 from kraftrio.broker.api.offsets import OffsetHandlers
 from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.manager.log_manager import LogManager
 from kraftrio.broker.log.partition.partition_log import AppendOrigin, PartitionLog
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.replica.fetch_session import FetchSessions
 from kraftrio.broker.replica.follower.fetcher import ReplicaFetchers
 from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.quota import Direction, ReplicationQuota

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kraftrio.broker.replica.fetch_session import FetchKey, FetchPart, FetchPlan, FetchSessions
+from kraftrio.broker.api.fetch.session import FetchKey, FetchPart, FetchPlan, FetchSessions
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import ZERO_UUID
 
@@ -212,11 +212,13 @@ def test_a_follower_reads_what_is_due() -> None:
     second = sessions.fetch(session_id, 2)
     assert asked(second) == [2] and second.is_partial
     assert second.session is not None
-    assert second.session.make_due(key(1)) and not second.session.make_due(key(1))
+    for _ in range(2):
+        second.session.on_change(key(1), None, 0)
     assert asked(second) == [2, 1]
     third = sessions.fetch(session_id, 3, parts(0, offset=9), forget=[key(1), key(2)])
     assert [(each.partition, part.fetch_offset) for each, part in third.partitions()] == [(0, 9)]
-    assert not second.session.make_due(key(1))
+    second.session.on_change(key(1), None, 0)
+    assert asked(third) == [0], "it is fetched no more"
 
 
 def test_a_follower_reads_the_rest_from_time_to_time() -> None:
@@ -237,9 +239,12 @@ def test_everything_is_due_to_a_follower_that_was_registered_anew() -> None:
     sessions = Sessions()
     session_id = open_as_follower(sessions, 0, 1)
     plan = sessions.fetch(session_id, 1)
-    plan.is_up_to_date([key(0), key(1)])
     assert plan.session is not None
-    plan.session.make_all_due()
+    plan.session.on_follower_fetch(20, 0)
+    plan.is_up_to_date([key(0), key(1)])
+    plan.session.on_follower_fetch(20, 1)
+    assert asked(plan) == []
+    plan.session.on_follower_fetch(21, 2)
     assert asked(plan) == [0, 1]
 
 

@@ -17,8 +17,11 @@ Rules
    follower a consumer's at once; else it grants none.
 6. A follower's session has a partition read only when it is due: named by the request, or changed
    since it was last answered as being at the log's end. A broker follows thousands of partitions,
-   few of which change from one fetch to the next. Whoever reads tells `FetchPlan.is_up_to_date`,
-   and `FetchSession.make_due` when there is news; now and then some are read for no reason.
+   few of which change from one fetch to the next. Whoever reads calls `FetchPlan.is_up_to_date`,
+   the partition calls its `SessionWatch` when it changes; now and then some are read all the same.
+7. A follower that fetches again while its last fetch is parked has news for us. The handler looks
+   for that one (`superseded_by`) and answers it before it plans the new one: what it is answered
+   with is what the session was until then.
 
 Called by `fetch/fetch` and `long_fetch`.
 """
@@ -27,15 +30,14 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from kraftrio.broker.replica.partition_state import Progress
+from kraftrio.broker.replica.waiters import FetchWaiter
 from kraftrio.wire.codec.slices import Slices
 from kraftrio.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from kraftrio.broker.replica.waiters import FollowerWatch
 
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
@@ -120,19 +122,38 @@ class PackedParts:
         self._parts.popitem()
 
 
+class ParkedFetch(NamedTuple):
+    """A follower's fetch that waits for news.
+
+    Attributes:
+        waiter: counts what comes to the partitions of the session.
+        answer: answers it now, once.
+    """
+
+    waiter: FetchWaiter
+    answer: Callable[[], None]
+
+
 class FetchSession:
-    """One client's remembered partitions, in the order in which they are served."""
+    """One client's remembered partitions, in the order in which they are served.
+
+    Attributes:
+        due: what the next fetch reads (rule 6): for a consumer everything.
+        parked: of a follower, its latest fetch that was parked.
+    """
 
     __slots__ = (
+        "_broker_epoch",
+        "_fetched_ms",
         "_refreshed_ms",
         "due",
         "epoch",
         "is_follower",
         "last_used_ms",
+        "parked",
         "partitions",
         "session_id",
         "uses_topic_ids",
-        "watch",
     )
 
     def __init__(
@@ -150,10 +171,11 @@ class FetchSession:
         self.epoch = 1
         self.last_used_ms = now_ms
         self.partitions = partitions
-        # what the next fetch reads (rule 6): for a consumer everything
         self.due = dict(partitions) if is_follower else partitions
+        self.parked: ParkedFetch | None = None
         self._refreshed_ms = now_ms
-        self.watch: FollowerWatch | None = None  # whom the replicas tell of news
+        self._broker_epoch: int | None = None  # of the follower
+        self._fetched_ms = 0.0
 
     def advance(self) -> None:
         """Expect the next epoch; it wraps to 1, since 0 asks for a new session."""
@@ -176,17 +198,26 @@ class FetchSession:
             self.partitions.pop(key, None)
             self.due.pop(key, None)
 
-    def make_due(self, key: FetchKey) -> bool:
-        """A partition has news; False when it was due already, or is fetched no more."""
-        part = self.partitions.get(key)
-        if part is None or key in self.due:
-            return False
-        self.due[key] = part
-        return True
+    def on_follower_fetch(self, broker_epoch: int, now_ms: float) -> None:
+        """The follower fetches; once it has another broker epoch, all partitions are due."""
+        self._fetched_ms = now_ms
+        if broker_epoch != self._broker_epoch:
+            if self._broker_epoch is not None:
+                self.due.update(self.partitions)
+            self._broker_epoch = broker_epoch
 
-    def make_all_due(self) -> None:
-        """Read everything with the next fetch."""
-        self.due.update(self.partitions)
+    def on_change(self, key: FetchKey, progress: Progress | None, appended_bytes: int) -> None:
+        """A partition has changed: its follower's progress here, and what its log has more.
+
+        While it was not due, each fetch read it from its end, though the fetch did not name it.
+        """
+        part = self.partitions.get(key)
+        if part is not None and key not in self.due:
+            self.due[key] = part
+            if progress is not None:
+                progress.on_quiet_fetch(self._fetched_ms)
+        if appended_bytes and self.parked is not None:
+            self.parked.waiter.count(appended_bytes)
 
     def refresh(self, now_ms: float) -> None:
         """Now and then make some partitions due, another few each time."""
@@ -197,6 +228,30 @@ class FetchSession:
             part = self.partitions.pop(key)
             self.partitions[key] = part
             self.due[key] = part
+
+
+class SessionWatch:
+    """One partition of a follower's session, which its replica tells what changes."""
+
+    __slots__ = ("_key", "_session")
+
+    def __init__(self, session: FetchSession, key: FetchKey) -> None:
+        self._session = session
+        self._key = key
+
+    def is_of(self, session: FetchSession, key: FetchKey) -> bool:
+        """Whether it is this session that hears of changes, by this key."""
+        return self._session is session and self._key == key
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether the follower's latest fetch waits for news."""
+        parked = self._session.parked
+        return parked is not None and parked.waiter.is_parked
+
+    def on_change(self, progress: Progress | None, appended_bytes: int) -> None:
+        """The partition has changed."""
+        self._session.on_change(self._key, progress, appended_bytes)
 
 
 @dataclass(slots=True)
@@ -294,6 +349,11 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def superseded_by(self, session_id: int, epoch: int) -> ParkedFetch | None:
+        """Return the last parked fetch of a session that goes on with this epoch (rule 7)."""
+        session = self._sessions.get(session_id)
+        return None if session is None or session.epoch != epoch else session.parked
+
     def plan(
         self,
         session_id: int,
@@ -389,9 +449,6 @@ class FetchSessions:
             return FetchPlan(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if existing.uses_topic_ids != uses_topic_ids:
             return FetchPlan(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        if existing.watch is not None and existing.watch.waiter is not None:
-            # A follower that asks again has news for us: its parked fetch is answered first.
-            existing.watch.waiter.finish()
         return existing
 
     def _go_on(self, session: FetchSession, now_ms: float) -> FetchPlan:
