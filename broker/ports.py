@@ -21,7 +21,6 @@ __all__ = [
     "LogDirsPort",
     "LoggerPort",
     "MetadataPort",
-    "QuorumPort",
     "ReplicaMovesPort",
     "SchedulerPort",
     "TimerPort",
@@ -33,13 +32,6 @@ class ControllerPort(Protocol):
 
     def submit(self, request: Any, *, api_version: int) -> Deferred[Any]:
         """Send a request; its response comes when it is committed, or an error response."""
-
-
-class QuorumPort(Protocol):
-    """Answers about the metadata quorum."""
-
-    def describe_quorum(self, request: Any) -> Deferred[Any]:
-        """Give the DescribeQuorum response for a request."""
 
 
 class MetadataPort(Protocol):

@@ -32,7 +32,7 @@ from kraftrio.broker.metadata.topic_descriptions import (
     described_partition,
     topics_in_order,
 )
-from kraftrio.broker.ports import ControllerPort, MetadataPort, QuorumPort
+from kraftrio.broker.ports import ControllerPort, MetadataPort
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.sliced_sets import Distinct, distinct, in_order
 from kraftrio.kraft_meta.metadata.image import MetadataImage, TopicImage
@@ -61,6 +61,7 @@ from kraftrio.wire.messages.cluster import (
     SupportedFeatureKey,
     TopicRequest,
 )
+from kraftrio.wire.messages.quorum import DescribeQuorumRequest
 from kraftrio.wire.primitives import ZERO_UUID
 from kraftrio.wire.protocol.api import ApiKey
 from kraftrio.wire.protocol.fitting import fit_version
@@ -131,6 +132,7 @@ class ClusterHandlers:
     """Serves the cluster APIs of one broker.
 
     Args:
+        describe_quorum: asks the leader of the metadata quorum, which may be this node.
         new_uuid: gives ids for telemetry clients that have none.
     """
 
@@ -139,14 +141,14 @@ class ClusterHandlers:
         dynamic: DynamicConfig,
         metadata: MetadataPort,
         controller: ControllerPort,
-        quorum: QuorumPort,
+        describe_quorum: Callable[[DescribeQuorumRequest], Deferred[Any]],
         auto_topics: AutoTopicCreator,
         new_uuid: Callable[[], bytes],
     ) -> None:
         self._dynamic = dynamic
         self._metadata = metadata
         self._controller = controller
-        self._quorum = quorum
+        self._describe_quorum = describe_quorum
         self._auto_topics = auto_topics
         self._new_uuid = new_uuid
         self._descriptions = TopicDescriptions()
@@ -168,9 +170,11 @@ class ClusterHandlers:
         """Let the active controller answer."""
         return self._controller.submit(request, api_version=context.api_version)
 
-    def describe_quorum(self, request: Any, context: RequestContext) -> Deferred[Any]:
+    def describe_quorum(
+        self, request: DescribeQuorumRequest, context: RequestContext
+    ) -> Deferred[Any]:
         """Describe the metadata quorum; its leader answers in the newest version."""
-        return self._quorum.describe_quorum(request).map(
+        return self._describe_quorum(request).map(
             lambda described: fit_version(described, context.api_version)
         )
 

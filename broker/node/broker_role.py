@@ -22,28 +22,24 @@ from functools import partial
 
 import trio
 
+from kraftrio.base.exception_groups import innermost
 from kraftrio.base.start_errors import NodeError, StartError
-from kraftrio.base.timers import Timers
 from kraftrio.broker.config.config import BrokerConfig
-from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.controller.channel import OtherClusterError, RegistrationError
-from kraftrio.broker.controller.client import ControllerClient
 from kraftrio.broker.controller.departure import Departure
 from kraftrio.broker.log.manager.duplicate_logs import Placement, set_duplicates_aside
 from kraftrio.broker.log.manager.log_dir import PendingLog
 from kraftrio.broker.log.manager.log_manager import LogDirError
-from kraftrio.broker.node.environment import Environment
+from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.services import BrokerServices
 from kraftrio.broker.node.settings import PLAINTEXT_PROTOCOL_ID, server_limits, voter_addresses
-from kraftrio.broker.node.storage import NodeStorage
+from kraftrio.broker.node.stop_signals import cancel_when
 from kraftrio.broker.server.client_connection import ServerResources
 from kraftrio.broker.server.listening import BoundListener
 from kraftrio.broker.server.server import Listener as ServerListener
-from kraftrio.broker.server.server import innermost
 from kraftrio.broker.upkeep.maintenance import LogMaintenance
 from kraftrio.kraft_meta.controller.control import DEFAULT_FEATURES
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
-from kraftrio.kraft_meta.quorum.service import QuorumService
 from kraftrio.wire.messages.quorum import BrokerRegistrationRequest, Feature
 from kraftrio.wire.messages.quorum import Listener as RegisteredListener
 from kraftrio.wire.primitives import TopicPartition
@@ -54,26 +50,11 @@ _log = logging.getLogger("kraftrio.node")
 class BrokerRole:
     """See the module; one per node with the broker role."""
 
-    def __init__(
-        self,
-        dynamic: DynamicConfig,
-        storage: NodeStorage,
-        quorum: QuorumService,
-        controller: ControllerClient,
-        timers: Timers,
-        environment: Environment,
-        resources: ServerResources,
-    ) -> None:
-        self._dynamic = dynamic
-        self._config: BrokerConfig = dynamic.static
-        self._storage = storage
-        self._log_manager = storage.log_manager
-        self._quorum = quorum
-        self._environment = environment
-        self._resources = resources
-        self._services = BrokerServices(
-            dynamic, storage.log_manager, quorum, controller, timers, environment, resources
-        )
+    def __init__(self, node: NodeContext) -> None:
+        self._node = node
+        self._config = node.config
+        self._log_manager = node.storage.log_manager
+        self._services = BrokerServices(node)
 
     # -- joining --------------------------------------------------------------------------------
 
@@ -96,7 +77,7 @@ class BrokerRole:
             raise StartError(str(error)) from error
         await self._wait_for_image(self._services.channel.broker_epoch)
         await self._load_logs()
-        self._quorum.subscribe(self._services.publisher.publish)
+        self._node.quorum.subscribe(self._services.publisher.publish)
         self._set_stray_logs_aside()
 
     async def _wait_for_image(self, offset: int) -> None:
@@ -107,7 +88,7 @@ class BrokerRole:
             if image.offset >= offset:
                 reached.set()
 
-        self._quorum.subscribe(on_metadata)
+        self._node.quorum.subscribe(on_metadata)
         await reached.wait()
 
     def _registration(self, sockets: Sequence[BoundListener]) -> BrokerRegistrationRequest:
@@ -126,8 +107,8 @@ class BrokerRole:
             )
         return BrokerRegistrationRequest(
             broker_id=config.node_id,
-            cluster_id=self._storage.identity.cluster_id,
-            incarnation_id=self._environment.rng.randbytes(16),
+            cluster_id=self._node.storage.identity.cluster_id,
+            incarnation_id=self._node.environment.rng.randbytes(16),
             listeners=listeners,
             features=[
                 Feature(name=name, min_supported_version=low, max_supported_version=high)
@@ -139,20 +120,20 @@ class BrokerRole:
 
     async def _load_logs(self) -> None:
         """Load and recover the logs, several at a time; each may have much to read."""
-        image = self._quorum.image
-        self._dynamic.on_image(image)
+        image = self._node.quorum.image
+        self._node.dynamic.on_image(image)
         limiter = trio.CapacityLimiter(max(1, self._config.num_recovery_threads_per_data_dir))
-        now_ms = self._environment.clock.wall_ms()
+        now_ms = self._node.environment.clock.wall_ms()
 
         async def load(pending: PendingLog) -> None:
-            config = self._dynamic.log_config(image, pending.topic_partition.topic)
+            config = self._node.dynamic.log_config(image, pending.topic_partition.topic)
             async with limiter:
-                await self._environment.run_in_thread(
+                await self._node.environment.run_in_thread(
                     lambda: self._log_manager.load_log(pending, config, now_ms)
                 )
 
         pending_logs = set_duplicates_aside(
-            self._log_manager, self._storage.pending_logs, partial(self._placement, image)
+            self._log_manager, self._node.storage.pending_logs, partial(self._placement, image)
         )
         try:
             async with trio.open_nursery() as nursery:
@@ -178,7 +159,7 @@ class BrokerRole:
         It may be of a topic that was deleted while this node was away, or all that is left after
         somebody removed the metadata log: only a person can tell.
         """
-        image = self._quorum.image
+        image = self._node.quorum.image
         broker_id = self._config.node_id
 
         def is_placed_here(topic_partition: tuple[str, int], topic_id: bytes | None) -> bool:
@@ -222,11 +203,11 @@ class BrokerRole:
             raise NodeError(str(innermost(group))) from innermost(group)
 
     def _start_tasks(self, nursery: trio.Nursery, sockets: Sequence[BoundListener]) -> None:
-        services, environment = self._services, self._environment
+        services, environment = self._services, self._node.environment
         maintenance = LogMaintenance(
             self._log_manager,
             environment.clock,
-            lambda: self._dynamic.current,
+            lambda: self._node.dynamic.current,
             environment.run_in_thread,
             services.moves.is_moving,
         )
@@ -235,7 +216,7 @@ class BrokerRole:
         nursery.start_soon(services.coordinator.run)
         nursery.start_soon(services.fetchers.run)
         nursery.start_soon(maintenance.run)
-        limits = server_limits(self._dynamic.current)
+        limits = server_limits(self._node.dynamic.current)
         for listener, sock in sockets:
             server = ServerListener(
                 listener.name,
@@ -243,9 +224,9 @@ class BrokerRole:
                 services.dispatcher(),
                 limits,
                 environment.network,
-                self._resources,
+                self._node.resources,
             )
-            self._dynamic.subscribe(partial(_limit, server, self._resources))
+            self._node.dynamic.subscribe(partial(_limit, server, self._node.resources))
             nursery.start_soon(server.run)
 
     async def _become_active(
@@ -255,7 +236,7 @@ class BrokerRole:
         channel = self._services.channel
         timeout_s = self._config.initial_broker_registration_timeout_ms / 1000
         with trio.CancelScope() as waiting:
-            nursery.start_soon(_cancel_when, stopping, waiting)
+            nursery.start_soon(cancel_when, stopping, waiting)
             try:
                 await channel.wait_unfenced(timeout_s)
             except RegistrationError as error:
@@ -274,12 +255,12 @@ class BrokerRole:
         voters = voter_addresses(config)
         voters.pop(config.node_id, None)
         departure = Departure(
-            self._environment.network,
+            self._node.environment.network,
             self._services.channel,
             f"kraftrio-broker-{config.node_id}",
             voters,
             is_voter=config.is_controller,
-            has_controller=lambda: self._quorum.leader_id >= 0,
+            has_controller=lambda: self._node.quorum.leader_id >= 0,
         )
         await departure.leave(config.kraftrio_shutdown_timeout_ms / 1000)
 
@@ -294,14 +275,9 @@ class BrokerRole:
             self._services.moves.close()
             self._log_manager.close(broker_epoch)
 
-        await self._environment.run_in_thread(close_logs)
+        await self._node.environment.run_in_thread(close_logs)
 
 
 def _limit(server: ServerListener, resources: ServerResources, config: BrokerConfig) -> None:
     server.limit(server_limits(config))
     resources.pace.rate = config.max_connection_creation_rate
-
-
-async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
-    await event.wait()
-    scope.cancel()

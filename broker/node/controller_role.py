@@ -14,55 +14,47 @@ from collections.abc import Sequence
 import trio
 
 from kraftrio.base.logging_setup import ProcessLoggers
-from kraftrio.base.timers import Timers
 from kraftrio.broker.api.cluster import ApiVersionsHandler
 from kraftrio.broker.api.configs import ConfigHandlers
 from kraftrio.broker.api.controller import ControllerHandlers
 from kraftrio.broker.api.quorum import QuorumHandlers
 from kraftrio.broker.api.security import SecurityHandlers
 from kraftrio.broker.api.unserved_apis import UNSERVED_BY_CONTROLLERS
-from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.controller.broker_sessions import BrokerSessions
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.node.environment import Environment
+from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.settings import server_limits
 from kraftrio.broker.security.api_access import CONTROLLER_API_ACCESS
-from kraftrio.broker.server.client_connection import ServerResources
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.listening import BoundListener
 from kraftrio.broker.server.server import Listener as ServerListener
 from kraftrio.broker.server.sliced_work import SlicedWork
 from kraftrio.kraft_meta.controller.control import DEFAULT_FEATURES
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
-from kraftrio.kraft_meta.quorum.service import QuorumService
 
 
 class ControllerRole:
     """See the module; one per node with the controller role."""
 
-    def __init__(
-        self,
-        dynamic: DynamicConfig,
-        quorum: QuorumService,
-        timers: Timers,
-        environment: Environment,
-        resources: ServerResources,
-    ) -> None:
-        config = dynamic.static
-        self._limits = server_limits(config)
+    def __init__(self, node: NodeContext) -> None:
+        quorum, environment = node.quorum, node.environment
+        self._limits = server_limits(node.config)
         self._network = environment.network
-        self._resources = resources
+        self._resources = node.resources
         self._quorum = quorum
         self._sliced_work = SlicedWork(environment.clock.monotonic_ms)
         self._metadata = MetadataCache()
         self._sessions = BrokerSessions(
-            environment.network, quorum, config.node_id, config.inter_broker_listener_name
+            environment.network,
+            quorum,
+            node.config.node_id,
+            node.config.inter_broker_listener_name,
         )
-        configs = ConfigHandlers(dynamic, self._metadata, quorum, ProcessLoggers())
+        configs = ConfigHandlers(node.dynamic, self._metadata, quorum, ProcessLoggers())
         controller = ControllerHandlers(
             quorum,
             configs,
-            timers,
+            node.timers,
             identity=quorum.identity,
             voter_endpoints=quorum.config.voter_endpoints,
             heartbeat_seen=self._sessions.heartbeat_seen,

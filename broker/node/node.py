@@ -28,6 +28,7 @@ from collections.abc import AsyncIterator, Callable
 
 import trio
 
+from kraftrio.base.exception_groups import innermost
 from kraftrio.base.line_output import STANDARD_OUTPUT, LineOutput
 from kraftrio.base.start_errors import NodeError, StartError, reason
 from kraftrio.base.timers import Timers
@@ -39,6 +40,7 @@ from kraftrio.broker.controller.client import ControllerClient
 from kraftrio.broker.controller.quorum_peers import QuorumPeers
 from kraftrio.broker.log.metadata_log import MetadataLogError
 from kraftrio.broker.node.broker_role import BrokerRole
+from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.controller_role import ControllerRole
 from kraftrio.broker.node.environment import Environment
 from kraftrio.broker.node.settings import (
@@ -49,10 +51,9 @@ from kraftrio.broker.node.settings import (
     server_resources,
     voter_addresses,
 )
-from kraftrio.broker.node.stop_signals import is_impatient, stop_signals_received
+from kraftrio.broker.node.stop_signals import cancel_when, is_impatient, stop_signals_received
 from kraftrio.broker.node.storage import NodeStorage
 from kraftrio.broker.server.listening import BoundListener, bind_listeners
-from kraftrio.broker.server.server import innermost
 from kraftrio.kraft_meta.metadata.records import UnknownRecordError
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdError
 from kraftrio.kraft_meta.quorum.service import QuorumService
@@ -97,31 +98,24 @@ class Node:
         self._is_serving = False
         self._peers = self._make_peers()
         self._quorum = self._make_quorum()
-        self._controller_client = ControllerClient(
-            environment.network,
-            self._quorum,
-            voter_addresses(config),
-            config.node_id,
-            self._timers,
-            controller_client_config(config),
-        )
-        self._resources = server_resources(config, environment)
-        self._controller: ControllerRole | None = None
-        if config.is_controller:
-            self._controller = ControllerRole(
-                self._dynamic, self._quorum, self._timers, environment, self._resources
-            )
-        self._broker: BrokerRole | None = None
-        if config.is_broker:
-            self._broker = BrokerRole(
-                self._dynamic,
-                self._storage,
+        self._context = NodeContext(
+            dynamic=self._dynamic,
+            storage=self._storage,
+            quorum=self._quorum,
+            controller=ControllerClient(
+                environment.network,
                 self._quorum,
-                self._controller_client,
+                voter_addresses(config),
+                config.node_id,
                 self._timers,
-                environment,
-                self._resources,
-            )
+                controller_client_config(config),
+            ),
+            timers=self._timers,
+            environment=environment,
+            resources=server_resources(config, environment),
+        )
+        self._controller = ControllerRole(self._context) if config.is_controller else None
+        self._broker = BrokerRole(self._context) if config.is_broker else None
 
     def _make_peers(self) -> QuorumPeers | None:
         """The way to the other voters; None in a quorum of one."""
@@ -183,7 +177,7 @@ class Node:
             for_controller = [one for one in sockets if one[0].name in controller_names]
             async with trio.open_nursery() as nursery:
                 with trio.CancelScope() as starting:
-                    nursery.start_soon(_cancel_when, stopping, starting)
+                    nursery.start_soon(cancel_when, stopping, starting)
                     await self._start(nursery, for_broker, for_controller)
                 if not starting.cancelled_caught:
                     await self._serve(for_broker or for_controller, stopping)
@@ -204,11 +198,11 @@ class Node:
     ) -> None:
         """Start what the node consists of, in the order in which one needs the other."""
         nursery.start_soon(self._timers.run)
-        nursery.start_soon(self._resources.run)
+        nursery.start_soon(self._context.resources.run)
         if self._peers is not None:
             await nursery.start(self._peers.run)
         await nursery.start(self._run_quorum)
-        nursery.start_soon(self._controller_client.run)
+        nursery.start_soon(self._context.controller.run)
         if self._controller is not None:
             nursery.start_soon(self._controller.run, for_controller)
         if self._broker is not None:
@@ -291,11 +285,6 @@ def _announce(line: str) -> None:
     output.write(f"{line}\n")
     if output.failure is not None:
         _log.warning("the ready line cannot be written reason=%s", output.failure)
-
-
-async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
-    await event.wait()
-    scope.cancel()
 
 
 def run_until_stopped(config: BrokerConfig) -> int:

@@ -1,4 +1,4 @@
-"""Which signals ask a process to stop in good order: SIGTERM, SIGINT and SIGHUP.
+"""What asks a process to stop in good order: SIGTERM, SIGINT and SIGHUP.
 
 Called by: `node`, `local_cluster`.
 """
@@ -33,3 +33,9 @@ def is_impatient(earlier: Iterable[int], number: int) -> bool:
     manager after SIGTERM.
     """
     return number != signal.SIGHUP and any(one != signal.SIGHUP for one in earlier)
+
+
+async def cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
+    """Cancel a scope once an event is set; a task beside what is in the scope."""
+    await event.wait()
+    scope.cancel()

@@ -17,6 +17,7 @@ from typing import Any
 
 import trio
 
+from kraftrio.base.exception_groups import innermost
 from kraftrio.broker.security.principal import ANONYMOUS
 from kraftrio.broker.server.client_connection import (
     Connection,
@@ -212,14 +213,6 @@ class Listener:
             for connection in list(self._connections):
                 if connection.last_active < horizon and connection.is_idle:
                     connection.close()
-
-
-def innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first plain exception of a group: what really happened."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 def bind(host: str, port: int) -> Any:

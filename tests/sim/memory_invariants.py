@@ -14,7 +14,7 @@ from tests.sim.world import SimulationFailure
 def check_memory(node: SimNode) -> None:
     """Check both budgets of a running node."""
     assert node.node is not None
-    resources = node.node._resources
+    resources = node.node._context.resources
     check_budget(f"requests of {node.name}", resources.requests)
     check_budget(f"answers of {node.name}", resources.answers)
 

@@ -125,7 +125,12 @@ class ClusterContext:
         self.auto_topics = AutoTopicCreator(self.dynamic, self.metadata, self)
         self.configs = ConfigHandlers(self.dynamic, self.metadata, self, self.loggers)
         self.cluster = ClusterHandlers(
-            self.dynamic, self.metadata, self, self, self.auto_topics, lambda: b"\x07" * 16
+            self.dynamic,
+            self.metadata,
+            self,
+            self.describe_quorum,
+            self.auto_topics,
+            lambda: b"\x07" * 16,
         )
         self.admin = AdminHandlers(self, self.timers)
 

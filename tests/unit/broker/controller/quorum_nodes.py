@@ -22,12 +22,13 @@ from typing import Any
 import trio
 
 from kraftrio.base.clock import Clock
+from kraftrio.base.exception_groups import innermost
 from kraftrio.broker.api.quorum import QuorumHandlers
 from kraftrio.broker.controller.quorum_peers import QuorumPeers
 from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
 from kraftrio.broker.server.client_connection import ServerLimits
 from kraftrio.broker.server.dispatch import Dispatcher
-from kraftrio.broker.server.server import Listener, innermost
+from kraftrio.broker.server.server import Listener
 from kraftrio.kraft_meta.controller.control import ControllerConfig
 from kraftrio.kraft_meta.metadata.image import Endpoint
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdentity, ClusterIdError

@@ -1,4 +1,4 @@
-"""What a broker tells of its log directories."""
+"""What DescribeLogDirs reports of a broker's log directories."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 from kraftrio.broker.log.files import OsFileSystem
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.manager.log_manager import LogManager
-from kraftrio.broker.node.services import LogDirectories
+from kraftrio.broker.node.log_directories import LogDirectories
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import TopicPartition
 
 
-def test_a_log_directory_that_fails_is_told_of_with_its_error(tmp_path: Path) -> None:
+def test_a_log_directory_that_fails_is_described_with_its_error(tmp_path: Path) -> None:
     """One that is offline, and one that is gone though nobody has met that yet."""
     paths = [tmp_path / name for name in ("good", "failed", "gone")]
     manager = LogManager(OsFileSystem(), list(map(str, paths)))

@@ -1,0 +1,140 @@
+"""Puts together the handlers of one broker: a table from API to handler.
+
+Owns nothing but the wiring. An API has one handler.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kraftrio.base.deferred import Deferred
+from kraftrio.base.logging_setup import ProcessLoggers
+from kraftrio.broker.api.admin import AdminHandlers
+from kraftrio.broker.api.cluster import ClusterHandlers
+from kraftrio.broker.api.configs import ConfigHandlers
+from kraftrio.broker.api.fetch.fetch import FetchHandlers
+from kraftrio.broker.api.fetch.session import FetchSessions
+from kraftrio.broker.api.groups.absent_groups import AbsentGroupHandlers
+from kraftrio.broker.api.groups.groups import CoordinatorHandlers
+from kraftrio.broker.api.log_dirs import LogDirHandlers
+from kraftrio.broker.api.offsets import OffsetHandlers
+from kraftrio.broker.api.produce.produce import ProduceHandlers
+from kraftrio.broker.api.quotas import QuotaHandlers
+from kraftrio.broker.api.security import SecurityHandlers
+from kraftrio.broker.api.transactions import TransactionHandlers
+from kraftrio.broker.config.checks import RACK_AWARE_SELECTOR
+from kraftrio.broker.controller.channel import ControllerChannel
+from kraftrio.broker.controller.producer_ids import ProducerIdManager
+from kraftrio.broker.coordinator.runtime import GroupCoordinator
+from kraftrio.broker.metadata.auto_topics import AutoTopicCreator
+from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.broker.node.context import NodeContext
+from kraftrio.broker.node.log_directories import LogDirectories
+from kraftrio.broker.node.replication import Replication
+from kraftrio.broker.server.dispatch import Handler
+from kraftrio.wire.messages.quorum import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    DescribeQuorumRequest,
+)
+from kraftrio.wire.protocol.api import ApiKey
+
+_DESCRIBE_QUORUM_VERSION = 2
+_ALLOCATE_PRODUCER_IDS_VERSION = 0
+
+HandlerTable = dict[ApiKey, Handler]
+
+
+def broker_handlers(
+    node: NodeContext,
+    metadata: MetadataCache,
+    channel: ControllerChannel,
+    replication: Replication,
+    coordinator: GroupCoordinator,
+) -> HandlerTable:
+    """Build the handlers that a broker's listeners serve."""
+    auto_topics = AutoTopicCreator(node.dynamic, metadata, channel)
+    tables = (
+        _data_path(node, metadata, channel, replication),
+        _cluster(node, metadata, channel, auto_topics),
+        LogDirHandlers(
+            node.dynamic,
+            LogDirectories(node.storage.log_manager, replication.moves.futures_in),
+            replication.moves,
+        ).table(),
+        CoordinatorHandlers(
+            coordinator, metadata, node.config, lambda name: auto_topics.create([name])
+        ).table(),
+        AbsentGroupHandlers(coordinator).table(),
+        TransactionHandlers().table(),
+        QuotaHandlers().table(),
+        SecurityHandlers().table(),
+    )
+    handlers: HandlerTable = {}
+    for table in tables:
+        assert not handlers.keys() & table.keys(), "an API has one handler"
+        handlers |= table
+    return handlers
+
+
+def _data_path(
+    node: NodeContext,
+    metadata: MetadataCache,
+    channel: ControllerChannel,
+    replication: Replication,
+) -> HandlerTable:
+    config, environment = node.config, node.environment
+    replicas = replication.replica_manager
+
+    def allocate_producer_ids(
+        request: AllocateProducerIdsRequest,
+    ) -> Deferred[AllocateProducerIdsResponse]:
+        return channel.submit(request, api_version=_ALLOCATE_PRODUCER_IDS_VERSION)
+
+    producer_ids = ProducerIdManager(
+        config.node_id, lambda: channel.broker_epoch, allocate_producer_ids
+    )
+    fetch = FetchHandlers(
+        replicas,
+        metadata,
+        FetchSessions(config.max_incremental_fetch_session_cache_slots, environment.rng),
+        node.timers,
+        environment.clock,
+        config.fetch_max_bytes,
+        replication.leader_quota,
+        node.resources.answers,
+        selects_by_rack=config.replica_selector_class == RACK_AWARE_SELECTOR,
+    )
+    return {
+        **ProduceHandlers(replicas, metadata, producer_ids, environment.clock).table(),
+        **fetch.table(),
+        **OffsetHandlers(replicas).table(),
+    }
+
+
+def _cluster(
+    node: NodeContext,
+    metadata: MetadataCache,
+    channel: ControllerChannel,
+    auto_topics: AutoTopicCreator,
+) -> HandlerTable:
+    quorum = node.quorum
+
+    def describe_quorum(request: DescribeQuorumRequest) -> Deferred[Any]:
+        if quorum.leader_id == quorum.node_id:
+            return Deferred.completed(quorum.describe_quorum(request))
+        return node.controller.submit(request, api_version=_DESCRIBE_QUORUM_VERSION)
+
+    cluster = ClusterHandlers(
+        node.dynamic,
+        metadata,
+        channel,
+        describe_quorum,
+        auto_topics,
+        new_uuid=lambda: node.environment.rng.randbytes(16),
+    )
+    return {
+        **cluster.table(),
+        **AdminHandlers(channel, node.timers).table(),
+        **ConfigHandlers(node.dynamic, metadata, channel, ProcessLoggers()).table(),
+    }

@@ -1,0 +1,41 @@
+"""What the roles of one node share: its settings, disks, quorum, and the world outside.
+
+Called by: `node`, which builds it once and hands it to the roles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kraftrio.base.timers import Timers
+from kraftrio.broker.config.config import BrokerConfig
+from kraftrio.broker.config.dynamic_config import DynamicConfig
+from kraftrio.broker.controller.client import ControllerClient
+from kraftrio.broker.node.environment import Environment
+from kraftrio.broker.node.storage import NodeStorage
+from kraftrio.broker.server.client_connection import ServerResources
+from kraftrio.kraft_meta.quorum.service import QuorumService
+
+
+@dataclass(frozen=True, slots=True)
+class NodeContext:
+    """See the module.
+
+    Attributes:
+        dynamic: the settings in force.
+        controller: the way to the active controller.
+        resources: what all listeners share.
+    """
+
+    dynamic: DynamicConfig
+    storage: NodeStorage
+    quorum: QuorumService
+    controller: ControllerClient
+    timers: Timers
+    environment: Environment
+    resources: ServerResources
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings that the node started with."""
+        return self.dynamic.static

@@ -1,0 +1,105 @@
+"""Puts together the replicas of one broker, and what copies, moves and throttles them.
+
+Owns nothing but the wiring; attributes are what `services` and the broker's role use.
+"""
+
+from __future__ import annotations
+
+from kraftrio.broker.controller.channel import ControllerChannel
+from kraftrio.broker.log.log_config import LogConfig
+from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.broker.node.context import NodeContext
+from kraftrio.broker.replica.directory_assignments import DirectoryAssignments
+from kraftrio.broker.replica.follower.fetcher import ReplicaFetchers
+from kraftrio.broker.replica.isr_proposals import IsrProposals
+from kraftrio.broker.replica.manager import ReplicaManager
+from kraftrio.broker.replica.moves import MOVE_RATE_CONFIG, ReplicaMoves
+from kraftrio.broker.replica.quota import Direction, ReplicationQuota, SlidingRate
+
+
+class Replication:
+    """See the module."""
+
+    def __init__(
+        self, node: NodeContext, metadata: MetadataCache, channel: ControllerChannel
+    ) -> None:
+        self._node = node
+        self._metadata = metadata
+        self._channel = channel
+        self.leader_quota = self._quota(Direction.LEADER)
+        self.follower_quota = self._quota(Direction.FOLLOWER)
+        self._placer = DirectoryAssignments(
+            channel, node.config.node_id, self._broker_epoch, metadata, node.timers
+        )
+        self.replica_manager = self._replica_manager()
+        self.moves = self._moves()
+        self.fetchers = self._fetchers()
+        self.replica_manager.fetch_with(self.fetchers)
+
+    def _broker_epoch(self) -> int:
+        return self._channel.broker_epoch
+
+    def _quota(self, direction: Direction) -> ReplicationQuota:
+        config = self._node.config
+        return ReplicationQuota(
+            direction,
+            config.node_id,
+            self._node.environment.clock.monotonic_ms,
+            window_count=config.replication_quota_window_num,
+            window_size_seconds=config.replication_quota_window_size_seconds,
+        )
+
+    def _replica_manager(self) -> ReplicaManager:
+        node, config = self._node, self._node.config
+
+        def log_config(topic: str) -> LogConfig:
+            return node.dynamic.log_config(self._metadata.image, topic)
+
+        return ReplicaManager(
+            config.node_id,
+            node.storage.log_manager,
+            self._metadata,
+            node.timers,
+            node.environment.clock,
+            log_config,
+            proposals=IsrProposals(self._channel, config.node_id, self._broker_epoch, node.timers),
+            placer=self._placer,
+            lag_time_max_ms=config.replica_lag_time_max_ms,
+        )
+
+    def _moves(self) -> ReplicaMoves:
+        dynamic, config = self._node.dynamic, self._node.config
+        environment = self._node.environment
+
+        def rate_limit() -> int:
+            rate = dynamic.dynamic_value(MOVE_RATE_CONFIG)
+            assert isinstance(rate, int), rate
+            return rate
+
+        return ReplicaMoves(
+            self.replica_manager,
+            self._metadata,
+            self._placer,
+            environment.clock,
+            environment.run_in_thread,
+            rate_limit,
+            SlidingRate(
+                config.alter_log_dirs_replication_quota_window_num,
+                config.alter_log_dirs_replication_quota_window_size_seconds,
+            ),
+        )
+
+    def _fetchers(self) -> ReplicaFetchers:
+        environment, config = self._node.environment, self._node.config
+        return ReplicaFetchers(
+            environment.network,
+            config.node_id,
+            self._broker_epoch,
+            self.replica_manager,
+            self._metadata,
+            config,
+            environment.clock,
+            environment.rng,
+            self.follower_quota,
+            tells_news_at_once=True,
+        )
