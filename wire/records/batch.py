@@ -67,6 +67,7 @@ __all__ = [
     "Record",
     "RecordsInfo",
     "TimestampType",
+    "assemble",
     "assign_offsets",
     "build_batch",
     "build_from_columns",
@@ -516,7 +517,7 @@ def build_batch(
         record_count=len(records),
         position=0,
     )
-    return _assemble(header, pieces)
+    return assemble(header, pieces)
 
 
 def build_from_columns(
@@ -558,7 +559,7 @@ def build_from_columns(
         record_count=count,
         position=0,
     )
-    return _assemble(header, pieces)
+    return assemble(header, pieces)
 
 
 def with_producer(
@@ -571,7 +572,7 @@ def with_producer(
     return buf
 
 
-def _assemble(header: BatchHeader, pieces: Sequence[Buffer]) -> bytearray:
+def assemble(header: BatchHeader, pieces: Sequence[Buffer]) -> bytearray:
     """Put the header before the records' pieces; size and CRC are computed here."""
     buf = bytearray().join([_EMPTY_HEADER, *pieces])
     _HEADER.pack_into(
@@ -608,7 +609,7 @@ def recompress(
     if compression is not Compression.NONE:
         data = compress(compression, data, level)
     attributes = header.attributes & ~_COMPRESSION_MASK | compression
-    return _assemble(replace(header, attributes=attributes), [data])
+    return assemble(replace(header, attributes=attributes), [data])
 
 
 def retain_records(
@@ -640,7 +641,7 @@ def retain_records(
     if not kept:  # as Kafka writes an empty batch
         new.base_timestamp = NO_TIMESTAMP
         new.attributes &= ~(_COMPRESSION_MASK | _DELETE_HORIZON_BIT)
-        return _assemble(new, [])
+        return assemble(new, [])
     if delete_horizon is not None and header.delete_horizon is None:
         shift = header.base_timestamp - delete_horizon
         new.base_timestamp = delete_horizon
@@ -653,7 +654,7 @@ def retain_records(
     ]
     if header.compression is not Compression.NONE:
         pieces = [compress(header.compression, b"".join(pieces))]
-    return _assemble(new, pieces)
+    return assemble(new, pieces)
 
 
 _COMPRESSIONS = tuple(Compression)

@@ -304,14 +304,20 @@ def encode_columns(
 
 
 def encode_records(
-    records: Iterable[tuple[int, int, bytes | None, bytes | None, Headers]], base_timestamp: int
+    records: Iterable[tuple[int, int, bytes | None, bytes | None, Headers]],
+    base_timestamp: int,
+    first_delta: int = 0,
 ) -> list[bytes]:
-    """Return the pieces of the records' bytes, to be joined; offset deltas are 0, 1, 2..."""
+    """Return the pieces of the records' bytes, to be joined.
+
+    Args:
+        first_delta: the offset delta of the first of them; each has the next one.
+    """
     pieces: list[bytes] = []
     extend = pieces.extend
     table = _VARINTS
     limit = len(table)
-    for offset_delta, (_, timestamp, key, value, headers) in enumerate(records):
+    for offset_delta, (_, timestamp, key, value, headers) in enumerate(records, first_delta):
         delta = timestamp - base_timestamp
         stamp = table[delta] if 0 <= delta < limit else encode_varint(delta)
         place = table[offset_delta] if offset_delta < limit else encode_varint(offset_delta)
