@@ -24,7 +24,7 @@ WRONG_IMPORTS = {
     "clients": ["clients.cluster -> kraft_meta.metadata.image"],
     "circles": [
         "wire.errors -> wire.primitives",
-        "broker.coordinator.deadlines -> broker.coordinator.runtime",
+        "broker.coordinator.outcome -> broker.coordinator.runtime",
         "broker.log.files -> broker.log.segment.segment",
         "base.line_limits -> base.logging_setup",
     ],
@@ -75,7 +75,17 @@ WRONG_IMPORTS = {
         "broker.log.checkpoints -> broker.log.segment.segment",
         "broker.log.files -> broker.log.checkpoints",
     ],
-    "coordinator": ["broker.coordinator.runtime -> broker.coordinator.groups.classic.group_state"],
+    "coordinator": [
+        "broker.coordinator.runtime -> broker.coordinator.groups.classic.group_state",
+        "broker.coordinator.outcome_runner -> broker.coordinator.groups.offset_state",
+        "broker.coordinator.groups.shard.group_shard -> broker.coordinator.runtime",
+        "broker.coordinator.loading -> broker.coordinator.outcome_runner",
+    ],
+    "groups": [
+        "broker.coordinator.groups.classic.groups -> broker.coordinator.groups.shard.group_shard",
+        "broker.coordinator.groups.group -> broker.coordinator.groups.classic.group_state",
+        "broker.coordinator.groups.offset_state -> broker.coordinator.groups.classic.groups",
+    ],
     "pure": [
         "wire.records.batch -> time",
         "broker.security.authorizer -> time",
@@ -84,7 +94,7 @@ WRONG_IMPORTS = {
         "kraft_meta.raft.raft -> base.clock",
         "kraft_meta.controller.controller -> socket",
         "kraft_meta.metadata.image -> threading",
-        "broker.coordinator.groups.shard -> logging",
+        "broker.coordinator.groups.shard.group_shard -> logging",
     ],
     "waiting": [
         "base.line_limits -> trio",

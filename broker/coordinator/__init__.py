@@ -1,1 +1,1 @@
-"""Group coordination: state machines, committed offsets and the runtime that persists them."""
+"""Coordinators: a runtime that knows no kind of them, and the group coordinator above it."""

@@ -1,17 +1,16 @@
-"""What a coordinator core answers with: records to append, replies to send, and what to be told.
+"""What the shard of a coordinator answers with: records to append, replies to send.
 
-The contract between the cores (`classic/groups`, `offset_state`, `groups/shard`) and their shell
-(`runtime`):
-1. `records` are appended to the shard's partition as one batch. If that fails nothing of them
-   exists.
-2. When `replay` is set, each record is given to `GroupShard.replay` right after the append, before
-   anything else is asked of the shard. Records of classic groups are not replayed: they write down
-   what the group's soft state already is.
+The contract between a shard (`shard`) and the runtime (`outcome_runner`):
+1. `records`, or `batch` where they are encoded already, are appended to the shard's partition as
+   one batch. If that fails nothing of them exists.
+2. Right after the append, before anything else is asked of the shard, it gets what changes by them:
+   `change`, if the outcome has one, goes to `apply`; if `replay` is set each record goes to
+   `replay`. Records without either describe what the shard's soft state already is.
 3. `replies` are sent at once.
 4. `response` is sent once everything this outcome appended is committed, or is replaced by the
    error if it is not.
-5. `follow_up` is handed to `GroupShard.on_append_done` with the fate of the records; that gives
-   another outcome.
+5. `follow_up` is handed to `on_append_done` with the fate of the records; that gives another
+   outcome.
 """
 
 from __future__ import annotations
@@ -20,9 +19,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.records.builder import BatchBuilder
 
 Ticket: TypeAlias = Any
-"""Stands for a request that waits for its reply. The shell chooses what it is; cores only keep it
+"""Stands for a request that waits for its reply. The runtime chooses what it is; cores only keep it
 and give it back."""
 
 
@@ -34,7 +34,7 @@ class Now(NamedTuple):
 
 
 class CoordinatorRecord(NamedTuple):
-    """A record of `__consumer_offsets`; a null value is a tombstone."""
+    """A record of a coordinator's topic; a null value is a tombstone."""
 
     key: bytes
     value: bytes | None
@@ -46,7 +46,13 @@ class Reply(NamedTuple):
 
 
 class FollowUp:
-    """What a core wants to be reminded of when the fate of its records is known."""
+    """What a shard wants to be reminded of when the fate of its records is known."""
+
+    __slots__ = ()
+
+
+class Change:
+    """What appended records change, where the shard knows it without reading them again."""
 
     __slots__ = ()
 
@@ -59,6 +65,8 @@ class Outcome:
     replies: list[Reply] = field(default_factory=list)
     response: Any = None
     follow_up: FollowUp | None = None
+    batch: BatchBuilder | None = None
+    change: Change | None = None
     replay: bool = False
     splittable: bool = False
     """The records need not be one atomic batch (expiry, deleted topics)."""
@@ -68,7 +76,7 @@ class Outcome:
         self.replies.append(Reply(ticket, response))
 
     def __bool__(self) -> bool:
-        return bool(self.records or self.replies or self.response is not None)
+        return bool(self.records or self.batch or self.replies or self.response is not None)
 
 
 _APPEND_ERRORS = {
@@ -85,9 +93,9 @@ _APPEND_ERRORS = {
 
 
 def append_error_to_response(error: ErrorCode) -> ErrorCode:
-    """Translate the failure of an append into what a group member may be told.
+    """Translate the failure of an append into what a coordinator's client may be told.
 
-    A member understands that the coordinator moved or is not available; it would give up on
+    A client understands that the coordinator moved or is not available; it would give up on
     errors that belong to producing.
     """
     return _APPEND_ERRORS.get(error, error)

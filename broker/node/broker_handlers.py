@@ -25,7 +25,7 @@ from kraftrio.broker.api.transactions import TransactionHandlers
 from kraftrio.broker.config.checks import RACK_AWARE_SELECTOR
 from kraftrio.broker.controller.channel import ControllerChannel
 from kraftrio.broker.controller.producer_ids import ProducerIdManager
-from kraftrio.broker.coordinator.runtime import GroupCoordinator
+from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator
 from kraftrio.broker.metadata.auto_topics import AutoTopicCreator
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.node.context import NodeContext

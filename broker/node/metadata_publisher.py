@@ -2,7 +2,7 @@
 
 The order matters: look-ups first, so that whoever is called next sees the new cluster; then
 settings; then replicas, which may start or stop leading or following; then fetchers, whose leaders
-may have come back; then coordinators, which live on the replicas of `__consumer_offsets`.
+may have come back; then coordinators, which live on the replicas of their internal topics.
 
 Called by the quorum service for every committed batch of metadata records, on the event loop.
 """
@@ -17,11 +17,10 @@ from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.quota import Direction
 from kraftrio.kraft_meta.metadata.image import BROKER, TOPIC, MetadataDelta, MetadataImage
-from kraftrio.wire.topic_names import CONSUMER_OFFSETS
 
 
-class GroupCoordinator(Protocol):
-    """What follows the leaders of `__consumer_offsets`."""
+class Coordinator(Protocol):
+    """What follows the leaders of an internal topic."""
 
     def elect(self, partition: int, leader_epoch: int) -> None: ...
     def resign(self, partition: int) -> None: ...
@@ -47,6 +46,7 @@ class MetadataPublisher:
     """Applies (delta, image) to one broker.
 
     Args:
+        coordinators: by the internal topic whose partitions they serve.
         when_applied: called last, when the whole broker acts by the image.
     """
 
@@ -56,7 +56,7 @@ class MetadataPublisher:
         metadata: MetadataCache,
         dynamic_config: DynamicConfig,
         replica_manager: ReplicaManager,
-        coordinator: GroupCoordinator,
+        coordinators: Mapping[str, Coordinator],
         fetchers: Fetchers,
         quotas: Sequence[Quota],
         when_applied: Callable[[MetadataDelta, MetadataImage], object],
@@ -65,7 +65,7 @@ class MetadataPublisher:
         self._metadata = metadata
         self._dynamic_config = dynamic_config
         self._replicas = replica_manager
-        self._coordinator = coordinator
+        self._coordinators = coordinators
         self._fetchers = fetchers
         self._quotas = quotas
         self._when_applied = when_applied
@@ -78,11 +78,11 @@ class MetadataPublisher:
         self._replicas.apply_delta(delta, image)
         if delta.changed_brokers:
             self._fetchers.metadata_changed()
-        self._publish_coordinators(delta, image)
+        self._publish_coordinators(delta)
         if delta.deleted_topics:
-            self._coordinator.on_topics_deleted(
-                {topic.name: topic.topic_id for topic in delta.deleted_topics.values()}
-            )
+            deleted = {topic.name: topic.topic_id for topic in delta.deleted_topics.values()}
+            for coordinator in self._coordinators.values():
+                coordinator.on_topics_deleted(deleted)
         self.applied_offset = image.offset
         self._when_applied(delta, image)
 
@@ -101,19 +101,21 @@ class MetadataPublisher:
         if topics:
             self._replicas.update_configs(topics)
 
-    def _publish_coordinators(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Elect and resign by who leads the partitions of the offsets topic now."""
+    def _publish_coordinators(self, delta: MetadataDelta) -> None:
+        """Elect and resign by who leads the partitions of the coordinators' topics now."""
         for topic in delta.deleted_topics.values():
-            if topic.name == CONSUMER_OFFSETS:
+            coordinator = self._coordinators.get(topic.name)
+            if coordinator is not None:
                 for index in sorted(topic.partitions):
-                    self._coordinator.resign(index)
+                    coordinator.resign(index)
         for topic_delta in delta.changed_topics.values():
-            if topic_delta.name != CONSUMER_OFFSETS:
+            coordinator = self._coordinators.get(topic_delta.name)
+            if coordinator is None:
                 continue
             for index, partition in sorted(topic_delta.partitions.items()):
                 previous = topic_delta.previous_partition(index)
                 if partition.leader == self._broker_id:
                     if previous is None or previous.leader_epoch != partition.leader_epoch:
-                        self._coordinator.elect(index, partition.leader_epoch)
+                        coordinator.elect(index, partition.leader_epoch)
                 elif previous is not None and previous.leader == self._broker_id:
-                    self._coordinator.resign(index)
+                    coordinator.resign(index)

@@ -11,7 +11,7 @@ import uuid
 from kraftrio.broker.api.cluster import ApiVersionsHandler
 from kraftrio.broker.api.unserved_apis import UNSERVED_BY_BROKERS
 from kraftrio.broker.controller.channel import ControllerChannel
-from kraftrio.broker.coordinator.runtime import GroupCoordinator
+from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator, group_coordinator
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.node.broker_handlers import broker_handlers
 from kraftrio.broker.node.context import NodeContext
@@ -39,7 +39,7 @@ class BrokerServices:
             self.metadata,
             node.dynamic,
             self.replica_manager,
-            self.coordinator,
+            {self.coordinator.topic: self.coordinator},
             self.fetchers,
             (replication.leader_quota, replication.follower_quota),
             self.channel.on_metadata,
@@ -63,13 +63,13 @@ class BrokerServices:
 
     def _group_coordinator(self, node: NodeContext, replication: Replication) -> GroupCoordinator:
         rng = node.environment.rng
-        return GroupCoordinator(
+        return group_coordinator(
+            node.config,
+            lambda: str(uuid.UUID(int=rng.getrandbits(128), version=4)),
             replicas=replication.replica_manager,
             timers=node.timers,
             clock=node.environment.clock,
             metadata=self.metadata,
-            properties=node.config,
-            new_uuid=lambda: str(uuid.UUID(int=rng.getrandbits(128), version=4)),
         )
 
     def dispatcher(self) -> Dispatcher:

@@ -17,7 +17,7 @@ from unittest import mock
 import trio
 
 from kraftrio.broker.api.fetch import reads as fetch_reads
-from kraftrio.broker.coordinator.runtime import GroupCoordinator
+from kraftrio.broker.coordinator.runtime import CoordinatorRuntime
 from kraftrio.broker.log import metadata_log
 from kraftrio.broker.log.cleaner.offset_map import OffsetMap
 from kraftrio.broker.log.leader_epoch_cache import EpochEntry
@@ -303,13 +303,13 @@ def _snapshot_of_a_wrong_epoch() -> list[Patch]:
 
 def _commit_of_a_group_before_replication() -> list[Patch]:
     """A coordinator answers as soon as its records are in its own log."""
-    original = GroupCoordinator.__init__
+    original = CoordinatorRuntime.__init__
 
-    def init(self: GroupCoordinator, *arguments: Any, **options: Any) -> None:
+    def init(self: CoordinatorRuntime[Any], *arguments: Any, **options: Any) -> None:
         options["replicas"] = _Impatient(options["replicas"])
         original(self, *arguments, **options)
 
-    return [(GroupCoordinator, "__init__", init)]
+    return [(CoordinatorRuntime, "__init__", init)]
 
 
 class _Impatient:

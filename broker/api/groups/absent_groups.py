@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from kraftrio.broker.coordinator.runtime import GroupCoordinator
+from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -115,7 +115,7 @@ class AbsentGroupHandlers:
             return group
         try:
             group.error_message = self._coordinator.read(
-                group_id, lambda shard, _now: shard.why_not(kind, group_id)
+                group_id, lambda shard, _now: shard.refusal(kind, group_id)
             )
             group.error_code = ErrorCode.GROUP_ID_NOT_FOUND
         except KafkaError as error:

@@ -30,9 +30,7 @@ from kraftrio.broker.api.groups.long_requests import (
     leave,
     without_strangers,
 )
-from kraftrio.broker.coordinator.groups.admin import GROUP_STATES, GROUP_TYPES, listed_group
-from kraftrio.broker.coordinator.groups.classic.replies import Client
-from kraftrio.broker.coordinator.groups.offset_requests import (
+from kraftrio.broker.api.groups.offset_requests import (
     GROUPS_VERSION,
     TOPIC_ID_VERSION,
     ResolvedFetch,
@@ -43,8 +41,16 @@ from kraftrio.broker.coordinator.groups.offset_requests import (
     resolve_delete,
     resolve_fetch,
 )
-from kraftrio.broker.coordinator.ports import OFFSETS_TOPIC, GroupProperties, Metadata
-from kraftrio.broker.coordinator.runtime import GroupCoordinator
+from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator
+from kraftrio.broker.coordinator.groups.classic.joins import Client
+from kraftrio.broker.coordinator.groups.offset_commit import OffsetCommit
+from kraftrio.broker.coordinator.groups.properties import GroupProperties
+from kraftrio.broker.coordinator.groups.shard.administration import (
+    GROUP_STATES,
+    GROUP_TYPES,
+    listed_group,
+)
+from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.sliced_work import Work
 from kraftrio.wire.codec.lazy_arrays import Countable, each
@@ -70,6 +76,7 @@ from kraftrio.wire.messages.groups import (
     ListGroupsResponse,
     MemberIdentity,
     OffsetCommitRequest,
+    OffsetCommitResponse,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetFetchRequest,
@@ -81,6 +88,7 @@ from kraftrio.wire.messages.groups import (
     SyncGroupResponse,
 )
 from kraftrio.wire.protocol.api import ApiKey
+from kraftrio.wire.topic_names import CONSUMER_OFFSETS
 
 Handler = Callable[[Any, RequestContext], Any]
 T = TypeVar("T")
@@ -105,7 +113,7 @@ class CoordinatorHandlers:
     def __init__(
         self,
         coordinator: GroupCoordinator,
-        metadata: Metadata,
+        metadata: MetadataCache,
         properties: GroupProperties,
         create_internal_topic: Callable[[str], None],
     ) -> None:
@@ -160,10 +168,10 @@ class CoordinatorHandlers:
             if key_type == TRANSACTION_KEY:
                 code, kind = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions"
             return _no_coordinator(key, code, f"This broker does not serve {kind}.")
-        if self._metadata.topic(OFFSETS_TOPIC) is None:
-            self._create_internal_topic(OFFSETS_TOPIC)
+        if self._metadata.topic(CONSUMER_OFFSETS) is None:
+            self._create_internal_topic(CONSUMER_OFFSETS)
             return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        partition = self._metadata.partition(OFFSETS_TOPIC, self._coordinator.partition_for(key))
+        partition = self._metadata.partition(CONSUMER_OFFSETS, self._coordinator.partition_for(key))
         if partition is None or partition.leader < 0:
             return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         endpoint = self._metadata.endpoint(partition.leader, context.listener_name)
@@ -194,7 +202,7 @@ class CoordinatorHandlers:
         )
         joined = self._coordinator.write_parked(
             request.group_id,
-            lambda shard, ticket, now: shard.join(request, client, ticket, now),
+            lambda shard, ticket, now: shard.classic.join(request, client, ticket, now),
             lambda code: JoinGroupResponse(member_id=request.member_id, error_code=code),
         )
         return _map(joined, lambda response: _fit_join_response(response, context.api_version))
@@ -224,7 +232,7 @@ class CoordinatorHandlers:
         return _now_or_later(
             self._coordinator.write_parked(
                 request.group_id,
-                lambda shard, ticket, now: shard.sync(request, ticket, now),
+                lambda shard, ticket, now: shard.classic.sync(request, ticket, now),
                 lambda code: SyncGroupResponse(error_code=code),
             )
         )
@@ -234,7 +242,7 @@ class CoordinatorHandlers:
             return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         try:
             return self._coordinator.read(
-                request.group_id, lambda shard, now: shard.heartbeat(request, now)
+                request.group_id, lambda shard, now: shard.classic.heartbeat(request, now)
             )
         except KafkaError as error:
             if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -254,7 +262,7 @@ class CoordinatorHandlers:
             return leave(self._coordinator, request.group_id, members)
         left = self._coordinator.write(
             request.group_id,
-            lambda shard, now: shard.leave(request.group_id, members, now),
+            lambda shard, now: shard.classic.leave(request.group_id, members, now),
             lambda code: LeaveGroupResponse(error_code=code),
         )
         return _map(left, lambda response: _fit_leave_response(response, context.api_version))
@@ -266,13 +274,23 @@ class CoordinatorHandlers:
         if resolved.is_too_large:
             return resolved.error_response(ErrorCode.UNKNOWN_SERVER_ERROR)
         if not resolved.has_partitions:
-            return resolved.response([])
-        committed = self._coordinator.write(
+            return resolved.unknown_response()
+        try:
+            preparing = self._coordinator.read(
+                request.group_id, lambda shard, now: shard.prepare_commit(resolved.request, now)
+            )
+        except KafkaError as error:
+            return resolved.error_response(error.code)
+        commit = yield from preparing
+        committed: Deferred[OffsetCommit | OffsetCommitResponse] = self._coordinator.write(
             request.group_id,
-            lambda shard, now: shard.commit_offsets(resolved.request, context.api_version, now),
+            lambda shard, now: shard.commit_offsets(commit, context.api_version, now),
             resolved.error_response,
         )
-        return _map(committed, lambda response: resolved.response(response.topics))
+        return _map(
+            committed,
+            lambda done: resolved.response(done) if isinstance(done, OffsetCommit) else done,
+        )
 
     def offset_fetch(self, request: OffsetFetchRequest, context: RequestContext) -> Any:
         version = context.api_version

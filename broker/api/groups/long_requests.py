@@ -13,15 +13,16 @@ from functools import partial
 from typing import TypeAlias
 
 from kraftrio.base.deferred import Deferred
-from kraftrio.broker.coordinator.groups.offset_requests import (
+from kraftrio.broker.api.groups.offset_requests import (
     TOPIC_ID_VERSION,
     fetch_error,
     no_offset,
 )
-from kraftrio.broker.coordinator.groups.shard import GroupShard
+from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator
+from kraftrio.broker.coordinator.groups.offset_table import OffsetKey
+from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
 from kraftrio.broker.coordinator.outcome import Now
-from kraftrio.broker.coordinator.ports import Metadata
-from kraftrio.broker.coordinator.runtime import GroupCoordinator
+from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.server.request_parts import PART_ENTRIES, nested_parts, parts
 from kraftrio.broker.server.sliced_sets import distinct
 from kraftrio.broker.server.sliced_work import Work
@@ -96,7 +97,7 @@ def _leave(
 ) -> Deferred[LeaveGroupResponse]:
     return coordinator.write(
         group_id,
-        lambda shard, now: shard.leave(group_id, members, now),
+        lambda shard, now: shard.classic.leave(group_id, members, now),
         lambda code: LeaveGroupResponse(error_code=code),
     )
 
@@ -134,7 +135,7 @@ class LongOffsetFetch:
     def __init__(
         self,
         coordinator: GroupCoordinator,
-        metadata: Metadata,
+        metadata: MetadataCache,
         fetch: partial[Deferred[OffsetFetchResponseGroup]],
         api_version: int,
     ) -> None:
@@ -237,7 +238,7 @@ class LongOffsetFetch:
 def _known(
     group_id: str, topic: str, indexes: list[int], shard: GroupShard, _now: Now
 ) -> list[int]:
-    return [index for index in indexes if shard.offsets.may_have(group_id, topic, index)]
+    return [index for index in indexes if shard.offsets.may_have(OffsetKey(group_id, topic, index))]
 
 
 # --- administration ---

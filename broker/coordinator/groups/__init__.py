@@ -1,1 +1,1 @@
-"""The groups of one partition of `__consumer_offsets`, and the offsets they commit."""
+"""The groups of one partition of `__consumer_offsets`, whatever their kind, and their offsets."""

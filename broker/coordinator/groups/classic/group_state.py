@@ -1,12 +1,12 @@
-"""One classic consumer group: its states, members and what may happen to them (KIP-62, KIP-345).
+"""One classic group: its states, members and what may happen to them (KIP-62, KIP-345).
 
 Owns the five states and the legal moves between them, the members with their parked requests, the
-pending members (KIP-394), the votes for a protocol and the leader. Decisions that need time or
-several steps live in `classic/groups`, which is the only caller.
+pending members (KIP-394) and the leader. What needs time or several steps is decided by `groups`
+and its collaborators. To the shard it is a `Group`.
 
 Invariants:
 1. `awaiting_join_count` is the number of members with a `join_ticket`.
-2. `supported_protocols[name]` is the number of members that support it.
+2. `votes` counts the protocols of the members, and of nobody else.
 3. `static_members[instance_id]` is the id of the member with that instance id, and every such
    member is in `members`.
 4. A pending member is no member.
@@ -18,21 +18,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import Final
 
+from kraftrio.broker.coordinator.groups.classic.protocol_votes import Protocols, ProtocolVotes
 from kraftrio.broker.coordinator.outcome import Ticket
 from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
-from kraftrio.wire.messages.group_records import (
-    GroupMetadataValue,
-    MemberMetadata,
-    decode_subscription_topics,
-)
-from kraftrio.wire.messages.groups import JoinGroupResponseMember
+from kraftrio.wire.messages.group_records import decode_subscription_topics
 
+CLASSIC_GROUP_TYPE = "classic"
 CONSUMER_PROTOCOL_TYPE = "consumer"
-
-Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
-"""A member's protocols with its metadata for each, most preferred first."""
 
 
 class GroupState(Enum):
@@ -104,16 +98,11 @@ class ClassicMember:
                 return metadata
         raise AssertionError(f"member {self.member_id} does not support {protocol_name}")
 
-    def vote(self, candidates: Mapping[str, int]) -> str:
-        """The candidate that this member likes best."""
-        for name, _ in self.protocols:
-            if name in candidates:
-                return name
-        raise AssertionError(f"member {self.member_id} supports none of {list(candidates)}")
-
 
 class ClassicGroup:
     """A group and its members."""
+
+    group_type: Final = CLASSIC_GROUP_TYPE
 
     __slots__ = (
         "awaiting_join_count",
@@ -133,7 +122,7 @@ class ClassicGroup:
         "state",
         "static_members",
         "subscribed_topics",
-        "supported_protocols",
+        "votes",
     )
 
     def __init__(self, group_id: str, now_wall_ms: int) -> None:
@@ -150,78 +139,11 @@ class ClassicGroup:
         self.pending_join_members: dict[str, None] = {}
         self.pending_sync_members: dict[str, None] = {}
         self.awaiting_join_count = 0
-        self.supported_protocols: dict[str, int] = {}
+        self.votes = ProtocolVotes()
         self.subscribed_topics: frozenset[str] | None = None
         self.new_member_added = False
         self.initial_rebalance_delay_ms = 0
         self.initial_rebalance_remaining_ms: int | None = None
-
-    @classmethod
-    def from_record(cls, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-        """Make the group that a record describes: Empty without members, else Stable."""
-        group = cls(group_id, value.current_state_timestamp)
-        group.generation_id = value.generation
-        group.protocol_type = value.protocol_type or None
-        group.protocol_name = value.protocol
-        group.leader_id = value.leader
-        if value.members:
-            group.state = GroupState.STABLE
-        for member in value.members:
-            rebalance_timeout_ms = member.rebalance_timeout
-            if rebalance_timeout_ms == -1:
-                rebalance_timeout_ms = member.session_timeout
-            group.add(
-                ClassicMember(
-                    member_id=member.member_id,
-                    group_instance_id=member.group_instance_id,
-                    client_id=member.client_id,
-                    client_host=member.client_host,
-                    rebalance_timeout_ms=rebalance_timeout_ms,
-                    session_timeout_ms=member.session_timeout,
-                    protocols=((value.protocol or "", member.subscription),),
-                    assignment=member.assignment,
-                )
-            )
-        group.subscribed_topics = group.compute_subscribed_topics()
-        return group
-
-    def to_record(self, assignments: Mapping[str, bytes] | None = None) -> GroupMetadataValue:
-        """Describe the group as a record; `assignments` defaults to the members' own."""
-        return GroupMetadataValue(
-            protocol_type=self.protocol_type or "",
-            generation=self.generation_id,
-            protocol=self.protocol_name,
-            leader=self.leader_id,
-            current_state_timestamp=self.current_state_timestamp_ms,
-            members=[
-                MemberMetadata(
-                    member_id=member.member_id,
-                    group_instance_id=member.group_instance_id,
-                    client_id=member.client_id,
-                    client_host=member.client_host,
-                    rebalance_timeout=member.rebalance_timeout_ms,
-                    session_timeout=member.session_timeout_ms,
-                    subscription=member.metadata(self.protocol_name or ""),
-                    assignment=(
-                        member.assignment
-                        if assignments is None
-                        else assignments.get(member.member_id, b"")
-                    ),
-                )
-                for member in self.members.values()
-            ],
-        )
-
-    @staticmethod
-    def empty_record(current_state_timestamp_ms: int) -> GroupMetadataValue:
-        """What is stored when a group is first seen, before anyone has joined."""
-        return GroupMetadataValue(
-            protocol_type="",
-            generation=0,
-            protocol=None,
-            leader=None,
-            current_state_timestamp=current_state_timestamp_ms,
-        )
 
     # --- state ---
 
@@ -238,6 +160,11 @@ class ClassicGroup:
     @property
     def can_rebalance(self) -> bool:
         return GroupState.PREPARING_REBALANCE in LEGAL_MOVES[self.state]
+
+    @property
+    def state_name(self) -> str:
+        """The state as clients see it."""
+        return self.state.value
 
     @property
     def uses_consumer_protocol(self) -> bool:
@@ -269,7 +196,7 @@ class ClassicGroup:
         if self.leader_id is None:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
-        self._count_protocols(member, 1)
+        self.votes.add(member.protocols)
         self.pending_join_members.pop(member.member_id, None)
         if member.is_awaiting_join:
             self.awaiting_join_count += 1
@@ -282,7 +209,7 @@ class ClassicGroup:
         member = self.members.pop(member_id, None)
         if member is not None:
             assert member.join_ticket is None and member.sync_ticket is None
-            self._count_protocols(member, -1)
+            self.votes.remove(member.protocols)
             if member.group_instance_id is not None:
                 del self.static_members[member.group_instance_id]
         if self.leader_id == member_id:
@@ -307,9 +234,9 @@ class ClassicGroup:
         return member
 
     def set_protocols(self, member: ClassicMember, protocols: Protocols) -> None:
-        self._count_protocols(member, -1)
+        self.votes.remove(member.protocols)
         member.protocols = protocols
-        self._count_protocols(member, 1)
+        self.votes.add(member.protocols)
 
     def park_join(self, member: ClassicMember, ticket: Ticket) -> None:
         """Keep a join request until the rebalance completes."""
@@ -334,6 +261,9 @@ class ClassicGroup:
                 return ErrorCode.FENCED_INSTANCE_ID
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
+    def has_member(self, member_id: str) -> bool:
+        return member_id in self.members
+
     def elect_joined_leader(self) -> bool:
         """Make sure the leader is among those who joined; False if nobody could be elected.
 
@@ -351,33 +281,17 @@ class ClassicGroup:
 
     # --- protocols ---
 
-    def _count_protocols(self, member: ClassicMember, change: int) -> None:
-        counts = self.supported_protocols
-        for name, _ in member.protocols:
-            counts[name] = counts.get(name, 0) + change
-            if counts[name] == 0:
-                del counts[name]
-
     def supports(self, protocol_type: str, protocol_names: Iterable[str]) -> bool:
         """Whether a member with these protocols could be in the group with all the others."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and any(True for _ in protocol_names)
         if protocol_type != self.protocol_type:
             return False
-        counts, size = self.supported_protocols, len(self.members)
-        return any(counts.get(name, 0) == size for name in protocol_names)
+        return self.votes.has_common(protocol_names, len(self.members))
 
     def select_protocol(self) -> str:
         """The protocol that all support and most prefer; the earliest vote wins a tie."""
-        size = len(self.members)
-        candidates = {
-            name: count for name, count in self.supported_protocols.items() if count == size
-        }
-        votes: dict[str, int] = {}
-        for member in self.members.values():
-            choice = member.vote(candidates)
-            votes[choice] = votes.get(choice, 0) + 1
-        return max(votes, key=votes.__getitem__)
+        return self.votes.winner([member.protocols for member in self.members.values()])
 
     def start_generation(self, now_wall_ms: int) -> None:
         """Begin the next generation with the members there are."""
@@ -414,17 +328,66 @@ class ClassicGroup:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
 
-    def join_response_members(self) -> list[JoinGroupResponseMember]:
-        """What the leader is told about everyone, to assign from."""
-        name = self.protocol_name or ""
-        return [
-            JoinGroupResponseMember(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                metadata=member.metadata(name),
-            )
-            for member in self.members.values()
-        ]
+    # --- offsets ---
+
+    def check_commit(
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        generation_id: int,
+        *,
+        transactional: bool = False,
+    ) -> ErrorCode:
+        """Whether a commit may be made: by a member of the generation, or by hand.
+
+        A commit without member and generation is allowed while the group has no members.
+        """
+        if generation_id < 0 and self.is_in(GroupState.EMPTY):
+            return ErrorCode.NONE
+        if generation_id >= 0 or member_id or group_instance_id is not None:
+            error = self.check_member(member_id, group_instance_id)
+            if error is not ErrorCode.NONE:
+                return error
+            if generation_id != self.generation_id:
+                return ErrorCode.ILLEGAL_GENERATION
+        elif not transactional:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if not transactional and self.is_in(GroupState.COMPLETING_REBALANCE):
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def check_delete(self) -> ErrorCode:
+        """Only a group without members may be deleted."""
+        return ErrorCode.NONE if self.is_in(GroupState.EMPTY) else ErrorCode.NON_EMPTY_GROUP
+
+    def check_offset_delete(self) -> ErrorCode:
+        """While there are members it must be known which topics they read."""
+        if self.is_in(GroupState.EMPTY) or self.uses_consumer_protocol:
+            return ErrorCode.NONE
+        return ErrorCode.NON_EMPTY_GROUP
+
+    def may_expire_offsets(self, topic: str) -> bool:
+        """Without members all offsets expire; with members those that none of them reads."""
+        if self.is_subscribed_to(topic):
+            return False
+        if self.protocol_type is None or self.is_in(GroupState.EMPTY):
+            return True
+        return self.subscribed_topics is not None and self.is_in(GroupState.STABLE)
+
+    def retention_start_ms(self, commit_timestamp_ms: int) -> int:
+        """When the group became empty; without that moment, when the offset was committed."""
+        if (
+            self.protocol_type is not None
+            and self.is_in(GroupState.EMPTY)
+            and self.current_state_timestamp_ms != -1
+        ):
+            return self.current_state_timestamp_ms
+        return commit_timestamp_ms
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nobody is in the group, and nobody is about to join."""
+        return self.is_in(GroupState.EMPTY) and not self.pending_join_members
 
     def __repr__(self) -> str:
         return (

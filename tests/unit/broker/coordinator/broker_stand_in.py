@@ -10,27 +10,36 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import GeneratorType
 from typing import Any
 
+import trio
+import trio.testing
 from immutables import Map
 
+from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.api.groups.absent_groups import AbsentGroupHandlers
 from kraftrio.broker.api.groups.groups import CoordinatorHandlers
-from kraftrio.broker.coordinator.ports import OFFSETS_TOPIC
-from kraftrio.broker.coordinator.runtime import GroupCoordinator
+from kraftrio.broker.coordinator.group_coordinator import group_coordinator
 from kraftrio.broker.log.producers.producer_state import AppendOrigin
+from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.server.context import ClientInfo, RequestContext
 from kraftrio.broker.server.sliced_work import do_at_once
-from kraftrio.kraft_meta.metadata.image import Endpoint, PartitionImage, TopicImage
+from kraftrio.kraft_meta.metadata.image import (
+    BrokerImage,
+    Endpoint,
+    PartitionImage,
+    TopicImage,
+)
 from kraftrio.wire.codec.message import decode, encode
 from kraftrio.wire.errors import ErrorCode, KafkaError
-from kraftrio.wire.primitives import ZERO_UUID, TopicPartition
+from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.protocol.api import APIS, ApiKey
 from kraftrio.wire.records.batch import assign_offsets, parse_header
-from tests.unit.broker.coordinator.group_context import START_WALL_MS, Properties
+from kraftrio.wire.topic_names import CONSUMER_OFFSETS
+from tests.unit.broker.coordinator.groups.group_context import START_WALL_MS, Properties
 
 
 @dataclass
@@ -63,8 +72,8 @@ class FakeReplicas:
         self.append_error: ErrorCode | None = None
         self._timers = timers
 
-    def lead(self, partition: int) -> FakeLog:
-        topic_partition = TopicPartition(OFFSETS_TOPIC, partition)
+    def lead(self, partition: int, topic: str = CONSUMER_OFFSETS) -> FakeLog:
+        topic_partition = TopicPartition(topic, partition)
         return self.logs.setdefault(topic_partition, FakeLog(topic_partition))
 
     def log(self, topic_partition: TopicPartition) -> FakeLog:
@@ -157,7 +166,7 @@ class ManualTimer:
         self.callback = None
 
 
-class ManualTimers:
+class ManualTimers(Clock):
     """Both clocks, and timers that fire in `advance`."""
 
     def __init__(self) -> None:
@@ -187,36 +196,34 @@ class ManualTimers:
         return self.now_ms
 
 
-class FakeMetadata:
-    """Topics by name, and one broker's endpoints by listener."""
+class ClusterMetadata(MetadataCache):
+    """The metadata of a cluster, to which topics and listeners of its brokers are added by hand."""
 
-    def __init__(self) -> None:
-        self.topics: dict[str, TopicImage] = {}
-        self.endpoints: dict[tuple[int, str], Endpoint] = {}
+    __slots__ = ()
 
     def add_topic(
         self, name: str, topic_id: bytes, partition_count: int = 1, leader: int = 1
     ) -> None:
         partition = PartitionImage((1,), (1,), leader, 0, 0)
         partitions = Map(dict.fromkeys(range(partition_count), partition))
-        self.topics[name] = TopicImage(name, topic_id, partitions)
+        topic = TopicImage(name, topic_id, partitions)
+        self.image = replace(
+            self.image,
+            topics_by_name=self.image.topics_by_name.set(name, topic),
+            topics_by_id=self.image.topics_by_id.set(topic_id, topic),
+        )
 
-    def topic(self, name: str) -> TopicImage | None:
-        return self.topics.get(name)
+    def remove_topic(self, name: str) -> None:
+        topic = self.image.topics_by_name[name]
+        self.image = replace(
+            self.image,
+            topics_by_name=self.image.topics_by_name.delete(name),
+            topics_by_id=self.image.topics_by_id.delete(topic.topic_id),
+        )
 
-    def topic_id(self, name: str) -> bytes:
-        topic = self.topics.get(name)
-        return ZERO_UUID if topic is None else topic.topic_id
-
-    def topic_name(self, topic_id: bytes) -> str | None:
-        return next((t.name for t in self.topics.values() if t.topic_id == topic_id), None)
-
-    def partition(self, name: str, index: int) -> PartitionImage | None:
-        topic = self.topics.get(name)
-        return None if topic is None else topic.partitions.get(index)
-
-    def endpoint(self, broker_id: int, listener_name: str) -> Endpoint | None:
-        return self.endpoints.get((broker_id, listener_name))
+    def add_broker(self, broker_id: int, *endpoints: Endpoint) -> None:
+        broker = BrokerImage(broker_id, 1, b"i" * 16, endpoints, None, False, False)
+        self.image = replace(self.image, brokers=self.image.brokers.set(broker_id, broker))
 
 
 class BrokerStandIn:
@@ -226,25 +233,25 @@ class BrokerStandIn:
         self.properties = Properties(offsets_topic_num_partitions=partition_count)
         self.timers = ManualTimers()
         self.replicas = FakeReplicas(self.timers)
-        self.metadata = FakeMetadata()
+        self.metadata = ClusterMetadata()
         self.created_topics: list[str] = []
         self._uuids = itertools.count(1)
         self.start()
         if lead:
-            self.metadata.add_topic(OFFSETS_TOPIC, b"_" * 16, partition_count)
+            self.metadata.add_topic(CONSUMER_OFFSETS, b"_" * 16, partition_count)
             for partition in range(partition_count):
                 self.replicas.lead(partition)
                 self.coordinator.elect(partition, 0)
 
     def start(self) -> None:
         """Make the coordinator and its handlers (again: as after a restart)."""
-        self.coordinator = GroupCoordinator(
+        self.coordinator = group_coordinator(
+            self.properties,
+            lambda: f"uuid{next(self._uuids)}",
             replicas=self.replicas,
             timers=self.timers,
             clock=self.timers,
             metadata=self.metadata,
-            properties=self.properties,
-            new_uuid=lambda: f"uuid{next(self._uuids)}",
         )
         self.handlers = {
             **CoordinatorHandlers(
@@ -262,14 +269,34 @@ class BrokerStandIn:
         listener_name: str = "PLAINTEXT",
     ) -> object:
         """Give a request to its handler; returns the response or a Deferred of it."""
+        response = self.start_call(
+            request, api_version, client_id=client_id, listener_name=listener_name
+        )
+        if isinstance(response, GeneratorType):
+            return do_at_once(response).value
+        return response
+
+    def start_call(
+        self,
+        request: object,
+        api_version: int,
+        *,
+        client_id: str | None = "client",
+        listener_name: str = "PLAINTEXT",
+    ) -> object:
+        """Like `call`, but what is done in slices is left to the caller."""
         name = type(request).__name__.removesuffix("Request")
         key = next(k for k in self.handlers if k.name.replace("_", "") == name.upper())
         client = ClientInfo("127.0.0.1", 5555, listener_name)
         context = RequestContext(int(ApiKey(key)), api_version, 1, client_id, client)
-        response = self.handlers[key](request, context)
-        if isinstance(response, GeneratorType):
-            return do_at_once(response).value
-        return response
+        return self.handlers[key](request, context)
+
+    async def load(self) -> None:
+        """Load the partitions that were elected."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.coordinator.run)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
 
 
 def ask(broker: BrokerStandIn, request: Any, version: int, **kwargs: Any) -> Any:

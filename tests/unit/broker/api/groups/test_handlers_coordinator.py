@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kraftrio.broker.coordinator.ports import OFFSETS_TOPIC
+from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
 from kraftrio.kraft_meta.metadata.image import Endpoint
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import FindCoordinatorRequest
@@ -32,6 +32,7 @@ from kraftrio.wire.messages.groups import (
     SyncGroupRequest,
 )
 from kraftrio.wire.primitives import ZERO_UUID
+from kraftrio.wire.topic_names import CONSUMER_OFFSETS
 from tests.unit.broker.coordinator.broker_stand_in import BrokerStandIn, ask
 
 TOPIC_ID = b"t" * 16
@@ -42,8 +43,9 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 def broker() -> BrokerStandIn:
     broker = BrokerStandIn()
     broker.metadata.add_topic("topic", TOPIC_ID, 2)
-    broker.metadata.endpoints[1, "PLAINTEXT"] = Endpoint("PLAINTEXT", "inner", 9092, 0)
-    broker.metadata.endpoints[1, "OUTSIDE"] = Endpoint("OUTSIDE", "outer", 19092, 0)
+    broker.metadata.add_broker(
+        1, Endpoint("PLAINTEXT", "inner", 9092, 0), Endpoint("OUTSIDE", "outer", 19092, 0)
+    )
     return broker
 
 
@@ -101,17 +103,17 @@ def test_find_coordinator_in_every_version(broker: BrokerStandIn, version: int) 
 def test_find_coordinator_creates_the_offsets_topic() -> None:
     """Without the offsets topic it is asked for, and clients retry on 15 until it has a leader."""
     broker = BrokerStandIn(lead=False)
-    broker.metadata.endpoints[1, "PLAINTEXT"] = Endpoint("PLAINTEXT", "inner", 9092, 0)
+    broker.metadata.add_broker(1, Endpoint("PLAINTEXT", "inner", 9092, 0))
     request = FindCoordinatorRequest(key="group")
     found = ask(broker, request, 2)
     assert (found.error_code, found.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
     assert found.error_message == ErrorCode.COORDINATOR_NOT_AVAILABLE.text
-    assert broker.created_topics == [OFFSETS_TOPIC]
-    broker.metadata.add_topic(OFFSETS_TOPIC, b"_" * 16, 4, leader=-1)
+    assert broker.created_topics == [CONSUMER_OFFSETS]
+    broker.metadata.add_topic(CONSUMER_OFFSETS, b"_" * 16, 4, leader=-1)
     assert ask(broker, request, 2).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    broker.metadata.add_topic(OFFSETS_TOPIC, b"_" * 16, 4)
+    broker.metadata.add_topic(CONSUMER_OFFSETS, b"_" * 16, 4)
     assert ask(broker, request, 2).error_code == ErrorCode.NONE
-    assert broker.created_topics == [OFFSETS_TOPIC]
+    assert broker.created_topics == [CONSUMER_OFFSETS]
 
 
 @pytest.mark.parametrize(
@@ -181,8 +183,9 @@ def test_whole_life_of_a_member_in_every_version(broker: BrokerStandIn, version:
 def test_join_v0_has_the_session_timeout_for_rebalances(broker: BrokerStandIn) -> None:
     """The oldest join has no rebalance timeout of its own."""
     member_id = ask(broker, join_request(session_timeout_ms=7_000), 0).member_id
-    shard = broker.coordinator._slots[broker.coordinator.partition_for("group")].shard
-    group = shard.group("group")
+    group = broker.coordinator.read(
+        "group", lambda shard, _now: shard.groups.find("group", ClassicGroup)
+    )
     assert group is not None
     assert group.members[member_id].rebalance_timeout_ms == 7_000
 
@@ -348,7 +351,7 @@ def test_fetch_by_unknown_id(broker: BrokerStandIn) -> None:
 def test_fetch_all_by_id_leaves_deleted_topics_out(broker: BrokerStandIn) -> None:
     """A topic without an id any more cannot be named in v10."""
     ask(broker, commit_request(0), 8)
-    del broker.metadata.topics["topic"]
+    broker.metadata.remove_topic("topic")
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="group", topics=None)])
     assert ask(broker, request, 10).groups[0].topics == []
     assert len(ask(broker, request, 9).groups[0].topics) == 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kraftrio.broker.coordinator.groups.offset_state import OffsetKey
+from kraftrio.broker.coordinator.groups.offset_table import OffsetKey
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.group_records import (
@@ -25,7 +25,7 @@ from kraftrio.wire.messages.groups import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from tests.unit.broker.coordinator.group_context import GroupContext
+from tests.unit.broker.coordinator.groups.group_context import GroupContext
 
 NONE = ErrorCode.NONE
 TOPIC_ID, OTHER_ID = b"t" * 16, b"o" * 16
@@ -292,7 +292,7 @@ def test_topic_deletion_removes_its_offsets(context: GroupContext) -> None:
     context.commit_offset("gone", 0, 100, topic_id=TOPIC_ID)
     context.commit_offset("gone", 1, 100)
     context.commit_offset("kept", 0, 5)
-    context.carry_out(context.shard.delete_topics({"gone": TOPIC_ID}))
+    context.carry_out(context.shard.on_topics_deleted({"gone": TOPIC_ID}))
     assert context.all_offsets() == {("kept", 0): 5}
     assert context.fetch_offset("gone") == NO_OFFSET
     assert context.reload().all_offsets() == {("kept", 0): 5}
@@ -301,7 +301,7 @@ def test_topic_deletion_removes_its_offsets(context: GroupContext) -> None:
 def test_topic_deletion_spares_the_next_topic_of_the_name(context: GroupContext) -> None:
     """Offsets that were committed for the new topic already are not the deleted one's."""
     context.commit_offset("again", 0, 3, topic_id=OTHER_ID)
-    context.carry_out(context.shard.delete_topics({"again": TOPIC_ID}))
+    context.carry_out(context.shard.on_topics_deleted({"again": TOPIC_ID}))
     assert context.all_offsets() == {("again", 0): 3}
 
 
@@ -383,7 +383,7 @@ def test_transactional_offsets_wait_for_their_end(
         "",
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
     )
-    context.shard.replay_end_transaction(len(context.log), 77, commit=commit)
+    context.shard.replay_end_transaction(77, commit=commit)
     assert context.fetch_offset(require_stable=True)[0] == offset
 
 
@@ -391,7 +391,7 @@ def test_later_plain_commit_beats_a_transaction(context: GroupContext) -> None:
     """A commit that was written after the transactional one stays in force."""
     replay_transactional(context, 77, 9)
     context.commit_offset(offset=20)
-    context.shard.replay_end_transaction(len(context.log), 77, commit=True)
+    context.shard.replay_end_transaction(77, commit=True)
     assert context.fetch_offset()[0] == 20
 
 
@@ -401,15 +401,15 @@ def test_open_transaction_keeps_the_group(context: GroupContext) -> None:
     context.advance(WEEK_MS + 1_200_000)
     assert context.state == "Empty"
     assert delete_offset(context, "topic") == NONE
-    context.shard.replay_end_transaction(len(context.log), 77, commit=True)
+    context.shard.replay_end_transaction(77, commit=True)
     assert context.all_offsets() == {}
 
 
 def test_end_of_an_unknown_transaction(context: GroupContext) -> None:
     """An end marker of a producer without pending offsets changes nothing."""
     context.commit_offset(offset=1)
-    context.shard.replay_end_transaction(5, 99, commit=True)
-    assert context.shard.offsets.get(*OffsetKey("group", "topic", 0)) is not None
+    context.shard.replay_end_transaction(99, commit=True)
+    assert context.shard.offsets.get(OffsetKey("group", "topic", 0)) is not None
 
 
 def test_old_value_versions_are_read(context: GroupContext) -> None:

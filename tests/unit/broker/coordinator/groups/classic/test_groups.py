@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from kraftrio.broker.coordinator.groups.classic.groups import NEW_MEMBER_JOIN_TIMEOUT_MS
+from kraftrio.broker.coordinator.groups.classic.membership import NEW_MEMBER_JOIN_TIMEOUT_MS
+from kraftrio.broker.coordinator.groups.classic.records import group_value
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.group_records import decode_group_value, decode_key
-from tests.unit.broker.coordinator.group_context import GroupContext, Properties
+from tests.unit.broker.coordinator.groups.group_context import GroupContext, Properties
 
 
 @pytest.fixture
@@ -713,7 +714,7 @@ def test_takeover_continues_a_stable_group(context: GroupContext) -> None:
     assert other.heartbeat(leader) == ErrorCode.NONE
     sync = other.send_sync(follower)
     assert other.synced(sync).assignment == f"for {follower}".encode()
-    assert other.group.to_record() == context.group.to_record()
+    assert group_value(other.group) == group_value(context.group)
 
 
 def test_unload_answers_everyone(context: GroupContext) -> None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
-from kraftrio.broker.coordinator.groups.classic.replies import Client
-from kraftrio.broker.coordinator.groups.shard import GroupShard
+from kraftrio.broker.coordinator.groups.classic.joins import Client
+from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now, Outcome
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (
@@ -33,8 +33,20 @@ from kraftrio.wire.messages.groups import (
     SyncGroupResponse,
 )
 from kraftrio.wire.primitives import ZERO_UUID
+from kraftrio.wire.records.batch import iter_records, parse_header
+from kraftrio.wire.records.builder import BatchBuilder
+from tests.support.sliced import finish
 
 START_WALL_MS = 1_700_000_000_000
+
+
+def records_of(batch: BatchBuilder) -> list[CoordinatorRecord]:
+    """The records of a batch that was encoded already."""
+    data = batch.build()
+    return [
+        CoordinatorRecord(record.key or b"", record.value)
+        for record in iter_records(data, parse_header(data))
+    ]
 
 
 @dataclass
@@ -79,14 +91,14 @@ class GroupContext:
 
     @property
     def group(self) -> ClassicGroup:
-        group = self.shard.group(self.group_id)
+        group = self.shard.groups.find(self.group_id, ClassicGroup)
         assert group is not None
         return group
 
     @property
     def state(self) -> str:
-        group = self.shard.group(self.group_id)
-        return "absent" if group is None else group.state.value
+        group = self.shard.groups.get(self.group_id)
+        return "absent" if group is None else group.state_name
 
     # --- what the runtime does ---
 
@@ -95,16 +107,19 @@ class GroupContext:
         for ticket, response in outcome.replies:
             assert ticket not in self.replies, "a request was answered twice"
             self.replies[ticket] = response
-        if not outcome.records:
+        records = outcome.records if outcome.batch is None else records_of(outcome.batch)
+        if not records:
             return outcome.response
         if self.append_error is not ErrorCode.NONE:
             self._settle(outcome, self.append_error, 0)
             return outcome.response
         base_offset = len(self.log)
-        self.log += outcome.records
+        self.log += records
         if outcome.replay:
-            for i, (key, value) in enumerate(outcome.records):
+            for i, (key, value) in enumerate(records):
                 self.shard.replay(base_offset + i, key, value, self.now, committed=False)
+        if outcome.change is not None:
+            self.shard.apply(outcome.change, len(self.log), self.now)
         self._held.append((len(self.log), outcome))
         if not self.hold_commits:
             self.commit()
@@ -182,7 +197,7 @@ class GroupContext:
         )
         ticket = self.ticket()
         client = Client(client_id, client_host, api_version)
-        self.carry_out(self.shard.join(request, client, ticket, self.now))
+        self.carry_out(self.shard.classic.join(request, client, ticket, self.now))
         return ticket
 
     def joined(self, ticket: int) -> JoinGroupResponse:
@@ -243,7 +258,7 @@ class GroupContext:
             ],
         )
         ticket = self.ticket()
-        self.carry_out(self.shard.sync(request, ticket, self.now))
+        self.carry_out(self.shard.classic.sync(request, ticket, self.now))
         return ticket
 
     def synced(self, ticket: int) -> SyncGroupResponse:
@@ -262,12 +277,12 @@ class GroupContext:
             member_id=member_id,
             group_instance_id=instance_id,
         )
-        return ErrorCode(self.shard.heartbeat(request, self.now).error_code)
+        return ErrorCode(self.shard.classic.heartbeat(request, self.now).error_code)
 
     def leave(self, *members: tuple[str, str | None]) -> list[ErrorCode]:
         """Send LeaveGroup for (member id, instance id) pairs; returns each one's error."""
         identities = [MemberIdentity(member_id=m, group_instance_id=i) for m, i in members]
-        response = self.carry_out(self.shard.leave(self.group_id, identities, self.now))
+        response = self.carry_out(self.shard.classic.leave(self.group_id, identities, self.now))
         assert isinstance(response, LeaveGroupResponse)
         return [ErrorCode(member.error_code) for member in response.members]
 
@@ -308,8 +323,9 @@ class GroupContext:
                 )
             ],
         )
-        response = self.carry_out(self.shard.commit_offsets(request, api_version, self.now))
-        return ErrorCode(response.topics[0].partitions[0].error_code)
+        commit = finish(self.shard.prepare_commit(request, self.now))
+        assert self.carry_out(self.shard.commit_offsets(commit, api_version, self.now)) is commit
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE if commit.refused else ErrorCode.NONE
 
     def fetch_offset(
         self,

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from kraftrio.broker.coordinator.groups.classic.group_state import GroupState
+from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup, GroupState
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import JoinGroupResponse
-from tests.unit.broker.coordinator.group_context import GroupContext, Properties
+from tests.unit.broker.coordinator.groups.group_context import GroupContext, Properties
 
 _HOUR_MS = 3_600_000
 _SOME_TIMES_MS = (1, 500, 3_000, 4_000, 9_000, 21_000)
@@ -55,16 +55,20 @@ class Members:
         self._metadata = self.rng.choice(((b"",), (b"", b"changed")))
         self._rebalance_timeout_ms = self.rng.choice((5_000, 20_000))
 
+    @property
+    def group(self) -> ClassicGroup | None:
+        return self.context.shard.groups.find(self.context.group_id, ClassicGroup)
+
     def step(self) -> None:
         """Let something happen."""
-        group = self.context.shard.group(self.context.group_id)
+        group = self.group
         if group is not None:
             self.states.add(group.state)
         self.rng.choices(self._actions, self._weights)[0]()
 
     def check(self) -> None:
         """What has no answer is held by a member, once; and the group's counts are right."""
-        group = self.context.shard.group(self.context.group_id)
+        group = self.group
         members = [] if group is None else list(group.members.values())
         held = [one.join_ticket for one in members] + [one.sync_ticket for one in members]
         parked = sorted(ticket for ticket in held if ticket is not None)
@@ -111,7 +115,7 @@ class Members:
         self._send_join(instance_id=f"inst{self.rng.randrange(3)}")
 
     def _sync(self) -> None:
-        group = self.context.shard.group(self.context.group_id)
+        group = self.group
         if group is None or not group.members:
             return
         # mostly who has to, and with the generation that counts
@@ -131,12 +135,12 @@ class Members:
     def _live_on(self) -> None:
         """Time passes, and members heartbeat."""
         self.context.advance(self.rng.choice((1_000, 4_000, 6_000)))
-        group = self.context.shard.group(self.context.group_id)
+        group = self.group
         for member in [] if group is None else list(group.members.values()):
             self.context.heartbeat(member.member_id, instance_id=member.group_instance_id)
 
     def _leave(self) -> None:
-        if (known := self._known()[-8:]) and self.context.shard.group(self.context.group_id):
+        if (known := self._known()[-8:]) and self.group:
             self.context.leave(self.rng.choice(known))
 
     def _pass_time(self) -> None:

@@ -1,16 +1,15 @@
 """One shard of the group coordinator: all groups and offsets of one `__consumer_offsets` partition.
 
-Joins the classic groups and the committed offsets, which meet in a few places: a commit needs a
-member's generation, deleting a group takes its offsets, offsets expire by their group's state.
+Joins the kinds of group (so far the classic one) with the committed offsets, which meet in a few
+places: a commit needs a member's generation, deleting a group takes its offsets, offsets expire by
+their group's state.
 
 Rules:
 1. A method takes a request and the time, and answers with an `Outcome`, a response, or KafkaError
    for the whole request. Nothing here blocks or logs.
 2. `replay` reads one record; it is what loading does, and what follows an append when the outcome
-   says so.
+   asks for it. A commit is applied by what it was made of (`apply`), with the same result.
 3. `next_deadline_ms` / `on_deadline` cover sessions, rebalances and the expiry of offsets.
-
-Called by `runtime` only.
 """
 
 from __future__ import annotations
@@ -18,18 +17,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from kraftrio.broker.coordinator.deadlines import DeadlineQueue
-from kraftrio.broker.coordinator.groups.admin import choose_groups, describe_group, why_not
-from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup, GroupState
+from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
 from kraftrio.broker.coordinator.groups.classic.groups import ClassicGroups
-from kraftrio.broker.coordinator.groups.classic.replies import Client
-from kraftrio.broker.coordinator.groups.offset_state import (
-    NO_PRODUCER_ID,
-    OffsetKey,
-    OffsetState,
-    check_commit,
+from kraftrio.broker.coordinator.groups.classic.records import group_from_record
+from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
+from kraftrio.broker.coordinator.groups.offset_commit import (
+    OffsetCommit,
+    OffsetsStored,
+    prepare_commit,
 )
-from kraftrio.broker.coordinator.outcome import CoordinatorRecord, FollowUp, Now, Outcome, Ticket
-from kraftrio.broker.coordinator.ports import GroupProperties
+from kraftrio.broker.coordinator.groups.offset_state import OffsetState
+from kraftrio.broker.coordinator.groups.offset_table import OffsetKey
+from kraftrio.broker.coordinator.groups.properties import GroupProperties
+from kraftrio.broker.coordinator.groups.shard.administration import choose_groups, describe_group
+from kraftrio.broker.coordinator.outcome import Change, CoordinatorRecord, FollowUp, Now, Outcome
+from kraftrio.broker.coordinator.shard import NO_PRODUCER_ID
+from kraftrio.wire.codec.slices import Slices
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.group_records import (
     GroupMetadataKey,
@@ -42,19 +45,13 @@ from kraftrio.wire.messages.group_records import (
 from kraftrio.wire.messages.groups import (
     DeletableGroupResult,
     DescribedGroup,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
-    MemberIdentity,
     OffsetCommitRequest,
-    OffsetCommitResponse,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
     OffsetFetchRequestGroup,
     OffsetFetchResponseGroup,
-    SyncGroupRequest,
 )
 from kraftrio.wire.primitives import Buffer
 
@@ -63,47 +60,50 @@ _GROUP_NOT_FOUND_COMMIT_VERSION = 9
 
 
 class GroupShard:
-    """Groups and offsets of one partition."""
+    """Groups and offsets of one partition.
+
+    Attributes:
+        groups: of every kind.
+        classic: serves the requests of classic members.
+    """
 
     def __init__(self, properties: GroupProperties, new_uuid: Callable[[], str]) -> None:
         self._properties = properties
         self._deadlines = DeadlineQueue()
-        self.groups = ClassicGroups(properties, self._deadlines, new_uuid)
+        self.groups = GroupRegistry()
+        self.classic = ClassicGroups(self.groups, properties, self._deadlines, new_uuid)
         self.offsets = OffsetState(properties)
-
-    def group(self, group_id: str) -> ClassicGroup | None:
-        return self.groups.groups.get(group_id)
 
     # --- life of the shard ---
 
     def on_loaded(self, now: Now) -> Outcome:
         """Begin to serve: everything was replayed."""
         self._schedule_expiry(now)
-        return self.groups.on_loaded(now)
+        return self.classic.on_loaded(now)
 
     def unload(self, now: Now) -> Outcome:
         """Stop serving; answers whoever still waits."""
-        return self.groups.unload(now)
+        return self.classic.unload(now)
 
     def next_deadline_ms(self) -> float | None:
         return self._deadlines.next_deadline_ms()
 
     def on_deadline(self, now: Now) -> list[Outcome]:
-        """Do everything that is due."""
+        """Do everything whose time has come."""
         outcomes = []
         while (key := self._deadlines.pop_due(now.monotonic_ms)) is not None:
-            outcome = self._expire(now) if key == _EXPIRY else self.groups.on_deadline(key, now)
+            outcome = self._expire(now) if key == _EXPIRY else self.classic.on_deadline(key, now)
             if outcome:
                 outcomes.append(outcome)
         return outcomes
 
     def on_append_done(self, follow_up: FollowUp, error: ErrorCode, now: Now) -> Outcome:
-        return self.groups.on_append_done(follow_up, error, now)
+        return self.classic.on_append_done(follow_up, error, now)
 
     def on_committed(self, end_offset: int) -> None:
         self.offsets.on_committed(end_offset)
 
-    # --- replay ---
+    # --- changes by records ---
 
     def replay(
         self,
@@ -123,7 +123,7 @@ class GroupShard:
         if isinstance(parsed, OffsetCommitKey):
             offset_value = None if value is None else decode_offset_value(value)
             if offset_value is not None:
-                self.groups.get_or_create(parsed.group, now)
+                self.classic.ensure_group(parsed.group, now.wall_ms)
             self.offsets.replay(
                 record_offset,
                 OffsetKey(parsed.group, parsed.topic, parsed.partition),
@@ -134,35 +134,31 @@ class GroupShard:
         elif isinstance(parsed, GroupMetadataKey):
             group = None
             if value is not None:
-                group = ClassicGroup.from_record(parsed.group, decode_group_value(value))
-            self.groups.replace(parsed.group, group)
+                group = group_from_record(parsed.group, decode_group_value(value))
+            self.classic.replace(parsed.group, group)
 
-    def replay_end_transaction(
-        self, record_offset: int, producer_id: int, *, commit: bool, committed: bool = True
-    ) -> None:
-        self.offsets.replay_end_transaction(
-            record_offset, producer_id, commit=commit, committed=committed
-        )
+    def replay_end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        self.offsets.replay_end_transaction(producer_id, commit=commit)
 
-    # --- membership ---
-
-    def join(self, request: JoinGroupRequest, client: Client, ticket: Ticket, now: Now) -> Outcome:
-        return self.groups.join(request, client, ticket, now)
-
-    def sync(self, request: SyncGroupRequest, ticket: Ticket, now: Now) -> Outcome:
-        return self.groups.sync(request, ticket, now)
-
-    def heartbeat(self, request: HeartbeatRequest, now: Now) -> HeartbeatResponse:
-        return self.groups.heartbeat(request, now)
-
-    def leave(self, group_id: str, members: list[MemberIdentity], now: Now) -> Outcome:
-        return self.groups.leave(group_id, members, now)
+    def apply(self, change: Change, end_offset: int, now: Now) -> None:
+        """Apply a commit that was just appended."""
+        assert isinstance(change, OffsetsStored)
+        self.classic.ensure_group(change.group_id, now.wall_ms)
+        self.offsets.store(change, end_offset)
 
     # --- offsets ---
 
-    def commit_offsets(self, request: OffsetCommitRequest, api_version: int, now: Now) -> Outcome:
-        """Store offsets; a commit by hand may make a group that holds nothing else."""
-        group = self.group(request.group_id)
+    def prepare_commit(self, request: OffsetCommitRequest, now: Now) -> Slices[OffsetCommit]:
+        """Make the records of a commit, for `commit_offsets`; asks nothing of the group."""
+        return prepare_commit(request, now.wall_ms, self._properties.offset_metadata_max_bytes)
+
+    def commit_offsets(self, commit: OffsetCommit, api_version: int, now: Now) -> Outcome:
+        """Store offsets; a commit by hand may make a group that holds nothing else.
+
+        The response is the commit itself: its `refused` are the only errors.
+        """
+        request = commit.request
+        group = self.groups.get(request.group_id)
         generation_id = request.generation_id_or_member_epoch
         if group is None:
             if generation_id >= 0:
@@ -170,15 +166,13 @@ class GroupShard:
                     raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         else:
-            error = check_commit(group, request.member_id, request.group_instance_id, generation_id)
+            error = group.check_commit(request.member_id, request.group_instance_id, generation_id)
             if error is not ErrorCode.NONE:
                 raise KafkaError(error)
-            if group.is_in(GroupState.STABLE, GroupState.PREPARING_REBALANCE):
-                self.groups.touch(group, request.member_id, now)
-        records, topics = self.offsets.commit(
-            request.group_id, request.topics, request.retention_time_ms, now
-        )
-        return Outcome(records=records, response=OffsetCommitResponse(topics=topics), replay=True)
+            self.classic.on_commit(request.group_id, request.member_id, now)
+        if not commit.batch.record_count:
+            return Outcome(response=commit)
+        return Outcome(batch=commit.batch, change=commit.change, response=commit)
 
     def fetch_offsets(
         self, request: OffsetFetchRequestGroup, *, require_stable: bool
@@ -194,11 +188,12 @@ class GroupShard:
 
     def delete_offsets(self, request: OffsetDeleteRequest) -> Outcome:
         """Remove offsets of topics that the group does not read."""
-        group = self.group(request.group_id)
+        group = self.groups.get(request.group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
-        if not group.is_in(GroupState.EMPTY) and not group.uses_consumer_protocol:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+        error = group.check_offset_delete()
+        if error is not ErrorCode.NONE:
+            raise KafkaError(error)
         outcome = Outcome(replay=True)
         response = OffsetDeleteResponse()
         for topic in request.topics:
@@ -212,14 +207,15 @@ class GroupShard:
                     OffsetDeleteResponsePartition(partition_index=index, error_code=error)
                 )
                 if error is ErrorCode.NONE:
-                    outcome.records += self.offsets.delete(request.group_id, topic.name, index)
+                    key = OffsetKey(request.group_id, topic.name, index)
+                    outcome.records += self.offsets.delete(key)
             response.topics.append(
                 OffsetDeleteResponseTopic(name=topic.name, partitions=partitions)
             )
         outcome.response = response
         return outcome
 
-    def delete_topics(self, topics: Mapping[str, bytes]) -> Outcome:
+    def on_topics_deleted(self, topics: Mapping[str, bytes]) -> Outcome:
         """Remove the offsets of deleted topics, given by name with the id each had."""
         return Outcome(records=self.offsets.delete_topics(topics), replay=True, splittable=True)
 
@@ -228,13 +224,13 @@ class GroupShard:
         self._deadlines.schedule(_EXPIRY, now.monotonic_ms + interval_ms)
 
     def _expire(self, now: Now) -> Outcome:
-        """Remove expired offsets, and empty groups that have none left."""
+        """Remove expired offsets, and unused groups that have none left."""
         self._schedule_expiry(now)
         outcome = Outcome(replay=True, splittable=True)
-        for group in self.groups.groups.values():
-            records, nothing_left = self.offsets.expire(group, now)
+        for group in self.groups:
+            records, is_nothing_left = self.offsets.expire(group, now)
             outcome.records += records
-            if nothing_left and group.is_in(GroupState.EMPTY) and not group.pending_join_members:
+            if is_nothing_left and group.is_unused:
                 outcome.records.append(_group_tombstone(group.group_id))
         return outcome
 
@@ -245,13 +241,9 @@ class GroupShard:
         outcome = Outcome(replay=True)
         results = []
         for group_id in group_ids:
-            group = self.group(group_id)
-            error = ErrorCode.NONE
-            if group is None:
-                error = ErrorCode.GROUP_ID_NOT_FOUND
-            elif not group.is_in(GroupState.EMPTY):
-                error = ErrorCode.NON_EMPTY_GROUP
-            else:
+            group = self.groups.get(group_id)
+            error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_delete()
+            if error is ErrorCode.NONE:
                 outcome.records += self.offsets.delete_all(group_id)
                 outcome.records.append(_group_tombstone(group_id))
             results.append(DeletableGroupResult(group_id=group_id, error_code=error))
@@ -261,26 +253,27 @@ class GroupShard:
     def describe(
         self, group_id: str, *, api_version: int, include_operations: bool
     ) -> DescribedGroup:
+        """Answer DescribeGroups for one group."""
         return describe_group(
             group_id,
-            self.group(group_id),
+            self.groups.find(group_id, ClassicGroup),
             api_version=api_version,
             include_operations=include_operations,
         )
 
-    def why_not(self, kind: str, group_id: str) -> str:
-        """Say that a group is not of a kind other than the classic one."""
-        return why_not(kind, group_id, self.group(group_id))
+    def refusal(self, kind: str, group_id: str) -> str:
+        """Say why there is no group of a kind that is not served (consumer, share, streams)."""
+        is_known = self.groups.get(group_id) is not None
+        return f"Group {group_id} " + (f"is not a {kind} group." if is_known else "not found.")
 
-    def choose(
-        self, states_filter: Sequence[str], types_filter: Sequence[str]
-    ) -> list[ClassicGroup]:
+    def choose(self, states_filter: Sequence[str], types_filter: Sequence[str]) -> list[Group]:
         """Choose the groups that ListGroups asks for."""
-        return choose_groups(self.groups.groups.values(), states_filter, types_filter)
+        return choose_groups(self.groups, states_filter, types_filter)
 
     def has_member(self, group_id: str, member_id: str) -> bool:
-        group = self.group(group_id)
-        return group is not None and member_id in group.members
+        """Whether a group has a member."""
+        group = self.groups.get(group_id)
+        return group is not None and group.has_member(member_id)
 
 
 def _group_tombstone(group_id: str) -> CoordinatorRecord:

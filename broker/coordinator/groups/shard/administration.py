@@ -1,15 +1,21 @@
-"""Describes, lists and checks groups for administration; reads groups and changes nothing.
+"""Describes, lists and chooses groups for administration; reads groups and changes nothing.
 
 Rules as in Kafka 4.3: groups that only store offsets are groups (protocol type ""); an unknown
 group is Dead up to DescribeGroups v5 and GROUP_ID_NOT_FOUND from v6 (KIP-1043); metadata and
-assignments are shown of a Stable group only. Called by `groups/shard`.
+assignments are shown of a Stable group only. DescribeGroups is about classic groups. Called by
+`group_shard`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup, GroupState
+from kraftrio.broker.coordinator.groups.classic.group_state import (
+    CLASSIC_GROUP_TYPE,
+    ClassicGroup,
+    GroupState,
+)
+from kraftrio.broker.coordinator.groups.group import Group
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (
     AUTHORIZED_OPERATIONS_OMITTED,
@@ -21,7 +27,6 @@ from kraftrio.wire.messages.groups import (
 # READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS: all that a group resource knows.
 ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
-CLASSIC_GROUP_TYPE = "classic"
 GROUP_TYPES = frozenset({CLASSIC_GROUP_TYPE})
 GROUP_STATES = frozenset(state.value.lower() for state in GroupState)
 GROUP_ID_NOT_FOUND_VERSION = 6
@@ -48,7 +53,7 @@ def describe_group(
     protocol_name = (group.protocol_name or "") if shows_protocol else ""
     return DescribedGroup(
         group_id=group_id,
-        group_state=group.state.value,
+        group_state=group.state_name,
         protocol_type=group.protocol_type or "",
         protocol_data=protocol_name,
         members=[
@@ -66,29 +71,27 @@ def describe_group(
     )
 
 
-def why_not(kind: str, group_id: str, group: ClassicGroup | None) -> str:
-    """Say that a group is not of a kind (consumer, share, streams), whatever else it is."""
-    return f"Group {group_id} " + ("not found." if group is None else f"is not a {kind} group.")
-
-
 def choose_groups(
-    groups: Iterable[ClassicGroup], states_filter: Iterable[str], types_filter: Iterable[str]
-) -> list[ClassicGroup]:
+    groups: Iterable[Group], states_filter: Iterable[str], types_filter: Iterable[str]
+) -> list[Group]:
     """Choose the groups in one of the states and of one of the types; empty means any."""
     states = {state.lower() for state in states_filter}
     types = {group_type.lower() for group_type in types_filter}
-    if types and CLASSIC_GROUP_TYPE not in types:
-        return []
-    return [group for group in groups if not states or group.state.value.lower() in states]
+    return [
+        group
+        for group in groups
+        if (not states or group.state_name.lower() in states)
+        and (not types or group.group_type in types)
+    ]
 
 
-def listed_group(group: ClassicGroup) -> ListedGroup:
-    """Say of a group what ListGroups tells."""
+def listed_group(group: Group) -> ListedGroup:
+    """Give a group's entry in ListGroups."""
     return ListedGroup(
         group_id=group.group_id,
         protocol_type=group.protocol_type or "",
-        group_state=group.state.value,
-        group_type=CLASSIC_GROUP_TYPE,
+        group_state=group.state_name,
+        group_type=group.group_type,
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kraftrio.broker.coordinator.groups.admin import listed_group
+from kraftrio.broker.coordinator.groups.shard.administration import listed_group
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import AUTHORIZED_OPERATIONS_OMITTED, DescribedGroup
-from tests.unit.broker.coordinator.group_context import GroupContext
+from tests.unit.broker.coordinator.groups.group_context import GroupContext
 
 
 @pytest.fixture
@@ -77,9 +77,9 @@ def test_authorized_operations_only_when_asked(context: GroupContext) -> None:
 
 def test_classic_groups_are_no_consumer_groups(context: GroupContext) -> None:
     """Nor of any other kind; who asks for those is told why."""
-    assert context.shard.why_not("share", "group") == "Group group not found."
+    assert context.shard.refusal("share", "group") == "Group group not found."
     context.stable_group()
-    assert context.shard.why_not("share", "group") == "Group group is not a share group."
+    assert context.shard.refusal("share", "group") == "Group group is not a share group."
 
 
 def test_list_groups(context: GroupContext) -> None:

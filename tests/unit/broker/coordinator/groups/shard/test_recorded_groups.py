@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup, GroupState
-from kraftrio.broker.coordinator.groups.shard import GroupShard
+from kraftrio.broker.coordinator.groups.classic.records import group_from_record, group_value
+from kraftrio.broker.coordinator.groups.offset_table import OffsetKey
+from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
 from kraftrio.broker.coordinator.outcome import Now
 from kraftrio.wire.messages.group_records import (
     GroupMetadataKey,
@@ -27,9 +29,9 @@ from kraftrio.wire.messages.groups import OffsetFetchRequestGroup
 from kraftrio.wire.primitives import ZERO_UUID, uuid_from_text
 from kraftrio.wire.records.batch import Record, build_batch, iter_headers, iter_records
 from kraftrio.wire.records.control import read_end_transaction_marker
-from tests.unit.broker.coordinator.group_context import Properties
+from tests.unit.broker.coordinator.groups.group_context import Properties
 
-LOGS = Path(__file__).resolve().parents[3] / "data" / "log-dirs"
+LOGS = Path(__file__).resolve().parents[5] / "data" / "log-dirs"
 PLAIN_ID = uuid_from_text("nhZEL7knQ9mPkpKCbIc_pA")
 NOW = Now(0.0, 1_795_818_100_000)
 
@@ -54,9 +56,7 @@ def replay(partition: int, end_offset: int = 1 << 62) -> GroupShard:
         if header.is_control:
             marker = read_end_transaction_marker(data, header)
             assert marker is not None
-            shard.replay_end_transaction(
-                header.base_offset, header.producer_id, commit=marker.commit
-            )
+            shard.replay_end_transaction(header.producer_id, commit=marker.commit)
             continue
         producer_id = header.producer_id if header.is_transactional else -1
         for record in iter_records(data, header):
@@ -78,8 +78,8 @@ def offsets(shard: GroupShard, group_id: str) -> dict[tuple[str, int], tuple[int
 def test_groups_and_offsets_of_a_recorded_partition() -> None:
     """The groups, their states, generations and offsets are what the clients left behind."""
     shard = replay(0)
-    groups = shard.groups.groups
-    assert {g.group_id: (g.state.value, g.generation_id) for g in groups.values()} == {
+    groups = shard.groups.all_of(ClassicGroup)
+    assert {g.group_id: (g.state.value, g.generation_id) for g in groups} == {
         "group-txn": ("Empty", 2),
         "group-classic": ("Empty", 4),
         "group-static": ("Stable", 1),
@@ -97,7 +97,7 @@ def test_groups_and_offsets_of_a_recorded_partition() -> None:
 def test_static_member_of_a_recorded_group() -> None:
     """The static member that stayed is there with all it had, and its session runs."""
     shard = replay(0)
-    group = shard.group("group-static")
+    group = shard.groups.find("group-static", ClassicGroup)
     assert group is not None
     (member,) = group.members.values()
     assert member.group_instance_id == "inst-1"
@@ -124,15 +124,15 @@ def test_deleted_and_foreign_groups() -> None:
     before = replay(1, end_offset=1)
     assert offsets(before, "group-deleted") == {("plain", 0): (2, -1, "")}
     after = replay(1)
-    assert after.groups.groups == {}
+    assert list(after.groups) == []
     assert offsets(after, "group-deleted") == {}
 
 
 def test_topic_ids_of_recorded_offsets() -> None:
     """Offsets that clients committed carry the topic's id, transactional ones none."""
     shard = replay(0)
-    simple = shard.offsets.get("group-simple", "plain", 0)
-    transactional = shard.offsets.get("group-txn", "plain", 1)
+    simple = shard.offsets.get(OffsetKey("group-simple", "plain", 0))
+    transactional = shard.offsets.get(OffsetKey("group-txn", "plain", 1))
     assert simple is not None
     assert transactional is not None
     assert (simple.topic_id, transactional.topic_id) == (PLAIN_ID, ZERO_UUID)
@@ -165,12 +165,12 @@ def test_state_is_written_as_kafka_writes_it() -> None:
         assert record.key is not None
         key = decode_key(record.key)
         if isinstance(key, GroupMetadataKey) and record.value is not None:
-            group = ClassicGroup.from_record(key.group, decode_group_value(record.value))
-            assert encode_group_value(group.to_record()) == record.value
+            group = group_from_record(key.group, decode_group_value(record.value))
+            assert encode_group_value(group_value(group)) == record.value
         elif isinstance(key, OffsetCommitKey) and record.value is not None:
             shard = GroupShard(Properties(), lambda: "uuid")
             shard.replay(record.offset, record.key, record.value, NOW)
-            offset = shard.offsets.get(key.group, key.topic, key.partition)
+            offset = shard.offsets.get(OffsetKey(key.group, key.topic, key.partition))
             assert offset is not None
             assert encode_offset_value(offset.to_record()) == record.value
 

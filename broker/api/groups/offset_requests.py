@@ -2,15 +2,16 @@
 
 Groups know topics by name; from v10 on clients name them by id (KIP-848). What the metadata does
 not know is answered here and never reaches a group: UNKNOWN_TOPIC_OR_PARTITION by name,
-UNKNOWN_TOPIC_ID by id. Responses keep the order of the request. Called by the coordinator handlers.
+UNKNOWN_TOPIC_ID by id. Responses keep the order of the request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from kraftrio.broker.coordinator.ports import Metadata
+from kraftrio.broker.coordinator.groups.offset_commit import OffsetCommit
+from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.codec.slices import Slices
 from kraftrio.wire.errors import ErrorCode
@@ -50,19 +51,19 @@ _FETCH_ERRORS = {
 }
 
 
+# No more offset records than this fit into one batch of the default max.message.bytes. Kafka, too,
+# answers UNKNOWN_SERVER_ERROR when a commit does not fit into a batch.
+_MAX_COMMITTED_PARTITIONS = 24_000
+
 # --- OffsetCommit ---
-
-
-_MOST_COMMITTED = 24_000
-"""No more offset records than this fit into one batch of max.message.bytes as it is by default.
-
-Kafka, too, answers UNKNOWN_SERVER_ERROR when a commit does not fit into a batch."""
 
 
 class ResolvedCommit:
     """A commit's request with only the partitions that exist; makes the answers to all."""
 
-    def __init__(self, asked: OffsetCommitRequest, api_version: int, metadata: Metadata) -> None:
+    def __init__(
+        self, asked: OffsetCommitRequest, api_version: int, metadata: MetadataCache
+    ) -> None:
         self._asked = asked
         self._by_id = api_version >= TOPIC_ID_VERSION
         self._metadata = metadata
@@ -91,20 +92,26 @@ class ResolvedCommit:
         """Whether offsets of a partition can be committed."""
         return bool(name) and self._metadata.partition(name, index) is not None
 
-    def response(self, committed: Sequence[OffsetCommitResponseTopic]) -> OffsetCommitResponse:
-        """Put the group's answer into the request's order."""
-        codes = {
-            (topic.name, partition.partition_index): partition.error_code
-            for topic in committed
-            for partition in topic.partitions
-        }
-        return self._answer(lambda name, index: codes.get((name, index)))
+    def response(self, committed: OffsetCommit) -> OffsetCommitResponse:
+        """Put what the group has taken, and refused, into the request's order."""
+        refused, stored = committed.refused, committed.change.topics
+
+        def code_of(name: str, index: int) -> ErrorCode | None:
+            if (name, index) in refused:
+                return ErrorCode.OFFSET_METADATA_TOO_LARGE
+            return ErrorCode.NONE if index in stored.get(name, ()) else None
+
+        return self._answer(code_of)
+
+    def unknown_response(self) -> OffsetCommitResponse:
+        """Answer that nothing of the request exists."""
+        return self._answer(lambda _name, _index: None)
 
     def error_response(self, error: ErrorCode) -> OffsetCommitResponse:
         """Answer with one error for all that the group was asked to commit."""
         return self._answer(lambda name, index: error if self.exists(name, index) else None)
 
-    def _answer(self, code_of: Callable[[str, int], int | None]) -> OffsetCommitResponse:
+    def _answer(self, code_of: Callable[[str, int], ErrorCode | None]) -> OffsetCommitResponse:
         def answer(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
             name, unknown = self.name_of(topic), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if self._by_id and not name:
@@ -129,7 +136,7 @@ class ResolvedCommit:
 
 
 def resolve_commit(
-    request: OffsetCommitRequest, api_version: int, metadata: Metadata
+    request: OffsetCommitRequest, api_version: int, metadata: MetadataCache
 ) -> Slices[ResolvedCommit]:
     """Find names and ids of a commit's topics, and set aside what does not exist."""
     resolved = ResolvedCommit(request, api_version, metadata)
@@ -143,7 +150,7 @@ def resolve_commit(
             yield
         if known:
             count += len(known)
-            if count > _MOST_COMMITTED:
+            if count > _MAX_COMMITTED_PARTITIONS:
                 resolved.is_too_large = True
                 return resolved
             resolved.request.topics.append(
@@ -181,7 +188,7 @@ def fetch_error(error: ErrorCode) -> ErrorCode:
 
 
 def resolve_fetch(
-    group: OffsetFetchRequestGroup, api_version: int, metadata: Metadata
+    group: OffsetFetchRequestGroup, api_version: int, metadata: MetadataCache
 ) -> ResolvedFetch:
     """Find names and ids of a group's topics; by name, a topic need not exist."""
     request = OffsetFetchRequestGroup(
@@ -216,7 +223,7 @@ def resolve_fetch(
     return resolved
 
 
-def add_topic_ids(fetched: OffsetFetchResponseGroup, metadata: Metadata) -> None:
+def add_topic_ids(fetched: OffsetFetchResponseGroup, metadata: MetadataCache) -> None:
     """Name the topics of an answer for all topics by id; deleted ones have none and go."""
     named = []
     for topic in fetched.topics:
@@ -291,7 +298,9 @@ def no_offset(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
 # --- OffsetDelete ---
 
 
-def resolve_delete(request: OffsetDeleteRequest, metadata: Metadata) -> Slices[OffsetDeleteRequest]:
+def resolve_delete(
+    request: OffsetDeleteRequest, metadata: MetadataCache
+) -> Slices[OffsetDeleteRequest]:
     """Give the request with the partitions that exist, each once."""
     known: dict[str, dict[int, OffsetDeleteRequestPartition]] = {}
     for topic in request.topics:

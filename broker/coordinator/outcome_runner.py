@@ -1,0 +1,138 @@
+"""Carries out what shards decide: replies, appends, changes, and what follows the commit.
+
+Rules
+1. An outcome is carried out in one go, with no await: reply, append, apply.
+2. The response waits for the records' commit, for at most the commit timeout. Records that come
+   too late for it may yet be committed, and count then.
+3. Failures of an append reach clients as coordinator errors, never as those of producing.
+
+Called by the runtime.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from kraftrio.base.clock import Clock
+from kraftrio.broker.coordinator.led_partition import LedPartition, ShardT
+from kraftrio.broker.coordinator.outcome import CoordinatorRecord, FollowUp, Now, Outcome
+from kraftrio.broker.coordinator.ports import Replicas
+from kraftrio.broker.coordinator.settings import CoordinatorSettings
+from kraftrio.broker.log.producers.producer_state import AppendOrigin
+from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.records.batch import Record, build_batch
+
+Respond = Callable[[ErrorCode], None]
+"""Sends a response, or what an error makes of it."""
+
+_SPLIT_RECORDS = 1000  # in a batch of an outcome that need not be atomic
+
+# What Kafka's coordinator writes, though there is no producer id.
+_BASE_SEQUENCE = 0
+
+
+class OutcomeRunner:
+    """See the module."""
+
+    def __init__(
+        self, replicas: Replicas, clock: Clock, settings: CoordinatorSettings, log: logging.Logger
+    ) -> None:
+        self._replicas = replicas
+        self._clock = clock
+        self._settings = settings
+        self._log = log
+
+    def now(self) -> Now:
+        """The moment that a shard is asked at."""
+        return Now(self._clock.monotonic_ms(), self._clock.wall_ms())
+
+    def commit_deadline_ms(self) -> float:
+        """Until when a response waits for a commit that is asked for now."""
+        return self._clock.monotonic_ms() + self._settings.commit_timeout_ms
+
+    def run(
+        self, led: LedPartition[ShardT], outcome: Outcome, respond: Respond | None = None
+    ) -> None:
+        """Carry out an outcome of a partition's shard."""
+        for ticket, response in outcome.replies:
+            ticket.complete(response)
+        if outcome.batch is None and not outcome.records:
+            if respond is not None:
+                respond(ErrorCode.NONE)
+            return
+        try:
+            self._append(led, outcome)
+        except KafkaError as error:
+            self._log.warning("append failed partition=%s reason=%s", led.topic_partition, error)
+            self._settle(led, 0, outcome.follow_up, respond, error.code)
+            return
+        end_offset = led.written_end_offset
+        self._replicas.when_committed(
+            led.topic_partition,
+            end_offset,
+            self.commit_deadline_ms(),
+            partial(self._settle, led, end_offset, outcome.follow_up, respond),
+        )
+
+    def _append(self, led: LedPartition[ShardT], outcome: Outcome) -> None:
+        """Append the records, and let the shard change by them."""
+        if outcome.batch is not None:
+            data = outcome.batch.build(
+                compression=self._settings.compression, base_sequence=_BASE_SEQUENCE
+            )
+            self._append_batch(led, data, outcome.batch.record_count)
+        records = outcome.records
+        step = _SPLIT_RECORDS if outcome.splittable else max(len(records), 1)
+        for start in range(0, len(records), step):
+            self._append_records(led, records[start : start + step], replay=outcome.replay)
+        if outcome.change is not None:
+            led.shard.apply(outcome.change, led.written_end_offset, self.now())
+
+    def _append_records(
+        self, led: LedPartition[ShardT], records: Sequence[CoordinatorRecord], *, replay: bool
+    ) -> None:
+        now = self.now()
+        batch = build_batch(
+            [Record(0, now.wall_ms, key, value) for key, value in records],
+            compression=self._settings.compression,
+            base_sequence=_BASE_SEQUENCE,
+        )
+        base_offset = self._append_batch(led, batch, len(records))
+        if replay:
+            for offset, (key, value) in enumerate(records, base_offset):
+                led.shard.replay(offset, key, value, now, committed=False)
+
+    def _append_batch(self, led: LedPartition[ShardT], batch: bytearray, record_count: int) -> int:
+        info = self._replicas.append_to_leader(
+            led.topic_partition, batch, origin=AppendOrigin.COORDINATOR
+        )
+        led.written_end_offset = info.base_offset + record_count
+        return info.base_offset
+
+    def _settle(
+        self,
+        led: LedPartition[ShardT],
+        end_offset: int,
+        follow_up: FollowUp | None,
+        respond: Respond | None,
+        error: ErrorCode,
+    ) -> None:
+        """The records of an outcome are committed, or are known to have failed."""
+        if led.is_led and error is ErrorCode.NONE:
+            led.shard.on_committed(end_offset)
+        elif led.is_led and error is ErrorCode.REQUEST_TIMED_OUT:
+            self._replicas.when_committed(
+                led.topic_partition, end_offset, None, partial(self._show, led, end_offset)
+            )
+        if respond is not None:
+            respond(error)
+        if led.is_led and follow_up is not None:
+            self.run(led, led.shard.on_append_done(follow_up, error, self.now()))
+            led.arm_timer()
+
+    def _show(self, led: LedPartition[ShardT], end_offset: int, error: ErrorCode) -> None:
+        """Records were committed after their response had been given up."""
+        if error is ErrorCode.NONE and led.is_led:
+            led.shard.on_committed(end_offset)
