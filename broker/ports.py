@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.kraft_meta.metadata.image import MetadataImage
+from kraftrio.kraft_meta.quorum.voter_changes import CurrentVoters
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
 
@@ -21,6 +22,7 @@ __all__ = [
     "LogDirsPort",
     "LoggerPort",
     "MetadataPort",
+    "MetadataQuorum",
     "ReplicaMovesPort",
     "SchedulerPort",
     "TimerPort",
@@ -32,6 +34,38 @@ class ControllerPort(Protocol):
 
     def submit(self, request: Any, *, api_version: int) -> Deferred[Any]:
         """Send a request; its response comes when it is committed, or an error response."""
+
+
+class MetadataQuorum(ControllerPort, Protocol):
+    """This node's part of the metadata quorum; the quorum service is one.
+
+    Its `submit` answers with `NotController` where another node decides.
+    """
+
+    @property
+    def leader_id(self) -> int:
+        """The node that leads the quorum, -1 when unknown."""
+
+    @property
+    def leader_epoch(self) -> int: ...
+
+    @property
+    def is_active_controller(self) -> bool:
+        """This node decides about the cluster now."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """Everything that is committed."""
+
+    @property
+    def voters(self) -> CurrentVoters:
+        """Who votes; subscribe to hear of changes."""
+
+    def on_leader_change(self, callback: Callable[[int, int], object], /) -> None:
+        """Call `callback(leader_id, leader_epoch)` now and at every change."""
+
+    def fence_broker(self, broker_id: int, broker_epoch: int) -> None:
+        """Fence a broker now, unless it has another epoch or this node does not decide."""
 
 
 class MetadataPort(Protocol):

@@ -14,7 +14,7 @@ Called by: the dispatcher of the controller listener, beside api/quorum.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
@@ -27,10 +27,10 @@ from kraftrio.broker.api.shared.decision_parts import (
 )
 from kraftrio.broker.api.shared.decisions import decide_in_time, in_version
 from kraftrio.broker.api.shared.endpoint_types import CONTROLLER_ENDPOINT, refuse_endpoint_type
-from kraftrio.broker.ports import ControllerPort, SchedulerPort
+from kraftrio.broker.ports import ControllerPort, MetadataQuorum, SchedulerPort
 from kraftrio.broker.server.context import ClientInfo, RequestContext
 from kraftrio.broker.server.sliced_work import Work
-from kraftrio.kraft_meta.metadata.image import BROKER_LOGGER, Endpoint
+from kraftrio.kraft_meta.metadata.image import BROKER_LOGGER
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdentity
 from kraftrio.wire.messages.admin import ElectLeadersRequest
 from kraftrio.wire.messages.cluster import (
@@ -51,13 +51,6 @@ Handler = Callable[[Any, RequestContext], Any]
 HeartbeatSeen = Callable[[int, int, ClientInfo], object]
 
 
-class ControllerQuorum(ControllerPort, Protocol):
-    """This node's controller; `leader_id` is who is active, -1 when unknown."""
-
-    @property
-    def leader_id(self) -> int: ...
-
-
 class NodeConfigs(Protocol):
     """Describes configurations, and changes the levels of this node's loggers."""
 
@@ -70,25 +63,26 @@ class ControllerHandlers:
     """Serves the controller listener of one node.
 
     Args:
-        voter_endpoints: where each controller listens, by node id.
+        controller: decides on requests, or answers that this node is not the controller.
+        quorum: who leads, and where the controllers listen.
         heartbeat_seen: told of each heartbeat's broker and connection, before it is decided on.
     """
 
     def __init__(
         self,
-        quorum: ControllerQuorum,
+        controller: ControllerPort,
+        quorum: MetadataQuorum,
         configs: NodeConfigs,
         scheduler: SchedulerPort,
         *,
         identity: ClusterIdentity,
-        voter_endpoints: Mapping[int, Sequence[Endpoint]],
         heartbeat_seen: HeartbeatSeen | None = None,
     ) -> None:
+        self._controller = controller
         self._quorum = quorum
         self._configs = configs
         self._scheduler = scheduler
         self._identity = identity
-        self._voter_endpoints = voter_endpoints
         self._heartbeat_seen = heartbeat_seen
 
     def table(self) -> dict[ApiKey, Handler]:
@@ -116,13 +110,15 @@ class ControllerHandlers:
     def decide(self, request: Any, context: RequestContext) -> Work[Any]:
         """Let the controller decide; the answer comes once it is committed."""
         return decide_in_parts(
-            partial(self._quorum.submit, api_version=context.api_version), request
+            partial(self._controller.submit, api_version=context.api_version), request
         )
 
     def decide_in_time(self, request: Any, context: RequestContext) -> Work[Any]:
         """Let the controller decide, for as long as the client waits."""
         return decide_in_parts(
-            partial(decide_in_time, self._quorum, self._scheduler, api_version=context.api_version),
+            partial(
+                decide_in_time, self._controller, self._scheduler, api_version=context.api_version
+            ),
             request,
         )
 
@@ -136,7 +132,7 @@ class ControllerHandlers:
         """Let the controller decide, and take note of the connection that it came by."""
         if self._heartbeat_seen is not None:
             self._heartbeat_seen(request.broker_id, request.broker_epoch, context.client)
-        return self._quorum.submit(request, api_version=context.api_version)
+        return self._controller.submit(request, api_version=context.api_version)
 
     def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, context: RequestContext
@@ -181,9 +177,10 @@ class ControllerHandlers:
         if refused is not None:
             return refused
         nodes = []
-        for node_id in sorted(self._voter_endpoints):
-            for endpoint in self._voter_endpoints[node_id]:
-                if endpoint.name == context.listener_name:
+        voters = self._quorum.voters.current
+        for node_id in voters:
+            for endpoint in voters.endpoints(node_id):
+                if endpoint.listener_name == context.listener_name:
                     node = DescribeClusterBroker(
                         broker_id=node_id, host=endpoint.host, port=endpoint.port, rack=None
                     )

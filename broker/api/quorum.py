@@ -95,7 +95,7 @@ class QuorumHandlers:
         return self._service.ask(message).map(lambda response: self._encode(response, version))
 
     def _encode(self, response: Response, api_version: int) -> Any:
-        wire = encode_response(response, self._service.config.voter_endpoints)
+        wire = encode_response(response, self._service.voters.current)
         return fit_version(wire, api_version)
 
     def _check_cluster(self, cluster_id: str | None) -> None:
@@ -187,12 +187,11 @@ class QuorumHandlers:
             )
         except KafkaError as error:
             piece.error_code = error.code
-        endpoints = service.config.voter_endpoints.get(service.leader_id)
-        if endpoints:
+        address = service.voters.current.address(service.leader_id)
+        if address is not None:
+            host, port = address
             response.node_endpoints = [
-                quorum.NodeEndpoint(
-                    node_id=service.leader_id, host=endpoints[0].host, port=endpoints[0].port
-                )
+                quorum.NodeEndpoint(node_id=service.leader_id, host=host, port=port)
             ]
         return fit_version(response, context.api_version)
 

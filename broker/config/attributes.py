@@ -54,7 +54,7 @@ class Listener(NamedTuple):
         return f"{self.name}://{address_text(self.host, self.port)}"
 
 
-class Voter(NamedTuple):
+class VoterAddress(NamedTuple):
     """A voter of the metadata quorum; port 0: this node alone, without a controller listener."""
 
     node_id: int
@@ -105,7 +105,7 @@ class BrokerProperties:
     kraftrio_max_decompressed_batch_bytes: int
     kraftrio_shutdown_timeout_ms: int
     kraftrio_cluster_id: str
-    controller_quorum_voters: list[Voter]
+    controller_quorum_voters: list[VoterAddress]
     controller_quorum_bootstrap_servers: list[HostPort]
     controller_quorum_election_timeout_ms: int
     controller_quorum_election_backoff_max_ms: int

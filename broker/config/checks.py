@@ -11,7 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from kraftrio.broker.config.attributes import HostPort, Listener, Voter, address_text, ip_version
+from kraftrio.broker.config.attributes import (
+    HostPort,
+    Listener,
+    VoterAddress,
+    address_text,
+    ip_version,
+)
 from kraftrio.broker.config.types import ConfigError, ConfigValue
 from kraftrio.broker.config.without_effect import warnings_without_effect
 
@@ -46,7 +52,7 @@ class Settings(Protocol):
     advertised_listeners: list[Listener]
     controller_listener_names: list[str]
     inter_broker_listener_name: str
-    controller_quorum_voters: list[Voter]
+    controller_quorum_voters: list[VoterAddress]
     controller_quorum_bootstrap_servers: list[HostPort]
     log_retention_ms: int
     log_cleaner_threads: int

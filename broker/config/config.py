@@ -17,7 +17,7 @@ from kraftrio.broker.config.attributes import (
     BrokerProperties,
     HostPort,
     Listener,
-    Voter,
+    VoterAddress,
     plain_host,
 )
 from kraftrio.broker.config.broker_table import CORE_SHEET
@@ -27,7 +27,7 @@ from kraftrio.broker.config.group_table import GROUP_SHEET
 from kraftrio.broker.config.properties import parse_properties
 from kraftrio.broker.config.types import ConfigError, ConfigKey, ConfigValue, read_sheet
 
-__all__ = ["BROKER_KEYS", "BrokerConfig", "ConfigError", "HostPort", "Listener", "Voter"]
+__all__ = ["BROKER_KEYS", "BrokerConfig", "ConfigError", "HostPort", "Listener", "VoterAddress"]
 
 BROKER_KEYS: Final[dict[str, ConfigKey]] = {
     key.name: key for sheet in (CORE_SHEET, GROUP_SHEET, EXTRA_SHEET) for key in read_sheet(sheet)
@@ -314,12 +314,12 @@ class BrokerConfig(BrokerProperties):
             if not at or not node_id.isascii() or not node_id.isdigit():
                 raise ConfigError(f"controller.quorum.voters has {item!r}: wanted is id@host:port")
             host_port = parse_host_port("controller.quorum.voters", address)
-            self.controller_quorum_voters.append(Voter(int(node_id), *host_port))
+            self.controller_quorum_voters.append(VoterAddress(int(node_id), *host_port))
         if not self.controller_quorum_voters and self.is_controller:
             own = [one for one in self.advertised_listeners if one in self._own_controllers()]
             own = own or self._own_controllers()
             self.controller_quorum_voters = [
-                Voter(self.node_id, own[0].host if own else "", own[0].port if own else 0)
+                VoterAddress(self.node_id, own[0].host if own else "", own[0].port if own else 0)
             ]
 
     def _own_controllers(self) -> list[Listener]:

@@ -18,14 +18,13 @@ Called by: api/controller.py (`heartbeat_seen`), `services` (`run`). Nothing in 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import trio
 
+from kraftrio.broker.ports import MetadataQuorum
 from kraftrio.broker.server.context import ClientInfo
-from kraftrio.kraft_meta.metadata.image import BrokerImage, Endpoint, MetadataImage
+from kraftrio.kraft_meta.metadata.image import BrokerImage, Endpoint
 from kraftrio.net.connection import ConnectionLost, open_connection
 from kraftrio.net.transport import Network
 
@@ -36,28 +35,6 @@ _CONNECT_TIMEOUT_S = 1.0
 _NO_REIGN = -1
 _NOBODY = -1
 _FIRST_HEARTBEAT_S = 0.1  # brokers heartbeat to a new controller at once
-
-
-class Quorum(Protocol):
-    """What this needs of the metadata quorum; `QuorumService` is one."""
-
-    @property
-    def leader_id(self) -> int: ...
-
-    @property
-    def leader_epoch(self) -> int: ...
-
-    @property
-    def is_active_controller(self) -> bool: ...
-
-    @property
-    def image(self) -> MetadataImage: ...
-
-    def on_leader_change(self, callback: Callable[..., object], /) -> None:
-        """Call `callback` whenever `leader_id` has changed."""
-
-    def fence_broker(self, broker_id: int, broker_epoch: int) -> object:
-        """Fence a broker now, unless it has another epoch or this node does not decide."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +53,9 @@ class BrokerSessions:
         listener_name: the listener at which brokers are tried (inter.broker.listener.name).
     """
 
-    def __init__(self, network: Network, quorum: Quorum, node_id: int, listener_name: str) -> None:
+    def __init__(
+        self, network: Network, quorum: MetadataQuorum, node_id: int, listener_name: str
+    ) -> None:
         self._network = network
         self._quorum = quorum
         self._node_id = node_id

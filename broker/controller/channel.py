@@ -16,7 +16,7 @@ Owns: this broker's epoch and whether it is fenced. Rules, as KIP-631:
    log.dir.failure.timeout.ms this broker ends, so that its leaderships can move.
 6. At a graceful stop it asks for a controlled shutdown and goes when the controller says so.
 
-The way to the controller is the port `Controller`: `controller/client` in a broker. It waits
+The way to the controller is a `ControllerPort`: `controller/client` in a broker. It waits
 through elections and sends again what may be; so an error here is the controller's word, or time
 is over.
 
@@ -30,11 +30,12 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 
 from kraftrio.base.deferred import Deferred
+from kraftrio.broker.ports import ControllerPort
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.quorum import (
@@ -50,18 +51,6 @@ _REGISTRATION_VERSION = 4
 _HEARTBEAT_VERSION = 1
 _RETRY_S = 0.05
 _REGISTRATION_GONE = (ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.STALE_BROKER_EPOCH)
-
-
-class Controller(Protocol):
-    """Where controller requests go: a controller client, or the quorum service itself."""
-
-    def submit(self, request: Any, *, api_version: int) -> Deferred[Any]: ...
-
-
-class MetadataOffset(Protocol):
-    """Tells which metadata offset this broker has applied."""
-
-    def __call__(self) -> int: ...
 
 
 class RegistrationError(Exception):
@@ -82,9 +71,9 @@ class ControllerChannel:
 
     def __init__(
         self,
-        controller: Controller,
+        controller: ControllerPort,
         broker_id: int,
-        applied_offset: MetadataOffset,
+        applied_offset: Callable[[], int],
         heartbeat_interval_ms: int,
         offline_log_dirs: Callable[[], Sequence[bytes]] = tuple,
     ) -> None:

@@ -26,14 +26,15 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 
 from kraftrio.base.deferred import Deferred
+from kraftrio.base.statistics import Statistics
 from kraftrio.base.timers import Timer, Timers
 from kraftrio.broker.controller.requests import (
     ANSWER_LOST,
@@ -41,10 +42,13 @@ from kraftrio.broker.controller.requests import (
     client_timeout_ms,
     is_not_controller,
     is_own,
+    put_doubt,
     refusal,
     resending,
-    tell_doubt,
 )
+from kraftrio.broker.ports import MetadataQuorum
+from kraftrio.kraft_meta.quorum.active_controller import NotController
+from kraftrio.kraft_meta.raft.voters import VoterSet
 from kraftrio.net.connection import (
     Connection,
     ConnectionBusy,
@@ -61,20 +65,6 @@ _NO_LEADER = -1
 _FIRST_BACKOFF_MS = 20
 _MAX_BACKOFF_MS = 50
 _MAX_DIAL_BACKOFF_MS = 100
-
-
-class Quorum(Protocol):
-    """What this needs of the metadata quorum; `QuorumService` is one."""
-
-    @property
-    def leader_id(self) -> int:
-        """The node that leads, -1 when unknown."""
-
-    def on_leader_change(self, callback: Callable[..., object], /) -> None:
-        """Call `callback` whenever `leader_id` has changed."""
-
-    def submit(self, request: Any, *, api_version: int) -> Deferred[Any]:
-        """Let this node's controller decide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,22 +137,21 @@ class ControllerClient:
     """Takes requests to the active controller; see the module.
 
     Args:
-        voters: where each node of the quorum has its controller listener.
+        quorum: who leads, where the voters listen, and this node's own controller.
         timers: for deadlines; must run.
     """
 
     def __init__(
         self,
         network: Network,
-        quorum: Quorum,
-        voters: Mapping[int, tuple[str, int]],
+        quorum: MetadataQuorum,
         node_id: int,
         timers: Timers,
         config: ControllerClientConfig | None = None,
     ) -> None:
         self._network = network
         self._quorum = quorum
-        self._voters = voters
+        self._voters = quorum.voters.current
         self._node_id = node_id
         self._timers = timers
         self._config = config if config is not None else ControllerClientConfig()
@@ -181,7 +170,10 @@ class ControllerClient:
         self._backoff_ms: float = _FIRST_BACKOFF_MS
         self._last_leader = _NO_LEADER
         self._connected_callbacks: list[Callable[[], object]] = []
+        self._requests_total = self._timeouts_total = 0
+        self._lost_answers_total = self._connections_total = 0
         quorum.on_leader_change(self._on_leader_change)
+        quorum.voters.subscribe(self._on_voters)
 
     # -- requests -------------------------------------------------------------------------------
 
@@ -193,10 +185,11 @@ class ControllerClient:
         Args:
             timeout_ms: how long to try; by default what the request says, or its kind has.
         """
+        self._requests_total += 1
         decision: Deferred[Any] | None = None
         if self._quorum.leader_id == self._node_id and self._pause is None:
             decision = self._quorum.submit(request, api_version=api_version)
-            if decision.done and not is_not_controller(decision.value):
+            if decision.done and not isinstance(decision.value, NotController):
                 return decision
         own = is_own(request)
         if decision is None and not own and self._unanswered_count() >= self._config.max_waiting:
@@ -207,7 +200,7 @@ class ControllerClient:
             timeout_ms = client_timeout_ms(request) or default_ms
         pending.timer = self._timers.schedule(timeout_ms, lambda: self._on_deadline(pending))
         if decision is not None:
-            self._await_decision(pending, decision)
+            decision.then(partial(self._on_decision, pending))
         else:
             self._dispatch(pending)
         return pending.answer
@@ -217,6 +210,17 @@ class ControllerClient:
         it was made, or this node has begun to lead.
         """
         self._connected_callbacks.append(callback)
+
+    def statistics(self) -> Statistics:
+        """Figures of the requests to the active controller, whichever node it is."""
+        return {
+            "waiting_requests": len(self._waiting),
+            "unanswered_requests": self._unanswered_count(),
+            "requests_total": self._requests_total,
+            "timeouts_total": self._timeouts_total,
+            "lost_answers_total": self._lost_answers_total,
+            "connections_total": self._connections_total,
+        }
 
     def _unanswered_count(self) -> int:
         line = self._line
@@ -230,7 +234,7 @@ class ControllerClient:
             self._waiting[pending] = None
         elif leader_id == self._node_id:
             decision = self._quorum.submit(pending.request, api_version=pending.api_version)
-            self._await_decision(pending, decision)
+            decision.then(partial(self._on_decision, pending))
         elif line is not None and connection is not None and line.leader_id == leader_id:
             self._send(pending, line, connection)
         else:
@@ -243,20 +247,6 @@ class ControllerClient:
         waiting, self._waiting = self._waiting, {}
         for pending in sorted(waiting, key=lambda pending: pending.urgency):
             self._dispatch(pending)
-
-    def _await_decision(self, pending: _Pending, decision: Deferred[Any]) -> None:
-        """Wait for this node's own controller."""
-        if decision.done:
-            self._on_answer(pending, decision.value)
-        else:
-            decision.then(lambda response: self._on_late_decision(pending, response))
-
-    def _on_late_decision(self, pending: _Pending, response: Any) -> None:
-        """A controller that stops leading after it decided does not know what becomes of it."""
-        if is_not_controller(response):
-            self._on_lost(pending)
-        else:
-            self._on_answer(pending, response)
 
     def _send(self, pending: _Pending, line: _Line, connection: Connection) -> None:
         try:
@@ -286,28 +276,33 @@ class ControllerClient:
             self._on_lost(pending)
         else:
             line.last_answer_at = trio.current_time()
+            decision: Any = response
             line.decides = not is_not_controller(response)
-            if pending.sent_to_active and not line.decides:
-                self._on_lost(pending)  # it may have decided before it stopped leading
-            else:
-                self._on_answer(pending, response)
+            if not line.decides:  # a former controller may have decided before it stopped leading
+                decision = NotController(may_be_decided=pending.sent_to_active)
+            self._on_decision(pending, decision)
         line.end_if_idle()
 
-    def _on_answer(self, pending: _Pending, response: Any) -> None:
+    def _on_decision(self, pending: _Pending, decision: Any) -> None:
+        """Take a response, or that whoever was asked is not the active controller."""
         if pending.answer.done:
             return
-        if is_not_controller(response):
-            self._send_later(pending)
+        if isinstance(decision, NotController):
+            if decision.may_be_decided:
+                self._on_lost(pending)
+            else:
+                self._send_later(pending)
             return
         self._backoff_ms = _FIRST_BACKOFF_MS
         if pending.in_doubt:
-            tell_doubt(response)
-        self._finish(pending, response)
+            put_doubt(decision)
+        self._finish(pending, decision)
 
     def _on_lost(self, pending: _Pending) -> None:
         """The answer will not come, and nobody knows whether the request had an effect."""
         if pending.answer.done:
             return
+        self._lost_answers_total += 1
         how = resending(pending.request)
         if how is Resending.NEVER:
             code = ErrorCode.REQUEST_TIMED_OUT
@@ -318,6 +313,7 @@ class ControllerClient:
         self._changed.set()
 
     def _on_deadline(self, pending: _Pending) -> None:
+        self._timeouts_total += 1
         self._waiting.pop(pending, None)
         line, pending.line = pending.line, None
         self._finish(pending, refusal(pending.request, ErrorCode.REQUEST_TIMED_OUT))
@@ -356,6 +352,10 @@ class ControllerClient:
         self._backoff_ms = _FIRST_BACKOFF_MS
         self._changed.set()
 
+    def _on_voters(self, voters: VoterSet) -> None:
+        self._voters = voters
+        self._changed.set()
+
     async def run(self) -> None:
         """Follow the leader until cancelled."""
         async with trio.open_nursery() as nursery:
@@ -374,10 +374,8 @@ class ControllerClient:
         if leader_id == self._node_id:
             if has_changed:
                 self._tell_connected()
-        elif leader_id in self._voters and self._line is None:
-            self._line = _Line(
-                self._network, leader_id, *self._voters[leader_id], self._link_settings
-            )
+        elif self._line is None and (address := self._voters.address(leader_id)) is not None:
+            self._line = _Line(self._network, leader_id, *address, self._link_settings)
             nursery.start_soon(self._run_line, self._line)
         if has_changed and leader_id != _NO_LEADER:
             self._end_pause()
@@ -412,6 +410,7 @@ class ControllerClient:
         """Send over the leader's connection until it ends."""
         if line.is_retired:
             return
+        self._connections_total += 1
         line.link.succeeded()
         line.decides = False
         _log.debug("connected to the controller node=%d", line.leader_id)

@@ -14,11 +14,11 @@ Called by: `broker_role`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
 import trio
 
+from kraftrio.broker.ports import MetadataQuorum
 from kraftrio.net.connection import ConnectionLost, open_connection
 from kraftrio.net.transport import Network
 
@@ -28,41 +28,28 @@ _WITHOUT_CONTROLLER_S = 1.0
 _WITHOUT_MAJORITY_S = 0.15
 _POLL_S = 0.05
 _CONNECT_TIMEOUT_S = 0.5
-
-
-class Channel(Protocol):
-    """The way to the controller."""
-
-    async def controlled_shutdown(self) -> None:
-        """Ask until the controller lets this broker go."""
+_NO_LEADER = -1
 
 
 class Departure:
     """See the module.
 
     Args:
-        voters: where the other voters of the quorum listen, by node id.
-        is_voter: whether this node is one, too.
-        has_controller: whether some node is known to lead the quorum.
+        quorum: who leads, and where the voters listen.
+        controlled_shutdown: asks until the controller lets this broker go.
     """
 
     def __init__(
         self,
         network: Network,
-        channel: Channel,
-        client_id: str,
-        voters: Mapping[int, tuple[str, int]],
-        *,
-        is_voter: bool,
-        has_controller: Callable[[], bool],
+        quorum: MetadataQuorum,
+        node_id: int,
+        controlled_shutdown: Callable[[], Awaitable[None]],
     ) -> None:
         self._network = network
-        self._channel = channel
-        self._client_id = client_id
-        self._voters = voters
-        self._majority = (len(voters) + is_voter) // 2 + 1
-        self._is_voter = is_voter
-        self._has_controller = has_controller
+        self._quorum = quorum
+        self._node_id = node_id
+        self._controlled_shutdown = controlled_shutdown
 
     async def leave(self, timeout_s: float) -> None:
         """Leave, granted or not."""
@@ -74,7 +61,7 @@ class Departure:
                 nursery.start_soon(
                     self._give_up_after, nursery, _WITHOUT_MAJORITY_S, self._is_without_majority
                 )
-                await self._channel.controlled_shutdown()
+                await self._controlled_shutdown()
                 nursery.cancel_scope.cancel()
 
     async def _give_up_after(
@@ -91,18 +78,21 @@ class Departure:
 
     async def _is_without_controller(self) -> bool:
         await trio.lowlevel.checkpoint()
-        return not self._has_controller()
+        return self._quorum.leader_id == _NO_LEADER
 
     async def _is_without_majority(self) -> bool:
-        gone: list[bool] = []
+        voters = self._quorum.voters.current
+        present = {self._node_id} & set(voters)
 
-        async def try_voter(address: tuple[str, int]) -> None:
-            gone.append(await self._refuses(*address))
+        async def try_voter(node_id: int) -> None:
+            address = voters.address(node_id)
+            if address is not None and not await self._refuses(*address):
+                present.add(node_id)
 
         async with trio.open_nursery() as nursery:
-            for address in self._voters.values():
-                nursery.start_soon(try_voter, address)
-        return gone.count(False) + self._is_voter < self._majority
+            for node_id in voters.others(self._node_id):
+                nursery.start_soon(try_voter, node_id)
+        return len(present) < voters.majority
 
     async def _refuses(self, host: str, port: int) -> bool:
         try:
@@ -110,7 +100,7 @@ class Departure:
                 self._network,
                 host,
                 port,
-                client_id=self._client_id,
+                client_id=f"kraftrio-broker-{self._node_id}",
                 connect_timeout_s=_CONNECT_TIMEOUT_S,
             ):
                 return False

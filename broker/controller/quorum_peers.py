@@ -20,7 +20,6 @@ KIP-595, KIP-630.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -38,6 +37,7 @@ from kraftrio.kraft_meta.quorum.service import QuorumService
 from kraftrio.kraft_meta.raft.messages import Fetch, Message, Request
 from kraftrio.kraft_meta.raft.ready import RaftConfig
 from kraftrio.kraft_meta.raft.values import SnapshotId
+from kraftrio.kraft_meta.raft.voters import VoterSet
 from kraftrio.net.connection import (
     Connection,
     ConnectionLost,
@@ -64,7 +64,6 @@ class QuorumPeers:
         network: Network,
         node_id: int,
         directory_id: bytes,
-        voters: Mapping[int, tuple[str, int]],
         config: RaftConfig,
     ) -> None:
         self.network = network
@@ -72,9 +71,9 @@ class QuorumPeers:
         self.directory_id = directory_id
         self.config = config
         self._service: QuorumService | None = None
-        self._voters = {voter: address for voter, address in voters.items() if voter != node_id}
-        self._fetches = {v: _Lane(self, v, *a) for v, a in self._voters.items()}
-        self._elections = {v: _Lane(self, v, *a) for v, a in self._voters.items()}
+        self._addresses: dict[int, tuple[str, int]] = {}  # of the other voters
+        self._fetches: dict[int, _Lane] = {}
+        self._elections: dict[int, _Lane] = {}
         self._silent: dict[int, str] = {}  # the voters that cannot be reached, and why
         self._nursery: trio.Nursery | None = None
         self._download: _Download | None = None
@@ -88,8 +87,27 @@ class QuorumPeers:
         return self._service
 
     def attach(self, service: QuorumService) -> None:
-        """Name the service that takes the answers."""
+        """Name the service that takes the answers and knows the voters."""
         self._service = service
+        service.voters.subscribe(self._on_voters)
+
+    def _on_voters(self, voters: VoterSet) -> None:
+        """Keep lanes to the other voters, and to nobody else."""
+        before = self._addresses
+        self._addresses = {
+            voter: address
+            for voter in voters.others(self.node_id)
+            if (address := voters.address(voter)) is not None
+        }
+        for lanes in (self._fetches, self._elections):
+            for voter, address in before.items():
+                if self._addresses.get(voter) != address:
+                    lanes.pop(voter).end()
+            for voter, address in self._addresses.items():
+                if voter not in lanes:
+                    lanes[voter] = _Lane(self, voter, *address)
+                    if self._nursery is not None:
+                        self._nursery.start_soon(lanes[voter].run)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep the connections until cancelled."""
@@ -157,7 +175,7 @@ class QuorumPeers:
         try:
             async with open_connection(
                 self.network,
-                *self._voters[node_id],
+                *self._addresses[node_id],
                 client_id=self.client_id,
                 connect_timeout_s=timeout_s,
             ) as connection:
@@ -173,7 +191,7 @@ class QuorumPeers:
         if service.identity.admits(cluster_id):
             self._foreign.pop(node_id, None)
             return
-        host, port = self._voters[node_id]
+        host, port = self._addresses[node_id]
         source = f"the quorum's node {node_id} at {host}:{port}"
         if self._foreign.get(node_id) != cluster_id:
             _log.warning(
@@ -183,7 +201,7 @@ class QuorumPeers:
                 service.identity.cluster_id,
             )
         self._foreign[node_id] = cluster_id
-        if len(self._foreign) > len(service.config.voters) // 2 and not service.has_been_led:
+        if len(self._foreign) >= service.voters.current.majority and not service.has_been_led:
             try:
                 service.identity.learn(cluster_id, source)
             except ClusterIdError as error:
@@ -211,7 +229,7 @@ class QuorumPeers:
 
     async def _fetch_pieces(self, download: _Download) -> None:
         timeout_s = self.config.request_timeout_ms / 1000
-        host, port = self._voters[download.source]
+        host, port = self._addresses[download.source]
         async with open_connection(
             self.network, host, port, client_id=self.client_id, connect_timeout_s=timeout_s
         ) as connection:
@@ -285,6 +303,7 @@ class _Lane:
         # before.
         self._queue: dict[type[Request], tuple[Request, bool]] = {}
         self._wake = trio.Event()
+        self._scope = trio.CancelScope()
 
     def send(self, message: Request, *, again: bool = False) -> None:
         """Send over the connection, or queue for the one that is made."""
@@ -296,12 +315,17 @@ class _Lane:
             self._wake.set()
 
     async def run(self) -> None:
-        """Make connections as long as there is something to send, until cancelled."""
-        while True:
-            if not self._queue:
-                self._wake = trio.Event()
-                await self._wake.wait()
-            await self._link.keep(self._serve, self._on_loss, wanted=lambda: bool(self._queue))
+        """Make connections as long as there is something to send, until ended."""
+        with self._scope:
+            while True:
+                if not self._queue:
+                    self._wake = trio.Event()
+                    await self._wake.wait()
+                await self._link.keep(self._serve, self._on_loss, wanted=lambda: bool(self._queue))
+
+    def end(self) -> None:
+        """End `run`: nothing is sent to this voter any more."""
+        self._scope.cancel()
 
     async def _serve(self, connection: Connection) -> None:
         while self._queue:
@@ -318,7 +342,7 @@ class _Lane:
         request = encode_request(
             message,
             service.identity.on_wire,
-            service.config.voter_endpoints,
+            service.voters.current,
             self._peers.directory_id,
         )
         try:

@@ -90,7 +90,7 @@ def resending(request: Any) -> Resending:
     return Resending.NEVER
 
 
-def tell_doubt(response: Any) -> None:
+def put_doubt(response: Any) -> None:
     """Put REQUEST_TIMED_OUT where a second answer denies what the first time may have done."""
     if isinstance(response, admin.CreateTopicsResponse):
         _replace(response.topics, ErrorCode.TOPIC_ALREADY_EXISTS)

@@ -32,7 +32,7 @@ from kraftrio.broker.log.manager.log_dir import PendingLog
 from kraftrio.broker.log.manager.log_manager import LogDirError
 from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.services import BrokerServices
-from kraftrio.broker.node.settings import PLAINTEXT_PROTOCOL_ID, server_limits, voter_addresses
+from kraftrio.broker.node.settings import PLAINTEXT_PROTOCOL_ID, server_limits
 from kraftrio.broker.node.stop_signals import cancel_when
 from kraftrio.broker.server.client_connection import ServerResources
 from kraftrio.broker.server.listening import BoundListener
@@ -252,15 +252,11 @@ class BrokerRole:
         config = self._config
         if not config.controlled_shutdown_enable:
             return
-        voters = voter_addresses(config)
-        voters.pop(config.node_id, None)
         departure = Departure(
             self._node.environment.network,
-            self._services.channel,
-            f"kraftrio-broker-{config.node_id}",
-            voters,
-            is_voter=config.is_controller,
-            has_controller=lambda: self._node.quorum.leader_id >= 0,
+            self._node.quorum,
+            config.node_id,
+            self._services.channel.controlled_shutdown,
         )
         await departure.leave(config.kraftrio_shutdown_timeout_ms / 1000)
 

@@ -21,6 +21,7 @@ from kraftrio.broker.api.quorum import QuorumHandlers
 from kraftrio.broker.api.security import SecurityHandlers
 from kraftrio.broker.api.unserved_apis import UNSERVED_BY_CONTROLLERS
 from kraftrio.broker.controller.broker_sessions import BrokerSessions
+from kraftrio.broker.controller.local_controller import LocalController
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.settings import server_limits
@@ -50,13 +51,14 @@ class ControllerRole:
             node.config.node_id,
             node.config.inter_broker_listener_name,
         )
-        configs = ConfigHandlers(node.dynamic, self._metadata, quorum, ProcessLoggers())
+        decider = LocalController(quorum)
+        configs = ConfigHandlers(node.dynamic, self._metadata, decider, ProcessLoggers())
         controller = ControllerHandlers(
+            decider,
             quorum,
             configs,
             node.timers,
             identity=quorum.identity,
-            voter_endpoints=quorum.config.voter_endpoints,
             heartbeat_seen=self._sessions.heartbeat_seen,
         )
         self._handlers = {

@@ -49,7 +49,7 @@ from kraftrio.broker.node.settings import (
     quorum_config,
     raise_open_files_limit,
     server_resources,
-    voter_addresses,
+    voter_set,
 )
 from kraftrio.broker.node.stop_signals import cancel_when, is_impatient, stop_signals_received
 from kraftrio.broker.node.storage import NodeStorage
@@ -57,6 +57,8 @@ from kraftrio.broker.server.listening import BoundListener, bind_listeners
 from kraftrio.kraft_meta.metadata.records import UnknownRecordError
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdError
 from kraftrio.kraft_meta.quorum.service import QuorumService
+from kraftrio.kraft_meta.quorum.settings import QuorumPorts
+from kraftrio.kraft_meta.raft.ports import NoPeers
 from kraftrio.kraft_meta.raft.raft_log import CommittedRecordsError
 
 _log = logging.getLogger("kraftrio.node")
@@ -105,7 +107,6 @@ class Node:
             controller=ControllerClient(
                 environment.network,
                 self._quorum,
-                voter_addresses(config),
                 config.node_id,
                 self._timers,
                 controller_client_config(config),
@@ -120,14 +121,12 @@ class Node:
     def _make_peers(self) -> QuorumPeers | None:
         """The way to the other voters; None in a quorum of one."""
         config = self._config
-        addresses = voter_addresses(config)
-        if not addresses.keys() - {config.node_id}:
+        if voter_set(config).is_sole_voter(config.node_id):
             return None
         return QuorumPeers(
             self._environment.network,
             config.node_id,
             self._storage.directory_id,
-            addresses,
             quorum_config(config).raft,
         )
 
@@ -136,15 +135,17 @@ class Node:
         quorum = QuorumService(
             quorum_config(self._config),
             controller_config(self._config, self._storage.identity.cluster_id),
-            log=self._storage.metadata_log,
-            election_store=self._storage.election_store,
-            validator=validator,
-            topic_configs=validator,
-            clock=self._environment.clock,
-            rng=self._environment.rng,
-            peers=self._peers,
-            run_in_thread=self._environment.run_in_thread,
-            identity=self._storage.identity,
+            QuorumPorts(
+                log=self._storage.metadata_log,
+                election_store=self._storage.election_store,
+                validator=validator,
+                topic_configs=validator,
+                clock=self._environment.clock,
+                rng=self._environment.rng,
+                peers=self._peers or NoPeers(),
+                run_in_thread=self._environment.run_in_thread,
+            ),
+            self._storage.identity,
         )
         if self._peers is not None:
             self._peers.attach(quorum)

@@ -16,9 +16,9 @@ from kraftrio.broker.server.accept_pace import AcceptPace
 from kraftrio.broker.server.client_connection import ServerLimits, ServerResources
 from kraftrio.broker.server.memory_budget import MemoryBudget
 from kraftrio.kraft_meta.controller.control import ControllerConfig
-from kraftrio.kraft_meta.metadata.image import Endpoint
-from kraftrio.kraft_meta.quorum.service import QuorumConfig
+from kraftrio.kraft_meta.quorum.settings import QuorumConfig
 from kraftrio.kraft_meta.raft.ready import RaftConfig
+from kraftrio.kraft_meta.raft.voters import Voter, VoterEndpoint, VoterSet
 
 PLAINTEXT_PROTOCOL_ID = 0
 _FILES_FOR_LOGS = 200
@@ -29,17 +29,9 @@ _log = logging.getLogger("kraftrio.node")
 
 def quorum_config(config: BrokerConfig) -> QuorumConfig:
     """The quorum's members and timeouts."""
-    voters = config.controller_quorum_voters
-    names = config.controller_listener_names
-    listener_name = names[0] if names else "CONTROLLER"
     return QuorumConfig(
         node_id=config.node_id,
-        voters=tuple(sorted(voter.node_id for voter in voters)),
-        voter_endpoints={
-            voter.node_id: (Endpoint(listener_name, voter.host, voter.port, PLAINTEXT_PROTOCOL_ID),)
-            for voter in voters
-            if voter.port
-        },
+        voters=voter_set(config),
         raft=RaftConfig(
             election_timeout_ms=config.controller_quorum_election_timeout_ms,
             fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
@@ -56,13 +48,19 @@ def quorum_config(config: BrokerConfig) -> QuorumConfig:
     )
 
 
-def voter_addresses(config: BrokerConfig) -> dict[int, tuple[str, int]]:
-    """Where each voter has its controller listener; none for a node alone that has no listener."""
-    return {
-        voter.node_id: (voter.host, voter.port)
-        for voter in config.controller_quorum_voters
-        if voter.port
-    }
+def voter_set(config: BrokerConfig) -> VoterSet:
+    """The voters, and where they listen; a node alone may have no controller listener."""
+    names = config.controller_listener_names
+    listener_name = names[0] if names else "CONTROLLER"
+    return VoterSet(
+        tuple(
+            Voter(
+                voter.node_id,
+                (VoterEndpoint(listener_name, voter.host, voter.port),) if voter.port else (),
+            )
+            for voter in config.controller_quorum_voters
+        )
+    )
 
 
 def controller_client_config(config: BrokerConfig) -> ControllerClientConfig:

@@ -11,16 +11,14 @@ Called by: quorum/service.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from kraftrio.kraft_meta.controller.control import METADATA_TOPIC
-from kraftrio.kraft_meta.metadata.image import Endpoint
 from kraftrio.kraft_meta.raft.quorum_state import (
     OBSERVER_SESSION_TIMEOUT_MS,
     Leader,
     ReplicaProgress,
 )
 from kraftrio.kraft_meta.raft.raft import RaftCore
+from kraftrio.kraft_meta.raft.voters import VoterSet
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.quorum import (
@@ -39,7 +37,7 @@ _MOST_ASKED = 16
 def describe_quorum(
     request: DescribeQuorumRequest,
     core: RaftCore | None,
-    voter_endpoints: Mapping[int, tuple[Endpoint, ...]],
+    voters: VoterSet,
     *,
     wall_ms: int,
     now_ms: float,
@@ -67,7 +65,7 @@ def describe_quorum(
                 has_leader_answer |= partition.error_code == ErrorCode.NONE
             result.partitions.append(partition)
         topics.append(result)
-    nodes = _nodes(voter_endpoints) if has_leader_answer else []
+    nodes = _nodes(voters) if has_leader_answer else []
     return DescribeQuorumResponse(topics=topics, nodes=nodes)
 
 
@@ -141,14 +139,15 @@ def _metadata_partition(
     )
 
 
-def _nodes(voter_endpoints: Mapping[int, tuple[Endpoint, ...]]) -> list[DescribeQuorumNode]:
+def _nodes(voters: VoterSet) -> list[DescribeQuorumNode]:
     return [
         DescribeQuorumNode(
             node_id=node_id,
             listeners=[
-                DescribeQuorumListener(name=e.name, host=e.host, port=e.port)
-                for e in voter_endpoints[node_id]
+                DescribeQuorumListener(name=e.listener_name, host=e.host, port=e.port)
+                for e in voters.endpoints(node_id)
             ],
         )
-        for node_id in sorted(voter_endpoints)
+        for node_id in voters
+        if voters.endpoints(node_id)
     ]

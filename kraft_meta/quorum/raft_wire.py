@@ -20,10 +20,9 @@ other way round).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from kraftrio.kraft_meta.controller.control import METADATA_TOPIC
-from kraftrio.kraft_meta.metadata.image import Endpoint
 from kraftrio.kraft_meta.quorum.log_batches import decode_batches, encode_batch
 from kraftrio.kraft_meta.raft.messages import (
     BeginQuorumEpoch,
@@ -38,6 +37,7 @@ from kraftrio.kraft_meta.raft.messages import (
     VoteResponse,
 )
 from kraftrio.kraft_meta.raft.values import NO_NODE, LogBatch, OffsetAndEpoch, SnapshotId
+from kraftrio.kraft_meta.raft.voters import VoterSet
 from kraftrio.wire.codec.message import records_view
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from kraftrio.wire.messages import data, quorum
@@ -58,9 +58,6 @@ SENT_VERSIONS: Final[Mapping[type, int]] = {
 _TOPIC_ID_VERSION = 13
 _REPLICA_STATE_VERSION = 15
 
-Endpoints: TypeAlias = Mapping[int, Sequence[Endpoint]]
-"""Where each voter listens."""
-
 
 # ---- requests out
 
@@ -68,7 +65,7 @@ Endpoints: TypeAlias = Mapping[int, Sequence[Endpoint]]
 def encode_request(
     message: Request,
     cluster_id: str | None,
-    endpoints: Endpoints,
+    voters: VoterSet,
     directory_id: bytes = ZERO_UUID,
 ) -> Any:
     """Return the wire request for a message, to be sent in its version of SENT_VERSIONS."""
@@ -89,10 +86,10 @@ def encode_request(
                         ],
                     )
                 ],
-                leader_endpoints=_leader_endpoints(message.source, endpoints),
+                leader_endpoints=_leader_endpoints(message.source, voters),
             )
         case EndQuorumEpoch():
-            return _end_quorum_epoch_request(message, cluster_id, endpoints)
+            return _end_quorum_epoch_request(message, cluster_id, voters)
         case Fetch():
             return _fetch_request(message, cluster_id, directory_id)
 
@@ -119,7 +116,7 @@ def _vote_request(message: Vote, cluster_id: str | None) -> quorum.VoteRequest:
 
 
 def _end_quorum_epoch_request(
-    message: EndQuorumEpoch, cluster_id: str | None, endpoints: Endpoints
+    message: EndQuorumEpoch, cluster_id: str | None, voters: VoterSet
 ) -> quorum.EndQuorumEpochRequest:
     return quorum.EndQuorumEpochRequest(
         cluster_id=cluster_id,
@@ -139,7 +136,7 @@ def _end_quorum_epoch_request(
                 ],
             )
         ],
-        leader_endpoints=_leader_endpoints(message.source, endpoints),
+        leader_endpoints=_leader_endpoints(message.source, voters),
     )
 
 
@@ -201,10 +198,10 @@ def snapshot_request(
     )
 
 
-def _leader_endpoints(node_id: int, endpoints: Endpoints) -> list[quorum.LeaderEndpoint]:
+def _leader_endpoints(node_id: int, voters: VoterSet) -> list[quorum.LeaderEndpoint]:
     return [
-        quorum.LeaderEndpoint(name=e.name, host=e.host, port=e.port)
-        for e in endpoints.get(node_id, ())
+        quorum.LeaderEndpoint(name=e.listener_name, host=e.host, port=e.port)
+        for e in voters.endpoints(node_id)
     ]
 
 
@@ -287,7 +284,7 @@ def _asked(topics: Sequence[Any], *, by_id: bool) -> Any:
 # ---- answers out
 
 
-def encode_response(message: Response, endpoints: Endpoints) -> Any:
+def encode_response(message: Response, voters: VoterSet) -> Any:
     """Return the wire response for a message, in the newest version (see `wire.fitting`)."""
     match message:
         case VoteResponse():
@@ -305,20 +302,20 @@ def encode_response(message: Response, endpoints: Endpoints) -> Any:
                         ],
                     )
                 ],
-                node_endpoints=_node_endpoints(message.leader_id, endpoints),
+                node_endpoints=_node_endpoints(message.leader_id, voters),
             )
         case BeginQuorumEpochResponse():
             return quorum.BeginQuorumEpochResponse(
                 topics=[_epoch_topic(message)],
-                node_endpoints=_node_endpoints(message.leader_id, endpoints),
+                node_endpoints=_node_endpoints(message.leader_id, voters),
             )
         case EndQuorumEpochResponse():
             return quorum.EndQuorumEpochResponse(
                 topics=[_epoch_topic(message)],
-                node_endpoints=_node_endpoints(message.leader_id, endpoints),
+                node_endpoints=_node_endpoints(message.leader_id, voters),
             )
         case FetchResponse():
-            return _fetch_response(message, endpoints)
+            return _fetch_response(message, voters)
 
 
 def _epoch_topic(
@@ -334,7 +331,7 @@ def _epoch_topic(
     )
 
 
-def _fetch_response(message: FetchResponse, endpoints: Endpoints) -> data.FetchResponse:
+def _fetch_response(message: FetchResponse, voters: VoterSet) -> data.FetchResponse:
     partition = data.PartitionData(
         partition_index=METADATA_PARTITION,
         error_code=message.error,
@@ -361,7 +358,7 @@ def _fetch_response(message: FetchResponse, endpoints: Endpoints) -> data.FetchR
         ],
         node_endpoints=[
             data.NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=None)
-            for node in _node_endpoints(message.leader_id, endpoints)
+            for node in _node_endpoints(message.leader_id, voters)
         ],
     )
 
@@ -370,12 +367,12 @@ def _records(batches: Sequence[LogBatch]) -> list[Buffer]:
     return [encode_batch(batch) for batch in batches] or [b""]
 
 
-def _node_endpoints(leader_id: int, endpoints: Endpoints) -> list[quorum.NodeEndpoint]:
+def _node_endpoints(leader_id: int, voters: VoterSet) -> list[quorum.NodeEndpoint]:
     """Where the leader that an answer names listens (its first controller listener)."""
-    known = endpoints.get(leader_id)
-    if not known:
+    address = voters.address(leader_id)
+    if address is None:
         return []
-    return [quorum.NodeEndpoint(node_id=leader_id, host=known[0].host, port=known[0].port)]
+    return [quorum.NodeEndpoint(node_id=leader_id, host=address[0], port=address[1])]
 
 
 # ---- answers in

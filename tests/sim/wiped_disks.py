@@ -93,5 +93,5 @@ def _is_believed(node: SimNode) -> bool:
     """Whether a voter may vote and counts."""
     if node.node is None or node.is_paused:
         return False
-    core = node.quorum._core
-    return core is not None and core.memory.is_proven
+    quorum = node.quorum
+    return quorum.is_loaded and quorum.replica_id == quorum.node_id

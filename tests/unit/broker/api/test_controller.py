@@ -9,11 +9,13 @@ import pytest
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.api.controller import ControllerHandlers
+from kraftrio.broker.controller.local_controller import LocalController
 from kraftrio.broker.server.context import ClientInfo
 from kraftrio.broker.server.dispatch import Dispatcher
-from kraftrio.kraft_meta.controller.error_responses import error_response
-from kraftrio.kraft_meta.metadata.image import BROKER, BROKER_LOGGER, TOPIC, Endpoint
+from kraftrio.kraft_meta.metadata.image import BROKER, BROKER_LOGGER, TOPIC
+from kraftrio.kraft_meta.quorum.active_controller import NEVER_DECIDED
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdentity
+from kraftrio.kraft_meta.raft.voters import Voter, VoterEndpoint, VoterSet
 from kraftrio.wire.codec.message import encode
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
@@ -40,33 +42,37 @@ from kraftrio.wire.messages.quorum import (
 from kraftrio.wire.protocol.api import APIS, ApiKey
 from tests.support.sliced import finish
 from tests.unit.broker.api.cluster_context import CLUSTER_ID, ClusterContext, context
+from tests.unit.broker.controller.controller_fakes import FakeQuorum
 
-VOTERS = {
-    2: (Endpoint("CONTROLLER", "c2", 9093, 0),),
-    1: (Endpoint("CONTROLLER", "c1", 9093, 0), Endpoint("SECRET", "s1", 9094, 1)),
-    3: (Endpoint("CONTROLLER", "c3", 9093, 0),),
-}
+VOTERS = VoterSet(
+    (
+        Voter(2, (VoterEndpoint("CONTROLLER", "c2", 9093),)),
+        Voter(1, (VoterEndpoint("CONTROLLER", "c1", 9093), VoterEndpoint("SECRET", "s1", 9094))),
+        Voter(3, (VoterEndpoint("CONTROLLER", "c3", 9093),)),
+    )
+)
 
 
-class ControllerNode:
+class ControllerNode(FakeQuorum):
     """A controller node whose quorum is the real controller core, while `leader_id` is 1."""
 
     def __init__(self) -> None:
+        super().__init__(node_id=1, voters=VOTERS)
         self.cluster = ClusterContext(brokers={1: True, 2: True})
         self.leader_id = 1
         self.heartbeats: list[tuple[int, int, ClientInfo]] = []
         self.handlers = ControllerHandlers(
+            LocalController(self),
             self,
             self.cluster.configs,
             self.cluster.timers,
             identity=ClusterIdentity(CLUSTER_ID, "a test"),
-            voter_endpoints=VOTERS,
             heartbeat_seen=lambda *seen: self.heartbeats.append(seen),
         )
 
     def submit(self, request: Any, *, api_version: int) -> Deferred[Any]:
         if self.leader_id != 1:
-            return Deferred.completed(error_response(request, ErrorCode.NOT_CONTROLLER))
+            return Deferred.completed(NEVER_DECIDED)
         return self.cluster.submit(request, api_version=api_version)
 
     def call(self, key: ApiKey, request: Any, version: int, listener: str = "CONTROLLER") -> Any:

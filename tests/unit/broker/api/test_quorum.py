@@ -16,6 +16,7 @@ from kraftrio.kraft_meta.raft.messages import (
     Vote,
 )
 from kraftrio.kraft_meta.raft.values import OffsetAndEpoch, SnapshotId
+from kraftrio.kraft_meta.raft.voters import VoterSet
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages import raft_voters
 from tests.unit.broker.controller.quorum_nodes import CLUSTER_ID, Quorum, QuorumNode
@@ -42,7 +43,7 @@ async def ask(
     quorum: Quorum, node_id: int, message: Request, *, cluster_id: str | None = CLUSTER_ID
 ) -> Any:
     """Send a message as another node would; return the whole response."""
-    request = encode_request(message, "", {})
+    request = encode_request(message, "", VoterSet.of_ids([1]))
     request.cluster_id = cluster_id
     return await quorum.call(node_id, request, SENT_VERSIONS[type(request)])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kraftrio.broker.config.attributes import BrokerProperties
-from kraftrio.broker.config.config import BROKER_KEYS, BrokerConfig, Listener, Voter
+from kraftrio.broker.config.config import BROKER_KEYS, BrokerConfig, Listener, VoterAddress
 from kraftrio.broker.config.properties import parse_properties
 from kraftrio.broker.config.types import (
     ConfigError,
@@ -42,7 +42,7 @@ def test_no_settings_give_a_single_local_node() -> None:
     assert config.advertised_broker_listeners == config.listeners
     assert config.log_dirs == ["./kraftrio-data"]
     assert config.metadata_log_dir == "./kraftrio-data"
-    assert config.controller_quorum_voters == [Voter(1, "", 0)]
+    assert config.controller_quorum_voters == [VoterAddress(1, "", 0)]
     assert config.warnings == []
     assert not config.is_set("offsets.topic.replication.factor")
 
@@ -76,7 +76,7 @@ def test_file_of_a_combined_node_loads(tmp_path: Path) -> None:
     assert config.warnings == []
     assert [str(one) for one in config.broker_listeners] == ["PLAINTEXT://:9092"]
     assert [one.port for one in config.controller_listeners] == [9093]
-    assert config.controller_quorum_voters == [Voter(1, "localhost", 9093)]
+    assert config.controller_quorum_voters == [VoterAddress(1, "localhost", 9093)]
     assert config.log_dirs == ["/tmp/kraft-combined-logs"]
     assert config.is_set("offsets.topic.replication.factor")
 
@@ -180,7 +180,10 @@ def test_broker_of_a_larger_cluster() -> None:
         controller_quorum_voters="1@a:9093,2@[::1]:9093",
         controller_listener_names="CONTROLLER",
     )
-    assert config.controller_quorum_voters == [Voter(1, "a", 9093), Voter(2, "::1", 9093)]
+    assert config.controller_quorum_voters == [
+        VoterAddress(1, "a", 9093),
+        VoterAddress(2, "::1", 9093),
+    ]
     assert config.is_broker and not config.is_controller
     assert config.listener_security_protocol_map["CONTROLLER"] == "PLAINTEXT"
 

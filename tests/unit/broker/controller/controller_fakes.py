@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,8 @@ from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.server import Listener, bind
 from kraftrio.kraft_meta.controller.error_responses import error_response
 from kraftrio.kraft_meta.metadata.image import BrokerImage, Endpoint, MetadataImage
+from kraftrio.kraft_meta.quorum.voter_changes import CurrentVoters
+from kraftrio.kraft_meta.raft.voters import Voter, VoterEndpoint, VoterSet
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.protocol.api import ApiKey
 
@@ -42,8 +44,18 @@ Answer = Callable[[Any], Any]
 
 
 def not_controller(request: Any) -> Any:
-    """Answer as a node that is not the active controller."""
+    """Answer as a node that is not the active controller does on the wire."""
     return error_response(request, ErrorCode.NOT_CONTROLLER)
+
+
+def voters_at(addresses: Mapping[int, tuple[str, int]]) -> VoterSet:
+    """Give voters that listen at these addresses."""
+    return VoterSet(
+        tuple(
+            Voter(node_id, (VoterEndpoint("CONTROLLER", *address),))
+            for node_id, address in addresses.items()
+        )
+    )
 
 
 def accept(request: Any) -> Any:
@@ -59,7 +71,9 @@ def silence(_request: Any) -> Any:
 class FakeQuorum:
     """Who leads is what the test says; requests of this node are answered by `answer`."""
 
-    def __init__(self, node_id: int = 1, answer: Answer = accept) -> None:
+    def __init__(
+        self, node_id: int = 1, answer: Answer = accept, voters: VoterSet | None = None
+    ) -> None:
         self.node_id = node_id
         self.leader_id = -1
         self.leader_epoch = 0
@@ -68,6 +82,7 @@ class FakeQuorum:
         self.answer = answer
         self.submitted: list[Any] = []
         self.fenced: list[tuple[int, int]] = []
+        self.voters = CurrentVoters(voters or VoterSet.of_ids([node_id]))
         self._callbacks: list[Callable[..., object]] = []
 
     def elect(self, leader_id: int) -> None:

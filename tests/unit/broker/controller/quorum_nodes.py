@@ -30,10 +30,11 @@ from kraftrio.broker.server.client_connection import ServerLimits
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.server import Listener
 from kraftrio.kraft_meta.controller.control import ControllerConfig
-from kraftrio.kraft_meta.metadata.image import Endpoint
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdentity, ClusterIdError
-from kraftrio.kraft_meta.quorum.service import QuorumConfig, QuorumService
+from kraftrio.kraft_meta.quorum.service import QuorumService
+from kraftrio.kraft_meta.quorum.settings import QuorumConfig, QuorumPorts
 from kraftrio.kraft_meta.raft.ready import RaftConfig
+from kraftrio.kraft_meta.raft.voters import Voter, VoterEndpoint, VoterSet
 from kraftrio.net.connection import open_connection
 from kraftrio.wire.messages.admin import CreateTopicsRequest
 from kraftrio.wire.messages.cluster import DescribeClusterResponse
@@ -104,7 +105,6 @@ class QuorumNode:
             self.network,
             node_id,
             bytes(15) + bytes([node_id]),
-            {voter: (address(voter), PORT) for voter in quorum.voters},
             quorum.raft,
         )
         configs = FakeConfigs()
@@ -112,24 +112,27 @@ class QuorumNode:
         self.service = QuorumService(
             QuorumConfig(
                 node_id=node_id,
-                voters=quorum.voters,
-                voter_endpoints={
-                    voter: (Endpoint("CONTROLLER", address(voter), PORT, 0),)
-                    for voter in quorum.voters
-                },
+                voters=VoterSet(
+                    tuple(
+                        Voter(voter, (VoterEndpoint("CONTROLLER", address(voter), PORT),))
+                        for voter in quorum.voters
+                    )
+                ),
                 raft=quorum.raft,
                 **quorum.options,
             ),
             ControllerConfig(cluster_id=self.identity.cluster_id, node_id=node_id),
-            log=self.log,
-            election_store=QuorumStateFile(self.fs, DIRECTORY),
-            validator=configs,
-            topic_configs=configs,
-            clock=WorldClock(),
-            rng=self.rng,
-            peers=self.peers,
-            run_in_thread=self._run_in_thread,
-            identity=self.identity,
+            QuorumPorts(
+                log=self.log,
+                election_store=QuorumStateFile(self.fs, DIRECTORY),
+                validator=configs,
+                topic_configs=configs,
+                clock=WorldClock(),
+                rng=self.rng,
+                peers=self.peers,
+                run_in_thread=self._run_in_thread,
+            ),
+            self.identity,
         )
         self.leaders = []
         self.service.on_leader_change(lambda *leader: self.leaders.append(leader))

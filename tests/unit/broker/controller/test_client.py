@@ -14,6 +14,7 @@ from kraftrio.base.deferred import Deferred
 from kraftrio.base.timers import Timers
 from kraftrio.broker.controller.client import ControllerClient, ControllerClientConfig
 from kraftrio.kraft_meta.controller.error_responses import error_response
+from kraftrio.kraft_meta.quorum.active_controller import MAY_BE_DECIDED, NEVER_DECIDED
 from kraftrio.net.transport import SystemNetwork
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
@@ -35,6 +36,7 @@ from tests.unit.broker.controller.controller_fakes import (
     accept,
     not_controller,
     silence,
+    voters_at,
 )
 
 THIS_NODE = 1
@@ -80,11 +82,11 @@ class Cluster:
 
 @pytest.fixture
 async def cluster(nursery: trio.Nursery) -> Cluster:
-    quorum = FakeQuorum(THIS_NODE)
     timers = Timers()
     second, third = ControllerNode(nursery), ControllerNode(nursery)
-    voters = {THIS_NODE: ("127.0.0.1", 1), 2: second.address, 3: third.address}
-    client = ControllerClient(SystemNetwork(), quorum, voters, THIS_NODE, timers, CONFIG)
+    addresses = {THIS_NODE: ("127.0.0.1", 1), 2: second.address, 3: third.address}
+    quorum = FakeQuorum(THIS_NODE, voters=voters_at(addresses))
+    client = ControllerClient(SystemNetwork(), quorum, THIS_NODE, timers, CONFIG)
     nursery.start_soon(timers.run)
     nursery.start_soon(client.run)
     return Cluster(quorum, client, second, third)
@@ -271,7 +273,7 @@ async def test_a_node_that_does_not_decide_yet_is_asked_again_soon(
 async def test_this_node_is_asked_again_while_it_takes_over(
     cluster: Cluster, autojump_clock: MockClock
 ) -> None:
-    cluster.quorum.answer = not_controller
+    cluster.quorum.answer = lambda _request: NEVER_DECIDED
     cluster.quorum.elect(THIS_NODE)
     answer = cluster.create_topic()
     await trio.sleep(0.3)
@@ -418,7 +420,7 @@ async def test_what_this_node_decided_but_did_not_commit_is_not_done_twice(
     answer = make(cluster)
     assert not answer.done
     cluster.quorum.elect(3)
-    parked.complete(not_controller(cluster.quorum.submitted[0]))
+    parked.complete(MAY_BE_DECIDED)
     response = await within(0.1, answer)
     if make is Cluster.heartbeat:
         assert response.error_code == ErrorCode.NONE
@@ -445,3 +447,50 @@ async def test_forwarded_requests_that_wait_are_bounded(
     for answer in waiting:
         assert topic_error(await within(1, answer)) is ErrorCode.NONE
     assert topic_error(await within(1, cluster.create_topic())) is ErrorCode.NONE
+
+
+# ---- voters
+
+
+async def test_a_voter_that_is_added_may_lead(
+    cluster: Cluster, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """The client hears of changes of the voters, and connects to the new one once it leads."""
+    added = ControllerNode(nursery)
+    cluster.quorum.elect(4)
+    answer = cluster.create_topic()
+    await trio.sleep(0.1)
+    assert not answer.done
+    voters = {2: cluster.second.address, 3: cluster.third.address, 4: added.address}
+    cluster.quorum.voters.change(voters_at(voters))
+    assert topic_error(await within(0.1, answer)) is ErrorCode.NONE
+    assert len(added.requests) == 1
+
+
+# ---- figures
+
+
+async def test_statistics_count_requests_and_what_became_of_them(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    """Gauges show what waits now; counters only grow."""
+    waiting = cluster.create_topic(timeout_ms=100)
+    before = cluster.client.statistics()
+    assert (before["waiting_requests"], before["unanswered_requests"]) == (1, 1)
+    await within(1, waiting)
+    cluster.quorum.elect(2)
+    await within(1, cluster.heartbeat())
+    cluster.second.answer = silence
+    lost = cluster.delete_topic()
+    await cluster.second.wait_requests(2)
+    cluster.second.stop()
+    await within(1, lost)
+    assert cluster.client.statistics() == {
+        "waiting_requests": 0,
+        "unanswered_requests": 0,
+        "requests_total": 3,
+        "timeouts_total": 1,
+        "lost_answers_total": 1,
+        "connections_total": 1,
+    }
+    assert before["requests_total"] == 1, "a snapshot changes no more"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +13,9 @@ from trio.testing import MockClock
 
 from kraftrio.broker.controller.departure import Departure
 from kraftrio.net.transport import SystemNetwork
+from tests.unit.broker.controller.controller_fakes import FakeQuorum, voters_at
 
+THIS_NODE = 9
 OTHERS = {1: ("n1", 9093), 2: ("n2", 9093)}
 
 
@@ -27,57 +32,56 @@ class Voters(SystemNetwork):
         await trio.sleep_forever()
 
 
-class Channel:
-    """A controller that grants the shutdown after some time."""
-
-    def __init__(self, granted_after_s: float = float("inf")) -> None:
-        self.granted_after_s = granted_after_s
-
-    async def controlled_shutdown(self) -> None:
-        await trio.sleep(self.granted_after_s)
-
-
-async def leaving_s(network: Voters, channel: Channel, **more: Any) -> float:
-    """How long it takes."""
-    others = more.pop("others", OTHERS)
-    how = {"is_voter": True, "has_controller": lambda: True, **more}
+async def leaving_s(
+    network: Voters,
+    granted_after_s: float,
+    *,
+    others: Mapping[int, tuple[str, int]] = OTHERS,
+    is_voter: bool = True,
+    leader_id: int = 1,
+) -> float:
+    """How long it takes, with a controller that grants the shutdown after some time."""
+    own = {THIS_NODE: ("me", 9093)} if is_voter else {}
+    quorum = FakeQuorum(THIS_NODE, voters=voters_at({**others, **own}))
+    quorum.elect(leader_id)
     begin = trio.current_time()
-    await Departure(network, channel, "test", others, **how).leave(30)
+    departure = Departure(network, quorum, THIS_NODE, partial(trio.sleep, granted_after_s))
+    await departure.leave(30)
     return round(trio.current_time() - begin, 2)
 
 
 async def test_granted(autojump_clock: MockClock) -> None:
     """When the controller says so."""
-    assert await leaving_s(Voters(), Channel(5)) == 5
+    assert await leaving_s(Voters(), 5) == 5
 
 
 async def test_the_last_node_goes_at_once(autojump_clock: MockClock) -> None:
     """Though it may still take itself for the controller."""
-    assert await leaving_s(Voters("n1", "n2"), Channel()) <= 0.2
+    assert await leaving_s(Voters("n1", "n2"), math.inf) <= 0.2
 
 
 async def test_one_of_three_voters_gone(autojump_clock: MockClock) -> None:
     """The others are a majority: it waits, up to the time it has."""
-    assert await leaving_s(Voters("n1"), Channel(3)) == 3
-    assert await leaving_s(Voters("n1"), Channel()) == 30
+    assert await leaving_s(Voters("n1"), 3) == 3
+    assert await leaving_s(Voters("n1"), math.inf) == 30
 
 
 async def test_voters_that_are_silent_are_not_gone(autojump_clock: MockClock) -> None:
     """They may be paused, or cut off from here."""
-    assert await leaving_s(Voters(), Channel(7)) == 7
+    assert await leaving_s(Voters(), 7) == 7
 
 
 async def test_a_broker_of_separate_controllers(autojump_clock: MockClock) -> None:
     """It counts for no majority itself."""
     others = {**OTHERS, 3: ("n3", 9093)}
     for gone, wanted_s in ((["n1"], 4.0), (["n1", "n2"], 0.55), (["n1", "n2", "n3"], 0.15)):
-        found_s = await leaving_s(Voters(*gone), Channel(4), others=others, is_voter=False)
+        found_s = await leaving_s(Voters(*gone), 4, others=others, is_voter=False)
         assert found_s == pytest.approx(wanted_s, abs=0.06)
 
 
 async def test_a_node_alone(autojump_clock: MockClock) -> None:
     """Nobody else can be gone."""
-    assert await leaving_s(Voters(), Channel(2), others={}) == 2
+    assert await leaving_s(Voters(), 2, others={}) == 2
 
 
 async def test_a_voter_that_comes_back(autojump_clock: MockClock) -> None:
@@ -90,9 +94,9 @@ async def test_a_voter_that_comes_back(autojump_clock: MockClock) -> None:
             network.gone.clear()
 
         nursery.start_soon(come_back)
-        assert await leaving_s(network, Channel(3)) == 3
+        assert await leaving_s(network, 3) == 3
 
 
 async def test_without_any_controller(autojump_clock: MockClock) -> None:
     """Known to lead for a second."""
-    assert await leaving_s(Voters(), Channel(), has_controller=lambda: False) == pytest.approx(1)
+    assert await leaving_s(Voters(), math.inf, leader_id=-1) == pytest.approx(1)

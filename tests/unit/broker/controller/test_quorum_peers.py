@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 import trio
@@ -12,7 +13,10 @@ import trio
 from kraftrio.broker.controller.quorum_peers import QuorumPeers
 from kraftrio.broker.log.metadata_log import QuorumStateFile
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdentity, ClusterIdError
+from kraftrio.kraft_meta.quorum.voter_changes import CurrentVoters
+from kraftrio.kraft_meta.raft.messages import Vote
 from kraftrio.kraft_meta.raft.ready import RaftConfig
+from kraftrio.kraft_meta.raft.values import OffsetAndEpoch
 from kraftrio.net.transport import SystemNetwork
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.quorum import (
@@ -21,7 +25,15 @@ from kraftrio.wire.messages.quorum import (
     DescribeQuorumRequestTopicData,
 )
 from tests.sim.world import START_WALL_MS
-from tests.unit.broker.controller.quorum_nodes import CLUSTER_ID, DIRECTORY, Quorum, address, new_fs
+from tests.unit.broker.controller.controller_fakes import voters_at
+from tests.unit.broker.controller.quorum_nodes import (
+    CLUSTER_ID,
+    DIRECTORY,
+    PORT,
+    Quorum,
+    address,
+    new_fs,
+)
 
 
 def describe() -> DescribeQuorumRequest:
@@ -363,11 +375,12 @@ def test_a_link_that_fails_for_another_reason_is_told_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A line for each new reason, none while it stays the same."""
-    peers = QuorumPeers(
-        SystemNetwork(), 1, b"d" * 16, {2: ("b", 9093), 3: ("c", 9093)}, RaftConfig()
-    )
+    peers = QuorumPeers(SystemNetwork(), 1, b"d" * 16, RaftConfig())
     told: list[int] = []
-    service: Any = SimpleNamespace(peer_unreachable=lambda node_id, refused: told.append(node_id))
+    service: Any = SimpleNamespace(
+        peer_unreachable=lambda node_id, refused: told.append(node_id),
+        voters=CurrentVoters(voters_at({2: ("b", 9093), 3: ("c", 9093)})),
+    )
     peers.attach(service)
     caplog.set_level("INFO", "kraftrio.metadata")
     for reason in ("refused", "refused", "it answers: UNKNOWN", "it answers: UNKNOWN"):
@@ -377,6 +390,33 @@ def test_a_link_that_fails_for_another_reason_is_told_again(
         "refused",
         "it answers: UNKNOWN",
     ]
+
+
+# ---- voters
+
+
+def test_messages_follow_the_set_of_voters() -> None:
+    """A voter that is added is sent to, one that is removed is unknown, both without a restart."""
+    quorum = Quorum([1, 2, 3], observers=[9])
+
+    async def main() -> None:
+        await quorum.start_all()
+        await quorum.wait_for_leader()
+        observer = quorum.nodes[9]
+        lost: list[tuple[int, bool]] = []
+        with mock.patch.object(
+            observer.service,
+            "peer_unreachable",
+            lambda node_id, refused: lost.append((node_id, refused)),
+        ):
+            kept = voters_at({voter: (address(voter), PORT) for voter in (1, 2, 4)})
+            observer.service.voters.change(kept)
+            observer.peers.send(Vote(9, 3, 1, OffsetAndEpoch(0, 0), True))
+            assert lost == [(3, True)]
+            observer.peers.send(Vote(9, 4, 1, OffsetAndEpoch(0, 0), True))
+            await quorum.until(lambda: (4, False) in lost)
+
+    quorum.run(main)
 
 
 # ---- which cluster it is

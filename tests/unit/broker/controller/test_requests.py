@@ -12,8 +12,8 @@ from kraftrio.broker.controller.requests import (
     client_timeout_ms,
     is_not_controller,
     is_own,
+    put_doubt,
     resending,
-    tell_doubt,
 )
 from kraftrio.kraft_meta.controller.error_responses import error_response
 from kraftrio.wire.errors import ErrorCode
@@ -102,7 +102,7 @@ def test_a_second_answer_does_not_deny_what_the_first_time_may_have_done(
 ) -> None:
     denied, refused = error_response(request_, denial), error_response(request_, ErrorCode.NONE)
     for response in (denied, refused):
-        tell_doubt(response)
+        put_doubt(response)
     timed_out = error_response(request_, ErrorCode.REQUEST_TIMED_OUT, ANSWER_LOST)
     assert denied == timed_out
     assert refused == error_response(request_, ErrorCode.NONE)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from kraftrio.kraft_meta.metadata.image import Endpoint
 from kraftrio.kraft_meta.quorum.raft_wire import (
     METADATA_TOPIC_ID,
     SENT_VERSIONS,
@@ -33,6 +32,7 @@ from kraftrio.kraft_meta.raft.messages import (
     VoteResponse,
 )
 from kraftrio.kraft_meta.raft.values import LogBatch, OffsetAndEpoch, SnapshotId
+from kraftrio.kraft_meta.raft.voters import Voter, VoterEndpoint, VoterSet
 from kraftrio.wire.codec.message import decode, encode, spec_of
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from kraftrio.wire.messages import data, quorum
@@ -41,7 +41,10 @@ from kraftrio.wire.protocol.api import APIS
 from kraftrio.wire.protocol.fitting import fit_version
 from kraftrio.wire.records.control import ControlRecordType, control_key
 
-ENDPOINTS = {n: (Endpoint("CONTROLLER", f"host{n}", 9090 + n, 0),) for n in (1, 2, 3)}
+VOTERS = VoterSet(
+    tuple(Voter(n, (VoterEndpoint("CONTROLLER", f"host{n}", 9090 + n),)) for n in (1, 2, 3))
+)
+SILENT = VoterSet.of_ids([1, 2, 3])
 ERRORS = (ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
@@ -104,12 +107,12 @@ def test_messages_come_back_as_they_went(seed: int) -> None:
     """In the versions that our nodes use among themselves."""
     rng = random.Random(seed)
     request, response = random_exchange(rng)
-    sent = encode_request(request, "cluster", ENDPOINTS)
+    sent = encode_request(request, "cluster", VOTERS)
     version = SENT_VERSIONS[type(sent)]
     received = over_the_wire(sent, version)
     assert received.cluster_id == "cluster"
     assert decode_request(received, version, request.destination, 0) == request
-    answer = over_the_wire(fit_version(encode_response(response, ENDPOINTS), version), version)
+    answer = over_the_wire(fit_version(encode_response(response, VOTERS), version), version)
     assert decode_response(request, answer) == response
     named = [node.node_id for node in answer.node_endpoints]
     assert named == ([response.leader_id] if response.leader_id >= 0 else [])
@@ -124,7 +127,7 @@ def test_older_versions_are_understood(seed: int) -> None:
     """Every version of the API table, as far as it has the fields."""
     rng = random.Random(seed)
     request, response = random_exchange(rng)
-    sent = encode_request(request, "cluster", ENDPOINTS)
+    sent = encode_request(request, "cluster", VOTERS)
     key = spec_of(type(sent)).api_key
     assert key is not None
     for version in versions(key):
@@ -144,7 +147,7 @@ def test_older_versions_are_understood(seed: int) -> None:
                 expected = replace(request, high_watermark=2**63 - 1)
         received = over_the_wire(sent, version)
         assert decode_request(received, version, request.destination, 0) == expected, version
-        answer = over_the_wire(fit_version(encode_response(response, ENDPOINTS), version), version)
+        answer = over_the_wire(fit_version(encode_response(response, VOTERS), version), version)
         decoded = decode_response(request, answer)
         assert decoded.epoch == response.epoch
         assert decoded.leader_id == response.leader_id
@@ -156,7 +159,7 @@ def test_answers_fit_fetches_of_any_version() -> None:
         1, 2, 7, 3, 10, 5, ErrorCode.FENCED_LEADER_EPOCH, snapshot_id=SnapshotId(20, 6)
     )
     for version in versions(1):
-        answer = fit_version(encode_response(response, ENDPOINTS), version)
+        answer = fit_version(encode_response(response, VOTERS), version)
         (partition,) = over_the_wire(answer, version).responses[0].partitions
         assert partition.error_code == ErrorCode.FENCED_LEADER_EPOCH
         if version >= 12:
@@ -187,7 +190,7 @@ def other_partition(request: Any) -> None:
 @pytest.mark.parametrize("spoil", [wrong_topic, two_partitions, no_topic, other_partition])
 def test_only_the_metadata_partition_is_meant(spoil: Callable[[Any], None]) -> None:
     """INVALID_REQUEST otherwise."""
-    request = encode_request(BeginQuorumEpoch(1, 2, 3), "cluster", {})
+    request = encode_request(BeginQuorumEpoch(1, 2, 3), "cluster", SILENT)
     spoil(request)
     with pytest.raises(KafkaError) as caught:
         decode_request(request, 1, 2, 0)
@@ -196,7 +199,7 @@ def test_only_the_metadata_partition_is_meant(spoil: Callable[[Any], None]) -> N
 
 def test_a_fetch_by_id_or_name_means_the_metadata_partition_only() -> None:
     """Names before version 13, ids from there on."""
-    request = encode_request(Fetch(1, 2, 3, 4, 3, 4, 500), "cluster", {})
+    request = encode_request(Fetch(1, 2, 3, 4, 3, 4, 500), "cluster", SILENT)
     request.topics[0].topic = "other"
     assert decode_request(request, 13, 2, 0).epoch == 3
     with pytest.raises(KafkaError):
@@ -216,7 +219,7 @@ def test_what_is_no_answer_is_the_peers_fault() -> None:
     assert caught.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
     fetch = Fetch(1, 2, 3, 4, 3, 4, 500)
     good = FetchResponse(2, 1, 3, 2, 4, 3, batches=(LogBatch(4, 3, 7, (b"value",)),))
-    answer = encode_response(good, {})
+    answer = encode_response(good, SILENT)
     records = bytearray(b"".join(answer.responses[0].partitions[0].records))
     answer.responses[0].partitions[0].records = records
     assert decode_response(fetch, answer) == good
@@ -228,7 +231,7 @@ def test_what_is_no_answer_is_the_peers_fault() -> None:
 def test_an_unknown_error_is_some_error() -> None:
     """A newer peer may know more of them."""
     vote = Vote(1, 2, 3, OffsetAndEpoch(4, 2), False)
-    answer = encode_response(VoteResponse(2, 1, 3, -1, True, False), {})
+    answer = encode_response(VoteResponse(2, 1, 3, -1, True, False), SILENT)
     answer.topics[0].partitions[0].error_code = 31_000
     decoded = decode_response(vote, answer)
     assert isinstance(decoded, VoteResponse)

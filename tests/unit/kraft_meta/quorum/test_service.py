@@ -18,9 +18,11 @@ from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
 from kraftrio.kraft_meta.controller.control import ControllerConfig
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
 from kraftrio.kraft_meta.metadata.records import encode_record
+from kraftrio.kraft_meta.quorum.active_controller import NEVER_DECIDED
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdError
 from kraftrio.kraft_meta.quorum.log_batches import snapshot_batches
-from kraftrio.kraft_meta.quorum.service import QuorumConfig, QuorumService
+from kraftrio.kraft_meta.quorum.service import QuorumService
+from kraftrio.kraft_meta.quorum.settings import QuorumConfig, QuorumPorts
 from kraftrio.kraft_meta.raft.messages import (
     BeginQuorumEpoch,
     Fetch,
@@ -31,6 +33,7 @@ from kraftrio.kraft_meta.raft.messages import (
 )
 from kraftrio.kraft_meta.raft.ready import leader_change_record
 from kraftrio.kraft_meta.raft.values import ElectionState, LogBatch, OffsetAndEpoch, SnapshotId
+from kraftrio.kraft_meta.raft.voters import VoterSet
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import CreateTopicsRequest, DeleteTopicsRequest, DeleteTopicState
 from kraftrio.wire.messages.quorum import (
@@ -77,16 +80,18 @@ class Node:
         configs = FakeConfigs()
         self.log = MetadataLog(fs, DIRECTORY)
         self.service = QuorumService(
-            QuorumConfig(node_id=1, voters=voters, **options),
+            QuorumConfig(node_id=1, voters=VoterSet.of_ids(voters), **options),
             ControllerConfig(cluster_id=cluster_id, node_id=1),
-            log=self.log,
-            election_store=QuorumStateFile(fs, DIRECTORY),
-            validator=configs,
-            topic_configs=configs,
-            clock=VirtualClock(),
-            rng=random.Random(len(fs.files)),
-            peers=self,
-            run_in_thread=self._run_in_thread,
+            QuorumPorts(
+                log=self.log,
+                election_store=QuorumStateFile(fs, DIRECTORY),
+                validator=configs,
+                topic_configs=configs,
+                clock=VirtualClock(),
+                rng=random.Random(len(fs.files)),
+                peers=self,
+                run_in_thread=self._run_in_thread,
+            ),
         )
         self.service.subscribe(self._on_delta)
 
@@ -100,7 +105,7 @@ class Node:
         assert image is self.service.image
         self.deltas.append(delta)
 
-    async def _run_in_thread(self, work: Callable[[], None]) -> None:
+    async def _run_in_thread(self, work: Callable[[], object]) -> None:
         await trio.lowlevel.checkpoint()
         if self.hold is not None:
             await self.hold.wait()
@@ -487,20 +492,15 @@ def test_another_clusters_log_is_refused() -> None:
 
 
 def test_nodes_that_do_not_lead_refuse_requests() -> None:
-    """Before the start, and as a voter among others that has no majority: NOT_CONTROLLER."""
+    """Before the start, and as a voter among others that has no majority."""
 
     async def main() -> None:
         node = Node(new_disk(), voters=(1, 2, 3))
-        before = await node.ask(create_request("a", "a", "b"))
-        assert [(t.name, t.error_code) for t in before.topics] == [
-            ("a", ErrorCode.NOT_CONTROLLER),
-            ("b", ErrorCode.NOT_CONTROLLER),
-        ]
+        assert await node.ask(create_request("a")) == NEVER_DECIDED
         async with node.running():
             await trio.sleep(5)
             assert node.service.leader_id == -1
-            response = await node.ask(BrokerHeartbeatRequest(broker_id=1))
-            assert response.error_code == ErrorCode.NOT_CONTROLLER
+            assert await node.ask(BrokerHeartbeatRequest(broker_id=1)) == NEVER_DECIDED
             assert {message.destination for message in node.sent} == {2, 3}
             node.service.step(BeginQuorumEpoch(2, 1, 7))
             assert (node.service.leader_id, node.service.leader_epoch) == (2, 7)
@@ -735,5 +735,35 @@ def test_a_log_that_cannot_be_read_for_a_follower_ends_the_node() -> None:
                 node.service.step(Fetch(9, 1, epoch, 0, 0, 0, 500))
                 await trio.sleep(60)
         assert not node.sent
+
+    virtually(main)
+
+
+# ---- figures
+
+
+def test_statistics_say_who_leads_and_how_far_the_log_is() -> None:
+    """Before the start nothing is known; then gauges follow, and counters only grow."""
+
+    async def main() -> None:
+        node = Node(new_disk())
+        before = node.service.statistics()
+        assert (before["current_leader"], before["high_watermark"]) == (-1, -1)
+        assert before["voters"] == 1
+        async with node.running():
+            await node.join()
+            await node.create("a")
+            found = node.service.statistics()
+            assert (found["current_leader"], found["active_controller_count"]) == (1, 1)
+            assert found["log_end_offset"] == found["high_watermark"] > 1
+            assert found["applied_offset"] == found["high_watermark"] - 1
+            assert found["appended_records_total"] == found["log_end_offset"]
+            assert found["appended_bytes_total"] == node.log.size_bytes
+            assert found["parked_responses"] == 0
+            node.hold = trio.Event()
+            node.service.submit(create_request("b"), api_version=7)
+            assert node.service.statistics()["parked_responses"] == 1
+            node.hold.set()
+        assert before["current_leader"] == -1, "a snapshot changes no more"
 
     virtually(main)

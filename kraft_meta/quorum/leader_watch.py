@@ -1,7 +1,7 @@
-"""What the quorum's task tells people and callbacks: who leads, what a voter waits for.
+"""Follows who leads the quorum, for callbacks and for the log: `LeaderWatch`.
 
-Owns: `QuorumNews`. Rules: a line when something changes; while a new cluster waits for its voters,
-a line now and then. Callbacks hear of every change of leader or epoch.
+Rules: callbacks hear of every change of leader or epoch. A line is logged when something changes;
+while a new cluster waits for its voters, or a voter for a leader to catch up with, now and then.
 
 Called by: quorum/service.py.
 """
@@ -24,32 +24,38 @@ LeaderCallback = Callable[[int, int], object]
 """Takes the leader's id (-1: unknown) and the epoch."""
 
 
-class QuorumNews:
-    """See the module."""
+class LeaderWatch:
+    """See the module.
+
+    Attributes:
+        leader_changes_total: how often leader or epoch have changed since the start.
+    """
 
     def __init__(self) -> None:
+        self.leader_changes_total = 0
         self._callbacks: list[LeaderCallback] = []
         self._leader = (NO_NODE, -1)
         self._is_catching_up = False
         self._next_hint_ms = math.inf
         self._next_wait_ms = math.inf
 
-    def on_leader_change(self, callback: LeaderCallback) -> None:
+    def subscribe(self, callback: LeaderCallback) -> None:
         """Call `callback(leader_id, leader_epoch)` now and at every change."""
         self._callbacks.append(callback)
         callback(*self._leader)
 
-    def tell(self, core: RaftCore, now_ms: float) -> None:
-        """Tell what has changed since the last time."""
-        told, self._leader = self._leader, (core.leader_id, core.epoch)
-        if self._leader != told:
+    def check(self, core: RaftCore, now_ms: float) -> None:
+        """Report what has changed since the last time."""
+        before, self._leader = self._leader, (core.leader_id, core.epoch)
+        if self._leader != before:
+            self.leader_changes_total += 1
             _log.info("metadata quorum leader=%d epoch=%d", *self._leader)
             for callback in self._callbacks:
                 callback(*self._leader)
-        self._tell_memory(core, now_ms)
-        self._tell_waiting(core, now_ms)
+        self._check_memory(core, now_ms)
+        self._check_missing_voters(core, now_ms)
 
-    def _tell_memory(self, core: RaftCore, now_ms: float) -> None:
+    def _check_memory(self, core: RaftCore, now_ms: float) -> None:
         is_catching_up = not core.memory.is_proven and not core.log.has_nothing
         if core.leader_id != NO_NODE or not is_catching_up:
             self._next_hint_ms = now_ms + _WAIT_INTERVAL_MS
@@ -73,7 +79,7 @@ class QuorumNews:
         else:
             _log.info("this voter votes and counts again offset=%d", core.log.end_offset)
 
-    def _tell_waiting(self, core: RaftCore, now_ms: float) -> None:
+    def _check_missing_voters(self, core: RaftCore, now_ms: float) -> None:
         missing = core.missing_votes
         if not missing:
             self._next_wait_ms = math.inf

@@ -1,0 +1,96 @@
+"""Makes durable what a Ready of the Raft core asks for: `ReadyWriter`.
+
+Rules:
+1. Election state, then truncation, then appends, then the fsync; all but the appends in a worker
+   thread. Voters sync what they append before they tell anybody; observers leave that to the
+   system.
+2. A log without space is waited for: whoever waits for an append is not told that it failed. Every
+   other OSError propagates, and ends the node.
+
+Called by: quorum/service.py. The order is the one that raft/raft.py asks for.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import trio
+
+from kraftrio.base.no_room import NO_ROOM
+from kraftrio.base.threads import RunInThread
+from kraftrio.kraft_meta.raft.ports import ElectionStateStore, ReplicatedLog
+from kraftrio.kraft_meta.raft.quorum_state import QuorumState
+from kraftrio.kraft_meta.raft.ready import Ready
+from kraftrio.kraft_meta.raft.values import LogBatch
+
+_log = logging.getLogger("kraftrio.metadata")
+
+_NO_ROOM_RETRY_S = 0.5
+
+
+class ReadyWriter:
+    """See the module.
+
+    Attributes:
+        appended_bytes_total: what was appended since the start.
+        appended_records_total: as records.
+    """
+
+    def __init__(
+        self, log: ReplicatedLog, election_store: ElectionStateStore, run_in_thread: RunInThread
+    ) -> None:
+        self._log = log
+        self._election_store = election_store
+        self._run_in_thread = run_in_thread
+        self.appended_bytes_total = 0
+        self.appended_records_total = 0
+
+    async def write(self, ready: Ready, quorum: QuorumState) -> int:
+        """Make everything durable; return the bytes that the log has grown by."""
+        await self._prepare(ready, quorum)
+        size_bytes = 0
+        for batch in ready.batches:
+            size_bytes += await self._append(batch)
+            self.appended_records_total += len(batch.values)
+        self.appended_bytes_total += size_bytes
+        if ready.batches and quorum.is_voter:
+            await self._run_in_thread(self._log.flush)
+        return size_bytes
+
+    async def _prepare(self, ready: Ready, quorum: QuorumState) -> None:
+        state, truncate_to = ready.election_state, ready.truncate_to
+        if state is None and truncate_to is None:
+            return
+
+        def prepare() -> None:
+            if state is not None:
+                self._election_store.write(state, quorum.voters.ids)
+            if truncate_to is not None:
+                self._log.truncate_to(truncate_to)
+
+        await self._run_in_thread(prepare)
+        if truncate_to is not None:
+            _log.info(
+                "metadata log cut to=%d leader=%d epoch=%d",
+                truncate_to,
+                quorum.leader_id,
+                quorum.epoch,
+            )
+
+    async def _append(self, batch: LogBatch) -> int:
+        """Write a batch; when there is no space, later (rule 2)."""
+        is_waiting = False
+        while True:
+            try:
+                written = self._log.append([batch])
+            except OSError as error:
+                if error.errno not in NO_ROOM:
+                    raise
+                if not is_waiting:
+                    _log.error("metadata log cannot be written now, changes wait reason=%s", error)
+                    is_waiting = True
+                await trio.sleep(_NO_ROOM_RETRY_S)
+                continue
+            if is_waiting:
+                _log.info("metadata log can be written again")
+            return written
