@@ -24,7 +24,7 @@ def _complain(text: str) -> None:
     LineOutput(STANDARD_ERROR).write(f"kraftrio: {text}\n")
 
 
-class _Parser(argparse.ArgumentParser):
+class _OneLineParser(argparse.ArgumentParser):
     """Tells what is wrong in one sentence."""
 
     def error(self, message: str) -> NoReturn:
@@ -32,7 +32,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="kraftrio", description="A Kafka-compatible message broker.")
+    parser = _OneLineParser(prog="kraftrio", description="A Kafka-compatible message broker.")
     parser.add_argument("--version", action="version", version=f"kraftrio {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     start = commands.add_parser(
@@ -117,13 +117,13 @@ def _add_common_options(command: argparse.ArgumentParser) -> None:
 
 def _settings(arguments: argparse.Namespace) -> dict[str, str]:
     """The properties of --set; later ones win over earlier ones."""
-    from kraftrio.broker.config.config import ConfigError
+    from kraftrio.broker.config.config import PropertyError
 
     settings: dict[str, str] = {}
     for setting in arguments.settings:
         name, equals, value = setting.partition("=")
         if not equals or not name.strip():
-            raise ConfigError(f"--set {setting!r}: wanted is NAME=VALUE")
+            raise PropertyError(f"--set {setting!r}: wanted is NAME=VALUE")
         settings[name.strip()] = value
     return settings
 
@@ -144,11 +144,11 @@ def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
 
 def _start(arguments: argparse.Namespace) -> int:
     from kraftrio.base.logging_setup import setup_logging
-    from kraftrio.broker.config.config import BrokerConfig, ConfigError
+    from kraftrio.broker.config.config import BrokerConfig, PropertyError
 
     try:
         config = BrokerConfig.load(arguments.config, _overrides(arguments), os.environ)
-    except ConfigError as error:
+    except PropertyError as error:
         _complain(str(error))
         return EXIT_USAGE
     setup_logging(arguments.log_level)
@@ -165,13 +165,13 @@ def _start(arguments: argparse.Namespace) -> int:
 
 def _recover_quorum(arguments: argparse.Namespace) -> int:
     from kraftrio.base.start_errors import StartError
-    from kraftrio.broker.config.config import BrokerConfig, ConfigError
+    from kraftrio.broker.config.config import BrokerConfig, PropertyError
     from kraftrio.broker.log.files import OsFileSystem
     from kraftrio.broker.node.quorum_recovery import recover_quorum
 
     try:
         config = BrokerConfig.load(arguments.config, _overrides(arguments), os.environ)
-    except ConfigError as error:
+    except PropertyError as error:
         _complain(str(error))
         return EXIT_USAGE
     try:
@@ -189,7 +189,7 @@ def _cluster(arguments: argparse.Namespace) -> int:
     import trio
 
     from kraftrio.base.line_output import STANDARD_ERROR, STANDARD_OUTPUT, LineOutput
-    from kraftrio.broker.config.config import ConfigError
+    from kraftrio.broker.config.config import PropertyError
     from kraftrio.broker.log.files import OsFileSystem
     from kraftrio.broker.node.local_cluster import ClusterError, plan_cluster, run_cluster
 
@@ -204,7 +204,7 @@ def _cluster(arguments: argparse.Namespace) -> int:
             host=arguments.host.removeprefix("[").removesuffix("]"),
             settings=settings,
         )
-    except (ConfigError, ClusterError) as error:
+    except (PropertyError, ClusterError) as error:
         _complain(str(error))
         return EXIT_USAGE
     options = ["--log-level", arguments.log_level]

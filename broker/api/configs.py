@@ -35,7 +35,7 @@ from kraftrio.broker.config.describe import (
     describe_topic,
 )
 from kraftrio.broker.config.dynamic_config import DynamicConfig, validate_broker_configs
-from kraftrio.broker.config.types import ConfigError
+from kraftrio.broker.config.types import PropertyError
 from kraftrio.broker.ports import ControllerPort, LoggerPort, MetadataPort
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.request_parts import listed
@@ -334,7 +334,7 @@ class ConfigHandlers:
                 )
         try:
             validate_broker_configs(configs, self._dynamic.static, per_broker=bool(name))
-        except ConfigError as error:
+        except PropertyError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
     def _change_loggers(

@@ -42,7 +42,7 @@ class HostPort(NamedTuple):
     port: int
 
 
-class Listener(NamedTuple):
+class ListenerAddress(NamedTuple):
     """A named address with its security protocol."""
 
     name: str
@@ -74,8 +74,8 @@ class BrokerProperties:
     broker_session_timeout_ms: int
     controlled_shutdown_enable: bool
     request_timeout_ms: int
-    listeners: list[Listener]
-    advertised_listeners: list[Listener]
+    listeners: list[ListenerAddress]
+    advertised_listeners: list[ListenerAddress]
     listener_security_protocol_map: dict[str, str]
     inter_broker_listener_name: str
     security_inter_broker_protocol: str

@@ -3,7 +3,7 @@
 Rule: a setting that would change what the broker promises (who may connect, where data lies) is
 refused when we cannot keep it; a setting that only tunes something we do not have is accepted,
 with a warning (`config/without_effect`).
-Called by `config.BrokerConfig`; raises `ConfigError` with one sentence.
+Called by `config.BrokerConfig`; raises `PropertyError` with one sentence.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Protocol
 
 from kraftrio.broker.config.attributes import (
     HostPort,
-    Listener,
+    ListenerAddress,
     VoterAddress,
     address_text,
     ip_version,
 )
-from kraftrio.broker.config.types import ConfigError, ConfigValue
+from kraftrio.broker.config.types import ConfigValue, PropertyError
 from kraftrio.broker.config.without_effect import warnings_without_effect
 
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
@@ -48,8 +48,8 @@ class Settings(Protocol):
     values: dict[str, ConfigValue]
     node_id: int
     process_roles: list[str]
-    listeners: list[Listener]
-    advertised_listeners: list[Listener]
+    listeners: list[ListenerAddress]
+    advertised_listeners: list[ListenerAddress]
     controller_listener_names: list[str]
     inter_broker_listener_name: str
     controller_quorum_voters: list[VoterAddress]
@@ -71,18 +71,18 @@ class Settings(Protocol):
         """Whether the node has the controller role."""
 
     @property
-    def broker_listeners(self) -> list[Listener]:
+    def broker_listeners(self) -> list[ListenerAddress]:
         """Listeners of the broker role."""
 
     @property
-    def controller_listeners(self) -> list[Listener]:
+    def controller_listeners(self) -> list[ListenerAddress]:
         """Listeners of the controller role."""
 
 
 def check_config(config: Settings) -> None:
     """Check settings against each other."""
     if not config.process_roles:
-        raise ConfigError("process.roles is empty: it must name broker, controller or both")
+        raise PropertyError("process.roles is empty: it must name broker, controller or both")
     _check_listeners(config)
     _check_advertised(config)
     _check_roles(config)
@@ -94,32 +94,32 @@ def check_supported(config: Settings, defaults: Mapping[str, ConfigValue]) -> li
     """Refuse what would be a false promise; give warnings for what has no effect."""
     for listener in config.listeners:
         if listener.protocol != "PLAINTEXT":
-            raise ConfigError(
+            raise PropertyError(
                 f"listener {listener.name} uses {listener.protocol}, which is not supported yet: "
                 f"only PLAINTEXT is"
             )
     for name in _JAVA_CLASSES:
         if config.originals.get(name, "") not in ("", _DEFAULT_PRINCIPAL_BUILDER):
-            raise ConfigError(
+            raise PropertyError(
                 f"{name} is {config.originals[name]}: Java classes cannot be run, remove it"
             )
     selector = config.originals.get("replica.selector.class", "")
     if selector and selector not in _REPLICA_SELECTORS:
-        raise ConfigError(
+        raise PropertyError(
             f"replica.selector.class is {selector}: Java classes cannot be run, only "
             f"{' and '.join(_REPLICA_SELECTORS)} are known"
         )
     if config.value("config.providers"):
-        raise ConfigError(
+        raise PropertyError(
             f"config.providers is {config.originals['config.providers']}: providers are not "
             f"supported, write the values themselves"
         )
     if config.value("remote.log.storage.system.enable"):
-        raise ConfigError(
+        raise PropertyError(
             "remote.log.storage.system.enable is true: tiered storage is not supported"
         )
     if "classic" not in config.group_coordinator_rebalance_protocols:
-        raise ConfigError(
+        raise PropertyError(
             f"group.coordinator.rebalance.protocols is"
             f" {','.join(config.group_coordinator_rebalance_protocols)}: it must name classic,"
             f" the one protocol of groups that is served"
@@ -148,26 +148,26 @@ def check_supported(config: Settings, defaults: Mapping[str, ConfigValue]) -> li
 
 def _check_listeners(config: Settings) -> None:
     if not config.listeners:
-        raise ConfigError("listeners is empty: at least one address is needed")
+        raise PropertyError("listeners is empty: at least one address is needed")
     _check_unique("listeners", (one.name for one in config.listeners))
     _check_ports(config.listeners)
 
 
-def _check_ports(listeners: Iterable[Listener]) -> None:
+def _check_ports(listeners: Iterable[ListenerAddress]) -> None:
     """A port is used once, or once for each of IPv4 and IPv6 (KIP-797)."""
-    used: dict[int, list[Listener]] = {}
+    used: dict[int, list[ListenerAddress]] = {}
     for one in listeners:
         if one.port:
             used.setdefault(one.port, []).append(one)
     for port, sharing in used.items():
         if len(sharing) > 1 and sorted(map(_ip_version, sharing)) != [4, 6]:
-            raise ConfigError(
+            raise PropertyError(
                 f"listeners has port {port} twice: each may be used once, or once for an IPv4"
                 " address and once for an IPv6 address"
             )
 
 
-def _ip_version(listener: Listener) -> int:
+def _ip_version(listener: ListenerAddress) -> int:
     return ip_version(listener.host) or 0
 
 
@@ -175,7 +175,7 @@ def _check_unique(name: str, items: Iterable[str]) -> None:
     seen: set[str] = set()
     for item in items:
         if item in seen:
-            raise ConfigError(f"{name} has {item} twice: each may be used once")
+            raise PropertyError(f"{name} has {item} twice: each may be used once")
         seen.add(item)
 
 
@@ -184,9 +184,9 @@ def _check_advertised(config: Settings) -> None:
     _check_unique("advertised.listeners", (one.name for one in config.advertised_listeners))
     for one in config.advertised_listeners:
         if one.name not in names:
-            raise ConfigError(f"advertised.listeners has {one}, but listeners has no {one.name}")
+            raise PropertyError(f"advertised.listeners has {one}, but listeners has no {one.name}")
         if one.host in _WILDCARDS and config.is_broker:
-            raise ConfigError(
+            raise PropertyError(
                 f"advertised.listeners would be {one}, which no client can reach: set "
                 f"advertised.listeners to a name or address of this machine"
             )
@@ -196,21 +196,21 @@ def _check_roles(config: Settings) -> None:
     if config.is_broker:
         brokers = [one.name for one in config.broker_listeners]
         if not brokers:
-            raise ConfigError(
+            raise PropertyError(
                 "listeners has only listeners of the controller: a broker needs one of its own"
             )
         if config.inter_broker_listener_name not in brokers:
-            raise ConfigError(
+            raise PropertyError(
                 f"inter.broker.listener.name is {config.inter_broker_listener_name}: it must be "
                 f"one of {', '.join(brokers)}"
             )
         if not config.is_controller and config.controller_listeners:
-            raise ConfigError(
+            raise PropertyError(
                 f"listeners has {config.controller_listeners[0].name}, a listener of the "
                 f"controller: remove it, since process.roles is broker"
             )
     elif config.broker_listeners:
-        raise ConfigError(
+        raise PropertyError(
             f"listeners has {config.broker_listeners[0].name}: with process.roles=controller all "
             f"must be named in controller.listener.names"
         )
@@ -222,23 +222,23 @@ def _check_voters(config: Settings) -> None:
     ids = [one.node_id for one in voters]
     if config.is_controller:
         if config.node_id not in ids:
-            raise ConfigError(
+            raise PropertyError(
                 f"controller.quorum.voters does not name node {config.node_id}, but process.roles "
                 f"has controller"
             )
         if len(ids) > 1 and not config.controller_listeners:
-            raise ConfigError(
+            raise PropertyError(
                 "controller.listener.names names none of the listeners: several controllers "
                 "need a listener to reach each other"
             )
         if config.originals.get("controller.quorum.voters", "") == "":
             _check_bootstrap_servers(config)
     elif config.node_id in ids:
-        raise ConfigError(
+        raise PropertyError(
             f"controller.quorum.voters names node {config.node_id}, but process.roles is broker"
         )
     elif not voters:
-        raise ConfigError(
+        raise PropertyError(
             "controller.quorum.voters is empty: a broker needs the controllers as id@host:port "
             "(finding them by bootstrap servers alone is not supported yet)"
         )
@@ -254,7 +254,7 @@ def _check_bootstrap_servers(config: Settings) -> None:
     }
     for server in config.controller_quorum_bootstrap_servers:
         if server not in own:
-            raise ConfigError(
+            raise PropertyError(
                 f"controller.quorum.bootstrap.servers names"
                 f" {address_text(server.host, server.port)}, which is not this node: name the"
                 f" controllers in controller.quorum.voters as id@host:port (finding them by"
@@ -267,11 +267,11 @@ def _check_limits(config: Settings) -> None:
         size = config.value(name)
         assert isinstance(size, int)
         if size < _LEAST_SEGMENT_BYTES:
-            raise ConfigError(
+            raise PropertyError(
                 f"{name} is {size}: a topic's segments have at least {_LEAST_SEGMENT_BYTES} bytes"
             )
     if config.log_retention_ms == 0:
-        raise ConfigError("log.retention.ms is 0: it must be -1 for no limit, or at least 1")
+        raise PropertyError("log.retention.ms is 0: it must be -1 for no limit, or at least 1")
     _check_order(config, "replica.fetch.wait.max.ms", "replica.socket.timeout.ms")
     _check_order(config, "replica.fetch.wait.max.ms", "replica.lag.time.max.ms")
     _check_order(config, "group.min.session.timeout.ms", "group.max.session.timeout.ms")
@@ -291,4 +291,6 @@ def _check_order(config: Settings, low_name: str, high_name: str) -> None:
     low, high = config.value(low_name), config.value(high_name)
     assert isinstance(low, int) and isinstance(high, int)
     if low > high:
-        raise ConfigError(f"{low_name} is {low}: it must not be above {high_name}, which is {high}")
+        raise PropertyError(
+            f"{low_name} is {low}: it must not be above {high_name}, which is {high}"
+        )

@@ -16,7 +16,7 @@ from typing import Final
 from kraftrio.broker.config.attributes import (
     BrokerProperties,
     HostPort,
-    Listener,
+    ListenerAddress,
     VoterAddress,
     plain_host,
 )
@@ -25,9 +25,16 @@ from kraftrio.broker.config.checks import check_config, check_supported
 from kraftrio.broker.config.extra_table import EXTRA_SHEET
 from kraftrio.broker.config.group_table import GROUP_SHEET
 from kraftrio.broker.config.properties import parse_properties
-from kraftrio.broker.config.types import ConfigError, ConfigKey, ConfigValue, read_sheet
+from kraftrio.broker.config.types import ConfigKey, ConfigValue, PropertyError, read_sheet
 
-__all__ = ["BROKER_KEYS", "BrokerConfig", "ConfigError", "HostPort", "Listener", "VoterAddress"]
+__all__ = [
+    "BROKER_KEYS",
+    "BrokerConfig",
+    "HostPort",
+    "ListenerAddress",
+    "PropertyError",
+    "VoterAddress",
+]
 
 BROKER_KEYS: Final[dict[str, ConfigKey]] = {
     key.name: key for sheet in (CORE_SHEET, GROUP_SHEET, EXTRA_SHEET) for key in read_sheet(sheet)
@@ -53,7 +60,7 @@ _HOST_PORT = re.compile(rf"(?:\[({_IPV6})\]|([^:\[\]/@]+)):([0-9]+)\Z")
 
 def _port(name: str, item: str, text: str) -> int:
     if not 0 <= int(text) <= 65535:
-        raise ConfigError(f"{name} has the port {text} in {item!r}: allowed are 0 to 65535")
+        raise PropertyError(f"{name} has the port {text} in {item!r}: allowed are 0 to 65535")
     return int(text)
 
 
@@ -61,26 +68,28 @@ def parse_host_port(name: str, item: str) -> HostPort:
     """Parse `host:port` or `[address]:port`; name is the property, for the error."""
     match = _HOST_PORT.match(item)
     if match is None:
-        raise ConfigError(f"{name} has {item!r}: wanted is host:port")
+        raise PropertyError(f"{name} has {item!r}: wanted is host:port")
     return HostPort(match[1] or match[2], _port(name, item, match[3]))
 
 
-def parse_listeners(name: str, items: list[str], protocols: Mapping[str, str]) -> list[Listener]:
+def parse_listeners(
+    name: str, items: list[str], protocols: Mapping[str, str]
+) -> list[ListenerAddress]:
     """Parse endpoints `NAME://host:port`; name is the property, for the errors."""
     listeners = []
     for item in items:
         match = _ENDPOINT.match(item)
         if match is None:
-            raise ConfigError(f"{name} has {item!r}: wanted is NAME://host:port")
+            raise PropertyError(f"{name} has {item!r}: wanted is NAME://host:port")
         listener_name = match[1].upper()
         if listener_name not in protocols:
-            raise ConfigError(
+            raise PropertyError(
                 f"{name} has the listener {listener_name}, whose protocol is missing in "
                 f"listener.security.protocol.map"
             )
         host = match[2] if match[2] is not None else match[3]
         port = _port(name, item, match[4])
-        listeners.append(Listener(listener_name, host, port, protocols[listener_name]))
+        listeners.append(ListenerAddress(listener_name, host, port, protocols[listener_name]))
     return listeners
 
 
@@ -89,7 +98,7 @@ def _parse_pairs(name: str, text: str) -> dict[str, str]:
     for item in filter(None, (part.strip() for part in text.split(","))):
         key, colon, value = item.rpartition(":")
         if not colon or not key or not value:
-            raise ConfigError(f"{name} has {item!r}: wanted is name:value")
+            raise PropertyError(f"{name} has {item!r}: wanted is name:value")
         pairs[key.strip()] = value.strip()
     return pairs
 
@@ -110,7 +119,7 @@ def _read_file(config_file: str) -> dict[str, str]:
         with open(config_file, "rb") as file:
             data = file.read()
     except OSError as error:
-        raise ConfigError(f"cannot read {config_file}: {error.strerror}") from error
+        raise PropertyError(f"cannot read {config_file}: {error.strerror}") from error
     try:
         return parse_properties(data.decode("utf-8"))
     except UnicodeDecodeError:  # Java's own encoding of these files
@@ -161,7 +170,7 @@ class BrokerConfig(BrokerProperties):
         """Gather the settings from file, environment and command line, and check them.
 
         Raises:
-            ConfigError: one sentence that names the property, its value and what is allowed.
+            PropertyError: one sentence that names the property, its value and what is allowed.
         """
         originals = {} if config_file is None else _read_file(config_file)
         for source in (environment_settings(environ), overrides):
@@ -191,17 +200,17 @@ class BrokerConfig(BrokerProperties):
         return "controller" in self.process_roles
 
     @property
-    def broker_listeners(self) -> list[Listener]:
+    def broker_listeners(self) -> list[ListenerAddress]:
         """Listeners of the broker role."""
         return [one for one in self.listeners if one.name not in self.controller_listener_names]
 
     @property
-    def controller_listeners(self) -> list[Listener]:
+    def controller_listeners(self) -> list[ListenerAddress]:
         """Listeners of the controller role; empty on a single node without one."""
         return [one for one in self.listeners if one.name in self.controller_listener_names]
 
     @property
-    def advertised_broker_listeners(self) -> list[Listener]:
+    def advertised_broker_listeners(self) -> list[ListenerAddress]:
         """What the broker registers for its clients."""
         names = self.controller_listener_names
         return [one for one in self.advertised_listeners if one.name not in names]
@@ -210,9 +219,9 @@ class BrokerConfig(BrokerProperties):
         if "node.id" not in self.originals and "broker.id" in self.originals:
             self.node_id = self.broker_id
             if self.node_id < 0:
-                raise ConfigError(f"broker.id is {self.node_id}: it must be at least 0")
+                raise PropertyError(f"broker.id is {self.node_id}: it must be at least 0")
         elif "broker.id" in self.originals and self.broker_id != self.node_id:
-            raise ConfigError(
+            raise PropertyError(
                 f"broker.id is {self.broker_id} but node.id is {self.node_id}: they must agree"
             )
         self.broker_id = self.node_id
@@ -241,7 +250,7 @@ class BrokerConfig(BrokerProperties):
         directories = given if isinstance(given, list) else self.log_dir
         self.log_dirs = list(dict.fromkeys(directories))
         if not self.log_dirs or not all(self.log_dirs):
-            raise ConfigError("log.dirs is empty: at least one folder is needed")
+            raise PropertyError("log.dirs is empty: at least one folder is needed")
         metadata_log_dir = self.values["metadata.log.dir"]
         self.metadata_log_dir = str(metadata_log_dir or self.log_dirs[0])
         overrides = _parse_pairs(
@@ -250,7 +259,7 @@ class BrokerConfig(BrokerProperties):
         self.max_connections_per_ip_overrides = {}
         for host, count in overrides.items():
             if not count.isascii() or not count.isdigit():
-                raise ConfigError(
+                raise PropertyError(
                     f"max.connections.per.ip.overrides has {host}:{count}: wanted is a count"
                 )
             self.max_connections_per_ip_overrides[plain_host(host)] = int(count)
@@ -264,7 +273,7 @@ class BrokerConfig(BrokerProperties):
         known = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
         for listener, protocol in protocols.items():
             if protocol not in known:
-                raise ConfigError(
+                raise PropertyError(
                     f"{name} gives {listener} the protocol {protocol}: it must be one of "
                     f"{', '.join(known)}"
                 )
@@ -312,7 +321,9 @@ class BrokerConfig(BrokerProperties):
         for item in self._list("controller.quorum.voters"):
             node_id, at, address = item.partition("@")
             if not at or not node_id.isascii() or not node_id.isdigit():
-                raise ConfigError(f"controller.quorum.voters has {item!r}: wanted is id@host:port")
+                raise PropertyError(
+                    f"controller.quorum.voters has {item!r}: wanted is id@host:port"
+                )
             host_port = parse_host_port("controller.quorum.voters", address)
             self.controller_quorum_voters.append(VoterAddress(int(node_id), *host_port))
         if not self.controller_quorum_voters and self.is_controller:
@@ -322,7 +333,7 @@ class BrokerConfig(BrokerProperties):
                 VoterAddress(self.node_id, own[0].host if own else "", own[0].port if own else 0)
             ]
 
-    def _own_controllers(self) -> list[Listener]:
+    def _own_controllers(self) -> list[ListenerAddress]:
         names = self.controller_listener_names
         advertised = [one for one in self.advertised_listeners if one.name in names]
         return advertised or [

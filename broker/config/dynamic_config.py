@@ -21,9 +21,9 @@ from kraftrio.broker.config import listener_settings
 from kraftrio.broker.config.config import BROKER_KEYS, BrokerConfig
 from kraftrio.broker.config.topic_config import log_config
 from kraftrio.broker.config.types import (
-    ConfigError,
     ConfigKey,
     ConfigValue,
+    PropertyError,
     UpdateMode,
     read_sheet,
 )
@@ -106,7 +106,7 @@ class DynamicConfig:
         overrides.update(_applicable(broker_configs, per_broker=True))
         try:
             self.current = self.static.with_overrides(overrides) if overrides else self.static
-        except ConfigError as error:
+        except PropertyError as error:
             self._warn(f"dynamic broker configs are not applied: {error}")
             return False
         for warning in self.current.warnings:
@@ -129,13 +129,13 @@ class DynamicConfig:
             return key.default
         try:
             return key.parse(text)
-        except ConfigError:
+        except PropertyError:
             return key.default
 
 
 def _refuse(reason: str, names: list[str]) -> None:
     if names:
-        raise ConfigError(f"{reason}: [{', '.join(sorted(names))}]")
+        raise PropertyError(f"{reason}: [{', '.join(sorted(names))}]")
 
 
 def validate_broker_configs(
@@ -146,7 +146,7 @@ def validate_broker_configs(
     Names that are not Kafka's are allowed, as in Kafka; each check names all that fail it.
 
     Raises:
-        ConfigError: the sentence for the client.
+        PropertyError: the sentence for the client.
     """
     modes = {name: update_mode(name) for name in configs}
     _refuse(
@@ -171,4 +171,4 @@ def validate_broker_configs(
         {name: text for name, text in configs.items() if name in BROKER_KEYS}
     )
     if changed.value("listeners") != static.value("listeners"):
-        raise ConfigError("The listeners of this broker cannot be changed while it runs")
+        raise PropertyError("The listeners of this broker cannot be changed while it runs")

@@ -13,7 +13,7 @@ from typing import Final
 
 from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.broker.config.topic_config import broker_default
-from kraftrio.broker.config.types import ConfigError, ConfigKey, ConfigValue, read_sheet
+from kraftrio.broker.config.types import ConfigKey, ConfigValue, PropertyError, read_sheet
 from kraftrio.wire.errors import ErrorCode, KafkaError
 
 GROUP_CONFIG_SHEET = """\
@@ -103,7 +103,7 @@ def validate_group_configs(configs: Mapping[str, str], broker_config: BrokerConf
         for name, text in configs.items():
             key = GROUP_KEYS.get(name)
             if key is None:
-                raise ConfigError(f"Unknown group config name: {name}")
+                raise PropertyError(f"Unknown group config name: {name}")
             values[name] = key.parse(text)
         for name, value in values.items():
             _check_bounds(name, value, broker_config)
@@ -111,11 +111,11 @@ def validate_group_configs(configs: Mapping[str, str], broker_config: BrokerConf
             _check_session(kind, values, broker_config)
         reset = values.get("share.auto.offset.reset", "latest")
         if reset not in ("latest", "earliest") and not _DURATION.match(str(reset)):
-            raise ConfigError(
+            raise PropertyError(
                 f"Invalid value {reset} for configuration share.auto.offset.reset: it must be "
                 f"latest, earliest or by_duration:PnDTnHnMn.nS"
             )
-    except ConfigError as error:
+    except PropertyError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
@@ -126,9 +126,9 @@ def _check_bounds(name: str, value: ConfigValue, broker_config: BrokerConfig) ->
     most_name = f"group.{kind}.max.{setting.removeprefix('num.')}"
     least, most = broker_config.values.get(least_name), broker_config.values.get(most_name)
     if isinstance(value, int) and isinstance(least, int) and value < least:
-        raise ConfigError(f"{name} must be greater than or equal to {least_name}")
+        raise PropertyError(f"{name} must be greater than or equal to {least_name}")
     if isinstance(value, int) and isinstance(most, int) and value > most:
-        raise ConfigError(f"{name} must be less than or equal to {most_name}")
+        raise PropertyError(f"{name} must be less than or equal to {most_name}")
 
 
 def _check_session(
@@ -141,7 +141,7 @@ def _check_session(
     heartbeat_ms = values.get(heartbeat, broker_config.value(f"group.{heartbeat}"))
     assert isinstance(session_ms, int) and isinstance(heartbeat_ms, int)
     if session_ms <= heartbeat_ms:
-        raise ConfigError(f"{session} must be greater than {heartbeat}")
+        raise PropertyError(f"{session} must be greater than {heartbeat}")
 
 
 def validate_client_metrics_configs(name: str, configs: Mapping[str, str]) -> None:
@@ -156,7 +156,7 @@ def validate_client_metrics_configs(name: str, configs: Mapping[str, str]) -> No
             )
         try:
             value = key.parse(text)
-        except ConfigError as error:
+        except PropertyError as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
         if isinstance(value, int) and not _MIN_INTERVAL_MS <= value <= _MAX_INTERVAL_MS:
             raise KafkaError(

@@ -16,9 +16,9 @@ from typing import Final
 
 from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.broker.config.types import (
-    ConfigError,
     ConfigKey,
     ConfigValue,
+    PropertyError,
     format_value,
     invalid,
     read_sheet,
@@ -168,12 +168,12 @@ def _check_throttled(name: str, items: list[str]) -> None:
 
 
 def parse_topic_configs(configs: Mapping[str, str]) -> dict[str, ConfigValue]:
-    """Parse the settings of a topic, each by its own rule; ConfigError when one is not allowed."""
+    """Parse the settings of a topic, each by its rule; PropertyError where one is not allowed."""
     values = {}
     for name, text in configs.items():
         key = TOPIC_KEYS.get(name)
         if key is None:
-            raise ConfigError(f"Unknown topic config name: {name}")
+            raise PropertyError(f"Unknown topic config name: {name}")
         if key.name == "cleanup.policy":  # Kafka keeps a list that names a policy twice
             text = ",".join(dict.fromkeys(item.strip() for item in text.split(",")))
         values[name] = key.parse(text)
@@ -196,7 +196,7 @@ def validate_topic_configs(configs: Mapping[str, str], broker_config: BrokerConf
             name: values[name] if name in values else key.parse(broker_default(key, broker_config))
             for name, key in TOPIC_KEYS.items()
         }
-    except ConfigError as error:
+    except PropertyError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
     shortest, longest = effective["min.compaction.lag.ms"], effective["max.compaction.lag.ms"]
     assert isinstance(shortest, int) and isinstance(longest, int)

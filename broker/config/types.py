@@ -27,7 +27,7 @@ ConfigValue = bool | int | float | str | list[str] | None
 Validator = Callable[[str, ConfigValue], None]
 
 
-class ConfigError(Exception):
+class PropertyError(Exception):
     """A setting that cannot be used; the text is one sentence for the person who wrote it."""
 
 
@@ -87,7 +87,7 @@ class ConfigKey:
         return self.name.replace(".", "_")
 
     def parse(self, text: str | None) -> ConfigValue:
-        """Parse and check a text; ConfigError when it is not allowed."""
+        """Parse and check a text; PropertyError when it is not allowed."""
         value = None if text is None else parse_value(self.type, self.name, text)
         self.check(self.name, value)
         return value
@@ -98,9 +98,9 @@ _JAVA_INT = re.compile(r"[+-]?[0-9]+\Z")
 _JAVA_DOUBLE = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?\Z")
 
 
-def invalid(name: str, value: object, reason: str) -> ConfigError:
+def invalid(name: str, value: object, reason: str) -> PropertyError:
     """The error for a value that is not allowed, worded as Kafka's clients know it."""
-    return ConfigError(f"Invalid value {value} for configuration {name}: {reason}")
+    return PropertyError(f"Invalid value {value} for configuration {name}: {reason}")
 
 
 def parse_value(kind: ConfigType, name: str, text: str) -> ConfigValue:

@@ -17,7 +17,7 @@ from kraftrio.broker.config.group_config import (
     validate_group_configs,
 )
 from kraftrio.broker.config.topic_config import TOPIC_KEYS, broker_default, validate_topic_configs
-from kraftrio.broker.config.types import ConfigError, ConfigKey, ConfigType, format_value
+from kraftrio.broker.config.types import ConfigKey, ConfigType, PropertyError, format_value
 from kraftrio.kraft_meta.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.admin import CreatableTopicConfigs
@@ -57,7 +57,7 @@ class NodeConfigValidator:
         elif resource_type == BROKER:
             try:
                 validate_broker_configs(configs, self._dynamic.static, per_broker=bool(name))
-            except ConfigError as error:
+            except PropertyError as error:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
         else:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")

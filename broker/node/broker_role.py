@@ -36,7 +36,7 @@ from kraftrio.broker.node.settings import PLAINTEXT_PROTOCOL_ID, server_limits
 from kraftrio.broker.node.stop_signals import cancel_when
 from kraftrio.broker.server.client_connection import ServerResources
 from kraftrio.broker.server.listening import BoundListener
-from kraftrio.broker.server.server import Listener as ServerListener
+from kraftrio.broker.server.server import ServerListener
 from kraftrio.broker.upkeep.maintenance import LogMaintenance
 from kraftrio.kraft_meta.controller.control import DEFAULT_FEATURES
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage

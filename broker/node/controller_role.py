@@ -28,7 +28,7 @@ from kraftrio.broker.node.settings import server_limits
 from kraftrio.broker.security.api_access import CONTROLLER_API_ACCESS
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.listening import BoundListener
-from kraftrio.broker.server.server import Listener as ServerListener
+from kraftrio.broker.server.server import ServerListener
 from kraftrio.broker.server.sliced_work import SlicedWork
 from kraftrio.kraft_meta.controller.control import DEFAULT_FEATURES
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage

@@ -29,7 +29,7 @@ import trio
 
 from kraftrio.broker.config.attributes import address_text
 from kraftrio.broker.config.properties import parse_properties
-from kraftrio.broker.config.types import ConfigError
+from kraftrio.broker.config.types import PropertyError
 from kraftrio.broker.log.checkpoints import (
     CheckpointError,
     MetaProperties,
@@ -128,7 +128,7 @@ def plan_cluster(
             planned.append(node)
     except OSError as error:
         raise ClusterError(f"cannot use {directory}: {error.strerror or error}") from error
-    except (CheckpointError, ConfigError, ValueError) as error:
+    except (CheckpointError, PropertyError, ValueError) as error:
         raise ClusterError(f"cannot understand {directory}: {error}") from error
     return planned
 
@@ -228,7 +228,7 @@ def _known_ports(found: Mapping[int, Mapping[str, str]]) -> dict[int, tuple[str,
 def _host_port(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     if not port.isdecimal():
-        raise ConfigError(f"{address!r} is not host:port")
+        raise PropertyError(f"{address!r} is not host:port")
     return host.strip("[]"), int(port)
 
 

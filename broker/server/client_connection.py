@@ -116,7 +116,7 @@ class ServerResources:
             self.answers.look_for_stalled()
 
 
-class Connection:
+class ClientConnection:
     """One client's socket with its reader and writer."""
 
     __slots__ = (

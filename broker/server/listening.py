@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from kraftrio.base.start_errors import StartError
-from kraftrio.broker.config.attributes import Listener, address_text, ip_version
+from kraftrio.broker.config.attributes import ListenerAddress, address_text, ip_version
 from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.net.transport import ACCEPT_BACKLOG, Network
 
-BoundListener = tuple[Listener, Any]
+BoundListener = tuple[ListenerAddress, Any]
 """A listener of the configuration with its bound socket."""
 
 
@@ -47,7 +47,7 @@ def bind_listeners(config: BrokerConfig, network: Network, bound: list[BoundList
         bound.append((listener, sock))
 
 
-def _is_shared(listener: Listener, listeners: Sequence[Listener]) -> bool:
+def _is_shared(listener: ListenerAddress, listeners: Sequence[ListenerAddress]) -> bool:
     """Whether an IPv6 listener leaves the IPv4 addresses of its port to another one."""
     return ip_version(listener.host) == 6 and any(
         other.port == listener.port and ip_version(other.host) == 4 for other in listeners

@@ -1,6 +1,6 @@
 """Memory that all connections of a node share: who may take some, who waits, and in which order.
 
-Owns: `MemoryBudget` and the `Share` of each connection, sans-IO. Rules:
+Owns: `MemoryBudget` and the `MemoryShare` of each connection, sans-IO. Rules:
 1. A little (`FREE_BYTES`) is granted at any time: small requests and answers wait for nobody.
 2. More is granted while less than the limit is in use and nobody waits. What was granted may be
    larger than what was left: a limit that is smaller than one request must not stop it for ever.
@@ -17,6 +17,7 @@ Owns: `MemoryBudget` and the `Share` of each connection, sans-IO. Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 FREE_BYTES = 64 << 10
 
@@ -28,7 +29,7 @@ def _nobody() -> None:
     """There is no owner any more."""
 
 
-class Share:
+class MemoryShare:
     """What one connection holds of a budget.
 
     Attributes:
@@ -81,6 +82,9 @@ class Share:
         self._seen_bytes = -1
 
 
+_Queue: TypeAlias = dict[MemoryShare, None]
+
+
 class MemoryBudget:
     """See the module.
 
@@ -92,13 +96,13 @@ class MemoryBudget:
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes if limit_bytes > 0 else 1 << 62
         self.used_bytes = 0
-        self._large: dict[Share, None] = {}  # that hold more than is free
-        self._waiting: tuple[dict[Share, None], dict[Share, None]] = ({}, {})  # peers, clients
-        self._beyond: Share | None = None
+        self._large: dict[MemoryShare, None] = {}  # that hold more than is free
+        self._waiting: tuple[_Queue, _Queue] = ({}, {})  # peers, clients
+        self._beyond: MemoryShare | None = None
 
-    def share(self, on_room: Callable[[], None], give_up: Callable[[], None]) -> Share:
-        """A connection's share (see `Share`)."""
-        return Share(self, on_room, give_up)
+    def share(self, on_room: Callable[[], None], give_up: Callable[[], None]) -> MemoryShare:
+        """A connection's share (see `MemoryShare`)."""
+        return MemoryShare(self, on_room, give_up)
 
     @property
     def has_room(self) -> bool:
@@ -114,7 +118,7 @@ class MemoryBudget:
     def waiting_count(self) -> int:
         return len(self._waiting[0]) + len(self._waiting[1])
 
-    def take(self, share: Share, size_bytes: int) -> bool:
+    def take(self, share: MemoryShare, size_bytes: int) -> bool:
         if self._may_take(share, size_bytes):
             self._stop_waiting(share)
             self.hold(share, share.held_bytes + size_bytes)
@@ -123,7 +127,7 @@ class MemoryBudget:
         self._waiting[0 if share.is_peer else 1][share] = None
         return False
 
-    def _may_take(self, share: Share, size_bytes: int) -> bool:
+    def _may_take(self, share: MemoryShare, size_bytes: int) -> bool:
         if share is self._beyond or share.held_bytes + size_bytes <= FREE_BYTES:
             return True
         first = next(self._in_order(), share)
@@ -136,15 +140,15 @@ class MemoryBudget:
             return True
         return False
 
-    def _in_order(self) -> Iterator[Share]:
+    def _in_order(self) -> Iterator[MemoryShare]:
         for queue in self._waiting:
             yield from queue
 
-    def _stop_waiting(self, share: Share) -> None:
+    def _stop_waiting(self, share: MemoryShare) -> None:
         for queue in self._waiting:
             queue.pop(share, None)
 
-    def hold(self, share: Share, size_bytes: int) -> None:
+    def hold(self, share: MemoryShare, size_bytes: int) -> None:
         self.used_bytes += size_bytes - share.held_bytes
         share.held_bytes = size_bytes
         if size_bytes > FREE_BYTES:
@@ -163,7 +167,7 @@ class MemoryBudget:
             if first is not None:
                 first.on_room()
 
-    def forget(self, share: Share) -> None:
+    def forget(self, share: MemoryShare) -> None:
         self._stop_waiting(share)
         share.on_room = share.give_up = _nobody  # its owner can go at once, without a cycle
         self.hold(share, 0)
@@ -174,7 +178,7 @@ class MemoryBudget:
         To be called every few seconds.
         """
         peers, clients = self._waiting
-        stalled: list[Share] = []
+        stalled: list[MemoryShare] = []
         for share in self._large:
             if not self.waiting_count or share in peers or share in clients:
                 share.look_away()

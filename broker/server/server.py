@@ -20,7 +20,7 @@ import trio
 from kraftrio.base.exception_groups import innermost
 from kraftrio.broker.security.principal import ANONYMOUS
 from kraftrio.broker.server.client_connection import (
-    Connection,
+    ClientConnection,
     PeerGone,
     ServerLimits,
     ServerResources,
@@ -64,7 +64,7 @@ def describe_request(request: RequestStart | None, client: ClientInfo) -> str:
     )
 
 
-class Listener:
+class ServerListener:
     """One listening socket and the connections it accepted.
 
     Args:
@@ -92,7 +92,7 @@ class Listener:
         self._dispatcher = dispatcher
         self._limits = limits
         self._scratch = bytearray(_SCRATCH_BYTES)
-        self._connections: dict[Connection, None] = {}  # in the order of their coming
+        self._connections: dict[ClientConnection, None] = {}  # in the order of their coming
         self._per_ip: Counter[str] = Counter()
         self._below_limit = trio.Event()
 
@@ -158,7 +158,7 @@ class Listener:
             sock.close()
             return
         client = ClientInfo(host, port, self.name, principal=ANONYMOUS, is_peer=self._for_peers)
-        connection = Connection(
+        connection = ClientConnection(
             self._network,
             sock,
             client,
@@ -173,7 +173,7 @@ class Listener:
             self._resources.pace.accepted(trio.current_time())
         nursery.start_soon(self._serve, connection)
 
-    async def _serve(self, connection: Connection) -> None:
+    async def _serve(self, connection: ClientConnection) -> None:
         client = connection.client
         try:
             await connection.serve()

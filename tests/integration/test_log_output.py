@@ -23,7 +23,7 @@ from kraftrio.base.logging_setup import setup_logging
 from kraftrio.broker.server.client_connection import ServerLimits
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.dispatch import Dispatcher
-from kraftrio.broker.server.server import Listener, bind
+from kraftrio.broker.server.server import ServerListener, bind
 from kraftrio.wire.messages.cluster import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -96,7 +96,7 @@ class FaultyHandlers:
 @asynccontextmanager
 async def listening(handlers: FaultyHandlers) -> AsyncIterator[int]:
     sock = bind("127.0.0.1", 0)
-    listener = Listener("PLAINTEXT", sock, handlers.dispatcher(), LIMITS)
+    listener = ServerListener("PLAINTEXT", sock, handlers.dispatcher(), LIMITS)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(listener.run)
         with trio.fail_after(10):

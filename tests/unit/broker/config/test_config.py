@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from kraftrio.broker.config.attributes import BrokerProperties
-from kraftrio.broker.config.config import BROKER_KEYS, BrokerConfig, Listener, VoterAddress
+from kraftrio.broker.config.config import BROKER_KEYS, BrokerConfig, ListenerAddress, VoterAddress
 from kraftrio.broker.config.properties import parse_properties
 from kraftrio.broker.config.types import (
-    ConfigError,
     ConfigType,
+    PropertyError,
     format_value,
     parse_value,
     read_sheet,
@@ -28,7 +28,7 @@ def load(**settings: str) -> BrokerConfig:
 
 def refusal(**settings: str) -> str:
     """The sentence with which settings are refused."""
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(PropertyError) as error:
         load(**settings)
     return str(error.value)
 
@@ -38,7 +38,7 @@ def test_no_settings_give_a_single_local_node() -> None:
     config = BrokerConfig.load(None, {}, {})
     assert config.process_roles == ["broker", "controller"]
     assert config.node_id == config.broker_id == 1
-    assert config.listeners == [Listener("PLAINTEXT", "localhost", 9092, "PLAINTEXT")]
+    assert config.listeners == [ListenerAddress("PLAINTEXT", "localhost", 9092, "PLAINTEXT")]
     assert config.advertised_broker_listeners == config.listeners
     assert config.log_dirs == ["./kraftrio-data"]
     assert config.metadata_log_dir == "./kraftrio-data"
@@ -95,7 +95,7 @@ def test_later_sources_win(tmp_path: Path) -> None:
 
 def test_missing_file_is_one_sentence() -> None:
     """A file that cannot be read is named."""
-    with pytest.raises(ConfigError, match=r"cannot read /nowhere: No such file"):
+    with pytest.raises(PropertyError, match=r"cannot read /nowhere: No such file"):
         BrokerConfig.load("/nowhere", {}, {})
 
 
@@ -193,7 +193,7 @@ def test_with_overrides_checks_anew() -> None:
     config = load(num_partitions="2")
     assert config.with_overrides({"num.partitions": "3"}).num_partitions == 3
     assert config.num_partitions == 2
-    with pytest.raises(ConfigError):
+    with pytest.raises(PropertyError):
         config.with_overrides({"num.partitions": "-1"})
 
 
@@ -226,7 +226,7 @@ def test_sheet_line_is_read() -> None:
     (key,) = read_sheet("a.level | int | 3 | -1,1..9 | low | cluster\n    Level.\n")
     assert (key.default, key.importance.value, key.update_mode.value) == (3, "low", "cluster-wide")
     assert key.parse("-1") == -1
-    with pytest.raises(ConfigError, match="between 1 and 9 or equal to -1"):
+    with pytest.raises(PropertyError, match="between 1 and 9 or equal to -1"):
         key.parse("10")
 
 
@@ -259,7 +259,7 @@ def test_texts_become_values(kind: ConfigType, text: str, value: object) -> None
 )
 def test_wrong_texts_are_refused(kind: ConfigType, text: str) -> None:
     """What Java would not parse is refused, though Python would."""
-    with pytest.raises(ConfigError):
+    with pytest.raises(PropertyError):
         parse_value(kind, "n", text)
 
 

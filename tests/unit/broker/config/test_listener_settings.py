@@ -15,7 +15,7 @@ from kraftrio.broker.config.describe import (
 )
 from kraftrio.broker.config.dynamic_config import DynamicConfig, validate_broker_configs
 from kraftrio.broker.config.listener_settings import setting_of
-from kraftrio.broker.config.types import ConfigError, ConfigType
+from kraftrio.broker.config.types import ConfigType, PropertyError
 from kraftrio.kraft_meta.metadata.image import BROKER, MetadataDelta, MetadataImage
 from kraftrio.kraft_meta.metadata.records import ConfigRecord
 from kraftrio.wire.messages.configs import DescribeConfigsResourceResult
@@ -47,7 +47,7 @@ def refusal(name: str, text: str, *, per_broker: bool) -> str | None:
         validate_broker_configs(
             {name: text}, BrokerConfig.load(None, {}, {}), per_broker=per_broker
         )
-    except ConfigError as error:
+    except PropertyError as error:
         return str(error)
     return None
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import kraftrio.broker
-from kraftrio.broker.config.config import BROKER_KEYS, BrokerConfig, ConfigError
+from kraftrio.broker.config.config import BROKER_KEYS, BrokerConfig, PropertyError
 from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.config.topic_config import INTERNAL_SEGMENT_BYTES, TOPIC_KEYS
 from kraftrio.broker.config.types import ConfigKey, ConfigType, format_value
@@ -104,7 +104,7 @@ def other_text(key: ConfigKey) -> str | None:
     for text in candidates:
         try:
             key.parse(text)
-        except ConfigError:
+        except PropertyError:
             continue
         return text
     return None
@@ -121,7 +121,7 @@ def test_a_start_warns_about_it(name: str) -> None:
     if text is not None:
         try:
             warnings = BrokerConfig({name: text}).warnings
-        except ConfigError:
+        except PropertyError:
             return  # refused, because others contradict it
         assert warnings == [f"{name} has no effect: {reason_without_effect(name)}"]
     default = format_value(key.default)
@@ -169,7 +169,7 @@ def test_a_start_warns_about_names_with_a_prefix(name: str) -> None:
 )
 def test_what_cannot_work_is_refused(settings: dict[str, str], sentence: str) -> None:
     """At the start, not by requests that fail for ever."""
-    with pytest.raises(ConfigError, match=sentence):
+    with pytest.raises(PropertyError, match=sentence):
         BrokerConfig(settings)
 
 

@@ -12,7 +12,7 @@ from kraftrio.base.deferred import Deferred
 from kraftrio.broker.server.client_connection import ServerLimits
 from kraftrio.broker.server.context import ClientInfo, RequestContext
 from kraftrio.broker.server.dispatch import Dispatcher
-from kraftrio.broker.server.server import Listener, bind
+from kraftrio.broker.server.server import ServerListener, bind
 from kraftrio.kraft_meta.controller.error_responses import error_response
 from kraftrio.kraft_meta.metadata.image import BrokerImage, Endpoint, MetadataImage
 from kraftrio.kraft_meta.quorum.voter_changes import CurrentVoters
@@ -148,7 +148,7 @@ class ControllerNode:
     async def _serve(self, sock: Any, scope: trio.CancelScope) -> None:
         dispatcher = Dispatcher(dict.fromkeys(SERVED, self._handle))
         with scope:
-            await Listener("CONTROLLER", sock, dispatcher, LIMITS).run()
+            await ServerListener("CONTROLLER", sock, dispatcher, LIMITS).run()
 
     def stop(self) -> None:
         """Die: every connection ends, and new ones are refused."""

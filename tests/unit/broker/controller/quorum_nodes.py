@@ -28,7 +28,7 @@ from kraftrio.broker.controller.quorum_peers import QuorumPeers
 from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
 from kraftrio.broker.server.client_connection import ServerLimits
 from kraftrio.broker.server.dispatch import Dispatcher
-from kraftrio.broker.server.server import Listener
+from kraftrio.broker.server.server import ServerListener
 from kraftrio.kraft_meta.controller.control import ControllerConfig
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdentity, ClusterIdError
 from kraftrio.kraft_meta.quorum.service import QuorumService
@@ -157,7 +157,7 @@ class QuorumNode:
             await nursery.start(self.peers.run)
             if self.node_id in self.quorum.voters:
                 sock = self.network.bind(address(self.node_id), PORT)
-                listener = Listener("CONTROLLER", sock, dispatcher, LIMITS, self.network)
+                listener = ServerListener("CONTROLLER", sock, dispatcher, LIMITS, self.network)
                 nursery.start_soon(listener.run)
             await nursery.start(self.service.run)
             task_status.started()

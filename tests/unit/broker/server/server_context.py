@@ -16,7 +16,7 @@ from kraftrio.broker.security.authorizer import ALLOW_ALL, Authorizer
 from kraftrio.broker.server.client_connection import ServerLimits, ServerResources
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.dispatch import Dispatcher
-from kraftrio.broker.server.server import Listener
+from kraftrio.broker.server.server import ServerListener
 from kraftrio.net.transport import SystemNetwork
 from kraftrio.wire.codec.message import encode
 from kraftrio.wire.messages.cluster import (
@@ -134,12 +134,12 @@ async def listening(
     resources: ServerResources | None = None,
     *,
     for_peers: bool = False,
-) -> AsyncIterator[tuple[Listener, Connect]]:
+) -> AsyncIterator[tuple[ServerListener, Connect]]:
     network = network or SystemNetwork()
     sock = network.bind("127.0.0.1", 0)
     port = sock.getsockname()[1]
     resources = resources or ServerResources()
-    listener = Listener(
+    listener = ServerListener(
         "PLAINTEXT",
         sock,
         handlers.dispatcher(),

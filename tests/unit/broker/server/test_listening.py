@@ -11,7 +11,7 @@ import trio
 
 from kraftrio.base.start_errors import StartError
 from kraftrio.broker.config.config import BrokerConfig
-from kraftrio.broker.config.types import ConfigError
+from kraftrio.broker.config.types import PropertyError
 from kraftrio.broker.server.listening import BoundListener, bind_listeners
 from kraftrio.net.transport import SystemNetwork, peer_host
 
@@ -134,7 +134,7 @@ def test_one_port_for_both_families(v4: str, v6: str, is_v6_first: bool) -> None
 )
 def test_a_port_used_twice(listeners: str) -> None:
     """Is refused unless one is IPv4 and the other IPv6, by their addresses, as in Kafka."""
-    with pytest.raises(ConfigError, match="listeners has port 9092 twice"):
+    with pytest.raises(PropertyError, match="listeners has port 9092 twice"):
         load(listeners)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from kraftrio.broker.server.memory_budget import FREE_BYTES, MemoryBudget, Share
+from kraftrio.broker.server.memory_budget import FREE_BYTES, MemoryBudget, MemoryShare
 
 LIMIT = 100 * FREE_BYTES
 LARGE = 10 * FREE_BYTES
@@ -17,9 +17,9 @@ class Holders:
         self.budget = MemoryBudget(limit_bytes)
         self.told: list[str] = []
         self.gave_up: list[str] = []
-        self.shares: dict[str, Share] = {}
+        self.shares: dict[str, MemoryShare] = {}
 
-    def __getitem__(self, name: str) -> Share:
+    def __getitem__(self, name: str) -> MemoryShare:
         if name not in self.shares:
 
             def give_up() -> None:

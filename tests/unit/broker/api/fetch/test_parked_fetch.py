@@ -13,7 +13,7 @@ import trio
 
 from kraftrio.broker.server.client_connection import ServerLimits
 from kraftrio.broker.server.dispatch import Dispatcher
-from kraftrio.broker.server.server import Listener, bind
+from kraftrio.broker.server.server import ServerListener, bind
 from kraftrio.net.connection import Connection, ConnectionLost, open_connection
 from kraftrio.net.transport import SystemNetwork
 from kraftrio.wire.errors import ErrorCode
@@ -59,7 +59,7 @@ async def serving(broker: Broker) -> AsyncIterator[tuple[Connection, Connection]
     handlers = Handlers(broker)
     sock = bind("127.0.0.1", 0)
     dispatcher = Dispatcher({**handlers.produces.table(), **handlers.fetches.table()})
-    listener = Listener("L", sock, dispatcher, _LIMITS)
+    listener = ServerListener("L", sock, dispatcher, _LIMITS)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(listener.run)
         with trio.fail_after(10):

@@ -30,7 +30,7 @@ from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.quota import Direction, ReplicationQuota
 from kraftrio.broker.server.client_connection import ServerLimits
 from kraftrio.broker.server.dispatch import Dispatcher
-from kraftrio.broker.server.server import Listener
+from kraftrio.broker.server.server import ServerListener
 from kraftrio.kraft_meta.metadata.image import Endpoint, MetadataDelta
 from kraftrio.kraft_meta.metadata.records import (
     MetadataRecord,
@@ -117,7 +117,9 @@ class Broker:
     async def listen(self) -> None:
         """Serve until `listening` is cancelled."""
         with trio.CancelScope() as self.listening:
-            await Listener("PLAINTEXT", self.sock, self.dispatcher, LIMITS, self.network).run()
+            await ServerListener(
+                "PLAINTEXT", self.sock, self.dispatcher, LIMITS, self.network
+            ).run()
 
     async def listen_again(self) -> None:
         self.sock = self.network.bind("127.0.0.1", self.port)
