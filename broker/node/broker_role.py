@@ -34,8 +34,8 @@ from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.services import BrokerServices
 from kraftrio.broker.node.settings import PLAINTEXT_PROTOCOL_ID, server_limits
 from kraftrio.broker.node.stop_signals import cancel_when
-from kraftrio.broker.server.client_connection import ServerResources
 from kraftrio.broker.server.listening import BoundListener
+from kraftrio.broker.server.resources import ServerResources
 from kraftrio.broker.server.server import ServerListener
 from kraftrio.broker.upkeep.maintenance import LogMaintenance
 from kraftrio.kraft_meta.controller.control import DEFAULT_FEATURES

@@ -13,7 +13,7 @@ from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.controller.client import ControllerClient
 from kraftrio.broker.node.environment import Environment
 from kraftrio.broker.node.storage import NodeStorage
-from kraftrio.broker.server.client_connection import ServerResources
+from kraftrio.broker.server.resources import ServerResources
 from kraftrio.kraft_meta.quorum.service import QuorumService
 
 

@@ -13,8 +13,9 @@ from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.broker.controller.client import ControllerClientConfig
 from kraftrio.broker.node.environment import Environment
 from kraftrio.broker.server.accept_pace import AcceptPace
-from kraftrio.broker.server.client_connection import ServerLimits, ServerResources
+from kraftrio.broker.server.limits import ServerLimits
 from kraftrio.broker.server.memory_budget import MemoryBudget
+from kraftrio.broker.server.resources import ServerResources
 from kraftrio.kraft_meta.controller.control import ControllerConfig
 from kraftrio.kraft_meta.quorum.settings import QuorumConfig
 from kraftrio.kraft_meta.raft.ready import RaftConfig

@@ -7,7 +7,7 @@ Per connection one reader task and one writer task share a `ServerConnection`:
 - The writer sleeps until a parked request (long poll, acks=all, a group join) gets its response
   or until a send was partial; then it sends what is ready, in request order.
 
-Raw non-blocking sockets (the port `clients/transport.Network` makes and waits for them), no Trio
+Raw non-blocking sockets (the port `net/transport.Network` makes and waits for them), no Trio
 stream, no object per request but its slot: several times the requests per second of a stream with
 one send per response.
 
@@ -24,31 +24,23 @@ A turn of the event loop handles requests for a few milliseconds at most, then o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
 import trio
 
 from kraftrio.base.deferred import Deferred
-from kraftrio.base.threads import RunInThread, run_in_worker_thread
-from kraftrio.broker.server.accept_pace import AcceptPace
 from kraftrio.broker.server.context import ClientInfo
 from kraftrio.broker.server.dispatch import Dispatcher, Encoder
-from kraftrio.broker.server.memory_budget import FREE_BYTES, MemoryBudget
+from kraftrio.broker.server.limits import ServerLimits
+from kraftrio.broker.server.memory_budget import FREE_BYTES
+from kraftrio.broker.server.resources import ServerResources
+from kraftrio.broker.server.response_queue import AHEAD_BYTES, ResponseQueue
 from kraftrio.net.send_queue import Push, SendQueue
 from kraftrio.net.transport import Network, Socket
 from kraftrio.wire.errors import RemoteProtocolError
 from kraftrio.wire.protocol.api import ApiKey
 from kraftrio.wire.protocol.framing import RequestStart, ResponseSlot, ServerConnection
-from kraftrio.wire.stored_bytes import Piece, StoredBytes
 
-_AHEAD_BYTES = 256 * 1024  # so much is encoded for the socket to take
 _HELD_LIMIT_BYTES = 256 * 1024  # a reader pauses while so much is encoded and not taken
-_PUSH_BYTES = 1024 * 1024  # what a turn sends at most
 _TURN_S = 0.005  # how long a turn handles requests
-
-_LOOK_INTERVAL_S = 5.0
-_MAX_LOADS = 8  # at a time, by all connections
 
 # Requests whose answers are small however large the cluster is, or whose records stay in files.
 _SMALL_ANSWERS = frozenset(
@@ -71,51 +63,6 @@ class PeerGone(Exception):
     """The socket failed: the peer reset the connection, or cannot be reached any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerLimits:
-    """What one listener grants its clients (Kafka's names; 0 or less of a buffer size means the
-    system's).
-    """
-
-    socket_request_max_bytes: int
-    max_connections: int
-    max_connections_per_ip: int
-    connections_max_idle_ms: int
-    max_in_flight_requests: int
-    socket_send_buffer_bytes: int
-    socket_receive_buffer_bytes: int
-    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
-
-    def connections_of(self, host: str) -> int:
-        """How many connections one address may have."""
-        return self.max_connections_per_ip_overrides.get(host, self.max_connections_per_ip)
-
-
-@dataclass(slots=True)
-class ServerResources:
-    """What all connections of a node share.
-
-    Attributes:
-        requests: memory of requests that have not arrived whole, or are not handled.
-        answers: memory of encoded answers that sockets have not taken.
-        loads: how many threads load files at a time.
-        pace: how fast connections are accepted.
-    """
-
-    requests: MemoryBudget = field(default_factory=lambda: MemoryBudget(0))
-    answers: MemoryBudget = field(default_factory=lambda: MemoryBudget(0))
-    run_in_thread: RunInThread = run_in_worker_thread
-    loads: trio.CapacityLimiter = field(default_factory=lambda: trio.CapacityLimiter(_MAX_LOADS))
-    pace: AcceptPace = field(default_factory=AcceptPace)
-
-    async def run(self) -> None:
-        """Look after those that hold memory which others wait for, until cancelled."""
-        while True:
-            await trio.sleep(_LOOK_INTERVAL_S)
-            self.requests.look_for_stalled()
-            self.answers.look_for_stalled()
-
-
 class ClientConnection:
     """One client's socket with its reader and writer."""
 
@@ -123,23 +70,19 @@ class ClientConnection:
         "_answers",
         "_closed",
         "_dispatcher",
-        "_encoded_bytes",
-        "_encoded_held_bytes",
         "_ended",
-        "_filled",
         "_given_up",
         "_limits",
         "_network",
         "_protocol",
         "_requests",
         "_resources",
+        "_responses",
         "_room",
         "_sending",
         "_sock",
-        "_unsent",
         "_wake_writer",
         "client",
-        "current",
         "last_active",
     )
 
@@ -159,21 +102,18 @@ class ClientConnection:
         self._limits = limits
         self._resources = resources
         self._protocol = ServerConnection(limits.socket_request_max_bytes, scratch)
-        self._unsent = SendQueue(sock, network.file_sender(sock))
         self._sending = False  # the writer owns the socket's sending side
         self._ended = Push.DONE  # how the reader's last push ended
         self._wake_writer = trio.Event()
         self._room = trio.Event()  # what the reader waits for may have come
         self._requests = resources.requests.share(self._look_again, self._give_up)
         self._answers = resources.answers.share(self._look_again, self._give_up)
-        self._filled: list[ResponseSlot] = []  # by others, and not encoded yet
-        # Of responses that are encoded and wait for their turn: in all, and in memory.
-        self._encoded_bytes = 0
-        self._encoded_held_bytes = 0
+        self._responses = ResponseQueue(
+            self._protocol, SendQueue(sock, network.file_sender(sock)), self._answers
+        )
         self._closed = False
         self._given_up = False
         self.client = client
-        self.current: RequestStart | None = None  # being served or encoded; names a failure
         self.last_active = trio.current_time()
 
     async def serve(self) -> None:
@@ -187,7 +127,7 @@ class ClientConnection:
                 raise RemoteProtocolError("it held memory that others waited for, and stood still")
         finally:
             self._closed = True
-            self._unsent.clear()
+            self._responses.clear()
             self._protocol.discard()
             self._requests.close()
             self._answers.close()
@@ -205,7 +145,22 @@ class ClientConnection:
     @property
     def is_idle(self) -> bool:
         """True when no request of this connection is being served, or its peer takes nothing."""
-        return not self._protocol.slots_in_flight or bool(self._unsent.size_bytes)
+        return not self._protocol.slots_in_flight or bool(self._responses.unsent.size_bytes)
+
+    @property
+    def current(self) -> RequestStart | None:
+        """The request that is being served, or whose response is being encoded."""
+        return self._responses.current
+
+    @property
+    def received_bytes(self) -> int:
+        """What has arrived so far."""
+        return self._requests.moved_bytes
+
+    @property
+    def sent_bytes(self) -> int:
+        """What the socket has taken so far."""
+        return self._answers.moved_bytes
 
     def _give_up(self) -> None:
         self._given_up = True
@@ -249,8 +204,9 @@ class ClientConnection:
 
     async def _serve_requests(self, frames: list[memoryview], turn_end: float) -> None:
         """Handle whole requests; let others have a turn when this one is over."""
+        responses = self._responses
         for frame in frames:
-            if self._encoded_bytes + self._unsent.size_bytes >= _AHEAD_BYTES:
+            if responses.encoded_bytes + responses.unsent.size_bytes >= AHEAD_BYTES:
                 self._send_ready()
             if self._must_pause():
                 self._send_ready()
@@ -275,27 +231,25 @@ class ClientConnection:
                 raise
 
     def _serve_request(self, frame: memoryview, start: RequestStart) -> None:
-        self.current = start
+        responses = self._responses
+        responses.current = start
         answer = self._dispatcher.handle(frame, start, self.client)
         if answer is None:
             return
-        if self._is_next_to_send() and not isinstance(answer, Deferred):
-            self._unsent.append(answer())
-            return
-        slot = self._protocol.open_slot(start)
         if isinstance(answer, Deferred):
-            answer.when_done(lambda answer: self._fill(slot, answer))
+            slot = self._protocol.open_slot(start)
+            answer.when_done(lambda encoder: self._fill(slot, encoder))
+        elif self._is_next_to_send():
+            responses.unsent.append(answer())
         else:
-            slot.encode = answer
-            self._encode(slot)
+            responses.put(self._protocol.open_slot(start), answer)
 
     def _is_next_to_send(self) -> bool:
         """Does no response wait for its turn?  Then the next needs no place in their order."""
         return not self._protocol.slots_in_flight and not self._sending
 
-    def _fill(self, slot: ResponseSlot, answer: Deferred[Encoder]) -> None:
-        slot.encode = lambda: answer.value()  # an error is raised by our own writer
-        self._filled.append(slot)
+    def _fill(self, slot: ResponseSlot, encoder: Deferred[Encoder]) -> None:
+        self._responses.put_later(slot, encoder)
         self._wake_writer.set()
 
     def _must_pause(self) -> bool:
@@ -303,7 +257,7 @@ class ClientConnection:
         return (
             protocol.slots_in_flight >= self._limits.max_in_flight_requests
             or bool(self.client.queued_work)
-            or self._encoded_held_bytes + self._unsent.held_bytes >= _HELD_LIMIT_BYTES
+            or self._responses.held_bytes >= _HELD_LIMIT_BYTES
             or (self._sending and protocol.has_ready_response)
         )
 
@@ -338,41 +292,7 @@ class ClientConnection:
             self._room = trio.Event()
             await self._room.wait()
 
-    def _note_held(self) -> None:
-        held_bytes = self._encoded_held_bytes + self._unsent.held_bytes
-        if held_bytes != self._answers.held_bytes:
-            self._answers.hold(held_bytes)
-
     # -- writer ---------------------------------------------------------------------------------
-
-    def _encode(self, slot: ResponseSlot) -> None:
-        """Encode a response; its size counts until it is sent."""
-        assert slot.encode is not None
-        self.current = slot.request
-        slot.pieces = slot.encode()
-        self._count_encoded(slot.pieces, 1)
-
-    def _count_encoded(self, pieces: list[Piece], sign: int) -> None:
-        for piece in pieces:
-            size_bytes = sign * len(piece)
-            self._encoded_bytes += size_bytes
-            if not isinstance(piece, StoredBytes):
-                self._encoded_held_bytes += size_bytes
-
-    def _encode_ready(self) -> None:
-        """Queue what is next to be sent, but not much more than the socket takes."""
-        protocol, unsent = self._protocol, self._unsent
-        for slot in self._filled:
-            self._encode(slot)
-        self._filled.clear()
-        while unsent.size_bytes < _AHEAD_BYTES:
-            slot_or_none = protocol.take_ready()
-            if slot_or_none is None:
-                return
-            pieces = slot_or_none.pieces
-            assert pieces is not None
-            self._count_encoded(pieces, -1)
-            unsent.append(pieces)
 
     def _send_ready(self) -> None:
         """Send what is ready without waiting; what the kernel does not take is the writer's."""
@@ -385,24 +305,10 @@ class ClientConnection:
                 self._wake_writer.set()
 
     def _push(self) -> Push:
-        """Push ready responses into the socket; say why that has ended."""
-        unsent, left = self._unsent, _PUSH_BYTES
         try:
-            while True:
-                self._encode_ready()
-                size_bytes = unsent.size_bytes
-                if not size_bytes:
-                    return Push.DONE
-                end = unsent.push(left)
-                sent = size_bytes - unsent.size_bytes
-                self._answers.moved_bytes += sent
-                left -= sent
-                if end is not Push.DONE:
-                    return end
+            return self._responses.push()
         except OSError as error:
             raise PeerGone(str(error)) from error
-        finally:
-            self._note_held()
 
     async def _write(self) -> None:
         """Send what the reader cannot: what was parked, and what the socket did not take."""
@@ -428,7 +334,7 @@ class ClientConnection:
             await self._network.wait_writable(self._sock)
         elif end is Push.COLD:
             async with self._resources.loads:
-                await self._resources.run_in_thread(self._unsent.loading())
+                await self._resources.run_in_thread(self._responses.unsent.loading())
         else:
             await trio.lowlevel.checkpoint()
 

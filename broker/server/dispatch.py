@@ -24,6 +24,7 @@ from types import GeneratorType
 from typing import Any
 
 from kraftrio.base.deferred import Deferred
+from kraftrio.base.statistics import Statistics
 from kraftrio.broker.security.api_access import API_ACCESS, Access, Permission
 from kraftrio.broker.security.authorizer import ALLOW_ALL, Authorizer
 from kraftrio.broker.server.context import ClientInfo, RequestContext
@@ -67,9 +68,9 @@ _FIRST_STEPS = 32  # of a handler's work that are done without a look at the clo
 _DATA_PATH = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Route:
-    """How one API is served on this listener."""
+    """How one API is served on this listener; `request_count` is how often it was asked for."""
 
     request: type
     min_version: int
@@ -84,6 +85,7 @@ class Route:
     """Lets a request in; None: every request is let in."""
     alternatives: tuple[Permission, ...]
     """Each of these lets a request in, too."""
+    request_count: int = 0
 
 
 class Dispatcher:
@@ -146,6 +148,12 @@ class Dispatcher:
         """
         return self._advertised
 
+    def statistics(self) -> Statistics:
+        """How many requests have come, of each API and in all."""
+        counts = {ApiKey(key): route.request_count for key, route in self._routes.items()}
+        by_api = {f"{key.name.lower()}_requests_total": count for key, count in counts.items()}
+        return {"requests_total": sum(counts.values()), **by_api}
+
     def _flexible_from(self, api_key: int) -> int | None:
         route = self._routes.get(api_key)
         return route.flexible_from if route is not None else None
@@ -182,6 +190,7 @@ class Dispatcher:
                 f"{ApiKey(api_key).name} version {version} is not served"
                 f" ({route.min_version}..{route.max_version} are)"
             )
+        route.request_count += 1
         authorizer = self._authorizer
         permission = route.permission
         if (

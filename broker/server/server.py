@@ -18,15 +18,13 @@ from typing import Any
 import trio
 
 from kraftrio.base.exception_groups import innermost
+from kraftrio.base.statistics import Statistics
 from kraftrio.broker.security.principal import ANONYMOUS
-from kraftrio.broker.server.client_connection import (
-    ClientConnection,
-    PeerGone,
-    ServerLimits,
-    ServerResources,
-)
+from kraftrio.broker.server.client_connection import ClientConnection, PeerGone
 from kraftrio.broker.server.context import ClientInfo
 from kraftrio.broker.server.dispatch import Dispatcher
+from kraftrio.broker.server.limits import ServerLimits
+from kraftrio.broker.server.resources import ServerResources
 from kraftrio.net.transport import (
     ListeningSocket,
     Network,
@@ -95,6 +93,25 @@ class ServerListener:
         self._connections: dict[ClientConnection, None] = {}  # in the order of their coming
         self._per_ip: Counter[str] = Counter()
         self._below_limit = trio.Event()
+        self._accepted_count = 0
+        self._refused_count = 0
+        # Of connections that have ended.
+        self._received_bytes = 0
+        self._sent_bytes = 0
+
+    def statistics(self) -> Statistics:
+        """Connections, what came and went over them, and the requests of each API."""
+        connections = self._connections
+        return {
+            "connections": len(connections),
+            "connections_accepted_total": self._accepted_count,
+            "connections_refused_total": self._refused_count,
+            "received_bytes_total": self._received_bytes
+            + sum(connection.received_bytes for connection in connections),
+            "sent_bytes_total": self._sent_bytes
+            + sum(connection.sent_bytes for connection in connections),
+            **self._dispatcher.statistics(),
+        }
 
     def limit(self, limits: ServerLimits) -> None:
         """Grant something else from now on; connections that are there stay as they are."""
@@ -145,6 +162,7 @@ class ServerListener:
     def _admit(self, sock: Socket, address: tuple[str, int], nursery: trio.Nursery) -> None:
         host, port = peer_host(address[0]), address[1]
         if self._per_ip[host] >= self._limits.connections_of(host):
+            self._refused_count += 1
             _log.warning("connections refused client=%s reason=max.connections.per.ip", host)
             sock.close()
             return
@@ -168,6 +186,7 @@ class ServerListener:
             self._scratch,
         )
         self._connections[connection] = None
+        self._accepted_count += 1
         self._per_ip[host] += 1
         if not self._for_peers:
             self._resources.pace.accepted(trio.current_time())
@@ -198,6 +217,8 @@ class ServerListener:
             )
         finally:
             del self._connections[connection]
+            self._received_bytes += connection.received_bytes
+            self._sent_bytes += connection.sent_bytes
             self._per_ip[client.host] -= 1
             if not self._per_ip[client.host]:
                 del self._per_ip[client.host]

@@ -20,9 +20,9 @@ import trio.testing
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.base.logging_setup import setup_logging
-from kraftrio.broker.server.client_connection import ServerLimits
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.dispatch import Dispatcher
+from kraftrio.broker.server.limits import ServerLimits
 from kraftrio.broker.server.server import ServerListener, bind
 from kraftrio.wire.messages.cluster import (
     ApiVersionsRequest,

@@ -9,9 +9,9 @@ from typing import Any
 import trio
 
 from kraftrio.base.deferred import Deferred
-from kraftrio.broker.server.client_connection import ServerLimits
 from kraftrio.broker.server.context import ClientInfo, RequestContext
 from kraftrio.broker.server.dispatch import Dispatcher
+from kraftrio.broker.server.limits import ServerLimits
 from kraftrio.broker.server.server import ServerListener, bind
 from kraftrio.kraft_meta.controller.error_responses import error_response
 from kraftrio.kraft_meta.metadata.image import BrokerImage, Endpoint, MetadataImage

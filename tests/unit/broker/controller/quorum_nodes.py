@@ -26,8 +26,8 @@ from kraftrio.base.exception_groups import innermost
 from kraftrio.broker.api.quorum import QuorumHandlers
 from kraftrio.broker.controller.quorum_peers import QuorumPeers
 from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
-from kraftrio.broker.server.client_connection import ServerLimits
 from kraftrio.broker.server.dispatch import Dispatcher
+from kraftrio.broker.server.limits import ServerLimits
 from kraftrio.broker.server.server import ServerListener
 from kraftrio.kraft_meta.controller.control import ControllerConfig
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdentity, ClusterIdError

@@ -13,9 +13,10 @@ import trio.lowlevel
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.security.authorizer import ALLOW_ALL, Authorizer
-from kraftrio.broker.server.client_connection import ServerLimits, ServerResources
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.dispatch import Dispatcher
+from kraftrio.broker.server.limits import ServerLimits
+from kraftrio.broker.server.resources import ServerResources
 from kraftrio.broker.server.server import ServerListener
 from kraftrio.net.transport import SystemNetwork
 from kraftrio.wire.codec.message import encode

@@ -14,9 +14,9 @@ import pytest
 import trio
 import trio.lowlevel
 
-from kraftrio.broker.server import client_connection
-from kraftrio.broker.server.client_connection import ServerResources
+from kraftrio.broker.server import resources as resources_module
 from kraftrio.broker.server.memory_budget import MemoryBudget
+from kraftrio.broker.server.resources import ServerResources
 from kraftrio.wire.messages.cluster import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -192,7 +192,7 @@ async def test_large_requests_wait_for_memory_and_those_that_stand_still_are_end
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Frames that were begun and never end fill the memory of requests, but not for ever."""
-    monkeypatch.setattr(client_connection, "_LOOK_INTERVAL_S", 0.05)
+    monkeypatch.setattr(resources_module, "_STALL_CHECK_INTERVAL_S", 0.05)
     handlers = Fetches()
     resources = ServerResources(requests=MemoryBudget(2 << 20))
     limits = replace(LIMITS, socket_request_max_bytes=8 << 20)

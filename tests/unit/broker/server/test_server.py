@@ -11,7 +11,7 @@ import trio
 import trio.lowlevel
 
 from kraftrio.broker.server.accept_pace import AcceptPace
-from kraftrio.broker.server.client_connection import ServerResources
+from kraftrio.broker.server.resources import ServerResources
 from kraftrio.wire.codec.message import encode
 from kraftrio.wire.messages.cluster import (
     MetadataResponse,
@@ -75,6 +75,34 @@ async def test_connections_come_no_faster_than_allowed() -> None:
         assert len(listener._connections) == 5
         resources.pace.rate = 1e9
         assert (await late.receive())[0] == 1
+
+
+async def test_statistics_count_connections_bytes_and_requests() -> None:
+    """Also of connections that have ended; what one moved does not go with it."""
+    resources = ServerResources()
+    async with listening(Handlers(), resources=resources) as (listener, connect):
+        first, second = await connect(), await connect()
+        for client in (first, second):
+            await client.send(18, 0, 1, b"")
+            assert (await client.receive())[0] == 1
+        before = listener.statistics()
+        assert before["connections"] == before["connections_accepted_total"] == 2
+        assert before["received_bytes_total"] == 2 * (4 + 10)
+        assert before["sent_bytes_total"] == 2 * (4 + 4 + 2 + 4)
+        assert (before["requests_total"], before["api_versions_requests_total"]) == (2, 2)
+        assert before["metadata_requests_total"] == 0
+        await first.stream.aclose()
+        while len(listener._connections) == 2:
+            await trio.lowlevel.checkpoint()
+        after = listener.statistics()
+        assert (after["connections"], after["connections_accepted_total"]) == (1, 2)
+        assert after["received_bytes_total"] == before["received_bytes_total"]
+        assert after["sent_bytes_total"] == before["sent_bytes_total"]
+        assert before["connections"] == 2, "a snapshot does not change"
+        listener.limit(replace(LIMITS, max_connections_per_ip=1))
+        assert await (await connect()).is_closed()
+        assert listener.statistics()["connections_refused_total"] == 1
+    assert not any(resources.statistics().values())
 
 
 async def test_limits_may_change_while_it_listens() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import trio
 
-from kraftrio.broker.server.client_connection import ServerLimits
 from kraftrio.broker.server.dispatch import Dispatcher
+from kraftrio.broker.server.limits import ServerLimits
 from kraftrio.broker.server.server import ServerListener, bind
 from kraftrio.net.connection import Connection, ConnectionLost, open_connection
 from kraftrio.net.transport import SystemNetwork

@@ -28,8 +28,8 @@ from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.replica.follower.fetcher import ReplicaFetchers
 from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.quota import Direction, ReplicationQuota
-from kraftrio.broker.server.client_connection import ServerLimits
 from kraftrio.broker.server.dispatch import Dispatcher
+from kraftrio.broker.server.limits import ServerLimits
 from kraftrio.broker.server.server import ServerListener
 from kraftrio.kraft_meta.metadata.image import Endpoint, MetadataDelta
 from kraftrio.kraft_meta.metadata.records import (

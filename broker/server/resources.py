@@ -1,0 +1,51 @@
+"""What all connections of a node share: memory, threads that load files, the pace of accepting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import trio
+
+from kraftrio.base.statistics import Statistics
+from kraftrio.base.threads import RunInThread, run_in_worker_thread
+from kraftrio.broker.server.accept_pace import AcceptPace
+from kraftrio.broker.server.memory_budget import MemoryBudget
+
+_STALL_CHECK_INTERVAL_S = 5.0
+_MAX_LOADS = 8  # at a time, by all connections
+
+
+@dataclass(slots=True)
+class ServerResources:
+    """See the module.
+
+    Attributes:
+        requests: memory of requests that have not arrived whole, or are not handled.
+        answers: memory of encoded answers that sockets have not taken.
+        loads: how many threads load files at a time.
+        pace: how fast connections are accepted.
+    """
+
+    requests: MemoryBudget = field(default_factory=lambda: MemoryBudget(0))
+    answers: MemoryBudget = field(default_factory=lambda: MemoryBudget(0))
+    run_in_thread: RunInThread = run_in_worker_thread
+    loads: trio.CapacityLimiter = field(default_factory=lambda: trio.CapacityLimiter(_MAX_LOADS))
+    pace: AcceptPace = field(default_factory=AcceptPace)
+
+    async def run(self) -> None:
+        """Close connections that hold memory which others wait for and stand still, until
+        cancelled.
+        """
+        while True:
+            await trio.sleep(_STALL_CHECK_INTERVAL_S)
+            self.requests.look_for_stalled()
+            self.answers.look_for_stalled()
+
+    def statistics(self) -> Statistics:
+        """Memory in use, and connections that wait for some."""
+        return {
+            "request_bytes": self.requests.used_bytes,
+            "requests_waiting_for_memory": self.requests.waiting_count,
+            "response_bytes": self.answers.used_bytes,
+            "responses_waiting_for_memory": self.answers.waiting_count,
+        }

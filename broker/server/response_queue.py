@@ -1,0 +1,131 @@
+"""The responses of one connection, from the slots that keep their order to its socket.
+
+Owns: `ResponseQueue`. Rules
+1. Responses leave in the order of their requests. One that is complete before its turn is encoded
+   and waits in its slot.
+2. Of what is ready, no more is taken out of the slots than the socket is about to take.
+3. What is encoded and held in memory counts in the memory that all connections share, until the
+   socket has taken it.
+
+Waits for nothing: `push` says why it ended. Called by: `client_connection`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraftrio.base.deferred import Deferred
+from kraftrio.broker.server.dispatch import Encoder
+from kraftrio.broker.server.memory_budget import MemoryShare
+from kraftrio.net.send_queue import Push, SendQueue
+from kraftrio.wire.protocol.framing import RequestStart, ResponseSlot, ServerConnection
+from kraftrio.wire.stored_bytes import Piece, StoredBytes
+
+AHEAD_BYTES: Final = 256 * 1024
+"""So much is encoded for the socket to take."""
+
+_PUSH_BYTES = 1024 * 1024  # what one push sends at most
+
+
+class ResponseQueue:
+    """See the module.
+
+    Attributes:
+        unsent: what waits for the socket alone.
+        encoded_bytes: of responses that are encoded and wait for their turn.
+        encoded_held_bytes: of these, what is held in memory.
+        current: the request whose response is being encoded; names a failure.
+    """
+
+    __slots__ = (
+        "_filled",
+        "_memory",
+        "_protocol",
+        "current",
+        "encoded_bytes",
+        "encoded_held_bytes",
+        "unsent",
+    )
+
+    def __init__(self, protocol: ServerConnection, unsent: SendQueue, memory: MemoryShare) -> None:
+        self._protocol = protocol
+        self._memory = memory
+        self._filled: list[ResponseSlot] = []  # complete, and not encoded yet
+        self.unsent = unsent
+        self.encoded_bytes = 0
+        self.encoded_held_bytes = 0
+        self.current: RequestStart | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """What is encoded, held in memory, and not taken by the socket."""
+        return self.encoded_held_bytes + self.unsent.held_bytes
+
+    def put(self, slot: ResponseSlot, encoder: Encoder) -> None:
+        """Encode a response at once, to wait in its slot."""
+        slot.encode = encoder
+        self._encode(slot)
+
+    def put_later(self, slot: ResponseSlot, encoder: Deferred[Encoder]) -> None:
+        """Note a response that is complete; an error in it is raised by the next push."""
+        slot.encode = lambda: encoder.value()
+        self._filled.append(slot)
+
+    def _encode(self, slot: ResponseSlot) -> None:
+        assert slot.encode is not None
+        self.current = slot.request
+        slot.pieces = slot.encode()
+        self._count_encoded(slot.pieces, 1)
+
+    def _count_encoded(self, pieces: list[Piece], sign: int) -> None:
+        for piece in pieces:
+            size_bytes = sign * len(piece)
+            self.encoded_bytes += size_bytes
+            if not isinstance(piece, StoredBytes):
+                self.encoded_held_bytes += size_bytes
+
+    def push(self) -> Push:
+        """Push ready responses into the socket; say why that has ended.
+
+        Raises:
+            OSError: the socket failed.
+        """
+        unsent, left = self.unsent, _PUSH_BYTES
+        try:
+            while True:
+                self._take_ready()
+                size_bytes = unsent.size_bytes
+                if not size_bytes:
+                    return Push.DONE
+                end = unsent.push(left)
+                sent_bytes = size_bytes - unsent.size_bytes
+                self._memory.moved_bytes += sent_bytes
+                left -= sent_bytes
+                if end is not Push.DONE:
+                    return end
+        finally:
+            self._count_held()
+
+    def _take_ready(self) -> None:
+        """Take what is next to be sent out of its slots, not much more than the socket takes."""
+        protocol, unsent = self._protocol, self.unsent
+        for slot in self._filled:
+            self._encode(slot)
+        self._filled.clear()
+        while unsent.size_bytes < AHEAD_BYTES:
+            slot_or_none = protocol.take_ready()
+            if slot_or_none is None:
+                return
+            pieces = slot_or_none.pieces
+            assert pieces is not None
+            self._count_encoded(pieces, -1)
+            unsent.append(pieces)
+
+    def _count_held(self) -> None:
+        held_bytes = self.held_bytes
+        if held_bytes != self._memory.held_bytes:
+            self._memory.hold(held_bytes)
+
+    def clear(self) -> None:
+        """Forget what was not sent: the connection has ended."""
+        self.unsent.clear()
