@@ -52,7 +52,6 @@ from kraftrio.wire.records.batch import (
     verify_crc,
 )
 
-METADATA_DIRECTORY: Final = "__cluster_metadata-0"
 METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 QUORUM_STATE: Final = "quorum-state"
 

@@ -29,7 +29,7 @@ from kraftrio.broker.controller.channel import OtherClusterError, RegistrationEr
 from kraftrio.broker.controller.departure import Departure
 from kraftrio.broker.log.manager.duplicate_logs import Placement, set_duplicates_aside
 from kraftrio.broker.log.manager.log_dir import PendingLog
-from kraftrio.broker.log.manager.log_manager import LogDirError
+from kraftrio.broker.log.manager.log_dirs import LogDirError
 from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.services import BrokerServices
 from kraftrio.broker.node.settings import PLAINTEXT_PROTOCOL_ID, server_limits
@@ -141,7 +141,7 @@ class BrokerRole:
                     nursery.start_soon(load, pending)
         except* LogDirError as group:
             raise StartError(str(group.exceptions[0])) from group
-        self._log_manager.finish_loading()
+        self._log_manager.dirs.finish_loading()
         await self._services.moves.load()
 
     def _placement(self, image: MetadataImage, topic_partition: TopicPartition) -> Placement | None:

@@ -26,8 +26,8 @@ from kraftrio.broker.log.checkpoints import (
     read_meta_properties,
 )
 from kraftrio.broker.log.files import FileSystem
+from kraftrio.broker.log.manager.directories import METADATA_DIRECTORY
 from kraftrio.broker.log.metadata_log import (
-    METADATA_DIRECTORY,
     MetadataLog,
     MetadataLogError,
     QuorumStateFile,

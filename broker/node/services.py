@@ -55,7 +55,7 @@ class BrokerServices:
             node.config.node_id,
             lambda: self.publisher.applied_offset,
             node.config.broker_heartbeat_interval_ms,
-            log_manager.offline_directory_ids,
+            log_manager.dirs.offline_ids,
         )
         node.controller.on_connected(channel.heartbeat_soon)
         log_manager.on_failed = channel.directory_failed

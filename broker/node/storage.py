@@ -24,8 +24,10 @@ from kraftrio.broker.log.checkpoints import (
     read_meta_properties,
 )
 from kraftrio.broker.log.files import FileSystem
+from kraftrio.broker.log.manager.directories import METADATA_DIRECTORY
 from kraftrio.broker.log.manager.log_dir import PendingLog
-from kraftrio.broker.log.manager.log_manager import LogDirError, LogManager
+from kraftrio.broker.log.manager.log_dirs import LogDirError
+from kraftrio.broker.log.manager.log_manager import LogManager
 from kraftrio.broker.log.metadata_log import (
     MetadataLog,
     MetadataLogError,
@@ -35,8 +37,6 @@ from kraftrio.broker.log.metadata_log import (
 from kraftrio.broker.node.environment import Environment
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdentity, ClusterIdError
 from kraftrio.wire.primitives import ZERO_UUID
-
-METADATA_DIRECTORY = "__cluster_metadata-0"
 
 
 class NodeStorage:
@@ -61,7 +61,7 @@ class NodeStorage:
 
     def format(self) -> None:
         """Write the cluster id to the directories that have none yet; blocks."""
-        self.log_manager.format(self.identity.cluster_id, self._node_id)
+        self.log_manager.dirs.format(self.identity.cluster_id, self._node_id)
 
     def release(self) -> None:
         """Unlock and close everything, without calling it a clean stop."""

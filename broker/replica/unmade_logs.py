@@ -109,7 +109,7 @@ class UnmadeLogs:
         told = unmade.image.directory(self._broker_id)
         if self._is_lost(topic_partition, unmade):
             is_known = told == LOST or (told not in (MIGRATING, UNASSIGNED) and self._has_offline())
-            if not is_known or self._log_manager.has_online(told):
+            if not is_known or self._log_manager.dirs.has_online(told):
                 self._place(topic_partition, unmade, LOST)
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
@@ -137,7 +137,7 @@ class UnmadeLogs:
         if told == UNASSIGNED:  # nothing that was acknowledged can be in it
             starts_anew = image.leader_recovery_state == LEADER_RECOVERING
             return self._has_offline() and is_in_sync and not starts_anew
-        if self._log_manager.has_online(told):
+        if self._log_manager.dirs.has_online(told):
             return self._has_offline() and self.is_abandoned(topic_partition)
         has_others = len(image.replicas) > 1  # that may have what this one lost
         return self._has_offline() or (is_in_sync and told != MIGRATING and has_others)

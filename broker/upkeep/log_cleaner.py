@@ -167,9 +167,9 @@ class LogCleaner:
             raise
 
     async def _save_offsets(self) -> None:
-        for checkpoint in self._logs.stale_cleaner_offsets():
+        for checkpoint in self._logs.checkpoints.stale_cleaner_offsets():
             try:
-                await self._run_in_thread(partial(self._logs.write_checkpoint, checkpoint))
+                await self._run_in_thread(partial(self._logs.checkpoints.write, checkpoint))
             except OSError as error:
                 self._logs.fail_dir(checkpoint.log_dir, error)
 

@@ -17,7 +17,8 @@ import trio
 from kraftrio.base.clock import Clock
 from kraftrio.base.threads import RunInThread, run_in_worker_thread
 from kraftrio.broker.config.config import BrokerConfig
-from kraftrio.broker.log.manager.log_manager import LogDirError, LogManager
+from kraftrio.broker.log.manager.log_dirs import LogDirError
+from kraftrio.broker.log.manager.log_manager import LogManager
 from kraftrio.broker.upkeep.log_cleaner import LogCleaner
 from kraftrio.wire.primitives import TopicPartition
 
@@ -61,7 +62,7 @@ class LogMaintenance:
             await work()
             if not any(log_dir.is_online for log_dir in self._logs.dirs):
                 raise LogDirError(
-                    f"no log directory is online any more: {self._logs.describe_failures()}"
+                    f"no log directory is online any more: {self._logs.dirs.describe_failures()}"
                 )
 
     def _flush_interval_ms(self) -> float:
@@ -82,19 +83,19 @@ class LogMaintenance:
         return self._settings().producer_id_expiration_check_interval_ms
 
     async def _flush(self) -> None:
-        for log in self._logs.flush_due(self._clock.wall_ms()):
-            full = self._logs.needs_full_flush(log, self._clock.wall_ms())
+        for log in self._logs.flushes.due(self._clock.wall_ms()):
+            full = self._logs.flushes.needs_full_flush(log, self._clock.wall_ms())
             try:
                 await self._run_in_thread(log.flush if full else log.flush_closed_segments)
             except OSError as error:
                 self._logs.fail_log(log, error)
                 continue
-            self._logs.on_flushed(log, self._clock.wall_ms())
+            self._logs.flushes.on_flushed(log, self._clock.wall_ms())
 
     async def _checkpoint(self) -> None:
-        for checkpoint in self._logs.stale_checkpoints():
+        for checkpoint in self._logs.checkpoints.stale():
             try:
-                await self._run_in_thread(partial(self._logs.write_checkpoint, checkpoint))
+                await self._run_in_thread(partial(self._logs.checkpoints.write, checkpoint))
             except OSError as error:
                 self._logs.fail_dir(checkpoint.log_dir, error)
 
@@ -106,7 +107,9 @@ class LogMaintenance:
     async def _expire(self) -> None:
         now_ms = self._clock.wall_ms()
         expiration_ms = self._settings().producer_id_expiration_ms
-        self._logs.producer_id_expiration_ms = expiration_ms  # of logs that are opened later
+        self._logs.factory.producer_id_expiration_ms = (
+            expiration_ms  # of logs that are opened later
+        )
         for log in self._logs.logs():
             log.producer_state.producer_id_expiration_ms = expiration_ms
             log.producer_state.expire(now_ms)

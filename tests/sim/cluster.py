@@ -83,7 +83,7 @@ class FileSizes:
     def apply(self, node: Node) -> None:
         """Let a node that was just made work with these."""
         if self.tail_cache_bytes is not None:
-            node._storage.log_manager._tail_budget.limit_bytes = self.tail_cache_bytes
+            node._storage.log_manager.factory.tail_budget.limit_bytes = self.tail_cache_bytes
         if self.metadata_segment_bytes is not None:
             node._storage.metadata_log._segment_bytes = self.metadata_segment_bytes
         if self.segment_bytes is not None:

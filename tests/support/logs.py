@@ -8,6 +8,8 @@ from pathlib import Path
 
 from kraftrio.broker.log.checkpoints import LEADER_EPOCH_CHECKPOINT
 from kraftrio.broker.log.log_config import LogConfig
+from kraftrio.broker.log.manager.log_dir import PendingLog
+from kraftrio.broker.log.manager.log_manager import LogManager
 from kraftrio.broker.log.partition.partition_log import AppendInfo, AppendOrigin, PartitionLog
 from kraftrio.broker.log.partition.recovery import open_log
 from kraftrio.broker.log.segment.segment import Segment
@@ -194,3 +196,12 @@ def append_to(segment: Segment, offset: int, *, count: int = 1) -> None:
     times = [NOW_MS + offset + index for index in range(count)]
     data = batch(*[b"v"] * count, timestamps=times, base_offset=offset)
     segment.append(data, list(iter_headers(data)))
+
+
+def load_all(
+    manager: LogManager, pending: Iterable[PendingLog], now_ms: int, config: LogConfig | None = None
+) -> None:
+    """Load every log that was found in this thread."""
+    for found in pending:
+        manager.load_log(found, config or LogConfig(), now_ms)
+    manager.dirs.finish_loading()

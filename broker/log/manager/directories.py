@@ -13,6 +13,8 @@ import re
 
 from kraftrio.wire.primitives import TopicPartition
 
+METADATA_DIRECTORY = "__cluster_metadata-0"
+"""The folder of the metadata log, which is none of the logs of the log manager."""
 DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
 STRAY_SUFFIX = "-stray"

@@ -83,7 +83,7 @@ def _meant(
 
 def _topic_id(log_manager: LogManager, pending: PendingLog) -> bytes | None:
     """The topic id in a partition's directory; None if there is none, or it cannot be read."""
-    path = posixpath.join(log_manager.path_of(pending), PARTITION_METADATA)
+    path = posixpath.join(pending.path, PARTITION_METADATA)
     try:
         return parse_partition_metadata(log_manager.fs.read_file(path))
     except (OSError, CheckpointError):

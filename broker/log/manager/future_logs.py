@@ -98,7 +98,7 @@ class FutureLogs:
             self._log_manager.dir_of(topic_partition) is log_dir
         ):
             return None
-        log = self._log_manager.open_log(
+        log = self._log_manager.factory.open(
             path,
             topic_partition,
             current.config,
@@ -130,7 +130,7 @@ class FutureLogs:
         name = future_directory_name(topic_partition, self._log_manager.new_id())
         path = posixpath.join(log_dir.path, name)
         try:
-            log = self._log_manager.open_log(
+            log = self._log_manager.factory.open(
                 path,
                 topic_partition,
                 current.config,

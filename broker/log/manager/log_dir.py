@@ -1,14 +1,16 @@
 """What is known of one log directory (log.dirs), and of what was found in it at start.
 
-Owned by `log_manager`, which alone changes it; others look.
+Owned by `log_dirs` and `log_manager`, which alone change it; others look.
 """
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from kraftrio.broker.log.files import DirectoryLock
+from kraftrio.broker.log.manager.directories import directory_name
 from kraftrio.broker.log.manager.offset_checkpoints import OffsetCheckpoints
 from kraftrio.wire.primitives import TopicPartition
 
@@ -18,6 +20,11 @@ class PendingLog(NamedTuple):
 
     directory: LogDir
     topic_partition: TopicPartition
+
+    @property
+    def path(self) -> str:
+        """The folder."""
+        return posixpath.join(self.directory.path, directory_name(self.topic_partition))
 
 
 @dataclass(eq=False, slots=True)
@@ -29,21 +36,12 @@ class LogDir:
     directory_id: bytes = b""
     lock: DirectoryLock | None = None
     failure: OSError | None = None  # offline when set
-    told_no_room: bool = False  # until a checkpoint could be written again
+    has_no_room: bool = False  # until a checkpoint could be written again
     is_fresh: bool = False  # without meta.properties
     clean_shutdown: bool = False
     previous_broker_epoch: int = -1
-    loaded: bool = False
+    is_loaded: bool = False
 
     @property
     def is_online(self) -> bool:
         return self.failure is None
-
-
-class StaleCheckpoint(NamedTuple):
-    """A checkpoint file to be written anew."""
-
-    log_dir: LogDir
-    name: str
-    offsets: dict[TopicPartition, int]
-    number: int  # of a later one is larger

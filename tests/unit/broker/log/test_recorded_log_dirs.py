@@ -17,7 +17,7 @@ from kraftrio.broker.log.manager.log_manager import LogManager
 from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.broker.log.partition.recovery import open_log
 from kraftrio.wire.primitives import TopicPartition, uuid_from_text
-from tests.support.logs import NOW_MS, load_tree, records_of
+from tests.support.logs import NOW_MS, load_all, load_tree, records_of
 from tests.support.memory_files import MemoryFileSystem
 
 RECORDED = Path(__file__).resolve().parents[3] / "data" / "log-dirs"
@@ -47,7 +47,7 @@ def fs() -> MemoryFileSystem:
 @pytest.fixture
 def manager(fs: MemoryFileSystem) -> LogManager:
     manager = LogManager(fs, ["/data"])
-    manager.load_all(manager.start(CLUSTER_ID, 1), NOW_MS)
+    load_all(manager, manager.start(CLUSTER_ID, 1), NOW_MS)
     return manager
 
 

@@ -147,10 +147,10 @@ def test_a_cut_during_a_flush(operation: str, part: str, offset: int) -> None:
 def test_a_flush_writes_nothing_into_the_log_of_another_topic(part: str) -> None:
     """A topic is deleted and made anew, in a folder of the same name, while its log is flushed."""
     fs = MemoryFileSystem()
-    manager = LogManager(fs, ["/logs"], default_config=LogConfig(index_interval_bytes=50))
+    manager = LogManager(fs, ["/logs"])
     manager.start("cluster", 1)
-    manager.finish_loading()
-    config = manager.default_config
+    manager.dirs.finish_loading()
+    config = LogConfig(index_interval_bytes=50)
     log = manager.create_log(TOPIC_PARTITION, TOPIC_ID, config, NOW_MS)
     for number in range(4):
         log.append_as_leader(batch(b"old"), 4 + number, NOW_MS)

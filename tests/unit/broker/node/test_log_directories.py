@@ -11,13 +11,14 @@ from kraftrio.broker.log.manager.log_manager import LogManager
 from kraftrio.broker.node.log_directories import LogDirectories
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import TopicPartition
+from tests.support.logs import load_all
 
 
 def test_a_log_directory_that_fails_is_described_with_its_error(tmp_path: Path) -> None:
     """One that is offline, and one that is gone though nobody has met that yet."""
     paths = [tmp_path / name for name in ("good", "failed", "gone")]
     manager = LogManager(OsFileSystem(), list(map(str, paths)))
-    manager.load_all(manager.start("AAAAAAAAAAAAAAAAAAAAAQ", 1), 0)
+    load_all(manager, manager.start("AAAAAAAAAAAAAAAAAAAAAQ", 1), 0)
     for number in range(3):
         manager.create_log(TopicPartition("t", number), b"1" * 16, LogConfig(), 0)
     manager.fail_dir(manager.dirs[1], OSError(errno.EIO, "broken"))

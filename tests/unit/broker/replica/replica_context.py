@@ -31,7 +31,7 @@ from kraftrio.kraft_meta.metadata.records import (
 )
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
-from tests.support.logs import batch
+from tests.support.logs import batch, load_all
 from tests.support.memory_files import MemoryFileSystem
 
 TOPIC_ID, OTHER_ID = b"1" * 16, b"2" * 16
@@ -100,7 +100,7 @@ class Broker:
         self.config = config or LogConfig()
         ids = itertools.count(101)  # the first hundred are reserved
         self.logs = LogManager(self.fs, paths, new_id=lambda: next(ids).to_bytes(16, "big"))
-        self.logs.load_all(self.logs.start("AAAAAAAAAAAAAAAAAAAAAQ", 1), 0)
+        load_all(self.logs, self.logs.start("AAAAAAAAAAAAAAAAAAAAAQ", 1), 0)
         self.metadata = MetadataCache()
         self.timers = Timers()
         self.clock = clock or Clock()

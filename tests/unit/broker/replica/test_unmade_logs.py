@@ -203,7 +203,7 @@ async def test_a_directory_that_fails_at_once_is_told_all_the_same() -> None:
     """The log was made there, and the controller hears of the failure by itself."""
     broker = Broker(paths=PATHS)
     failures: list[list[bytes]] = []
-    broker.logs.on_failed = lambda: failures.append(broker.logs.offline_directory_ids())
+    broker.logs.on_failed = lambda: failures.append(broker.logs.dirs.offline_ids())
     broker.publish(*placed_topic(UNASSIGNED))
     broker.replicas.append_to_leader(TP, batch(b"x"))
     failed = directory_id(broker, path_of(broker))
@@ -219,7 +219,7 @@ async def test_an_empty_directory_that_fails_is_told_too() -> None:
     """A new log cannot be made there; it goes to the other one with the next request."""
     broker = Broker(paths=PATHS)
     failures: list[list[bytes]] = []
-    broker.logs.on_failed = lambda: failures.append(broker.logs.offline_directory_ids())
+    broker.logs.on_failed = lambda: failures.append(broker.logs.dirs.offline_ids())
     broker.fs.fail("write", "/a/t-0", errno.EIO)
     broker.publish()
     broker.publish(*placed_topic(directory_id(broker, "/a")))

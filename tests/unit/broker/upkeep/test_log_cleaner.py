@@ -17,7 +17,7 @@ from kraftrio.broker.log.manager.log_manager import LogManager
 from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.broker.upkeep.log_cleaner import LogCleaner
 from kraftrio.wire.primitives import TopicPartition
-from tests.support.logs import NOW_MS, batch, records_of
+from tests.support.logs import NOW_MS, batch, load_all, records_of
 from tests.support.memory_files import MemoryFile, MemoryFileSystem
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -66,8 +66,7 @@ class CleanerContext:
             self.fs, ["/data"], new_id=lambda: next(self._ids).to_bytes(16, "big")
         )
         config = LogConfig(cleanup_policy="compact", segment_bytes=300)
-        self.logs.default_config = config
-        self.logs.load_all(self.logs.start(CLUSTER, 1), NOW_MS)
+        load_all(self.logs, self.logs.start(CLUSTER, 1), NOW_MS, config)
         self.cleaner = LogCleaner(
             self.logs,
             self.clock,

@@ -12,11 +12,12 @@ import trio.testing
 from kraftrio.base.clock import Clock
 from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.broker.log.log_config import LogConfig
-from kraftrio.broker.log.manager.log_manager import LogDirError, LogManager
+from kraftrio.broker.log.manager.log_dirs import LogDirError
+from kraftrio.broker.log.manager.log_manager import LogManager
 from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.broker.upkeep.maintenance import LogMaintenance
 from kraftrio.wire.primitives import TopicPartition
-from tests.support.logs import NOW_MS, batch
+from tests.support.logs import NOW_MS, batch, load_all
 from tests.support.memory_files import MemoryFileSystem
 
 RECOVERY_POINTS = "/data/recovery-point-offset-checkpoint"
@@ -42,7 +43,7 @@ class Maintained:
         self.fs = MemoryFileSystem()
         self.config = BrokerConfig.load(None, settings, {}, host_name=lambda: "h")
         self.logs = LogManager(self.fs, ["/data"], new_id=lambda: b"d" * 16)
-        self.logs.load_all(self.logs.start("AAAAAAAAAAAAAAAAAAAAAQ", 1), NOW_MS)
+        load_all(self.logs, self.logs.start("AAAAAAAAAAAAAAAAAAAAAQ", 1), NOW_MS)
         self.jobs = 0
         self.maintenance = LogMaintenance(
             self.logs, VirtualClock(), lambda: self.config, self.run_in_place
@@ -129,7 +130,7 @@ async def test_idle_producers_expire_by_the_settings_of_now(
     assert log.producer_state.get(7) is not None
     await context.run_for(6)
     assert log.producer_state.get(7) is None
-    assert context.logs.producer_id_expiration_ms == 20_000
+    assert context.logs.factory.producer_id_expiration_ms == 20_000
 
 
 @pytest.mark.parametrize(

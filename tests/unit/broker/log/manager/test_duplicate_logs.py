@@ -10,10 +10,11 @@ import pytest
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.manager.duplicate_logs import Placement, set_duplicates_aside
 from kraftrio.broker.log.manager.log_dir import PendingLog
-from kraftrio.broker.log.manager.log_manager import LogDirError, LogManager
+from kraftrio.broker.log.manager.log_dirs import LogDirError
+from kraftrio.broker.log.manager.log_manager import LogManager
 from kraftrio.kraft_meta.metadata.directories import MIGRATING
 from kraftrio.wire.primitives import TopicPartition
-from tests.support.logs import NOW_MS, batch
+from tests.support.logs import NOW_MS, batch, load_all
 from tests.support.memory_files import MemoryFileSystem
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -31,7 +32,7 @@ class Directories:
         self.fs = MemoryFileSystem()
         for path, topic_id, records in (("/a", id_in_a, 1), ("/b", id_in_b, 2)):
             manager = self.manager(path)
-            manager.load_all(manager.start(CLUSTER, 1), NOW_MS)
+            load_all(manager, manager.start(CLUSTER, 1), NOW_MS)
             log = manager.create_log(TP, topic_id, LogConfig(), NOW_MS)
             for _ in range(records):
                 log.append_as_leader(batch(b"x"), 0, NOW_MS)
@@ -80,7 +81,7 @@ def test_the_one_that_is_meant_is_kept(
     """By topic id first, then by directory; the other's files stay, under another name."""
     directories = make()
     manager, kept = directories.start(placement)
-    manager.load_all(kept, NOW_MS)
+    load_all(manager, kept, NOW_MS)
     log = manager.get_log(TP)
     assert log is not None
     assert log.log_end_offset == records
@@ -100,7 +101,7 @@ def test_where_it_cannot_be_told_the_start_is_refused(directory_id: bytes) -> No
     manager, kept = directories.start(Placement(ID, directory_id))
     assert len(kept) == 3
     with pytest.raises(LogDirError, match="two log directories"):
-        manager.load_all(kept, NOW_MS)
+        load_all(manager, kept, NOW_MS)
     assert directories.strays() == []
 
 
@@ -108,7 +109,7 @@ def test_of_two_strays_one_is_left_to_be_set_aside_later() -> None:
     """The metadata does not place the partition here any more."""
     directories = Directories()
     manager, kept = directories.start(None)
-    manager.load_all(kept, NOW_MS)
+    load_all(manager, kept, NOW_MS)
     assert len(directories.strays()) == 1
     assert {one.topic_partition for one in kept} == {TP, SINGLE}
 

@@ -8,11 +8,12 @@ import itertools
 import pytest
 
 from kraftrio.broker.log.log_config import LogConfig
-from kraftrio.broker.log.manager.log_manager import LogDirError, LogManager
+from kraftrio.broker.log.manager.log_dirs import LogDirError
+from kraftrio.broker.log.manager.log_manager import LogManager
 from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
-from tests.support.logs import NOW_MS, batch
+from tests.support.logs import NOW_MS, batch, load_all
 from tests.support.memory_files import MemoryFileSystem
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -34,7 +35,7 @@ class Node:
         self.manager = LogManager(
             self.fs, self.paths, new_id=lambda: next(self._ids).to_bytes(16, "big")
         )
-        self.manager.load_all(self.manager.start(CLUSTER, 1), self.now_ms)
+        load_all(self.manager, self.manager.start(CLUSTER, 1), self.now_ms)
         return self.manager
 
     def kill(self) -> LogManager:
@@ -359,14 +360,14 @@ def test_flush_is_due_by_time_and_after_rolls() -> None:
     node.append(idle, b"a")
     node.append(rolled, b"x" * 50)
     node.append(rolled, b"x" * 50)
-    assert node.manager.flush_due(node.now_ms) == [rolled]
-    assert not node.manager.needs_full_flush(rolled, node.now_ms)
+    assert node.manager.flushes.due(node.now_ms) == [rolled]
+    assert not node.manager.flushes.needs_full_flush(rolled, node.now_ms)
     assert rolled.flush_closed_segments() == 1
-    assert node.manager.flush_due(node.now_ms + 999) == []
-    assert node.manager.flush_due(node.now_ms + 1000) == [timed]
+    assert node.manager.flushes.due(node.now_ms + 999) == []
+    assert node.manager.flushes.due(node.now_ms + 1000) == [timed]
     assert timed.flush() == 1
-    node.manager.on_flushed(timed, node.now_ms + 1000)
-    assert node.manager.flush_due(node.now_ms + 5000) == []
+    node.manager.flushes.on_flushed(timed, node.now_ms + 1000)
+    assert node.manager.flushes.due(node.now_ms + 5000) == []
 
 
 def test_idle_logs_stop_without_a_sync_each() -> None:
@@ -469,8 +470,8 @@ def test_a_topic_made_anew_has_nothing_of_the_checkpoints_of_the_one_before(was_
     old.first_dirty_offset = 8
     old.flush()
     node.manager.write_checkpoints()
-    for checkpoint in node.manager.stale_cleaner_offsets():
-        node.manager.write_checkpoint(checkpoint)
+    for checkpoint in node.manager.checkpoints.stale_cleaner_offsets():
+        node.manager.checkpoints.write(checkpoint)
     if was_up:
         node.manager.delete_log(TP, node.now_ms)
         node.manager.write_checkpoints()
@@ -491,16 +492,16 @@ def test_a_checkpoint_that_is_late_does_not_undo_a_newer_one() -> None:
     for _ in range(3):
         node.append(node.create(), b"a")
     node.log().flush()
-    late = node.manager.stale_checkpoints()
+    late = node.manager.checkpoints.stale()
     node.manager.truncate(node.log(), 1)
     for checkpoint in late:
-        node.manager.write_checkpoint(checkpoint)
+        node.manager.checkpoints.write(checkpoint)
     assert b"topic 0 1" in node.fs.read_file("/a/recovery-point-offset-checkpoint")
-    late = node.manager.stale_checkpoints()
+    late = node.manager.checkpoints.stale()
     node.manager.delete_log(TP, node.now_ms)
     node.create(topic_id=OTHER_ID)
     for checkpoint in late:
-        node.manager.write_checkpoint(checkpoint)
+        node.manager.checkpoints.write(checkpoint)
     assert b"topic" not in node.fs.read_file("/a/recovery-point-offset-checkpoint")
 
 
@@ -521,7 +522,7 @@ def test_a_folder_of_another_topic_that_was_not_loaded_is_kept_aside() -> None:
     node.manager.release()
     node.manager = LogManager(node.fs, node.paths)
     node.manager.start(CLUSTER, 1)
-    node.manager.finish_loading()
+    node.manager.dirs.finish_loading()
     assert node.create(topic_id=OTHER_ID).log_end_offset == 0
     found = [path for path in node.fs.files if b"precious" in node.fs.read_file(path)]
     assert len(found) == 1 and "-stray/" in found[0]
@@ -543,4 +544,4 @@ def test_an_error_of_a_log_that_was_replaced_fails_its_own_directory() -> None:
     assert [log_dir.is_online for log_dir in node.manager.dirs] == [False, True]
     assert node.manager.get_log(TP) is new
     old.flush()
-    node.manager.on_flushed(old, node.now_ms)
+    node.manager.flushes.on_flushed(old, node.now_ms)

@@ -16,11 +16,12 @@ import pytest
 from kraftrio.base.no_room import NO_ROOM
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.manager.directories import parse_directory_name
-from kraftrio.broker.log.manager.log_manager import LogDirError, LogManager
+from kraftrio.broker.log.manager.log_dirs import LogDirError
+from kraftrio.broker.log.manager.log_manager import LogManager
 from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
-from tests.support.logs import NOW_MS, batch, records_of
+from tests.support.logs import NOW_MS, batch, load_all, records_of
 from tests.support.memory_files import FailedCall, MemoryFileSystem
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -58,8 +59,8 @@ class Node:
         self.manager.write_checkpoints()
 
     def start(self) -> LogManager:
-        self.manager = LogManager(self.fs, ["/a"], new_id=self._new_id, default_config=CONFIG)
-        self.manager.load_all(self.manager.start(CLUSTER, 1), NOW_MS)
+        self.manager = LogManager(self.fs, ["/a"], new_id=self._new_id)
+        load_all(self.manager, self.manager.start(CLUSTER, 1), NOW_MS, CONFIG)
         return self.manager
 
     def _new_id(self) -> bytes:
@@ -191,7 +192,7 @@ def test_one_call_fails(step: Step, code: int) -> None:
     for number, (where, node) in enumerate(failed_once(step, code)):
         is_online = node.manager.dirs[0].is_online
         assert is_online or code not in NO_ROOM or step is stop_and_start, where
-        if not is_online or not node.manager.dirs[0].loaded:
+        if not is_online or not node.manager.dirs[0].is_loaded:
             node.manager.release()
             node.start()
             if step is set_aside:

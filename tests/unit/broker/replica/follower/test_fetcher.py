@@ -42,7 +42,7 @@ from kraftrio.kraft_meta.metadata.records import (
 from kraftrio.net.transport import SystemNetwork
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import TopicPartition
-from tests.support.logs import batch
+from tests.support.logs import batch, load_all
 from tests.support.memory_files import MemoryFileSystem
 
 TOPIC_ID = b"1" * 16
@@ -66,7 +66,7 @@ class Broker:
         self.fs = MemoryFileSystem()
         ids = itertools.count(1)
         self.logs = LogManager(self.fs, ["/a"], new_id=lambda: next(ids).to_bytes(16, "big"))
-        self.logs.load_all(self.logs.start("AAAAAAAAAAAAAAAAAAAAAQ", broker_id), 0)
+        load_all(self.logs, self.logs.start("AAAAAAAAAAAAAAAAAAAAAQ", broker_id), 0)
         self.metadata = MetadataCache()
         self.timers, self.clock, self.network = Timers(), Clock(), SystemNetwork()
         self.replicas = ReplicaManager(
