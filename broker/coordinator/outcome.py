@@ -40,13 +40,13 @@ class CoordinatorRecord(NamedTuple):
     value: bytes | None
 
 
-class Reply(NamedTuple):
+class TicketReply(NamedTuple):
     ticket: Ticket
     response: Any
 
 
 class FollowUp:
-    """What a shard wants to be reminded of when the fate of its records is known."""
+    """What a shard gets back once its records are committed, or have failed."""
 
     __slots__ = ()
 
@@ -62,7 +62,7 @@ class Outcome:
     """See the rules at the top of the module."""
 
     records: list[CoordinatorRecord] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
+    replies: list[TicketReply] = field(default_factory=list)
     response: Any = None
     follow_up: FollowUp | None = None
     batch: BatchBuilder | None = None
@@ -73,7 +73,7 @@ class Outcome:
 
     def reply(self, ticket: Ticket, response: Any) -> None:
         """Answer a waiting request at once."""
-        self.replies.append(Reply(ticket, response))
+        self.replies.append(TicketReply(ticket, response))
 
     def __bool__(self) -> bool:
         return bool(self.records or self.batch or self.replies or self.response is not None)
@@ -93,9 +93,9 @@ _APPEND_ERRORS = {
 
 
 def append_error_to_response(error: ErrorCode) -> ErrorCode:
-    """Translate the failure of an append into what a coordinator's client may be told.
+    """Translate the failure of an append into an error of a coordinator.
 
-    A client understands that the coordinator moved or is not available; it would give up on
-    errors that belong to producing.
+    Clients of a coordinator look for it again when it moved or is not available; on an error of
+    producing they would give up.
     """
     return _APPEND_ERRORS.get(error, error)

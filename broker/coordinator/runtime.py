@@ -5,7 +5,7 @@ from a key (a group id, say) to its partition. It knows neither the topic nor wh
 about: `settings` and `new_shard` say so. Rules:
 
 1. A shard is made by `elect` and dropped by `resign`; everything it had not committed is dropped
-   with it, and whoever waits hears NOT_COORDINATOR.
+   with it, and parked requests are answered with NOT_COORDINATOR.
 2. Requests meet COORDINATOR_LOAD_IN_PROGRESS until everything that the partition held at the
    election is replayed (`loading`). An empty partition is ready at once.
 3. What a shard decides is carried out in one go, with no await (`outcome_runner`).

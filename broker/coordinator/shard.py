@@ -59,7 +59,7 @@ class CoordinatorShard(Protocol):
         """Everything was replayed; requests may come from now on."""
 
     def unload(self, now: Now) -> Outcome:
-        """This broker stops leading the partition: answer whoever waits."""
+        """This broker stops leading the partition: answer the parked requests."""
 
     def on_topics_deleted(self, topics: Mapping[str, bytes]) -> Outcome:
         """Topics (by name, with the id each had) were deleted from the cluster."""

@@ -15,7 +15,8 @@ from kraftrio.broker.api.configs import ConfigHandlers
 from kraftrio.broker.api.fetch.fetch import FetchHandlers
 from kraftrio.broker.api.fetch.session import FetchSessions
 from kraftrio.broker.api.groups.absent_groups import AbsentGroupHandlers
-from kraftrio.broker.api.groups.groups import CoordinatorHandlers
+from kraftrio.broker.api.groups.find_coordinator import GROUP_KEY, FindCoordinatorHandler
+from kraftrio.broker.api.groups.groups import GroupHandlers
 from kraftrio.broker.api.log_dirs import LogDirHandlers
 from kraftrio.broker.api.offsets import OffsetHandlers
 from kraftrio.broker.api.produce.produce import ProduceHandlers
@@ -62,9 +63,10 @@ def broker_handlers(
             LogDirectories(node.storage.log_manager, replication.moves.futures_in),
             replication.moves,
         ).table(),
-        CoordinatorHandlers(
-            coordinator, metadata, node.config, lambda name: auto_topics.create([name])
+        FindCoordinatorHandler(
+            {GROUP_KEY: coordinator}, metadata, lambda name: auto_topics.create([name])
         ).table(),
+        GroupHandlers(coordinator, metadata, node.config).table(),
         AbsentGroupHandlers(coordinator).table(),
         TransactionHandlers().table(),
         QuotaHandlers().table(),

@@ -1,13 +1,13 @@
-"""Requests about groups of the kinds that are not served: of the consumer protocol (KIP-848), share
-groups (KIP-932), streams groups (KIP-1071).
+"""Requests about kinds of groups that are not served: consumer groups (KIP-848), share groups
+(KIP-932), streams groups (KIP-1071).
 
 Behaviour (Apache Kafka's)
-- Look-ups are answered as by the coordinator of a group that is none of that kind:
-  GROUP_ID_NOT_FOUND, which makes tools ask DescribeGroups; INVALID_GROUP_ID for no name. A share
-  group that is not there has no offsets, which is no error.
-- ConsumerGroupHeartbeat is refused with UNSUPPORTED_VERSION, as where the feature is off. Were it
-  not advertised, librdkafka would wait for a group for ever. Heartbeats of the other kinds are not
-  served at all.
+- Descriptions are answered as for a group of another kind: GROUP_ID_NOT_FOUND, which makes tools
+  fall back to DescribeGroups; INVALID_GROUP_ID for an empty name. A share group that does not exist
+  has no offsets, which is no error.
+- ConsumerGroupHeartbeat is refused with UNSUPPORTED_VERSION, as when the feature is disabled. If it
+  were not advertised, librdkafka would wait for its group forever. Heartbeats of the other kinds
+  are not served at all.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ G = TypeVar(
 
 
 class AbsentGroupHandlers:
-    """Serves what is asked about groups that cannot be there."""
+    """Handlers of APIs about groups that cannot exist here."""
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
@@ -81,7 +81,7 @@ class AbsentGroupHandlers:
     def consumer_group_describe(
         self, request: ConsumerGroupDescribeRequest, _context: RequestContext
     ) -> ConsumerGroupDescribeResponse:
-        """Say of each group that it is none."""
+        """Report that no group is of this kind."""
 
         def describe(group_id: str) -> ConsumerGroupDescribeDescribedGroup:
             return self._refuse(ConsumerGroupDescribeDescribedGroup(), group_id, "consumer")
@@ -91,7 +91,7 @@ class AbsentGroupHandlers:
     def share_group_describe(
         self, request: ShareGroupDescribeRequest, _context: RequestContext
     ) -> ShareGroupDescribeResponse:
-        """Say of each group that it is none."""
+        """Report that no group is of this kind."""
 
         def describe(group_id: str) -> ShareGroupDescribeDescribedGroup:
             return self._refuse(ShareGroupDescribeDescribedGroup(), group_id, "share")
@@ -101,7 +101,7 @@ class AbsentGroupHandlers:
     def streams_group_describe(
         self, request: StreamsGroupDescribeRequest, _context: RequestContext
     ) -> StreamsGroupDescribeResponse:
-        """Say of each group that it is none."""
+        """Report that no group is of this kind."""
 
         def describe(group_id: str) -> StreamsGroupDescribeDescribedGroup:
             return self._refuse(StreamsGroupDescribeDescribedGroup(), group_id, "streams")
@@ -125,7 +125,7 @@ class AbsentGroupHandlers:
     def describe_share_group_offsets(
         self, request: DescribeShareGroupOffsetsRequest, _context: RequestContext
     ) -> DescribeShareGroupOffsetsResponse:
-        """Find no offsets."""
+        """Report that there are no offsets."""
         return DescribeShareGroupOffsetsResponse(groups=each(_no_offsets, request.groups))
 
 

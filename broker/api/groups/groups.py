@@ -1,13 +1,10 @@
-"""Serves the requests about groups: finding coordinators, membership, offsets, administration.
+"""Serves the requests about groups: membership, offsets, administration.
 
 Behaviour
 - Requests go to the shard of the group's partition; this module knows the layouts of the versions,
-  what is checked before a group is asked, and how a failure is told in each response.
-- Share groups have no coordinator here: INVALID_REQUEST, as Kafka says when they are off. Nor have
-  transactions: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which fails every client at once.
+  what is checked before a group is asked, and how each response reports a failure.
 
 Version notes
-- FindCoordinator 4 asks for several keys (KIP-699); each answer has its own error.
 - OffsetCommit and OffsetFetch 10 name topics by id; OffsetFetch 8 asks for several groups.
 - OffsetFetch 0-1 has no error for the whole request; LeaveGroup 0-2 has one member.
 - JoinGroup 0 has no rebalance timeout: the session timeout counts.
@@ -22,13 +19,13 @@ from typing import Any, TypeVar
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.api.groups.long_requests import (
     LongOffsetFetch,
+    assignments_of_members,
     chosen_of,
     delete_groups,
     delete_of_partition,
     is_long,
     is_long_fetch,
     leave,
-    without_strangers,
 )
 from kraftrio.broker.api.groups.offset_requests import (
     GROUPS_VERSION,
@@ -41,6 +38,7 @@ from kraftrio.broker.api.groups.offset_requests import (
     resolve_delete,
     resolve_fetch,
 )
+from kraftrio.broker.api.shared.authorized_operations import group_operations
 from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator
 from kraftrio.broker.coordinator.groups.classic.joins import Client
 from kraftrio.broker.coordinator.groups.offset_commit import OffsetCommit
@@ -52,14 +50,10 @@ from kraftrio.broker.coordinator.groups.shard.administration import (
 )
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.server.context import RequestContext
+from kraftrio.broker.server.dispatch import Handler
 from kraftrio.broker.server.sliced_work import Work
 from kraftrio.wire.codec.lazy_arrays import Countable, each
 from kraftrio.wire.errors import ErrorCode, KafkaError
-from kraftrio.wire.messages.cluster import (
-    Coordinator,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
 from kraftrio.wire.messages.groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -88,43 +82,27 @@ from kraftrio.wire.messages.groups import (
     SyncGroupResponse,
 )
 from kraftrio.wire.protocol.api import ApiKey
-from kraftrio.wire.topic_names import CONSUMER_OFFSETS
 
-Handler = Callable[[Any, RequestContext], Any]
 T = TypeVar("T")
 U = TypeVar("U")
 
-GROUP_KEY, TRANSACTION_KEY, SHARE_KEY = 0, 1, 2
-
-_COORDINATOR_KEYS_VERSION = 4
 _LEAVE_MEMBERS_VERSION = 3
 _NULLABLE_PROTOCOL_VERSION = 7
 _SYNC_PROTOCOL_VERSION = 5
 
 
-class CoordinatorHandlers:
-    """Handlers of one broker.
-
-    Args:
-        create_internal_topic: asks the controller for an internal topic by name; asking again
-            while the first request is under way must do no harm.
-    """
+class GroupHandlers:
+    """Handlers of one broker."""
 
     def __init__(
-        self,
-        coordinator: GroupCoordinator,
-        metadata: MetadataCache,
-        properties: GroupProperties,
-        create_internal_topic: Callable[[str], None],
+        self, coordinator: GroupCoordinator, metadata: MetadataCache, properties: GroupProperties
     ) -> None:
         self._coordinator = coordinator
         self._metadata = metadata
         self._properties = properties
-        self._create_internal_topic = create_internal_topic
 
     def table(self) -> dict[ApiKey, Handler]:
         return {
-            ApiKey.FIND_COORDINATOR: self.find_coordinator,
             ApiKey.JOIN_GROUP: self.join_group,
             ApiKey.SYNC_GROUP: self.sync_group,
             ApiKey.HEARTBEAT: self.heartbeat,
@@ -136,54 +114,6 @@ class CoordinatorHandlers:
             ApiKey.LIST_GROUPS: self.list_groups,
             ApiKey.DELETE_GROUPS: self.delete_groups,
         }
-
-    # --- FindCoordinator ---
-
-    def find_coordinator(
-        self, request: FindCoordinatorRequest, context: RequestContext
-    ) -> FindCoordinatorResponse:
-        if context.api_version >= _COORDINATOR_KEYS_VERSION:
-            return FindCoordinatorResponse(
-                coordinators=each(
-                    lambda key: self._find(request.key_type, key, context),
-                    request.coordinator_keys,
-                )
-            )
-        found = self._find(request.key_type, request.key, context)
-        code = ErrorCode(found.error_code)
-        return FindCoordinatorResponse(
-            error_code=code,
-            error_message="NONE" if code is ErrorCode.NONE else found.error_message or code.text,
-            node_id=found.node_id,
-            host=found.host,
-            port=found.port,
-        )
-
-    def _find(self, key_type: int, key: str, context: RequestContext) -> Coordinator:
-        if key_type not in (GROUP_KEY, TRANSACTION_KEY, SHARE_KEY):
-            invalid = ErrorCode.INVALID_REQUEST
-            return _no_coordinator(key, invalid, invalid.text)
-        if key_type != GROUP_KEY:
-            code, kind = ErrorCode.INVALID_REQUEST, "share groups"
-            if key_type == TRANSACTION_KEY:
-                code, kind = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions"
-            return _no_coordinator(key, code, f"This broker does not serve {kind}.")
-        if self._metadata.topic(CONSUMER_OFFSETS) is None:
-            self._create_internal_topic(CONSUMER_OFFSETS)
-            return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        partition = self._metadata.partition(CONSUMER_OFFSETS, self._coordinator.partition_for(key))
-        if partition is None or partition.leader < 0:
-            return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        endpoint = self._metadata.endpoint(partition.leader, context.listener_name)
-        if endpoint is None:
-            return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        return Coordinator(
-            key=key,
-            node_id=partition.leader,
-            host=endpoint.host,
-            port=endpoint.port,
-            error_message="",
-        )
 
     # --- membership ---
 
@@ -228,7 +158,7 @@ class CoordinatorHandlers:
         if not request.group_id:
             return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         if is_long(request.assignments):
-            request.assignments = yield from without_strangers(self._coordinator, request)
+            request.assignments = yield from assignments_of_members(self._coordinator, request)
         return _now_or_later(
             self._coordinator.write_parked(
                 request.group_id,
@@ -246,7 +176,7 @@ class CoordinatorHandlers:
             )
         except KafkaError as error:
             if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                # The member is probably fine; its session begins anew when loading is done.
+                # The member is probably fine; its session restarts once loading is done.
                 return HeartbeatResponse()
             return HeartbeatResponse(error_code=error.code)
 
@@ -379,16 +309,17 @@ class CoordinatorHandlers:
         self, group_id: str, request: DescribeGroupsRequest, context: RequestContext
     ) -> DescribedGroup:
         try:
-            return self._coordinator.read(
+            described = self._coordinator.read(
                 group_id,
-                lambda shard, _now: shard.describe(
-                    group_id,
-                    api_version=context.api_version,
-                    include_operations=request.include_authorized_operations,
-                ),
+                lambda shard, _now: shard.describe(group_id, api_version=context.api_version),
             )
         except KafkaError as error:
             return DescribedGroup(group_id=group_id, error_code=error.code)
+        if not described.error_code:
+            described.authorized_operations = group_operations(
+                context, group_id, is_asked=request.include_authorized_operations
+            )
+        return described
 
     def list_groups(
         self, request: ListGroupsRequest, context: RequestContext
@@ -416,12 +347,6 @@ class CoordinatorHandlers:
             _gather(deleted),
             lambda results: DeleteGroupsResponse(results=[r for part in results for r in part]),
         )
-
-
-def _no_coordinator(key: str, error: ErrorCode, message: str = "") -> Coordinator:
-    return Coordinator(
-        key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message
-    )
 
 
 def _join_error(

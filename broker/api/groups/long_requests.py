@@ -1,9 +1,9 @@
-"""Requests about groups that name very much, asked of the shards in parts.
+"""Requests about groups with very many entries, handled in parts.
 
-Behaviour: as of the same requests when they are short, but that each part is decided by itself:
-members leave, and groups are deleted, some at a time. Nothing is held for what is not there: a
-fetch of a million offsets keeps the few that the group has, and the rest of the answer is made
-while it is encoded. Called by `groups/groups`.
+Behaviour: as of short requests, except that each part is decided by itself: members leave, and
+groups are deleted, some at a time. Entries for which there is nothing take no memory: a fetch of a
+million offsets keeps the few that the group has, and the rest of the response is made while it is
+encoded. A commit is not cut: see `groups/offset_commit`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from kraftrio.wire.messages.groups import (
 _DELETED_AT_ONCE = 25  # groups; each may have many offsets
 
 _Fetched: TypeAlias = OffsetFetchResponseGroup | ErrorCode | None
-"""What a group has of what was asked for: something, an error, or nothing."""
+"""What a group answers: offsets, an error, or None where it has none of those asked for."""
 
 
 def is_long(entries: Countable[object] | None) -> bool:
@@ -72,7 +72,7 @@ def _weight(group: OffsetFetchRequestGroup) -> int:
 def leave(
     coordinator: GroupCoordinator, group_id: str, members: Countable[MemberIdentity]
 ) -> Work[LeaveGroupResponse]:
-    """Let members leave, some at a time."""
+    """Remove members, some at a time."""
     codes: list[int] = []
     for part in parts(members):
         left = _leave(coordinator, group_id, part)
@@ -102,17 +102,17 @@ def _leave(
     )
 
 
-def without_strangers(
+def assignments_of_members(
     coordinator: GroupCoordinator, request: SyncGroupRequest
 ) -> Work[list[SyncGroupRequestAssignment]]:
-    """Return the assignments of members; a group does not look at others."""
+    """Return those assignments of a SyncGroup that are for members of the group."""
     kept: list[SyncGroupRequestAssignment] = []
     for part in parts(request.assignments):
         yield None
         try:
             kept += coordinator.read(request.group_id, partial(_of_members, request.group_id, part))
         except KafkaError:
-            return []  # as SyncGroup will be told
+            return []  # SyncGroup itself will meet this error
     return kept
 
 
@@ -126,10 +126,10 @@ def _of_members(
 
 
 class LongOffsetFetch:
-    """One OffsetFetch that asks for much.
+    """One OffsetFetch with very many entries.
 
     Args:
-        fetch: fetches for one group what is little.
+        fetch: fetches few offsets of one group.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class LongOffsetFetch:
     def _known(
         self, group_id: str, topics: Iterable[OffsetFetchRequestTopics]
     ) -> Work[list[OffsetFetchRequestTopics]]:
-        """Reduce what is asked for to what the group may have."""
+        """Reduce the topics to partitions whose offsets the group may have."""
         known: list[OffsetFetchRequestTopics] = []
         for part in nested_parts(topics, lambda topic: topic.partition_indexes):
             yield None
@@ -256,7 +256,7 @@ def chosen_of(known: frozenset[str], names: Iterable[str]) -> Work[list[str]]:
 def delete_groups(
     coordinator: GroupCoordinator, group_ids: Countable[str]
 ) -> Work[DeleteGroupsResponse]:
-    """Delete groups, some of a partition at a time."""
+    """Delete groups, a few of one coordinator partition at a time."""
     names = yield from distinct(group_ids)
     codes: dict[str, int] = {}
     for part in parts(names):
@@ -279,7 +279,7 @@ def delete_groups(
 def delete_of_partition(
     coordinator: GroupCoordinator, group_ids: list[str]
 ) -> Deferred[list[DeletableGroupResult]]:
-    """Delete groups of one partition at once."""
+    """Delete groups that belong to one coordinator partition, in one step."""
 
     def fail(code: ErrorCode) -> list[DeletableGroupResult]:
         return [DeletableGroupResult(group_id=g, error_code=code) for g in group_ids]

@@ -16,6 +16,13 @@ def cluster_operations(context: RequestContext, *, is_asked: bool) -> int:
     return context.authorized_operations(CLUSTER)
 
 
+def group_operations(context: RequestContext, group_id: str, *, is_asked: bool) -> int:
+    """What the client may do to a group."""
+    if not is_asked:
+        return NO_AUTHORIZED_OPERATIONS
+    return context.authorized_operations(Resource(ResourceType.GROUP, group_id))
+
+
 def topic_operations(context: RequestContext, topic: str, *, is_asked: bool) -> int:
     """What the client may do to a topic."""
     if not is_asked:

@@ -88,7 +88,7 @@ class GroupRegistry:
         return [group for group in self._groups.values() if isinstance(group, kind)]
 
     def add(self, group: Group) -> None:
-        """Take in a group under an id that nobody has."""
+        """Add a group; its id must be free."""
         assert group.group_id not in self._groups
         self._groups[group.group_id] = group
 

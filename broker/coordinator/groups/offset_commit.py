@@ -26,7 +26,7 @@ _LATEST_MS = (1 << 63) - 1
 _SLICE_RECORDS = 16  # made between two pauses
 
 
-class CommittedOffset(NamedTuple):
+class StoredOffset(NamedTuple):
     """The value of one offset.
 
     Attributes:
@@ -41,7 +41,7 @@ class CommittedOffset(NamedTuple):
     topic_id: bytes
 
     @classmethod
-    def from_record(cls, value: OffsetCommitValue) -> CommittedOffset:
+    def from_record(cls, value: OffsetCommitValue) -> StoredOffset:
         """Take over what a record says."""
         return cls(
             offset=value.offset,
@@ -65,11 +65,11 @@ class CommittedOffset(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetsStored(Change):
+class CommitChange(Change):
     """Offsets of one group by topic and partition."""
 
     group_id: str
-    topics: dict[str, dict[int, CommittedOffset]] = field(default_factory=dict)
+    topics: dict[str, dict[int, StoredOffset]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class OffsetCommit:
 
     request: OffsetCommitRequest
     batch: BatchBuilder
-    change: OffsetsStored
+    change: CommitChange
     refused: set[tuple[str, int]] = field(default_factory=set)
 
 
@@ -98,7 +98,7 @@ def prepare_commit(
     expire_timestamp_ms = _NO_EXPIRY
     if request.retention_time_ms != DEFAULT_RETENTION_TIME_MS:
         expire_timestamp_ms = min(now_wall_ms + request.retention_time_ms, _LATEST_MS)
-    commit = OffsetCommit(request, BatchBuilder(now_wall_ms), OffsetsStored(request.group_id))
+    commit = OffsetCommit(request, BatchBuilder(now_wall_ms), CommitChange(request.group_id))
     records: list[CoordinatorRecord] = []
     for topic in request.topics:
         for record in _records_of_topic(
@@ -130,7 +130,7 @@ def _records_of_topic(
             commit.refused.add((name, index))
             continue
         commit.refused.discard((name, index))
-        stored[index] = offset = CommittedOffset(
+        stored[index] = offset = StoredOffset(
             partition.committed_offset,
             partition.committed_leader_epoch,
             metadata,

@@ -13,7 +13,7 @@ Rules:
    when the group only stores offsets or no longer subscribes to the topic (KIP-211). An explicit
    expiry of OffsetCommit v2-4 goes first.
 5. A topic's offsets go with the topic; a topic made again under the name starts without (KIP-848
-   commits carry the topic id, which tells them apart).
+   commits carry the topic id, which distinguishes them).
 
 Sans-IO; called by `shard/group_shard`.
 """
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kraftrio.broker.coordinator.groups.group import Group
-from kraftrio.broker.coordinator.groups.offset_commit import CommittedOffset, OffsetsStored
+from kraftrio.broker.coordinator.groups.offset_commit import CommitChange, StoredOffset
 from kraftrio.broker.coordinator.groups.offset_table import OffsetKey, OffsetTable
 from kraftrio.broker.coordinator.groups.properties import GroupProperties
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now
@@ -54,7 +54,7 @@ class _Appended(NamedTuple):
     """A change whose records end at an offset of the partition."""
 
     end_offset: int
-    change: OffsetsStored | OffsetRemoved
+    change: CommitChange | OffsetRemoved
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class PendingOffset:
     """An offset that its transaction holds back."""
 
     record_offset: int
-    value: CommittedOffset
+    value: StoredOffset
     is_superseded: bool = False
 
 
@@ -71,21 +71,21 @@ class OffsetState:
 
     def __init__(self, properties: GroupProperties) -> None:
         self._properties = properties
-        self._committed: OffsetTable[CommittedOffset] = OffsetTable()
-        self._uncommitted: OffsetTable[CommittedOffset | OffsetRemoved] = OffsetTable()
+        self._committed: OffsetTable[StoredOffset] = OffsetTable()
+        self._uncommitted: OffsetTable[StoredOffset | OffsetRemoved] = OffsetTable()
         self._appended: deque[_Appended] = deque()
         self._pending: dict[int, dict[OffsetKey, PendingOffset]] = {}
 
     # --- look-ups ---
 
-    def get(self, key: OffsetKey) -> CommittedOffset | None:
+    def get(self, key: OffsetKey) -> StoredOffset | None:
         """The newest value of an offset, committed or not."""
         newest = self._uncommitted.get(key)
         if newest is None:
             return self._committed.get(key)
         return None if isinstance(newest, OffsetRemoved) else newest
 
-    def newest_of(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
+    def newest_of(self, group_id: str) -> Mapping[str, Mapping[int, StoredOffset]]:
         """The newest values of a group by topic and partition, committed or not."""
         committed = self._committed.topics(group_id)
         uncommitted = self._uncommitted.topics(group_id)
@@ -102,7 +102,7 @@ class OffsetState:
         return {topic: partitions for topic, partitions in newest.items() if partitions}
 
     def may_have(self, key: OffsetKey) -> bool:
-        """Whether something else than "no offset" may be told of a partition."""
+        """Whether a fetch may answer anything but "no offset" for a partition."""
         return (
             self._committed.get(key) is not None
             or self._uncommitted.get(key) is not None
@@ -137,7 +137,7 @@ class OffsetState:
 
     def fetch_all(self, group_id: str, *, require_stable: bool) -> list[OffsetFetchResponseTopics]:
         """Answer for every topic with an offset; topic ids are left for the edge to fill in."""
-        shown: Mapping[str, Mapping[int, CommittedOffset]] = self._committed.topics(group_id)
+        shown: Mapping[str, Mapping[int, StoredOffset]] = self._committed.topics(group_id)
         if require_stable:
             shown = self.newest_of(group_id)
         response = []
@@ -233,7 +233,7 @@ class OffsetState:
 
     # --- changes ---
 
-    def store(self, change: OffsetsStored, end_offset: int) -> None:
+    def store(self, change: CommitChange, end_offset: int) -> None:
         """Apply a commit that was just appended, up to an offset of the partition."""
         self._supersede_pending(change)
         for topic, offsets in change.topics.items():
@@ -255,11 +255,11 @@ class OffsetState:
             for offsets in self._pending.values():
                 offsets.pop(key, None)
             return
-        offset = CommittedOffset.from_record(value)
+        offset = StoredOffset.from_record(value)
         if producer_id != NO_PRODUCER_ID:
             self._pending.setdefault(producer_id, {})[key] = PendingOffset(record_offset, offset)
             return
-        stored = OffsetsStored(key.group_id, {key.topic: {key.partition: offset}})
+        stored = CommitChange(key.group_id, {key.topic: {key.partition: offset}})
         if not committed:
             self.store(stored, record_offset + 1)
         else:
@@ -276,7 +276,7 @@ class OffsetState:
                         other.is_superseded = True
                 self._committed.store(key.group_id, key.topic, {key.partition: pending.value})
 
-    def _supersede_pending(self, change: OffsetsStored) -> None:
+    def _supersede_pending(self, change: CommitChange) -> None:
         """A plain commit stays in force when transactions that wrote before it are committed."""
         for offsets in self._pending.values():
             for key, pending in offsets.items():
@@ -311,6 +311,6 @@ def _tombstone(key: OffsetKey) -> CoordinatorRecord:
     return CoordinatorRecord(encode_offset_key(*key), None)
 
 
-def _is_of_another_topic(value: CommittedOffset, topic_id: bytes) -> bool:
+def _is_of_another_topic(value: StoredOffset, topic_id: bytes) -> bool:
     """Whether an offset was committed for another topic of the same name; unknown ids match."""
     return topic_id != ZERO_UUID and value.topic_id not in (ZERO_UUID, topic_id)

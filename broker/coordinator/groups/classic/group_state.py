@@ -6,10 +6,10 @@ and its collaborators. To the shard it is a `Group`.
 
 Invariants:
 1. `awaiting_join_count` is the number of members with a `join_ticket`.
-2. `votes` counts the protocols of the members, and of nobody else.
+2. `votes` counts the protocols of exactly the members.
 3. `static_members[instance_id]` is the id of the member with that instance id, and every such
    member is in `members`.
-4. A pending member is no member.
+4. A pending member is not in `members`.
 5. `leader_id` names a member or is None; it is None when there is no member.
 """
 
@@ -33,8 +33,8 @@ class GroupState(Enum):
     """The states of a classic group; values are the names clients see.
 
     EMPTY: no members; may hold offsets. Moves to PREPARING_REBALANCE when a member joins.
-    PREPARING_REBALANCE: members are to join (again). Heartbeats are told to rejoin, joins are
-        parked. Moves to COMPLETING_REBALANCE when all have joined or time is up; to EMPTY if none.
+    PREPARING_REBALANCE: members must join (again). Heartbeats ask them to, joins are parked. Moves
+        to COMPLETING_REBALANCE when all have joined or time is up; to EMPTY if none has.
     COMPLETING_REBALANCE: waiting for the leader's assignment; syncs are parked. Moves to STABLE
         with the assignment, back to PREPARING_REBALANCE on a join, leave or failure.
     STABLE: everyone knows their assignment.
@@ -184,9 +184,6 @@ class ClassicGroup:
     def has_all_members_joined(self) -> bool:
         return len(self.members) == self.awaiting_join_count and not self.pending_join_members
 
-    def not_yet_rejoined(self) -> list[ClassicMember]:
-        return [member for member in self.members.values() if not member.is_awaiting_join]
-
     def add(self, member: ClassicMember) -> None:
         """Take in a member; the first one sets the protocol type's votes and leads."""
         assert member.member_id not in self.members
@@ -265,7 +262,7 @@ class ClassicGroup:
         return member_id in self.members
 
     def elect_joined_leader(self) -> bool:
-        """Make sure the leader is among those who joined; False if nobody could be elected.
+        """Make sure the leader is among those who joined; False if that is impossible.
 
         A static leader may stay in the group without having rejoined.
         """
@@ -386,7 +383,7 @@ class ClassicGroup:
 
     @property
     def is_unused(self) -> bool:
-        """Whether nobody is in the group, and nobody is about to join."""
+        """Whether the group has neither members nor pending members."""
         return self.is_in(GroupState.EMPTY) and not self.pending_join_members
 
     def __repr__(self) -> str:

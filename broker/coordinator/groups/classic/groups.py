@@ -9,7 +9,8 @@ Rules:
    later request of the same member, or by `unload`.
 2. A generation is stored before its assignment is given out; if that fails the group rebalances.
 
-Joining is `joins`', the course of a rebalance `rebalances`', the members' time `membership`'s.
+Joins are served by `joins`; `rebalances` decides when a rebalance begins and ends, and
+`member_sessions` how long a member lives without a request.
 Sans-IO: called by the shard with the time as a `Now`, answers with an `Outcome`.
 """
 
@@ -20,8 +21,11 @@ from dataclasses import dataclass
 
 from kraftrio.broker.coordinator.deadlines import DeadlineKey, DeadlineQueue
 from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup, GroupState
-from kraftrio.broker.coordinator.groups.classic.joins import Client, Join, Joins
-from kraftrio.broker.coordinator.groups.classic.membership import MEMBER_DEADLINE, Membership
+from kraftrio.broker.coordinator.groups.classic.joins import Client, JoinAttempt, Joins
+from kraftrio.broker.coordinator.groups.classic.member_sessions import (
+    MEMBER_DEADLINE,
+    MemberSessions,
+)
 from kraftrio.broker.coordinator.groups.classic.rebalances import (
     JOIN_DEADLINE,
     SYNC_DEADLINE,
@@ -61,7 +65,7 @@ from kraftrio.wire.messages.groups import (
 
 @dataclass(frozen=True, slots=True)
 class GroupCreated(FollowUp):
-    """The record of a new, empty group was to be stored; on failure the joiner hears of it."""
+    """The record of a new, empty group was to be stored; on failure its first joiner is refused."""
 
     group_id: str
     ticket: Ticket
@@ -93,12 +97,12 @@ class ClassicGroups:
     ) -> None:
         self._registry = registry
         self._properties = properties
-        self._membership = Membership(deadlines)
-        self._rebalances = Rebalances(properties, deadlines, self._membership)
-        self._static_restarts = StaticRestarts(self._membership, self._rebalances)
+        self._sessions = MemberSessions(deadlines)
+        self._rebalances = Rebalances(properties, deadlines, self._sessions)
+        self._static_restarts = StaticRestarts(self._sessions, self._rebalances)
         self._joins = Joins(
             properties,
-            self._membership,
+            self._sessions,
             self._rebalances,
             self._static_restarts.restart,
             new_uuid,
@@ -114,7 +118,7 @@ class ClassicGroups:
         outcome = Outcome()
         for group in self._registry.all_of(ClassicGroup):
             for member in group.members.values():
-                self._membership.prolong_session(group, member, now)
+                self._sessions.prolong_session(group, member, now)
             if len(group.members) > self._properties.group_max_size:
                 # Members commit their offsets as they rejoin; those too many are turned away then.
                 self._rebalances.prepare(group, now, outcome)
@@ -134,7 +138,7 @@ class ClassicGroups:
         return outcome
 
     def ensure_group(self, group_id: str, now_wall_ms: int) -> None:
-        """Make the group of somebody who only stores offsets, unless there is one."""
+        """Make a group that only stores offsets, unless the id is in use."""
         if self._registry.get(group_id) is None:
             self._registry.add(ClassicGroup(group_id, now_wall_ms))
 
@@ -143,7 +147,7 @@ class ClassicGroups:
         former = self._find(group_id)
         if former is not None:
             self._rebalances.forget(former)
-            self._membership.end_all_sessions(former)
+            self._sessions.end_all_sessions(former)
             self._registry.remove(group_id)
         if group is not None:
             self._registry.add(group)
@@ -153,7 +157,7 @@ class ClassicGroups:
     def join(self, request: JoinGroupRequest, client: Client, ticket: Ticket, now: Now) -> Outcome:
         """Serve JoinGroup; the ticket is answered at once or when the rebalance completes."""
         outcome = Outcome()
-        join = Join(request, client, ticket)
+        join = JoinAttempt(request, client, ticket)
         group = self._find(request.group_id)
         if group is not None:
             self._joins.join(group, join, now, outcome)
@@ -163,7 +167,7 @@ class ClassicGroups:
             self._join_new_group(join, now, outcome)
         return outcome
 
-    def _join_new_group(self, join: Join, now: Now, outcome: Outcome) -> None:
+    def _join_new_group(self, join: JoinAttempt, now: Now, outcome: Outcome) -> None:
         """Make a group for its first joiner, unless that is refused."""
         group = ClassicGroup(join.request.group_id, now.wall_ms)
         self._joins.join(group, join, now, outcome)
@@ -221,7 +225,7 @@ class ClassicGroups:
             return
         for member in list(group.members.values()):
             if member.join_ticket is created.ticket:
-                self._membership.remove(group, member.member_id, outcome, error)
+                self._sessions.remove(group, member.member_id, outcome, error)
                 self._rebalances.after_removal(group, now, outcome)
 
     def _on_assignment_stored(
@@ -245,7 +249,7 @@ class ClassicGroups:
             ticket, member.sync_ticket = member.sync_ticket, None
             if ticket is not None:
                 answer_sync(group, member, ticket, outcome)
-                self._membership.prolong_session(group, member, now)
+                self._sessions.prolong_session(group, member, now)
 
     # --- Heartbeat and sessions ---
 
@@ -259,7 +263,7 @@ class ClassicGroups:
             error = ErrorCode.ILLEGAL_GENERATION
         if error is not ErrorCode.NONE:
             return HeartbeatResponse(error_code=error)
-        self._membership.prolong_session(group, group.members[request.member_id], now)
+        self._sessions.prolong_session(group, group.members[request.member_id], now)
         if group.is_in(GroupState.PREPARING_REBALANCE):
             return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
         return HeartbeatResponse()
@@ -270,7 +274,7 @@ class ClassicGroups:
         if group is not None and group.is_in(GroupState.STABLE, GroupState.PREPARING_REBALANCE):
             member = group.members.get(member_id)
             if member is not None:
-                self._membership.prolong_session(group, member, now)
+                self._sessions.prolong_session(group, member, now)
 
     def on_deadline(self, key: DeadlineKey, now: Now) -> Outcome:
         """Act on one deadline that has come."""
@@ -296,7 +300,7 @@ class ClassicGroups:
             return
         member = group.members.get(member_id)
         if member is not None and not member.has_satisfied_heartbeat:
-            self._membership.remove(group, member_id, outcome)
+            self._sessions.remove(group, member_id, outcome)
             self._rebalances.after_removal(group, now, outcome)
 
     # --- LeaveGroup ---
@@ -335,13 +339,13 @@ class ClassicGroups:
                 return ErrorCode.UNKNOWN_MEMBER_ID
             member_id = current
         elif member_id in group.pending_join_members:
-            self._membership.remove_unjoined(group, member_id)
+            self._sessions.remove_unjoined(group, member_id)
             return ErrorCode.NONE
         else:
             error = group.check_member(member_id, identity.group_instance_id)
             if error is not ErrorCode.NONE:
                 return error
-        self._membership.remove(group, member_id, outcome)
+        self._sessions.remove(group, member_id, outcome)
         return ErrorCode.NONE
 
 

@@ -1,4 +1,4 @@
-"""Serves JoinGroup: who may join a classic group, as whom, and what its join sets off.
+"""Serves JoinGroup: who may join a classic group, as whom, and what its join leads to.
 
 Rules of Kafka 4.3: a dynamic member asks for its id first (KIP-394, from v4 on); a static one that
 restarts takes its former self's place (KIP-345, `static_restarts`); a join that changes nothing is
@@ -15,7 +15,7 @@ from kraftrio.broker.coordinator.groups.classic.group_state import (
     ClassicMember,
     GroupState,
 )
-from kraftrio.broker.coordinator.groups.classic.membership import Membership
+from kraftrio.broker.coordinator.groups.classic.member_sessions import MemberSessions
 from kraftrio.broker.coordinator.groups.classic.protocol_votes import Protocols
 from kraftrio.broker.coordinator.groups.classic.rebalances import Rebalances
 from kraftrio.broker.coordinator.groups.classic.replies import answer_join, refuse_join
@@ -37,7 +37,7 @@ class Client:
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class JoinAttempt:
     """One JoinGroup request, and who waits for its answer."""
 
     request: JoinGroupRequest
@@ -87,19 +87,19 @@ class Joins:
     def __init__(
         self,
         properties: GroupProperties,
-        membership: Membership,
+        sessions: MemberSessions,
         rebalances: Rebalances,
-        restart_static: Callable[[ClassicGroup, str, str, Join, Now, Outcome], None],
+        restart_static: Callable[[ClassicGroup, str, str, JoinAttempt, Now, Outcome], None],
         new_uuid: Callable[[], str],
     ) -> None:
         self._properties = properties
-        self._membership = membership
+        self._sessions = sessions
         self._rebalances = rebalances
         self._restart_static = restart_static
         self._new_uuid = new_uuid
 
-    def join(self, group: ClassicGroup, join: Join, now: Now, outcome: Outcome) -> None:
-        """Let somebody join a group, or answer why not."""
+    def join(self, group: ClassicGroup, join: JoinAttempt, now: Now, outcome: Outcome) -> None:
+        """Add or update a member, or refuse the join."""
         request = join.request
         if not self._has_room(group, join.member_id):
             refuse_join(join.ticket, "", ErrorCode.GROUP_MAX_SIZE_REACHED, outcome)
@@ -129,16 +129,18 @@ class Joins:
     def _drop_refused(
         self, group: ClassicGroup, member_id: str, now: Now, outcome: Outcome
     ) -> None:
-        """A joiner for whom there is no room is awaited no longer."""
+        """Stop waiting for a member that was refused for lack of room."""
         if member_id in group.members:
-            self._membership.remove(group, member_id, outcome)
+            self._sessions.remove(group, member_id, outcome)
         elif member_id in group.pending_join_members:
-            self._membership.remove_unjoined(group, member_id)
+            self._sessions.remove_unjoined(group, member_id)
         else:
             return
         self._rebalances.after_removal(group, now, outcome)
 
-    def _join_without_id(self, group: ClassicGroup, join: Join, now: Now, outcome: Outcome) -> None:
+    def _join_without_id(
+        self, group: ClassicGroup, join: JoinAttempt, now: Now, outcome: Outcome
+    ) -> None:
         """A new dynamic member, or a static one that starts or restarts."""
         instance_id, client = join.group_instance_id, join.client
         prefix = client.client_id if instance_id is None else instance_id
@@ -148,12 +150,12 @@ class Joins:
             self._restart_static(group, former_id, member_id, join, now, outcome)
         elif instance_id is None and client.api_version >= MEMBER_ID_REQUIRED_VERSION:
             session_timeout_ms = join.request.session_timeout_ms
-            self._membership.add_pending(group, member_id, session_timeout_ms, now)
+            self._sessions.add_pending(group, member_id, session_timeout_ms, now)
             refuse_join(join.ticket, member_id, ErrorCode.MEMBER_ID_REQUIRED, outcome)
         else:
             self._add_member(group, member_id, join, now, outcome)
 
-    def _rejoin(self, group: ClassicGroup, join: Join, now: Now, outcome: Outcome) -> None:
+    def _rejoin(self, group: ClassicGroup, join: JoinAttempt, now: Now, outcome: Outcome) -> None:
         """A joiner that names its member id is a member, or is sent away."""
         member_id = join.member_id
         error = group.check_member(member_id, join.group_instance_id)
@@ -178,7 +180,7 @@ class Joins:
         self._rebalances.prepare_or_complete(group, now, outcome)
 
     def _add_member(
-        self, group: ClassicGroup, member_id: str, join: Join, now: Now, outcome: Outcome
+        self, group: ClassicGroup, member_id: str, join: JoinAttempt, now: Now, outcome: Outcome
     ) -> None:
         member = join.new_member(member_id)
         if not group.members:
@@ -186,5 +188,5 @@ class Joins:
         if group.is_in(GroupState.PREPARING_REBALANCE) and group.previous_state is GroupState.EMPTY:
             group.new_member_added = True
         group.add(member)
-        self._membership.expect_new(group, member, now)
+        self._sessions.expect_new(group, member, now)
         self._rebalances.prepare_or_complete(group, now, outcome)

@@ -1,4 +1,4 @@
-"""The rebalances of classic groups: when they begin and end, and who is waited for.
+"""The rebalances of classic groups: when they begin and end, and whom they wait for.
 
 Rules:
 1. A rebalance completes when all members have joined and no pending member is awaited, or at the
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from kraftrio.broker.coordinator.deadlines import DeadlineQueue
 from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup, GroupState
-from kraftrio.broker.coordinator.groups.classic.membership import Membership
+from kraftrio.broker.coordinator.groups.classic.member_sessions import MemberSessions
 from kraftrio.broker.coordinator.groups.classic.records import group_record
 from kraftrio.broker.coordinator.groups.classic.replies import answer_join, fail_sync
 from kraftrio.broker.coordinator.groups.properties import GroupProperties
@@ -31,21 +31,23 @@ class Rebalances:
     """See the module."""
 
     def __init__(
-        self, properties: GroupProperties, deadlines: DeadlineQueue, membership: Membership
+        self, properties: GroupProperties, deadlines: DeadlineQueue, sessions: MemberSessions
     ) -> None:
         self._properties = properties
         self._deadlines = deadlines
-        self._membership = membership
+        self._sessions = sessions
 
     def prepare_or_complete(self, group: ClassicGroup, now: Now, outcome: Outcome) -> None:
-        """Somebody joined: begin a rebalance, or perhaps end the one that runs."""
+        """A member joined: begin a rebalance, or complete the current one if it was the last."""
         if group.can_rebalance:
             self.prepare(group, now, outcome)
         else:
             self.complete_if_all_joined(group, now, outcome)
 
     def after_removal(self, group: ClassicGroup, now: Now, outcome: Outcome) -> None:
-        """Somebody left: begin a rebalance, or perhaps end the one that runs."""
+        """A member left or was replaced: begin a rebalance, or complete the current one if now all
+        have joined.
+        """
         if group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             self.prepare(group, now, outcome)
         else:
@@ -84,9 +86,9 @@ class Rebalances:
         group.initial_rebalance_remaining_ms = None
         group.new_member_added = False
         self._cancel(JOIN_DEADLINE, group)
-        for member in group.not_yet_rejoined():
-            if not member.is_static:
-                self._membership.remove_unjoined(group, member.member_id)
+        for member in list(group.members.values()):
+            if not member.is_awaiting_join and not member.is_static:
+                self._sessions.remove_unjoined(group, member.member_id)
         if group.members and not group.elect_joined_leader():
             # Only static members, none of which has rejoined: give them another round.
             self._schedule(JOIN_DEADLINE, group, group.rebalance_timeout_ms, now)
@@ -99,7 +101,7 @@ class Rebalances:
             ticket = group.take_join_ticket(member)
             if ticket is not None:
                 answer_join(group, member, ticket, outcome)
-                self._membership.prolong_session(group, member, now)
+                self._sessions.prolong_session(group, member, now)
             member.is_new = False
             group.pending_sync_members[member.member_id] = None
         self._schedule(SYNC_DEADLINE, group, group.rebalance_timeout_ms, now)
@@ -118,12 +120,12 @@ class Rebalances:
             member.assignment = b""
             if member.sync_ticket is not None:
                 fail_sync(member, error, outcome)
-                self._membership.prolong_session(group, member, now)
+                self._sessions.prolong_session(group, member, now)
 
     # --- deadlines ---
 
     def on_join_deadline(self, group: ClassicGroup, now: Now, outcome: Outcome) -> None:
-        """Complete the rebalance with whoever joined, unless the initial one goes on."""
+        """Complete the rebalance with those who joined, unless the initial one is extended."""
         if not group.is_in(GroupState.PREPARING_REBALANCE):
             return
         remaining_ms = group.initial_rebalance_remaining_ms
@@ -146,7 +148,7 @@ class Rebalances:
             return
         for member_id in list(group.pending_sync_members):
             # One that restarted since (KIP-345) has a join parked, which is answered so, too.
-            self._membership.remove(group, member_id, outcome)
+            self._sessions.remove(group, member_id, outcome)
         self.prepare(group, now, outcome)
 
     def forget(self, group: ClassicGroup) -> None:

@@ -1,7 +1,7 @@
 """Static members that restart: the new member id takes the old one's place (KIP-345, KIP-814).
 
-In a stable group whose protocol stays, the assignment stays valid, so that nobody else needs to
-notice: the new id is stored, and only then answered. In every other state the group rebalances.
+In a stable group that keeps its protocol the assignment stays valid, and the other members are not
+disturbed: the new id is stored, and then the join is answered. Otherwise the group rebalances.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from kraftrio.broker.coordinator.groups.classic.group_state import (
     ClassicMember,
     GroupState,
 )
-from kraftrio.broker.coordinator.groups.classic.joins import Join
-from kraftrio.broker.coordinator.groups.classic.membership import Membership
+from kraftrio.broker.coordinator.groups.classic.joins import JoinAttempt
+from kraftrio.broker.coordinator.groups.classic.member_sessions import MemberSessions
 from kraftrio.broker.coordinator.groups.classic.rebalances import Rebalances
 from kraftrio.broker.coordinator.groups.classic.records import group_record
 from kraftrio.broker.coordinator.groups.classic.replies import (
@@ -54,8 +54,8 @@ class StaticMemberStored(FollowUp):
 class StaticRestarts:
     """See the module."""
 
-    def __init__(self, membership: Membership, rebalances: Rebalances) -> None:
-        self._membership = membership
+    def __init__(self, sessions: MemberSessions, rebalances: Rebalances) -> None:
+        self._sessions = sessions
         self._rebalances = rebalances
 
     def restart(
@@ -63,7 +63,7 @@ class StaticRestarts:
         group: ClassicGroup,
         former_id: str,
         new_id: str,
-        join: Join,
+        join: JoinAttempt,
         now: Now,
         outcome: Outcome,
     ) -> None:
@@ -73,7 +73,7 @@ class StaticRestarts:
         member = group.replace_static(former.group_instance_id or "", former_id, new_id)
         member.client_id, member.client_host = join.client.client_id, join.client.client_host
         join.update(group, member)
-        self._membership.prolong_session(group, member, now)
+        self._sessions.prolong_session(group, member, now)
         group.park_join(member, join.ticket)
         if not group.is_in(GroupState.STABLE):
             self._rebalances.after_removal(group, now, outcome)
@@ -97,7 +97,7 @@ class StaticRestarts:
         if ticket is not None:
             refuse_join(ticket, member_id, ErrorCode.FENCED_INSTANCE_ID, outcome)
         fail_sync(member, ErrorCode.FENCED_INSTANCE_ID, outcome)
-        self._membership.end_session(group, member_id)
+        self._sessions.end_session(group, member_id)
         return replace(member)
 
     def on_stored(
@@ -117,7 +117,7 @@ class StaticRestarts:
             self._return_to_former(group, member, stored.former, now)
             refuse_join(stored.ticket, "", append_error_to_response(error), outcome)
             return
-        self._membership.prolong_session(group, member, now)
+        self._sessions.prolong_session(group, member, now)
         if stored.supports_skip_assignment:
             skip = group.is_leader(member.member_id)
             answer_join(group, member, stored.ticket, outcome, skip=skip)
@@ -131,11 +131,11 @@ class StaticRestarts:
     def _return_to_former(
         self, group: ClassicGroup, member: ClassicMember, former: ClassicMember, now: Now
     ) -> None:
-        self._membership.end_session(group, member.member_id)
+        self._sessions.end_session(group, member.member_id)
         instance_id = member.group_instance_id or ""
         member = group.replace_static(instance_id, member.member_id, former.member_id)
         group.set_protocols(member, former.protocols)
         member.rebalance_timeout_ms = former.rebalance_timeout_ms
         member.session_timeout_ms = former.session_timeout_ms
         member.client_id, member.client_host = former.client_id, former.client_host
-        self._membership.prolong_session(group, member, now)
+        self._sessions.prolong_session(group, member, now)

@@ -18,14 +18,10 @@ from kraftrio.broker.coordinator.groups.classic.group_state import (
 from kraftrio.broker.coordinator.groups.group import Group
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (
-    AUTHORIZED_OPERATIONS_OMITTED,
     DescribedGroup,
     DescribedGroupMember,
     ListedGroup,
 )
-
-# READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS: all that a group resource knows.
-ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 GROUP_TYPES = frozenset({CLASSIC_GROUP_TYPE})
 GROUP_STATES = frozenset(state.value.lower() for state in GroupState)
@@ -33,9 +29,9 @@ GROUP_ID_NOT_FOUND_VERSION = 6
 
 
 def describe_group(
-    group_id: str, group: ClassicGroup | None, *, api_version: int, include_operations: bool
+    group_id: str, group: ClassicGroup | None, *, api_version: int
 ) -> DescribedGroup:
-    """Describe a group, or say that it does not exist."""
+    """Describe a group, or say that it does not exist; authorized operations are left out."""
     if group is None:
         if api_version >= GROUP_ID_NOT_FOUND_VERSION:
             return DescribedGroup(
@@ -44,11 +40,7 @@ def describe_group(
                 error_code=ErrorCode.GROUP_ID_NOT_FOUND,
                 error_message=f"Group {group_id} not found.",
             )
-        return DescribedGroup(
-            group_id=group_id,
-            group_state=GroupState.DEAD.value,
-            authorized_operations=authorized_operations(include_operations),
-        )
+        return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     shows_protocol = group.is_in(GroupState.STABLE)
     protocol_name = (group.protocol_name or "") if shows_protocol else ""
     return DescribedGroup(
@@ -67,7 +59,6 @@ def describe_group(
             )
             for member in group.members.values()
         ],
-        authorized_operations=authorized_operations(include_operations),
     )
 
 
@@ -93,8 +84,3 @@ def listed_group(group: Group) -> ListedGroup:
         group_state=group.state_name,
         group_type=group.group_type,
     )
-
-
-def authorized_operations(included: bool) -> int:
-    """The operations allowed on a group, as bits; only computed when asked for."""
-    return ALL_GROUP_OPERATIONS if included else AUTHORIZED_OPERATIONS_OMITTED

@@ -22,8 +22,8 @@ from kraftrio.broker.coordinator.groups.classic.groups import ClassicGroups
 from kraftrio.broker.coordinator.groups.classic.records import group_from_record
 from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
 from kraftrio.broker.coordinator.groups.offset_commit import (
+    CommitChange,
     OffsetCommit,
-    OffsetsStored,
     prepare_commit,
 )
 from kraftrio.broker.coordinator.groups.offset_state import OffsetState
@@ -82,7 +82,7 @@ class GroupShard:
         return self.classic.on_loaded(now)
 
     def unload(self, now: Now) -> Outcome:
-        """Stop serving; answers whoever still waits."""
+        """Stop serving, and answer the parked requests."""
         return self.classic.unload(now)
 
     def next_deadline_ms(self) -> float | None:
@@ -142,7 +142,7 @@ class GroupShard:
 
     def apply(self, change: Change, end_offset: int, now: Now) -> None:
         """Apply a commit that was just appended."""
-        assert isinstance(change, OffsetsStored)
+        assert isinstance(change, CommitChange)
         self.classic.ensure_group(change.group_id, now.wall_ms)
         self.offsets.store(change, end_offset)
 
@@ -250,16 +250,10 @@ class GroupShard:
         outcome.response = results
         return outcome
 
-    def describe(
-        self, group_id: str, *, api_version: int, include_operations: bool
-    ) -> DescribedGroup:
+    def describe(self, group_id: str, *, api_version: int) -> DescribedGroup:
         """Answer DescribeGroups for one group."""
-        return describe_group(
-            group_id,
-            self.groups.find(group_id, ClassicGroup),
-            api_version=api_version,
-            include_operations=include_operations,
-        )
+        group = self.groups.find(group_id, ClassicGroup)
+        return describe_group(group_id, group, api_version=api_version)
 
     def refusal(self, kind: str, group_id: str) -> str:
         """Say why there is no group of a kind that is not served (consumer, share, streams)."""

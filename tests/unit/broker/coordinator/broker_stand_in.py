@@ -21,7 +21,8 @@ from immutables import Map
 from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.api.groups.absent_groups import AbsentGroupHandlers
-from kraftrio.broker.api.groups.groups import CoordinatorHandlers
+from kraftrio.broker.api.groups.find_coordinator import GROUP_KEY, FindCoordinatorHandler
+from kraftrio.broker.api.groups.groups import GroupHandlers
 from kraftrio.broker.coordinator.group_coordinator import group_coordinator
 from kraftrio.broker.log.producers.producer_state import AppendOrigin
 from kraftrio.broker.metadata.cache import MetadataCache
@@ -116,9 +117,9 @@ class FakeReplicas:
         self._answer(self.logs[topic_partition], lambda _: True, error)
 
     def _answer(self, log: FakeLog, ready: Callable[[int], bool], error: ErrorCode) -> None:
-        due = [callback for end, callback in log.waiters if ready(end)]
+        ready_callbacks = [callback for end, callback in log.waiters if ready(end)]
         log.waiters = [(end, callback) for end, callback in log.waiters if not ready(end)]
-        for callback in due:
+        for callback in ready_callbacks:
             callback(error)
 
     def when_committed(
@@ -227,7 +228,7 @@ class ClusterMetadata(MetadataCache):
 
 
 class BrokerStandIn:
-    """A coordinator and its handlers over the stand-ins; leads every partition unless told not."""
+    """A coordinator and its handlers over the stand-ins; leads every partition by default."""
 
     def __init__(self, *, partition_count: int = 4, lead: bool = True) -> None:
         self.properties = Properties(offsets_topic_num_partitions=partition_count)
@@ -254,9 +255,10 @@ class BrokerStandIn:
             metadata=self.metadata,
         )
         self.handlers = {
-            **CoordinatorHandlers(
-                self.coordinator, self.metadata, self.properties, self.created_topics.append
+            **FindCoordinatorHandler(
+                {GROUP_KEY: self.coordinator}, self.metadata, self.created_topics.append
             ).table(),
+            **GroupHandlers(self.coordinator, self.metadata, self.properties).table(),
             **AbsentGroupHandlers(self.coordinator).table(),
         }
 

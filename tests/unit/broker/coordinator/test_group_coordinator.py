@@ -391,7 +391,7 @@ def test_commit_that_times_out_may_still_count(broker: BrokerStandIn) -> None:
 
 
 @pytest.mark.parametrize(
-    ("failure", "told"),
+    ("failure", "reported"),
     [
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
         (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
@@ -399,10 +399,10 @@ def test_commit_that_times_out_may_still_count(broker: BrokerStandIn) -> None:
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ],
 )
-def test_append_that_fails(broker: BrokerStandIn, failure: ErrorCode, told: ErrorCode) -> None:
+def test_append_that_fails(broker: BrokerStandIn, failure: ErrorCode, reported: ErrorCode) -> None:
     """A failed append is a coordinator's error, and nothing of the commit remains."""
     broker.replicas.append_error = failure
-    assert commit_error(commit(broker, 2)) == told
+    assert commit_error(commit(broker, 2)) == reported
     broker.replicas.append_error = None
     assert fetched(fetch(broker, require_stable=True)) == (0, -1)
 

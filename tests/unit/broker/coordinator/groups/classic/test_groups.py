@@ -45,7 +45,7 @@ def test_sync_waits_for_the_record(context: GroupContext) -> None:
 
 
 @pytest.mark.parametrize(
-    ("failure", "told"),
+    ("failure", "reported"),
     [
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE),
@@ -55,14 +55,14 @@ def test_sync_waits_for_the_record(context: GroupContext) -> None:
     ],
 )
 def test_assignment_that_cannot_be_stored(
-    context: GroupContext, failure: ErrorCode, told: ErrorCode
+    context: GroupContext, failure: ErrorCode, reported: ErrorCode
 ) -> None:
     """Members hear a coordinator error, never the log's, and the group rebalances."""
     member, _ = context.start_member()
     context.advance(0)
     context.append_error = failure
     ticket = context.send_sync(member, {member: b"a"})
-    assert context.synced(ticket).error_code == told
+    assert context.synced(ticket).error_code == reported
     assert context.state == "PreparingRebalance"
     context.append_error = ErrorCode.NONE
     context.settle_rebalance([(member, context.send_join(member))])
@@ -201,7 +201,7 @@ def test_heartbeat_during_the_assignment_is_fine(context: GroupContext) -> None:
 
 
 def test_leave_rebalances_the_others(context: GroupContext) -> None:
-    """A member that leaves is gone at once; the others are told to rejoin."""
+    """A member that leaves is gone at once; the others are asked to rejoin."""
     leader, follower = context.stable_group(2)
     assert context.leave((follower, None)) == [ErrorCode.NONE]
     assert context.heartbeat(leader) == ErrorCode.REBALANCE_IN_PROGRESS

@@ -18,7 +18,7 @@ def context() -> GroupContext:
 
 
 def test_member_id_is_handed_out_first(context: GroupContext) -> None:
-    """A first join since v4 is told a member id to join with, and the group exists from then on."""
+    """A first join since v4 gets a member id to join with, and the group exists from then on."""
     response = context.joined(context.send_join(client_id="kcat"))
     assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert response.member_id == "kcat-uuid1"
@@ -39,7 +39,7 @@ def test_old_join_gets_in_without_asking_for_an_id(context: GroupContext) -> Non
 
 
 def test_first_member_leads_and_learns_of_everyone(context: GroupContext) -> None:
-    """Only the leader is told the members with their metadata and instance ids."""
+    """Only the leader gets the members with their metadata and instance ids."""
     first, first_join = context.start_member(protocols=[("range", b"one")])
     second, second_join = context.start_member(protocols=[("range", b"two")])
     context.advance(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftrio.broker.coordinator.groups.classic.membership import NEW_MEMBER_JOIN_TIMEOUT_MS
+from kraftrio.broker.coordinator.groups.classic.member_sessions import NEW_MEMBER_JOIN_TIMEOUT_MS
 from kraftrio.wire.errors import ErrorCode
 from tests.unit.broker.coordinator.groups.group_context import GroupContext, Properties
 
@@ -29,7 +29,7 @@ def test_initial_delay_gathers_members() -> None:
 
 
 def test_initial_delay_ends_at_the_rebalance_timeout() -> None:
-    """A trickle of joins holds the first rebalance up to the rebalance timeout, not for ever."""
+    """A trickle of joins holds the first rebalance up to the rebalance timeout, not forever."""
     context = GroupContext(Properties(group_initial_rebalance_delay_ms=3_000))
     _, first = context.start_member(rebalance_timeout_ms=10_000)
     for _ in range(9):
@@ -62,7 +62,7 @@ def test_pending_member_may_leave(context: GroupContext) -> None:
 
 
 def test_new_member_that_vanishes_while_parked(context: GroupContext) -> None:
-    """A parked first join does not keep a member for ever: it is dropped after five minutes."""
+    """A parked first join does not keep a member forever: it is dropped after five minutes."""
     hour_ms = 3_600_000
     old = context.stable_group(rebalance_timeout_ms=hour_ms, session_timeout_ms=hour_ms)[0]
     _, ticket = context.start_member(rebalance_timeout_ms=hour_ms)

@@ -32,7 +32,7 @@ def test_static_member_joins_without_asking_for_an_id(context: GroupContext) -> 
 
 
 def test_static_restart_keeps_generation_and_assignment(context: GroupContext) -> None:
-    """A restarted static leader gets a new id, no rebalance, and is told to keep its assignment."""
+    """A restarted static leader gets a new id, no rebalance, and may keep its assignment."""
     old = static_group(context)
     response = context.joined(context.send_join(instance_id="inst-1"))
     assert response.error_code == ErrorCode.NONE
@@ -46,7 +46,7 @@ def test_static_restart_keeps_generation_and_assignment(context: GroupContext) -
 
 
 def test_static_restart_before_skipped_assignments(context: GroupContext) -> None:
-    """Up to v8 the restarted leader is told its old id leads, so that it does not assign anew."""
+    """Up to v8 the restarted leader sees its old id lead, so that it does not assign again."""
     old = static_group(context, api_version=8)
     response = context.joined(context.send_join(instance_id="inst-1", api_version=8))
     assert (response.leader, response.members, response.skip_assignment) == (old, [], False)

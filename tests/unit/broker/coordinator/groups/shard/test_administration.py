@@ -6,7 +6,7 @@ import pytest
 
 from kraftrio.broker.coordinator.groups.shard.administration import listed_group
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages.groups import AUTHORIZED_OPERATIONS_OMITTED, DescribedGroup
+from kraftrio.wire.messages.groups import DescribedGroup
 from tests.unit.broker.coordinator.groups.group_context import GroupContext
 
 
@@ -15,12 +15,8 @@ def context() -> GroupContext:
     return GroupContext()
 
 
-def describe(
-    context: GroupContext, *, api_version: int = 6, include_operations: bool = False
-) -> DescribedGroup:
-    return context.shard.describe(
-        context.group_id, api_version=api_version, include_operations=include_operations
-    )
+def describe(context: GroupContext, *, api_version: int = 6) -> DescribedGroup:
+    return context.shard.describe(context.group_id, api_version=api_version)
 
 
 def test_describe_a_stable_group(context: GroupContext) -> None:
@@ -68,15 +64,8 @@ def test_describe_an_unknown_group(
     assert described.group_state == "Dead"
 
 
-def test_authorized_operations_only_when_asked(context: GroupContext) -> None:
-    """The operations are the marker for "not asked" unless asked for."""
-    context.commit_offset()
-    assert describe(context).authorized_operations == AUTHORIZED_OPERATIONS_OMITTED
-    assert describe(context, include_operations=True).authorized_operations == 3400
-
-
 def test_classic_groups_are_no_consumer_groups(context: GroupContext) -> None:
-    """Nor of any other kind; who asks for those is told why."""
+    """Nor of any other kind; a request for those is refused with the reason."""
     assert context.shard.refusal("share", "group") == "Group group not found."
     context.stable_group()
     assert context.shard.refusal("share", "group") == "Group group is not a share group."

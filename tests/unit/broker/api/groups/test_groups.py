@@ -9,8 +9,8 @@ import pytest
 from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
 from kraftrio.kraft_meta.metadata.image import Endpoint
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages.cluster import FindCoordinatorRequest
 from kraftrio.wire.messages.groups import (
+    AUTHORIZED_OPERATIONS_OMITTED,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     HeartbeatRequest,
@@ -32,7 +32,6 @@ from kraftrio.wire.messages.groups import (
     SyncGroupRequest,
 )
 from kraftrio.wire.primitives import ZERO_UUID
-from kraftrio.wire.topic_names import CONSUMER_OFFSETS
 from tests.unit.broker.coordinator.broker_stand_in import BrokerStandIn, ask
 
 TOPIC_ID = b"t" * 16
@@ -80,69 +79,6 @@ def commit_request(
 
 def codes(response: Any) -> list[int]:
     return [p.error_code for topic in response.topics for p in topic.partitions]
-
-
-# --- FindCoordinator ---
-
-
-@pytest.mark.parametrize("version", range(7))
-def test_find_coordinator_in_every_version(broker: BrokerStandIn, version: int) -> None:
-    """Single and batched layouts name the same broker, at the asked listener's endpoint."""
-    if version < 4:
-        found = ask(broker, FindCoordinatorRequest(key="group"), version, listener_name="OUTSIDE")
-        assert version == 0 or found.error_message == "NONE"
-    else:
-        request = FindCoordinatorRequest(coordinator_keys=["group", "other"])
-        response = ask(broker, request, version, listener_name="OUTSIDE")
-        assert [c.key for c in response.coordinators] == ["group", "other"]
-        found = response.coordinators[0]
-        assert found.error_message == ""
-    assert (found.error_code, found.node_id, found.host, found.port) == (0, 1, "outer", 19092)
-
-
-def test_find_coordinator_creates_the_offsets_topic() -> None:
-    """Without the offsets topic it is asked for, and clients retry on 15 until it has a leader."""
-    broker = BrokerStandIn(lead=False)
-    broker.metadata.add_broker(1, Endpoint("PLAINTEXT", "inner", 9092, 0))
-    request = FindCoordinatorRequest(key="group")
-    found = ask(broker, request, 2)
-    assert (found.error_code, found.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
-    assert found.error_message == ErrorCode.COORDINATOR_NOT_AVAILABLE.text
-    assert broker.created_topics == [CONSUMER_OFFSETS]
-    broker.metadata.add_topic(CONSUMER_OFFSETS, b"_" * 16, 4, leader=-1)
-    assert ask(broker, request, 2).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    broker.metadata.add_topic(CONSUMER_OFFSETS, b"_" * 16, 4)
-    assert ask(broker, request, 2).error_code == ErrorCode.NONE
-    assert broker.created_topics == [CONSUMER_OFFSETS]
-
-
-@pytest.mark.parametrize(
-    ("key_type", "code"),
-    [
-        (TRANSACTION, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
-        (SHARE, ErrorCode.INVALID_REQUEST),
-    ],
-)
-def test_other_coordinators_are_refused_for_good(key_type: int, code: ErrorCode) -> None:
-    """By a code that clients take as final, with a reason; neither groups nor topics are made."""
-    broker = BrokerStandIn(lead=False)
-    response = ask(broker, FindCoordinatorRequest(key_type=key_type, coordinator_keys=["id"]), 6)
-    (found,) = response.coordinators
-    assert found.error_code == code
-    assert "does not serve" in found.error_message
-    assert broker.created_topics == []
-
-
-def test_unknown_key_type_is_invalid(broker: BrokerStandIn) -> None:
-    """A key type that does not exist is 42."""
-    response = ask(broker, FindCoordinatorRequest(key_type=9, coordinator_keys=["x"]), 4)
-    assert response.coordinators[0].error_code == ErrorCode.INVALID_REQUEST
-
-
-def test_leader_without_the_listener_is_not_available(broker: BrokerStandIn) -> None:
-    """A coordinator that the client's listener cannot reach is 15."""
-    found = ask(broker, FindCoordinatorRequest(key="group"), 2, listener_name="OTHER")
-    assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 # --- membership ---
@@ -201,7 +137,7 @@ def test_session_timeout_limits(broker: BrokerStandIn, timeout_ms: int) -> None:
 
 
 def test_empty_group_id_is_invalid_for_members(broker: BrokerStandIn) -> None:
-    """Membership needs a group id (24)."""
+    """MemberSessions needs a group id (24)."""
     for request, version in (
         (join_request(""), 5),
         (SyncGroupRequest(), 3),
@@ -265,7 +201,7 @@ def test_commit_to_unknown_topic(broker: BrokerStandIn) -> None:
 
 
 def test_refused_commit_fails_every_partition(broker: BrokerStandIn) -> None:
-    """An error of the group is told for each partition that it was asked about."""
+    """An error of the group is reported for each partition that it was asked about."""
     request = commit_request(0, 7, 1, member_id="m", generation_id_or_member_epoch=3)
     illegal = ErrorCode.ILLEGAL_GENERATION
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -416,6 +352,17 @@ def test_describe_groups_in_every_version(broker: BrokerStandIn, version: int) -
     assert group.authorized_operations == (3400 if version >= 3 else -(2**31))
 
 
+def test_authorized_operations_only_when_asked(broker: BrokerStandIn) -> None:
+    """The operations are the marker for "not asked" unless asked for, also of a Dead group."""
+    ask(broker, commit_request(0), 8)
+    for is_asked, operations in ((False, AUTHORIZED_OPERATIONS_OMITTED), (True, 3400)):
+        request = DescribeGroupsRequest(
+            groups=["group", "ghost"], include_authorized_operations=is_asked
+        )
+        described = ask(broker, request, 5).groups
+        assert [group.authorized_operations for group in described] == [operations, operations]
+
+
 @pytest.mark.parametrize("version", range(6))
 def test_list_groups_in_every_version(broker: BrokerStandIn, version: int) -> None:
     """All shards' groups are listed; states and types from the versions that know them."""
@@ -457,7 +404,7 @@ def test_delete_groups_of_several_shards(broker: BrokerStandIn) -> None:
 def test_a_commit_that_fits_into_no_batch_is_refused_for_all_that_exists(
     broker: BrokerStandIn,
 ) -> None:
-    """UNKNOWN_SERVER_ERROR, as Kafka; the group is not asked, what does not exist is told."""
+    """UNKNOWN_SERVER_ERROR, as Kafka; the group is not asked, what does not exist is reported."""
     *known, unknown = codes(ask(broker, commit_request(*[0] * 24_001, 99), 8))
     assert set(known) == {ErrorCode.UNKNOWN_SERVER_ERROR}
     assert len(known) == 24_001

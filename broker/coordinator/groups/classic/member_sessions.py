@@ -23,7 +23,7 @@ MEMBER_DEADLINE = "member"
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 
 
-class Membership:
+class MemberSessions:
     """See the module."""
 
     def __init__(self, deadlines: DeadlineQueue) -> None:
