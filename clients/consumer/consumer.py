@@ -42,14 +42,15 @@ import trio
 from kraftrio.clients.arguments import pattern_or_topics, topic_partitions
 from kraftrio.clients.cluster import Cluster, open_cluster
 from kraftrio.clients.config import make_config
+from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.commits import Commits
 from kraftrio.clients.consumer.config import ConsumerConfig, ConsumerSettings, ResetTo
 from kraftrio.clients.consumer.current_offsets import ConsumerOffsets, _log_commit
-from kraftrio.clients.consumer.fetch_state import FetchFailure, FetchState, PartitionState, Position
 from kraftrio.clients.consumer.fetcher import Fetcher
 from kraftrio.clients.consumer.group import Group, RebalanceListener, Turnstile
 from kraftrio.clients.consumer.membership import GroupMetadata
 from kraftrio.clients.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp, OffsetClient
+from kraftrio.clients.consumer.partition import AssignedPartition, FetchFailure, Position
 from kraftrio.clients.consumer.positions import Positions
 from kraftrio.clients.consumer.records import ConsumerBatch, ConsumerRecord, ConsumerRecords
 from kraftrio.clients.errors import ClosedError, OffsetOutOfRangeError, error_for
@@ -114,7 +115,7 @@ class Consumer(ConsumerOffsets):
         self._rng = rng or random.Random()
         self._stack = AsyncExitStack()
         self._is_open = False
-        self._state = FetchState(
+        self._state = AssignedPartitions(
             check_crcs=self.config.check_crcs, read_committed=self.config.is_read_committed
         )
         self._state.settle = self._settle
@@ -151,7 +152,7 @@ class Consumer(ConsumerOffsets):
         self._fetcher = Fetcher(cluster, config, state, self._arrive)
         self._positions = Positions(cluster, config, state, self._offsets, self._fail)
         state.interrupt = self._state_changed
-        state.wants_more = self._fetcher.wake
+        state.buffer.on_room = self._fetcher.wake
         cluster.on_change(self._metadata_changed)
         cluster.nursery.start_soon(self._fetcher.run)
         cluster.nursery.start_soon(self._positions.run)
@@ -246,7 +247,7 @@ class Consumer(ConsumerOffsets):
                 raise _located(error, batch.topic_partition, batch.first_offset) from None
         self._records = iter(records)
         self._run = run
-        self._run_version = self._state.taken_version
+        self._run_version = self._state.buffer.taken_version
 
     def _current_record(self) -> ConsumerRecord | None:
         """Return the next record of what is handed over one by one, if it still may be."""
@@ -264,7 +265,7 @@ class Consumer(ConsumerOffsets):
             self._drop_run()
         return None
 
-    def _run_state(self) -> PartitionState | None:
+    def _run_state(self) -> AssignedPartition | None:
         """Return the partition of what is handed over one by one, if that is still wanted."""
         if not self._run:
             return None
@@ -364,7 +365,7 @@ class Consumer(ConsumerOffsets):
         try:
             return take()
         except FetchFailure as failure:
-            cause, state = failure.cause, failure.state
+            cause, state = failure.cause, failure.partition
             topic, partition = state.topic_partition
             if cause.code != ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise _located(cause, state.topic_partition, failure.offset) from None

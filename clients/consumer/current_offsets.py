@@ -22,9 +22,9 @@ import trio
 from kraftrio.clients.arguments import MAX_INT32, text, topic_partitions, whole_number
 from kraftrio.clients.arguments import topic_partition as as_partition
 from kraftrio.clients.cluster import Cluster
+from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.commits import Commits
 from kraftrio.clients.consumer.config import ConsumerConfig, OffsetReset, ResetTo
-from kraftrio.clients.consumer.fetch_state import FetchState, PartitionState, Position
 from kraftrio.clients.consumer.offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -32,6 +32,7 @@ from kraftrio.clients.consumer.offsets import (
     OffsetAndTimestamp,
     OffsetClient,
 )
+from kraftrio.clients.consumer.partition import AssignedPartition, Position
 from kraftrio.clients.consumer.positions import Positions
 from kraftrio.clients.errors import ClosedError, KafkaClientError, RetriableError, TimedOutError
 from kraftrio.clients.metadata import PartitionMetadata, TopicMetadata
@@ -50,7 +51,7 @@ class ConsumerOffsets:
 
     config: ConsumerConfig
     _cluster: Cluster
-    _state: FetchState
+    _state: AssignedPartitions
     _offsets: OffsetClient
     _commits: Commits
     _positions: Positions
@@ -66,7 +67,7 @@ class ConsumerOffsets:
     def _raise_failure(self) -> None:
         """Raise what the program must know, if there is such a thing."""
 
-    def _assigned(self, topic_partition: TopicPartition) -> PartitionState:
+    def _assigned(self, topic_partition: TopicPartition) -> AssignedPartition:
         self._check_open()
         topic, partition = wanted = as_partition(topic_partition)
         state = self._state.get(wanted)

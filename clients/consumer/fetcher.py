@@ -4,7 +4,8 @@ Owns the Fetch requests of a consumer and their answers. Rules:
 1. One task decides (`run`); answers come back through callbacks of the connection and wake it, as
    does everything else that may change what to fetch (`wake`).
 2. A broker is asked for all partitions that it leads and that are wanted, once each of them has
-   room (`FetchState.has_room`); up to fetch_max_bytes, less what of its answers is still in memory.
+   room (`AssignedPartition.has_room`); up to fetch_max_bytes, less what of its answers is still in
+   memory.
 3. Answers to questions that are out of date, because the position was changed meanwhile, are
    dropped.
 4. Errors that a new leader explains make metadata be refreshed, and the partition wait
@@ -23,8 +24,9 @@ from typing import NamedTuple
 import trio
 
 from kraftrio.clients.cluster import Cluster
+from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.config import ConsumerConfig
-from kraftrio.clients.consumer.fetch_state import Answer, Chunk, FetchState, PartitionState
+from kraftrio.clients.consumer.partition import Answer, AssignedPartition, Chunk
 from kraftrio.clients.consumer.records import split_records
 from kraftrio.clients.errors import KafkaClientError, error_for
 from kraftrio.clients.metadata import BrokerAddress
@@ -63,7 +65,7 @@ _REPEATED = frozenset({ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_
 class _Asked(NamedTuple):
     """One partition in a request."""
 
-    state: PartitionState
+    state: AssignedPartition
     topic_id: bytes
     version: int
     fetch_offset: int
@@ -76,7 +78,7 @@ class Fetcher:
         self,
         cluster: Cluster,
         config: ConsumerConfig,
-        state: FetchState,
+        state: AssignedPartitions,
         on_records: Callable[[], None],
     ) -> None:
         self._on_records = on_records
@@ -110,7 +112,7 @@ class Fetcher:
         """
         now = trio.current_time()
         retry_at = self._state.next_retry_at(now)
-        by_node: dict[int, list[PartitionState]] = {}
+        by_node: dict[int, list[AssignedPartition]] = {}
         lacks_leader = False
         for state in self._state:
             leader = self._cluster.leader(*state.topic_partition)
@@ -118,7 +120,7 @@ class Fetcher:
                 lacks_leader = True
                 continue
             self._state.note_metadata(state, self._cluster.metadata)
-            if self._state.wants_fetch(state) and state.retry_at <= now:
+            if state.wants_fetch and state.retry_at <= now:
                 is_advised = state.preferred_node >= 0 and state.preferred_until > now
                 node_id = state.preferred_node if is_advised else leader[0]
                 by_node.setdefault(node_id, []).append(state)
@@ -133,11 +135,11 @@ class Fetcher:
                 retry_at = ready_at if retry_at is None else min(retry_at, ready_at)
         return retry_at
 
-    def _fetch_from(self, node_id: int, states: list[PartitionState]) -> float | None:
+    def _fetch_from(self, node_id: int, states: list[AssignedPartition]) -> float | None:
         """Ask one broker, if it can be asked; return when it can, if it says so."""
-        if node_id in self._in_flight or not all(map(self._state.has_room, states)):
+        if node_id in self._in_flight or not all(state.has_room for state in states):
             return None
-        max_bytes = self._config.fetch_max_bytes - self._state.buffered_bytes(node_id)
+        max_bytes = self._config.fetch_max_bytes - self._state.buffer.buffered_bytes(node_id)
         if max_bytes <= 0:
             return None
         node = self._cluster.node(node_id)
@@ -150,7 +152,7 @@ class Fetcher:
         self._send(node, states, max_bytes)
         return None
 
-    def _send(self, node: Node, states: list[PartitionState], max_bytes: int) -> None:
+    def _send(self, node: Node, states: list[AssignedPartition], max_bytes: int) -> None:
         config = self._config
         topics: dict[str, FetchTopic] = {}
         asked: dict[TopicPartition, _Asked] = {}
@@ -281,9 +283,9 @@ class Fetcher:
         self._served += 1
         state.served = self._served
         chunk = Chunk(asked.fetch_offset, next_offset, batches, answer)
-        self._state.add(state, chunk, leader_epoch)
+        self._state.buffer.add(state, chunk, leader_epoch)
 
-    def _read_from_replica(self, state: PartitionState, node_id: int) -> None:
+    def _read_from_replica(self, state: AssignedPartition, node_id: int) -> None:
         """Follow the leader's advice until metadata would be refreshed anyway."""
         state.preferred_node = node_id
         state.preferred_until = trio.current_time() + self._config.metadata_max_age_ms / 1000
@@ -314,9 +316,9 @@ class Fetcher:
     def _add_failure(self, asked: _Asked, error: KafkaError) -> None:
         if self._is_current(asked):
             offset = asked.fetch_offset
-            self._state.add(asked.state, Chunk(offset, offset, failure=error))
+            self._state.buffer.add(asked.state, Chunk(offset, offset, failure=error))
             self._on_records()
 
 
-def _last_served(state: PartitionState) -> int:
+def _last_served(state: AssignedPartition) -> int:
     return state.served

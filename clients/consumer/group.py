@@ -27,8 +27,8 @@ from typing import Any
 import trio
 
 from kraftrio.clients.cluster import Cluster
+from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.config import ConsumerConfig
-from kraftrio.clients.consumer.fetch_state import FetchState
 from kraftrio.clients.consumer.membership import (
     Complete,
     Join,
@@ -127,7 +127,7 @@ class Group:
         self,
         cluster: Cluster,
         config: ConsumerConfig,
-        state: FetchState,
+        state: AssignedPartitions,
         offsets: OffsetClient,
         rng: random.Random,
         turnstile: Turnstile,

@@ -1,7 +1,7 @@
 """Finds out where partitions begin and whether leaders' logs still are the ones that were read.
 
 Owns the task that takes partitions from INITIALIZING, RESETTING and VALIDATING to FETCHING (see
-`fetch_state`). Rules:
+`assigned_partitions`). Rules:
 1. A partition begins at the group's committed offset; without one, as auto_offset_reset says.
 2. After a change of leaders the new one tells where the epoch of the last record read ends in its
    log. If that is before the position, the log was truncated: with a reset policy the position
@@ -24,8 +24,8 @@ from collections.abc import Callable
 import trio
 
 from kraftrio.clients.cluster import Cluster
+from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.config import ConsumerConfig, OffsetReset, ResetTo
-from kraftrio.clients.consumer.fetch_state import FetchState, FetchStatus, PartitionState, Position
 from kraftrio.clients.consumer.offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -33,6 +33,7 @@ from kraftrio.clients.consumer.offsets import (
     OffsetAndTimestamp,
     OffsetClient,
 )
+from kraftrio.clients.consumer.partition import AssignedPartition, FetchStatus, Position
 from kraftrio.clients.errors import (
     KafkaClientError,
     LogTruncationError,
@@ -54,7 +55,7 @@ class Positions:
         self,
         cluster: Cluster,
         config: ConsumerConfig,
-        state: FetchState,
+        state: AssignedPartitions,
         offsets: OffsetClient,
         fail: Callable[[KafkaClientError], None],
     ) -> None:
@@ -100,19 +101,19 @@ class Positions:
         ]
         return min((state.retry_at for state in lacking), default=None)
 
-    def _take(self, status: FetchStatus) -> dict[PartitionState, int]:
+    def _take(self, status: FetchStatus) -> dict[AssignedPartition, int]:
         """Return the partitions in a status, with their versions."""
         states = self._state.in_status(status, trio.current_time())
         return {state: state.version for state in states}
 
-    def _is_current(self, state: PartitionState, version: int, status: FetchStatus) -> bool:
+    def _is_current(self, state: AssignedPartition, version: int, status: FetchStatus) -> bool:
         return (
             state.version == version
             and state.status is status
             and self._state.get(state.topic_partition) is state
         )
 
-    def _back_off(self, state: PartitionState) -> None:
+    def _back_off(self, state: AssignedPartition) -> None:
         state.retry_at = trio.current_time() + self._config.retry_backoff_ms / 1000
 
     # -- where to begin -------------------------------------------------------------------------
@@ -143,7 +144,7 @@ class Positions:
                 position = Position(found.offset, found.leader_epoch)
                 self._state.seek(state, position, validate=True)
 
-    def _begin_anew(self, state: PartitionState) -> None:
+    def _begin_anew(self, state: AssignedPartition) -> None:
         """Begin where the policy says; at the end, if the application has asked for that."""
         if self._reset.to is not ResetTo.NONE:
             self._state.request_reset(state, self._reset)
@@ -182,7 +183,7 @@ class Positions:
 
     async def _validate(self) -> None:
         states = self._take(FetchStatus.VALIDATING)
-        asked: dict[PartitionState, tuple[int, int]] = {}
+        asked: dict[AssignedPartition, tuple[int, int]] = {}
         for state, version in states.items():
             leader = self._cluster.leader(*state.topic_partition)
             if leader is None:
@@ -206,7 +207,7 @@ class Positions:
                 continue  # there is a newer leader already
             self._judge(state, found[state.topic_partition])
 
-    def _judge(self, state: PartitionState, told: EpochEnd | KafkaClientError) -> None:
+    def _judge(self, state: AssignedPartition, told: EpochEnd | KafkaClientError) -> None:
         if isinstance(told, UnsupportedVersionError):
             self._state.validated(state)  # the broker is too old to know
             return
@@ -227,7 +228,7 @@ class Positions:
             self._leave_lost_position(state, told.end_offset if is_known else None)
 
     def _leave_lost_position(
-        self, state: PartitionState, divergent_offset: int | None = None
+        self, state: AssignedPartition, divergent_offset: int | None = None
     ) -> None:
         """Go where the policy says; without one the application decides, and may seek."""
         if self._reset.to is ResetTo.NONE:
@@ -238,7 +239,7 @@ class Positions:
             self._state.request_reset(state, self._reset)
 
     def _truncation(
-        self, state: PartitionState, divergent_offset: int | None
+        self, state: AssignedPartition, divergent_offset: int | None
     ) -> LogTruncationError:
         topic, partition = state.topic_partition
         position = state.position

@@ -8,9 +8,10 @@ from typing import Any, cast
 import trio
 import trio.testing
 
+from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.config import ConsumerConfig, OffsetReset, ResetTo
-from kraftrio.clients.consumer.fetch_state import FetchState, FetchStatus, PartitionState, Position
 from kraftrio.clients.consumer.offsets import EpochEnd, OffsetAndTimestamp
+from kraftrio.clients.consumer.partition import AssignedPartition, FetchStatus, Position
 from kraftrio.clients.consumer.positions import Positions
 from kraftrio.clients.errors import KafkaClientError, LeaderNotAvailableError
 from kraftrio.wire.primitives import TopicPartition
@@ -44,7 +45,7 @@ class NewLeaders:
 class EpochEnds:
     """An OffsetClient whose first answer comes when the leader is another one already."""
 
-    def __init__(self, cluster: NewLeaders, state: FetchState) -> None:
+    def __init__(self, cluster: NewLeaders, state: AssignedPartitions) -> None:
         self._cluster = cluster
         self._state = state
         self.count = 0
@@ -80,7 +81,7 @@ class SlowOffsets:
         return {partition: OffsetAndTimestamp(0, -1, 1) for partition in wanted}
 
 
-def _state(state: FetchState, topic_partition: TopicPartition) -> PartitionState:
+def _state(state: AssignedPartitions, topic_partition: TopicPartition) -> AssignedPartition:
     found = state.get(topic_partition)
     assert found is not None
     return found
@@ -90,7 +91,7 @@ async def test_what_backed_off_while_another_answer_took_long_is_asked_again(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """Its pause is over before anybody could wait for the end of it."""
-    state, offsets = FetchState(), SlowOffsets()
+    state, offsets = AssignedPartitions(), SlowOffsets()
     state.assign([RESET, COMMITTED])
     state.request_reset(_state(state, RESET), OffsetReset(ResetTo.EARLIEST))
     config = ConsumerConfig(bootstrap_servers=["h:1"], group_id="g", retry_backoff_ms=100)
@@ -111,7 +112,7 @@ async def test_what_was_asked_of_a_former_leader_is_asked_again(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """The answer counts for nothing, and nobody else wakes the positions."""
-    state, cluster = FetchState(), NewLeaders()
+    state, cluster = AssignedPartitions(), NewLeaders()
     offsets = EpochEnds(cluster, state)
     state.assign([RESET])
     state.seek(_state(state, RESET), Position(5, 1), validate=True)

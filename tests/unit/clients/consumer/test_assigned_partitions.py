@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.config import OffsetReset, ResetTo
-from kraftrio.clients.consumer.fetch_state import (
+from kraftrio.clients.consumer.partition import (
     Answer,
+    AssignedPartition,
     Chunk,
     FetchFailure,
-    FetchState,
     FetchStatus,
-    PartitionState,
     Position,
 )
 from kraftrio.clients.consumer.records import ConsumerBatch
@@ -28,7 +28,7 @@ class Context:
     """A state with two partitions that are being fetched from offset 0 on."""
 
     def __init__(self) -> None:
-        self.state = FetchState()
+        self.state = AssignedPartitions()
         self.interrupts = 0
         self.state.interrupt = self._interrupt
         self.state.assign([T0, T1])
@@ -38,7 +38,7 @@ class Context:
     def _interrupt(self) -> None:
         self.interrupts += 1
 
-    def of(self, topic_partition: TopicPartition = T0) -> PartitionState:
+    def of(self, topic_partition: TopicPartition = T0) -> AssignedPartition:
         found = self.state.get(topic_partition)
         assert found is not None
         return found
@@ -64,7 +64,7 @@ class Context:
         batches = [self.batch(first, last, of, epoch) for first, last in spans]
         end = until if until is not None else spans[-1][1] + 1
         chunk = Chunk(state.fetch_offset, end, batches, answer)
-        self.state.add(state, chunk, epoch)
+        self.state.buffer.add(state, chunk, epoch)
 
     def take(self) -> tuple[int, int, int] | None:
         """Take a batch and hand it over: (partition, first offset, next offset)."""
@@ -119,14 +119,14 @@ def test_room_is_for_two_answers() -> None:
     """One that is being handed over, and the next one."""
     context = Context()
     state = context.of()
-    assert context.state.has_room(state)
+    assert state.has_room
     context.answer((0, 4))
-    assert context.state.has_room(state)
+    assert state.has_room
     context.answer((5, 9))
-    assert not context.state.has_room(state)
+    assert not state.has_room
     context.take()
     context.take()
-    assert context.state.has_room(state)
+    assert state.has_room
 
 
 def test_answers_are_counted_while_any_part_is_left() -> None:
@@ -135,18 +135,18 @@ def test_answers_are_counted_while_any_part_is_left() -> None:
     answer = Answer(7, 1_000)
     context.answer((0, 4), answer=answer)
     context.answer((0, 4), of=T1, answer=answer)
-    assert context.state.buffered_bytes(7) == 1_000
+    assert context.state.buffer.buffered_bytes(7) == 1_000
     context.take()
     context.take()
-    assert context.state.buffered_bytes(7) == 1_000
+    assert context.state.buffer.buffered_bytes(7) == 1_000
     assert context.take() is None
-    assert context.state.buffered_bytes(7) == 0
+    assert context.state.buffer.buffered_bytes(7) == 0
     context.answer((5, 9), answer=Answer(7, 500))
     context.state.seek(context.of(), Position(0), validate=False)
-    assert context.state.buffered_bytes(7) == 0
+    assert context.state.buffer.buffered_bytes(7) == 0
     context.answer((0, 4), answer=Answer(7, 500))
     context.state.assign([T1])
-    assert context.state.buffered_bytes(7) == 0
+    assert context.state.buffer.buffered_bytes(7) == 0
 
 
 def test_paused_partitions_keep_what_they_have() -> None:
@@ -155,7 +155,7 @@ def test_paused_partitions_keep_what_they_have() -> None:
     context.answer((0, 4))
     context.answer((0, 4), of=T1)
     context.state.pause(context.of(), True)
-    assert not context.state.wants_fetch(context.of())
+    assert not context.of().wants_fetch
     assert context.take() == (1, 0, 5)
     assert context.take() is None
     context.state.pause(context.of(), False)
@@ -168,7 +168,7 @@ def test_a_run_is_what_follows_each_other() -> None:
     bad = context.batch(15, 19)
     bad._header.crc ^= 1
     good = [context.batch(0, 4), context.batch(5, 9), context.batch(10, 14)]
-    context.state.add(context.of(), Chunk(0, 20, [*good, bad]))
+    context.state.buffer.add(context.of(), Chunk(0, 20, [*good, bad]))
     context.answer((0, 4), of=T1)
     runs = [context.state.take_run(10)]
     context.state.handed_over(T0, Position(10, 3))
@@ -279,15 +279,15 @@ def test_failures_wait_behind_the_records_before_them() -> None:
     context = Context()
     state = context.of()
     context.answer((0, 4))
-    context.state.add(state, Chunk(5, 5, failure=OffsetOutOfRangeError()))
-    assert not context.state.wants_fetch(state)
+    context.state.buffer.add(state, Chunk(5, 5, failure=OffsetOutOfRangeError()))
+    assert not state.wants_fetch
     assert context.take() == (0, 0, 5)
     with pytest.raises(FetchFailure) as failure:
         context.take()
-    assert failure.value.state is state
+    assert failure.value.partition is state
     assert failure.value.offset == 5
     assert failure.value.cause.code == ErrorCode.OFFSET_OUT_OF_RANGE
-    assert context.state.wants_fetch(state)
+    assert state.wants_fetch
     assert state.position == Position(5, 3)
     assert context.take() is None
 
@@ -298,18 +298,18 @@ def test_damaged_batches_are_not_handed_over() -> None:
     state = context.of()
     bad = context.batch(5, 9)
     bad._header.crc ^= 1
-    context.state.add(state, Chunk(0, 10, [context.batch(0, 4), bad]))
+    context.state.buffer.add(state, Chunk(0, 10, [context.batch(0, 4), bad]))
     assert context.take() == (0, 0, 5)
     with pytest.raises(FetchFailure) as failure:
         context.take()
     assert failure.value.cause.code == ErrorCode.CORRUPT_MESSAGE
     assert failure.value.offset == 5
     assert state.fetch_offset == 5
-    unchecked = FetchState(check_crcs=False)
+    unchecked = AssignedPartitions(check_crcs=False)
     unchecked.assign([T0])
     [other] = unchecked
     unchecked.seek(other, Position(5), validate=False)
-    unchecked.add(other, Chunk(5, 10, [bad]))
+    unchecked.buffer.add(other, Chunk(5, 10, [bad]))
     assert unchecked.take() is bad
 
 
