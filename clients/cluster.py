@@ -38,7 +38,7 @@ from kraftrio.net.transport import Network, SystemNetwork
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import ZERO_UUID
 
-_FATAL_TOPIC_ERRORS = frozenset(
+FATAL_TOPIC_ERRORS = frozenset(
     {ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 )
 
@@ -280,7 +280,7 @@ class Cluster:
         deadline = trio.current_time() + timeout_s
         known = self.metadata.topics.get(topic)
         while known is None or not known.partitions:
-            if known is not None and known.error_code in _FATAL_TOPIC_ERRORS:
+            if known is not None and known.error_code in FATAL_TOPIC_ERRORS:
                 raise error_for(known.error_code, f"topic {topic!r}: {known.error_code.text}")
             try:
                 await self.refresh((topic,), timeout_s=deadline - trio.current_time())
@@ -294,6 +294,20 @@ class Cluster:
                 raise self._fetcher.unreachable(timeout_s) from None
             known = self.metadata.topics.get(topic)
         return known
+
+    async def all_topics(self, *, timeout_s: float | None = None) -> dict[str, TopicMetadata]:
+        """Fetch the metadata of all topics there are.
+
+        Raises:
+            TimedOutError: no broker answered in that time.
+        """
+        before = self.want_all_topics
+        self.want_all_topics = True
+        try:
+            metadata = await self.refresh(timeout_s=timeout_s)
+        finally:
+            self.want_all_topics = before
+        return dict(metadata.topics)
 
     def leader_hint(
         self,

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from kraftrio.clients.arguments import topic_partition as as_partition
 from kraftrio.clients.consumer.config import OffsetReset
 from kraftrio.clients.consumer.fetch_buffer import FetchBuffer
 from kraftrio.clients.consumer.partition import (
@@ -66,16 +67,24 @@ class AssignedPartitions:
         return self._partitions.get(topic_partition)
 
     def assigned(self, topic_partition: TopicPartition) -> AssignedPartition:
-        """Return a partition's state.
+        """Return the state of a partition that a program names.
 
         Raises:
             ValueError: it is not assigned.
         """
-        state = self._partitions.get(topic_partition)
+        topic, partition = wanted = as_partition(topic_partition)
+        state = self._partitions.get(wanted)
         if state is None:
-            topic, partition = topic_partition
             raise ValueError(f"{topic}-{partition} is not assigned to this consumer")
         return state
+
+    def chosen(self, partitions: Iterable[TopicPartition]) -> list[AssignedPartition]:
+        """Return the states of those that a program names, or of all if it names none.
+
+        Raises:
+            ValueError: one is not assigned.
+        """
+        return [self.assigned(each) for each in list(partitions) or sorted(self._partitions)]
 
     def reads(self, topic: str) -> bool:
         """Whether some partition of a topic is assigned."""

@@ -121,7 +121,11 @@ class Commits:
             raise job.failure
 
     def submit(self, offsets: Offsets, callback: CommitCallback | None = None) -> None:
-        """Have it committed, once and without waiting; the callback tells how that went."""
+        """Have it committed, tried once and without waiting.
+
+        Args:
+            callback: called with what was committed, and why it was not.
+        """
         self._add(_Job(offsets, self._offsets.topic_ids(offsets), None, callback))
 
     async def wait_idle(self) -> None:

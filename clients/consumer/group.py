@@ -20,15 +20,17 @@ import inspect
 import logging
 import math
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import trio
 
 from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
+from kraftrio.clients.consumer.auto_commit import AutoCommit
+from kraftrio.clients.consumer.calls import Calls
 from kraftrio.clients.consumer.config import ConsumerConfig
+from kraftrio.clients.consumer.handover import Handover
 from kraftrio.clients.consumer.membership import (
     Complete,
     Join,
@@ -75,65 +77,24 @@ class RebalanceListener:
         return self.on_partitions_revoked(partitions)
 
 
-class Turnstile:
-    """Lets a rebalance act while the application waits in its poll.
-
-    Args:
-        notify: wakes the application if it is in its poll, or has it come here with the next one.
-    """
-
-    def __init__(self, notify: Callable[[], None]) -> None:
-        self.is_wanted = False
-        self.notify = notify
-        self._opened = trio.Event()
-        self._done = trio.Event()
-
-    def announce(self) -> None:
-        """Let nothing be handed over before the turn that is to come."""
-        if not self.is_wanted:
-            self._opened, self._done = trio.Event(), trio.Event()
-            self.is_wanted = True
-
-    @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """Wait for the application's poll, and keep it there meanwhile."""
-        self.announce()
-        self.notify()
-        try:
-            await self._opened.wait()
-            yield
-        finally:
-            self.is_wanted = False
-            self._done.set()
-
-    async def give_way(self) -> None:
-        """Called in the poll: wait until no rebalance wants to act."""
-        while self.is_wanted:
-            self._opened.set()
-            await self._done.wait()
-
-
 class Group:
     """One consumer's membership.
 
     Args:
-        turnstile: where the application lets the rebalance pass.
-        is_alive: whether the application has taken anything since the last call.
-        commit: commits what was consumed of some partitions, if that is automatic; never raises.
-        fail: told what the application's next poll raises.
+        calls: where the application lets a rebalance pass, and is told of errors.
+        handover: knows whether the application has taken anything.
     """
 
     def __init__(
         self,
         cluster: Cluster,
         config: ConsumerConfig,
-        state: AssignedPartitions,
+        partitions: AssignedPartitions,
         offsets: OffsetClient,
+        calls: Calls,
+        handover: Handover,
+        auto_commit: AutoCommit,
         rng: random.Random,
-        turnstile: Turnstile,
-        is_alive: Callable[[], bool],
-        commit: Callable[[Iterable[TopicPartition]], Awaitable[None]],
-        fail: Callable[[Exception], None],
     ) -> None:
         self.listener: RebalanceListener | None = None
         self.membership = Membership(
@@ -152,12 +113,12 @@ class Group:
         )
         self._cluster = cluster
         self._config = config
-        self._state = state
+        self._partitions = partitions
         self._offsets = offsets
-        self._turnstile = turnstile
-        self._is_alive = is_alive
-        self._commit = commit
-        self._fail = fail
+        self._calls = calls
+        self._turnstile = calls.turnstile
+        self._handover = handover
+        self._auto_commit = auto_commit
         self._wake = trio.Event()
         self._wake_heart = trio.Event()
 
@@ -203,12 +164,12 @@ class Group:
         owned = membership.owned
         is_lost = not membership.can_commit
         if owned and commit and not is_lost:
-            await self._commit(owned)
+            await self._auto_commit.commit(owned)
         if owned:
             await self._tell(owned, is_lost=is_lost)
         request = membership.leave()
         membership.forget_owned()
-        self._state.assign(())
+        self._partitions.assign(())
         if request is not None:
             await self._farewell(request)
 
@@ -221,7 +182,7 @@ class Group:
             try:
                 step = self.membership.step(_now_ms())
             except KafkaClientError as error:
-                self._fail(error)
+                self._calls.fail(error)
                 await self._wake.wait()
                 continue
             if isinstance(step, Wait):
@@ -250,9 +211,9 @@ class Group:
             now = self.membership.step(_now_ms())  # the member may have been thrown out meanwhile
             if isinstance(now, Prepare):
                 if not now.lost:
-                    await self._commit(now.revoked)
+                    await self._auto_commit.commit(now.revoked)
                 await self._tell(now.revoked, is_lost=now.lost)
-                self._state.assign(self.membership.owned - now.revoked)
+                self._partitions.assign(self.membership.owned - now.revoked)
                 self.membership.prepared()
 
     async def _complete(self) -> None:
@@ -261,9 +222,9 @@ class Group:
             if not isinstance(step, Complete):
                 return
             if step.revoked:
-                await self._commit(step.revoked)
+                await self._auto_commit.commit(step.revoked)
                 await self._tell(step.revoked, is_lost=False)
-            self._state.assign(sorted(step.assigned))
+            self._partitions.assign(sorted(step.assigned))
             self.membership.completed()
             self._watch_topics()
             if self.listener is not None:
@@ -285,7 +246,7 @@ class Group:
             if inspect.isawaitable(waits):
                 await waits
         except Exception as error:  # the application's own, which its poll raises
-            self._fail(error)
+            self._calls.fail(error)
 
     async def _join(self, step: Join) -> None:
         timeout_ms = max(
@@ -346,7 +307,7 @@ class Group:
                 continue
             with trio.move_on_at(min(due_ms, membership.poll_deadline_ms()) / 1000):
                 await self._wake_heart.wait()
-            if self._is_alive():
+            if self._handover.has_moved() or self._calls.is_waiting:
                 membership.polled(_now_ms())
             request = membership.heartbeat(_now_ms())
             if membership.state is MemberState.UNJOINED:

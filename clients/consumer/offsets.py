@@ -142,6 +142,10 @@ class OffsetClient:
             raise InvalidGroupIdError("this needs a group_id")
         return group_id
 
+    def check_group(self) -> None:
+        """Raise InvalidGroupIdError unless the consumer has a group."""
+        assert self.group_id is not None
+
     async def repeat(self, attempt: Callable[[], Awaitable[T]], timeout_s: float | None) -> T:
         """Ask until it is answered.
 
@@ -212,6 +216,32 @@ class OffsetClient:
                     told.offset, told.timestamp, told.leader_epoch
                 )
         return found
+
+    async def look_up(
+        self, wanted: Mapping[TopicPartition, int], timeout_s: float
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """As `list_offsets`, asking again where that may help.
+
+        Raises:
+            TimedOutError, KafkaClientError: it could not be found out.
+        """
+        found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+
+        async def attempt() -> None:
+            left = {each: value for each, value in wanted.items() if each not in found}
+            failure: RetriableError | None = None
+            for each, told in (await self.list_offsets(left)).items():
+                if isinstance(told, RetriableError):
+                    failure = told
+                elif isinstance(told, KafkaClientError):
+                    raise told
+                else:
+                    found[each] = told
+            if failure is not None:
+                raise failure
+
+        await self.repeat(attempt, timeout_s)
+        return {each: found[each] for each in wanted}
 
     async def epoch_ends(
         self, wanted: Mapping[TopicPartition, int]

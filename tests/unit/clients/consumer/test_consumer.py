@@ -362,7 +362,7 @@ def test_what_is_fetched_ahead_is_bounded() -> None:
             await take(consumer, 10)
             consumer.pause(partitions[1])
             await trio.sleep(10)
-            assert 0 < consumer._state.buffer.buffered_bytes(1) <= 2 * 3 * 5_000
+            assert 0 < consumer._partitions.buffer.buffered_bytes(1) <= 2 * 3 * 5_000
             consumer.resume(partitions[1])
             assert len(await take(consumer, 8_990)) == 8_990
         async with kafka.consumer(
@@ -371,7 +371,7 @@ def test_what_is_fetched_ahead_is_bounded() -> None:
             consumer.assign(partitions)
             await take(consumer, 10)
             await trio.sleep(10)
-            assert 0 < consumer._state.buffer.buffered_bytes(1) <= 2 * 6_000
+            assert 0 < consumer._partitions.buffer.buffered_bytes(1) <= 2 * 6_000
             assert len(await take(consumer, 8_990)) == 8_990
 
     simulate(main)

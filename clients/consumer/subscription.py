@@ -1,0 +1,214 @@
+"""What a consumer reads: topics that its group shares out, or partitions named by hand.
+
+Rules:
+1. It is one or the other: the first subscription makes the consumer a member of its group, until
+   it unsubscribes.
+2. A pattern is matched anew with each change of metadata, which then covers all topics.
+3. A topic of interest that no consumer can read is an error of the program's next call.
+
+Called by: `consumer`, `polling`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Collection, Iterable
+
+import trio
+
+from kraftrio.clients.arguments import pattern_or_topics, topic_partitions
+from kraftrio.clients.cluster import FATAL_TOPIC_ERRORS, Cluster
+from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
+from kraftrio.clients.consumer.calls import Calls
+from kraftrio.clients.consumer.commits import Commits
+from kraftrio.clients.consumer.config import ConsumerConfig
+from kraftrio.clients.consumer.group import Group, RebalanceListener
+from kraftrio.clients.consumer.membership import GroupMetadata
+from kraftrio.clients.consumer.offsets import OffsetClient
+from kraftrio.clients.errors import error_for
+from kraftrio.wire.primitives import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+Topics = str | re.Pattern[str] | Collection[str]
+
+
+class Subscription:
+    """See the module.
+
+    Args:
+        make_group: for the first subscription, and the first after `unsubscribe`.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ConsumerConfig,
+        partitions: AssignedPartitions,
+        offsets: OffsetClient,
+        commits: Commits,
+        calls: Calls,
+        make_group: Callable[[], Group],
+    ) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._partitions = partitions
+        self._offsets = offsets
+        self._commits = commits
+        self._calls = calls
+        self._make_group = make_group
+        self._pattern: re.Pattern[str] | None = None
+        self._topics: frozenset[str] = frozenset()
+        self._group: Group | None = None
+        self._group_scope = trio.CancelScope()
+        cluster.on_change(self._metadata_changed)
+
+    # -- choosing -------------------------------------------------------------------------------
+
+    async def subscribe(self, topics: Topics, listener: RebalanceListener | None) -> None:
+        """Read these topics as a member of the group.
+
+        Raises:
+            InvalidGroupIdError: the consumer has no group_id.
+            TypeError, ValueError: `topics` is neither topics nor a pattern, or partitions were
+                assigned by hand.
+        """
+        group_id = self._offsets.group_id
+        if self._group is None and len(self._partitions):
+            raise ValueError("partitions are assigned by hand: unsubscribe first")
+        pattern, wanted = pattern_or_topics(topics)
+        await trio.lowlevel.checkpoint()
+        if pattern is not None:
+            self._pattern = pattern
+            self._cluster.want_all_topics = True
+            self._cluster.request_refresh()
+            names = self._matching_topics(pattern)
+        else:
+            self._pattern = None
+            self._cluster.want_all_topics = False
+            names = wanted
+            if not names:
+                await self.unsubscribe()
+                return
+        self._topics = names
+        if self._group is None:
+            logger.debug("joining the group %s", group_id)
+            self._group = self._start_group()
+        self._group.subscribe(names, listener)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions, and no others.
+
+        Raises:
+            TypeError: these are no partitions.
+            ValueError: the consumer has subscribed, or there can be no such partition.
+        """
+        if self._group is not None:
+            raise ValueError("the consumer has subscribed: unsubscribe first")
+        wanted = topic_partitions("partitions", partitions)
+        self._cluster.set_topics(partition.topic for partition in wanted)
+        self._partitions.assign(wanted)
+
+    async def unsubscribe(self) -> None:
+        """Leave the group, or drop what was assigned by hand; nothing is committed."""
+        group = self._group
+        if group is not None:
+            self._group_scope.cancel()
+            await group.leave(commit=False)
+            self._group = None
+            self._commits.membership = None
+        else:
+            await trio.lowlevel.checkpoint()
+        self._pattern = None
+        self._topics = frozenset()
+        self._cluster.want_all_topics = False
+        self._partitions.assign(())
+        self._cluster.set_topics(())
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics that are subscribed to; with a pattern, those that match it."""
+        if self._pattern is not None and self._calls.is_open:
+            return self._matching_topics(self._pattern)
+        return self._topics
+
+    def _matching_topics(self, pattern: re.Pattern[str]) -> frozenset[str]:
+        skips_internal = self._config.exclude_internal_topics
+        return frozenset(
+            name
+            for name, topic in self._cluster.metadata.topics.items()
+            if pattern.fullmatch(name) and not (skips_internal and topic.is_internal)
+        )
+
+    def _metadata_changed(self) -> None:
+        metadata = self._cluster.metadata
+        for partition in self._partitions:
+            # At once: no position may be committed for a topic that it is not of.
+            self._partitions.note_metadata(partition, metadata)
+        group = self._group
+        if group is not None:
+            if self._pattern is not None:
+                group.want_topics(self._matching_topics(self._pattern))
+            group.metadata_changed()
+        for name, topic in metadata.topics.items():
+            code = topic.error_code
+            if code in FATAL_TOPIC_ERRORS and (
+                name in self._topics or self._partitions.reads(name)
+            ):
+                self._calls.fail(error_for(code, f"topic {name!r}: {code.text}"))
+
+    # -- the group ------------------------------------------------------------------------------
+
+    def _start_group(self) -> Group:
+        group = self._make_group()
+        self._commits.membership = group.membership
+        self._group_scope = trio.CancelScope()
+        self._cluster.nursery.start_soon(self._run_group, group, self._group_scope)
+        return group
+
+    async def _run_group(self, group: Group, scope: trio.CancelScope) -> None:
+        with scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(group.run)
+                nursery.start_soon(group.run_heartbeats)
+
+    def polled(self) -> None:
+        """The program polls."""
+        if self._group is not None:
+            self._group.polled()
+
+    def raise_failure(self) -> None:
+        """Raise what has ended the membership for good, if anything has."""
+        failure = None if self._group is None else self._group.membership.failure
+        if failure is not None:
+            raise type(failure)(failure.message, code=failure.code)
+
+    def wake_group(self) -> None:
+        """Have the group look at its membership again."""
+        if self._group is not None:
+            self._group.wake()
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return who the consumer is in its group at the moment.
+
+        Raises:
+            InvalidGroupIdError: the consumer has no group_id.
+        """
+        if self._group is not None:
+            return self._group.membership.metadata
+        return GroupMetadata(
+            self._offsets.group_id, group_instance_id=self._config.group_instance_id
+        )
+
+    async def leave_group(self) -> bool:
+        """Leave the group for good; return whether the consumer was in one.
+
+        What was consumed is committed before that, if that is automatic.
+        """
+        if self._group is None:
+            return False
+        self._group_scope.cancel()
+        await self._commits.wait_idle()  # they are the member's, which there is not after that
+        await self._group.leave(commit=self._config.enable_auto_commit)
+        return True
