@@ -15,8 +15,9 @@ from functools import partial
 
 from kraftrio.base.clock import Clock
 from kraftrio.base.timers import Timer, Timers
+from kraftrio.broker.replica.isr import IsrAnswer, IsrProposal
 from kraftrio.broker.replica.partition import Partition
-from kraftrio.broker.replica.partition_state import Effects, IsrAnswer, IsrProposal
+from kraftrio.broker.replica.partition_state import Effects
 from kraftrio.broker.replica.ports import IsrProposer, IsrResult
 from kraftrio.kraft_meta.metadata.records import LEADER_RECOVERED
 from kraftrio.wire.errors import ErrorCode

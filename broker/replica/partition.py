@@ -12,7 +12,8 @@ from collections import deque
 
 from kraftrio.base.timers import Timers
 from kraftrio.broker.log.partition.partition_log import PartitionLog
-from kraftrio.broker.replica.partition_state import Brokers, PartitionState
+from kraftrio.broker.replica.followers import Brokers
+from kraftrio.broker.replica.partition_state import PartitionState
 from kraftrio.broker.replica.waiters import (
     CommitCallback,
     Confirmation,
@@ -147,7 +148,7 @@ class Partition:
 
     def low_watermark(self) -> int:
         """The smallest log start offset of the live replicas."""
-        return self.state.low_watermark(self.log.log_start_offset)
+        return self.state.followers.low_watermark(self.log.log_start_offset)
 
     # -- does anybody follow? -------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.replica.partition_state import IsrMember
+from kraftrio.broker.replica.isr import IsrMember
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import TopicPartition
 

@@ -30,6 +30,7 @@ from kraftrio.broker.log.segment.segment import Segment
 from kraftrio.broker.replica.follower.fetch import FollowerFetch
 from kraftrio.broker.replica.follower.partition import FollowedPartition
 from kraftrio.broker.replica.full_directories import FullDirectories
+from kraftrio.broker.replica.isr import Isr
 from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.partition_state import PartitionState, Role
 from kraftrio.broker.replica.unmade_logs import UnmadeLogs
@@ -99,17 +100,17 @@ def _vote_for_a_shorter_log() -> list[Patch]:
 
 
 def _high_watermark_of_a_stale_isr() -> list[Patch]:
-    original = PartitionState._set_isr
+    original = Isr._find_maximal
 
-    def set_isr(self: PartitionState, isr: tuple[int, ...]) -> None:
-        before = self._maximal_isr
-        original(self, isr)
-        if before and self.broker_id in before:
-            self._maximal_isr = before  # who joined since does not count
+    def find_maximal(self: Isr) -> None:
+        before = self.maximal
+        original(self)
+        if before and self.committed:
+            self.maximal = before  # who joined since does not count
 
     return [
-        (PartitionState, "_set_isr", set_isr),
-        (PartitionState, "advance_high_watermark", _advance_by(lambda s: s._maximal_isr)),
+        (Isr, "_find_maximal", find_maximal),
+        (PartitionState, "advance_high_watermark", _advance_by(lambda s: s.maximal_isr)),
     ]
 
 
@@ -117,10 +118,11 @@ def _progress_of_another_leader_epoch() -> list[Patch]:
     original = PartitionState.apply
 
     def apply(self: PartitionState, partition: Any, log_end_offset: int, now_ms: float = 0) -> bool:
-        known = dict(self._followers)
+        known = self.followers._progress
         begun = original(self, partition, log_end_offset, now_ms)
-        for replica in known.keys() & self._followers.keys():
-            self._followers[replica] = known[replica]
+        progress = self.followers._progress
+        for replica in known.keys() & progress.keys():
+            progress[replica] = known[replica]
         return begun
 
     return [(PartitionState, "apply", apply)]
@@ -148,7 +150,8 @@ def _advance_by(members: Callable[[PartitionState], Any]) -> Callable[..., bool]
     def advance(self: PartitionState, now_ms: float = 0) -> bool:
         if self.role is not Role.LEADER or self.is_under_min_isr:
             return False
-        ends = [p.log_end_offset for r, p in self._followers.items() if r in members(self)]
+        progress = self.followers._progress
+        ends = [p.log_end_offset for r, p in progress.items() if r in members(self)]
         offset = min([self.log_end_offset, *ends])
         if offset <= self.high_watermark:
             return False
@@ -229,8 +232,8 @@ def _isr_shrinks_by_itself() -> list[Patch]:
     def check_isr(self: PartitionState, now_ms: float) -> None:
         proposal = original(self, now_ms)
         if proposal is not None:
-            self._pending = None
-            self._set_isr(proposal.broker_ids)
+            self._isr.settle()
+            self._isr.commit(proposal.broker_ids)
 
     advance = _advance_by(lambda s: s.isr)
     return [

@@ -18,9 +18,9 @@ from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.manager.log_manager import LogManager
 from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.broker.replica.isr import IsrMember
 from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.partition import Partition
-from kraftrio.broker.replica.partition_state import IsrMember
 from kraftrio.broker.replica.ports import IsrResult
 from kraftrio.kraft_meta.metadata.image import MetadataDelta
 from kraftrio.kraft_meta.metadata.records import (

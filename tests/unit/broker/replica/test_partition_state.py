@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from kraftrio.broker.replica.isr import IsrAnswer, IsrMember, IsrProposal
 from kraftrio.broker.replica.partition_state import (
     MOVES,
     NO_EFFECTS,
     Effects,
-    IsrAnswer,
-    IsrMember,
-    IsrProposal,
     PartitionState,
     Role,
 )
@@ -500,12 +498,12 @@ def test_acknowledgements_need_enough_replicas_after_the_append_too() -> None:
 def test_the_low_watermark_waits_for_live_followers_only() -> None:
     brokers = FixedBrokers({1: 11, 2: 12, 3: 13})
     state = trio_leader((1, 2), brokers=brokers)
-    assert state.low_watermark(6) == -1
+    assert state.followers.low_watermark(6) == -1
     for replica, start in ((2, 5), (3, 2)):
         state.on_follower_fetch(replica, -1, 10, start, 10, 0)
-    assert state.low_watermark(6) == 2
+    assert state.followers.low_watermark(6) == 2
     del brokers.epochs[3]
-    assert state.low_watermark(6) == 5
+    assert state.followers.low_watermark(6) == 5
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,85 @@
+"""The in-sync replicas of a partition: as committed, and as they may be already; sans-IO.
+
+Rule: the maximal ISR is the committed one plus whom a proposal in flight would add, and still whom
+it would remove. Were the proposal taken without our knowing, everything acknowledged meanwhile
+would be on the new member, too (KIP-497).
+
+Called by `partition_state`, which decides what to propose; the values go to the controller and back
+by `isr_keeper` and `isr_proposals`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kraftrio.wire.errors import ErrorCode
+
+
+class IsrMember(NamedTuple):
+    """One broker of a proposed ISR; `broker_epoch` is that of its last fetch, -1: not known."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+class IsrProposal(NamedTuple):
+    """An ISR for the controller to decide on."""
+
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[IsrMember, ...]
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        return tuple(member.broker_id for member in self.isr)
+
+
+class IsrAnswer(NamedTuple):
+    """What the controller answered; only `error` counts unless that is NONE."""
+
+    error: ErrorCode
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+    isr: tuple[int, ...] = ()
+
+
+class Isr:
+    """See the module.
+
+    Attributes:
+        committed: the members that the controller has decided on last.
+        maximal: these and whoever a proposal in flight would add.
+        pending: the proposal in flight, if any.
+    """
+
+    __slots__ = ("committed", "maximal", "pending")
+
+    def __init__(self) -> None:
+        self.committed: tuple[int, ...] = ()
+        self.maximal: frozenset[int] = frozenset()
+        self.pending: IsrProposal | None = None
+
+    def commit(self, members: tuple[int, ...]) -> None:
+        """The controller has decided, but perhaps not about the proposal in flight."""
+        self.committed = members
+        self._find_maximal()
+
+    def propose(self, proposal: IsrProposal) -> None:
+        """A proposal is on its way."""
+        self.pending = proposal
+        self._find_maximal()
+
+    def settle(self) -> None:
+        """The proposal is decided, or will never be."""
+        self.pending = None
+        self._find_maximal()
+
+    def clear(self) -> None:
+        """This replica does not lead: the ISR is another one's to keep."""
+        self.committed = ()
+        self.settle()
+
+    def _find_maximal(self) -> None:
+        self.maximal = frozenset(self.committed)
+        if self.pending is not None:
+            self.maximal = self.maximal.union(self.pending.broker_ids)
