@@ -100,11 +100,11 @@ WRONG_IMPORTS = {
         "base.line_limits -> trio",
         "net.send_queue -> trio",
         "kraft_meta.quorum.description -> trio",
-        "broker.replica.partition_state -> trio",
+        "broker.replica.state.partition_state -> trio",
         "broker.log.files -> trio",
     ],
     "log-lines": [
-        "broker.replica.partition_state -> logging",
+        "broker.replica.state.partition_state -> logging",
         "kraft_meta.quorum.raft_wire -> logging",
     ],
     "system": [

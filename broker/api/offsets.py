@@ -78,7 +78,9 @@ class OffsetHandlers:
     """Handlers that answer from a partition's offsets."""
 
     def __init__(self, replica_manager: ReplicaManager) -> None:
-        self._replicas = replica_manager
+        self._hosted = replica_manager.hosted
+        self._reads = replica_manager.reads
+        self._deletions = replica_manager.deletions
 
     def table(self) -> dict[ApiKey, Callable[[Any, RequestContext], Any]]:
         return {
@@ -145,7 +147,7 @@ class OffsetHandlers:
         answer: ListOffsetsPartitionResponse,
     ) -> None:
         try:
-            partition = self._replicas.leader(
+            partition = self._hosted.leader(
                 TopicPartition(topic, asked.partition_index), asked.current_leader_epoch
             )
             if asked.timestamp == LATEST:
@@ -170,9 +172,9 @@ class OffsetHandlers:
         answer: ListOffsetsPartitionResponse,
     ) -> None:
         if timestamp == MAX_TIMESTAMP:
-            found = self._replicas.offset_of_max_timestamp(partition)
+            found = self._reads.offset_of_max_timestamp(partition)
         else:
-            found = self._replicas.offset_for_timestamp(partition, timestamp)
+            found = self._reads.offset_for_timestamp(partition, timestamp)
         if found is None or found.offset >= _last_visible(partition, request):
             _check_available(partition, request)
             return
@@ -199,7 +201,7 @@ class OffsetHandlers:
     def _end_of_epoch(self, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
         answer = EpochEndOffset(partition=asked.partition, leader_epoch=-1, end_offset=-1)
         try:
-            partition = self._replicas.leader(
+            partition = self._hosted.leader(
                 TopicPartition(topic, asked.partition), asked.current_leader_epoch
             )
         except KafkaError as error:
@@ -258,12 +260,12 @@ class OffsetHandlers:
         if topic_partition.topic in INTERNAL_TOPICS:
             return
         try:
-            partition = self._replicas.leader(topic_partition)
+            partition = self._hosted.leader(topic_partition)
         except KafkaError:
             return
         answer = answers[topic_partition] = _not_deleted(topic_partition, ErrorCode.NONE)
         try:
-            target = self._replicas.delete_records(partition, offset)
+            target = self._deletions.delete_records(partition, offset)
         except KafkaError as error:
             answer.error_code = error.code
             return
@@ -275,7 +277,7 @@ class OffsetHandlers:
         if topic_partition.topic in INTERNAL_TOPICS:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         try:
-            self._replicas.leader(topic_partition)
+            self._hosted.leader(topic_partition)
         except KafkaError as error:
             return error.code
         return ErrorCode.NOT_LEADER_OR_FOLLOWER  # when it was asked to delete
@@ -301,7 +303,7 @@ class OffsetHandlers:
                 deferred.complete(response)
 
         for partition, target, answer in waiting:
-            self._replicas.when_deleted(
+            self._deletions.when_deleted(
                 partition, target, timeout_ms, partial(on_deleted, partition, answer)
             )
         return deferred

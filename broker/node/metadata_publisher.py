@@ -14,7 +14,7 @@ from typing import Protocol
 
 from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.replica.manager import ReplicaManager
+from kraftrio.broker.replica.metadata_changes import MetadataChanges
 from kraftrio.broker.replica.quota import Direction
 from kraftrio.kraft_meta.metadata.image import BROKER, TOPIC, MetadataDelta, MetadataImage
 
@@ -55,7 +55,7 @@ class MetadataPublisher:
         broker_id: int,
         metadata: MetadataCache,
         dynamic_config: DynamicConfig,
-        replica_manager: ReplicaManager,
+        replicas: MetadataChanges,
         coordinators: Mapping[str, Coordinator],
         fetchers: Fetchers,
         quotas: Sequence[Quota],
@@ -64,7 +64,7 @@ class MetadataPublisher:
         self._broker_id = broker_id
         self._metadata = metadata
         self._dynamic_config = dynamic_config
-        self._replicas = replica_manager
+        self._replicas = replicas
         self._coordinators = coordinators
         self._fetchers = fetchers
         self._quotas = quotas

@@ -9,12 +9,13 @@ from kraftrio.broker.controller.channel import ControllerChannel
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.node.context import NodeContext
-from kraftrio.broker.replica.directory_assignments import DirectoryAssignments
+from kraftrio.broker.replica.directories.directory_assignments import DirectoryAssignments
 from kraftrio.broker.replica.follower.fetcher import ReplicaFetchers
 from kraftrio.broker.replica.isr_proposals import IsrProposals
 from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.moves import MOVE_RATE_CONFIG, ReplicaMoves
 from kraftrio.broker.replica.quota import Direction, ReplicationQuota, SlidingRate
+from kraftrio.broker.replica.settings import ReplicaSettings
 
 
 class Replication:
@@ -28,7 +29,7 @@ class Replication:
         self._channel = channel
         self.leader_quota = self._quota(Direction.LEADER)
         self.follower_quota = self._quota(Direction.FOLLOWER)
-        self._placer = DirectoryAssignments(
+        self._directory_reports = DirectoryAssignments(
             channel, node.config.node_id, self._broker_epoch, metadata, node.timers
         )
         self.replica_manager = self._replica_manager()
@@ -56,15 +57,13 @@ class Replication:
             return node.dynamic.log_config(self._metadata.image, topic)
 
         return ReplicaManager(
-            config.node_id,
+            ReplicaSettings(config.node_id, log_config, config.replica_lag_time_max_ms),
             node.storage.log_manager,
             self._metadata,
             node.timers,
             node.environment.clock,
-            log_config,
-            proposals=IsrProposals(self._channel, config.node_id, self._broker_epoch, node.timers),
-            placer=self._placer,
-            lag_time_max_ms=config.replica_lag_time_max_ms,
+            IsrProposals(self._channel, config.node_id, self._broker_epoch, node.timers),
+            self._directory_reports,
         )
 
     def _moves(self) -> ReplicaMoves:
@@ -79,7 +78,7 @@ class Replication:
         return ReplicaMoves(
             self.replica_manager,
             self._metadata,
-            self._placer,
+            self._directory_reports,
             environment.clock,
             environment.run_in_thread,
             rate_limit,
@@ -95,7 +94,7 @@ class Replication:
             environment.network,
             config.node_id,
             self._broker_epoch,
-            self.replica_manager,
+            self.replica_manager.follower_writes,
             self._metadata,
             config,
             environment.clock,

@@ -38,7 +38,7 @@ class BrokerServices:
             node.config.node_id,
             self.metadata,
             node.dynamic,
-            self.replica_manager,
+            self.replica_manager.metadata_changes,
             {self.coordinator.topic: self.coordinator},
             self.fetchers,
             (replication.leader_quota, replication.follower_quota),
@@ -66,7 +66,7 @@ class BrokerServices:
         return group_coordinator(
             node.config,
             lambda: str(uuid.UUID(int=rng.getrandbits(128), version=4)),
-            replicas=replication.replica_manager,
+            replicas=replication.replica_manager.led,
             timers=node.timers,
             clock=node.environment.clock,
             metadata=self.metadata,

@@ -1,26 +1,26 @@
-"""Carries out what partition states decide about their ISRs: proposes, takes answers, and looks
+"""Keeps the ISRs of what is led here: takes followers' fetches, proposes, takes answers, and looks
 from time to time for followers that have fallen behind.
 
-Rules: `PartitionState` decides; this only sends and calls back. A partition that is led here no
-more, or again, ignores answers to what it proposed before.
+Rules: `PartitionState` decides; this only carries out. A partition that is not led here any more,
+or is led again, ignores answers to what it proposed before.
 
-Called by `replica/manager`.
+Called by the Fetch handler, `role_changes`, and `full_directories` (`resign`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from kraftrio.base.clock import Clock
 from kraftrio.base.timers import Timer, Timers
-from kraftrio.broker.replica.isr import IsrAnswer, IsrProposal
 from kraftrio.broker.replica.partition import Partition
-from kraftrio.broker.replica.partition_state import Effects
-from kraftrio.broker.replica.ports import IsrProposer, IsrResult
-from kraftrio.kraft_meta.metadata.records import LEADER_RECOVERED
+from kraftrio.broker.replica.ports import IsrProposer
+from kraftrio.broker.replica.state.isr import IsrAnswer, IsrProposal
+from kraftrio.broker.replica.state.partition_state import NO_EFFECTS, Effects
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.primitives import TopicPartition
 
 _log = logging.getLogger("kraftrio.replicas")
 
@@ -28,51 +28,86 @@ _RETRY_MS = 200  # after an answer that may be better next time
 
 
 class IsrKeeper:
-    """Keeps the ISRs of the partitions that are led here.
+    """See the module; one per broker.
 
     Args:
-        led: the partitions to look at for late followers.
-        proposals: the way to the controller; without one (a node with no others) ISRs stay.
+        partitions: the replicas on this broker; those that are led here are looked at.
+        lag_time_max_ms: replica.lag.time.max.ms; late followers are looked for twice in it.
+        proposals: the way to the controller.
+
+    Attributes:
+        expand_count: how many ISRs have grown since the start.
+        shrink_count: how many have lost members.
     """
 
     def __init__(
         self,
-        led: Callable[[], Iterable[Partition]],
+        partitions: Mapping[TopicPartition, Partition],
         timers: Timers,
         clock: Clock,
         lag_time_max_ms: float,
-        proposals: IsrProposer | None = None,
+        proposals: IsrProposer,
     ) -> None:
-        self._led = led
+        self._partitions = partitions
         self._timers = timers
         self._clock = clock
         self._interval_ms = lag_time_max_ms / 2
-        self.proposals = proposals
+        self._proposals = proposals
         self._timer: Timer | None = None
+        self.expand_count = 0
+        self.shrink_count = 0
 
     def start(self) -> None:
         """Look for late followers from now on."""
         if self._timer is None:
-            self._timer = self._timers.schedule(self._interval_ms, self._look)
+            self._timer = self._timers.schedule(self._interval_ms, self._check_all)
 
-    def _look(self) -> None:
-        self._timer = self._timers.schedule(self._interval_ms, self._look)
+    def _check_all(self) -> None:
+        self._timer = self._timers.schedule(self._interval_ms, self._check_all)
         now_ms = self._clock.monotonic_ms()
-        for partition in list(self._led()):
+        for partition in list(self._partitions.values()):
             state = partition.state
             if state.is_sole_replica:
                 continue
             advanced = state.advance_high_watermark(now_ms)
-            proposal = None if self.proposals is None else state.check_isr(now_ms)
-            self.carry_out(partition, Effects(advanced, proposal))
+            self._carry_out(partition, Effects(advanced, state.check_isr(now_ms)))
 
     def resign(self, partition: Partition) -> None:
         """This broker cannot write what it leads: let another one of the ISR lead, if it can be."""
-        proposal = None if self.proposals is None else partition.state.propose_resignation()
+        proposal = partition.state.propose_resignation()
         if proposal is not None:
             self._propose(partition, proposal)
 
-    def carry_out(self, partition: Partition, effects: Effects) -> None:
+    def on_follower_fetch(
+        self,
+        partition: Partition,
+        replica_id: int,
+        broker_epoch: int,
+        fetch_offset: int,
+        log_start_offset: int,
+        now_ms: float,
+    ) -> None:
+        """A follower has everything before `fetch_offset`: it was found to be within our log.
+
+        Raises:
+            KafkaError: NOT_LEADER_OR_FOLLOWER: that broker has restarted since.
+        """
+        effects = partition.state.on_follower_fetch(
+            replica_id,
+            broker_epoch,
+            fetch_offset,
+            log_start_offset,
+            partition.log.log_end_offset,
+            now_ms,
+        )
+        if effects is not NO_EFFECTS:
+            self._carry_out(partition, effects)
+        if partition.low_watermark_waiters:
+            partition.check_low_watermark()
+        if partition.confirmations:
+            partition.on_follower_fetch(replica_id)
+
+    def _carry_out(self, partition: Partition, effects: Effects) -> None:
         """Do what a state asks for."""
         if effects.proposal is not None:
             if effects.send_later:
@@ -84,35 +119,33 @@ class IsrKeeper:
             partition.publish_high_watermark()
 
     def _propose(self, partition: Partition, proposal: IsrProposal) -> None:
-        if partition.state.pending_proposal is not proposal or self.proposals is None:
+        if partition.state.pending_proposal is not proposal:
             return
         _log.info(
             "propose isr partition=%s-%d leader_epoch=%d partition_epoch=%d from=%s to=%s",
             *partition.topic_partition, proposal.leader_epoch, proposal.partition_epoch,
             _listed(partition.state.isr), _listed(proposal.broker_ids),
         )  # fmt: skip
-        self.proposals.propose(
+        self._proposals.propose(
             partition.topic_partition,
             partition.topic_id,
-            proposal.partition_epoch,
-            proposal.leader_epoch,
-            proposal.isr,
-            LEADER_RECOVERED,
-            partial(self._on_result, partition, proposal),
+            proposal,
+            partial(self._on_answer, partition, proposal),
         )
 
-    def _on_result(self, partition: Partition, proposal: IsrProposal, result: IsrResult) -> None:
-        error = ErrorCode(result.error)
-        if error is not ErrorCode.NONE:
+    def _on_answer(self, partition: Partition, proposal: IsrProposal, answer: IsrAnswer) -> None:
+        before = len(partition.state.isr)
+        if answer.error is not ErrorCode.NONE:
             _log.info(
-                "isr not taken partition=%s-%d error=%s", *partition.topic_partition, error.name
-            )
-        answer = IsrAnswer(
-            error, result.leader_epoch, result.partition_epoch, tuple(result.isr or ())
-        )
+                "isr not taken partition=%s-%d error=%s",
+                *partition.topic_partition, answer.error.name,
+            )  # fmt: skip
         now_ms = self._clock.monotonic_ms()
         partition.tell_followers(0)  # perhaps they are not in the ISR any more
-        self.carry_out(partition, partition.state.on_isr_answer(proposal, answer, now_ms))
+        effects = partition.state.on_isr_answer(proposal, answer, now_ms)
+        self.expand_count += len(partition.state.isr) > before
+        self.shrink_count += len(partition.state.isr) < before
+        self._carry_out(partition, effects)
         partition.check_confirmations()
 
 

@@ -36,9 +36,9 @@ from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.ports import FutureReplica
 from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.partition import Partition
-from kraftrio.broker.replica.partition_state import Role
-from kraftrio.broker.replica.ports import ReplicaPlacer
+from kraftrio.broker.replica.ports import DirectoryReports
 from kraftrio.broker.replica.quota import NO_LIMIT, SlidingRate
+from kraftrio.broker.replica.state.partition_state import Role
 from kraftrio.kraft_meta.metadata.directories import LOST
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
@@ -56,7 +56,7 @@ class ReplicaMoves:
     """See the module; one per broker.
 
     Args:
-        placer: tells the controller in which directory a replica lies.
+        reports: the way of the replicas' log directories to the controller.
         limit: bytes a second for all moves together, as configured now.
         rate: measures them.
     """
@@ -65,7 +65,7 @@ class ReplicaMoves:
         self,
         replicas: ReplicaManager,
         metadata: MetadataCache,
-        placer: ReplicaPlacer,
+        reports: DirectoryReports,
         clock: Clock,
         run_in_thread: RunInThread,
         limit: Callable[[], int],
@@ -73,8 +73,9 @@ class ReplicaMoves:
     ) -> None:
         self._replicas = replicas
         self._logs: LogManager = replicas.log_manager
+        self._hosted = replicas.hosted
         self._metadata = metadata
-        self._placer = placer
+        self._reports = reports
         self._clock = clock
         self._run_in_thread = run_in_thread
         self._limit = limit
@@ -120,7 +121,7 @@ class ReplicaMoves:
         if future is not None and future.log_dir is not log_dir:
             self._give_up(topic_partition, "another log directory is asked for")
             future = None
-        partition = self._replicas.partition(topic_partition)
+        partition = self._hosted.partition(topic_partition)
         if partition is None:
             code = self._metadata.check_hosted(*topic_partition).code
             if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -212,7 +213,7 @@ class ReplicaMoves:
         topic_partition = future.log.topic_partition
         if self._futures.get(topic_partition) is not future:
             return None
-        partition = self._replicas.partition(topic_partition)
+        partition = self._hosted.partition(topic_partition)
         reason = ""
         if partition is None:
             if topic_partition in self._replicas.unmade:
@@ -244,7 +245,7 @@ class ReplicaMoves:
         current = partition.log
         _cut_to_agreement(current, future, now_ms)
         if future.log_end_offset < current.log_end_offset:
-            read = self._replicas.read(
+            read = self._replicas.reads.read(
                 partition,
                 future.log_end_offset,
                 _PIECE_BYTES,
@@ -262,13 +263,15 @@ class ReplicaMoves:
     def _tell(self, partition: Partition, directory_id: bytes) -> None:
         """Tell the controller in which directory the replica lies, or soon will."""
         self._told[partition.topic_partition] = partition.topic_id
-        self._placer.place(partition.topic_id, partition.topic_partition.partition, directory_id)
+        self._reports.place(partition.topic_id, partition.topic_partition.partition, directory_id)
 
     def _is_known(self, partition: Partition, directory_id: bytes) -> bool:
         """Does the metadata have the new directory?"""
         topic = self._metadata.image.topics_by_id.get(partition.topic_id)
         image = None if topic is None else topic.partitions.get(partition.topic_partition.partition)
-        return image is not None and image.directory(self._replicas.broker_id) == directory_id
+        return (
+            image is not None and image.directory(self._replicas.settings.broker_id) == directory_id
+        )
 
     def _swap(self, partition: Partition, future: FutureLog) -> None:
         """Step 4; the caller has just copied the rest."""
@@ -277,7 +280,7 @@ class ReplicaMoves:
             log.start_leader_epoch(current.latest_epoch)  # nothing was written in it yet
         log.config = current.config
         self._futures.promote(partition.topic_partition, self._clock.wall_ms())
-        self._replicas.serve_from(partition, log)
+        self._replicas.roles.serve_from(partition, log)
         self._told.pop(partition.topic_partition, None)
         self._without_room.discard(partition.topic_partition)
         _log.info(
@@ -296,7 +299,7 @@ class ReplicaMoves:
         if topic_id is not None:
             serving = self._logs.dir_of(topic_partition)
             directory_id = LOST if serving is None else serving.directory_id
-            self._placer.place(topic_id, topic_partition.partition, directory_id)
+            self._reports.place(topic_id, topic_partition.partition, directory_id)
 
     async def _on_disk_error(self, future: FutureLog, error: OSError) -> None:
         """The new directory is full: try again later. Or it fails: that ends its moves."""

@@ -3,7 +3,7 @@
 Rules: the state decides, the log keeps, and `Partition` carries the news from one to the other and
 to those who wait.  The high watermark is the state's alone; the log is told whenever it changes.
 
-Called by `replica/manager`; handlers look at `log` and `state`.
+Called by what else is in `replica/`; handlers look at `log` and `state`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections import deque
 
 from kraftrio.base.timers import Timers
 from kraftrio.broker.log.partition.partition_log import PartitionLog
-from kraftrio.broker.replica.followers import Brokers
-from kraftrio.broker.replica.partition_state import PartitionState
+from kraftrio.broker.replica.state.followers import Brokers
+from kraftrio.broker.replica.state.partition_state import PartitionState
 from kraftrio.broker.replica.waiters import (
     CommitCallback,
     Confirmation,
@@ -83,6 +83,11 @@ class Partition:
         """Is this replica in the ISR, as far as is known here?"""
         return self.state.broker_id in self.state.isr
 
+    @property
+    def is_only_isr_member(self) -> bool:
+        """Is nobody else in the ISR, nor about to be?"""
+        return self.state.maximal_isr == {self.state.broker_id}
+
     # -- a leader's news ------------------------------------------------------------------------
 
     def note_uncommitted(self, end_offset: int, size_bytes: int) -> None:
@@ -149,6 +154,39 @@ class Partition:
     def low_watermark(self) -> int:
         """The smallest log start offset of the live replicas."""
         return self.state.followers.low_watermark(self.log.log_start_offset)
+
+    # -- who waits for a watermark --------------------------------------------------------------
+
+    def when_committed(
+        self,
+        end_offset: int,
+        callback: CommitCallback,
+        timers: Timers,
+        timeout_ms: float | None,
+    ) -> None:
+        """Call back once the high watermark reaches `end_offset`, or cannot, or the time is up."""
+        waiter = OffsetWaiter(end_offset, callback)
+        self.commit_waiters.append(waiter)
+
+        def give_up() -> None:
+            self.commit_waiters.remove(waiter)
+            callback(ErrorCode.REQUEST_TIMED_OUT)
+
+        if timeout_ms is not None:
+            waiter.timer = timers.schedule(timeout_ms, give_up)
+
+    def when_deleted(
+        self, offset: int, callback: CommitCallback, timers: Timers, timeout_ms: float
+    ) -> None:
+        """Call back once every live replica's log starts at `offset`, or the time is up."""
+        waiter = OffsetWaiter(offset, callback)
+        self.low_watermark_waiters.append(waiter)
+
+        def give_up() -> None:
+            self.low_watermark_waiters.remove(waiter)
+            callback(ErrorCode.REQUEST_TIMED_OUT)
+
+        waiter.timer = timers.schedule(timeout_ms, give_up)
 
     # -- does anybody follow? -------------------------------------------------------------------
 
@@ -223,6 +261,11 @@ class Partition:
         log.update_high_watermark(state.high_watermark)
 
     # -- changes of role ------------------------------------------------------------------------
+
+    def serve_from(self, log: PartitionLog) -> None:
+        """Another log, equal to the one so far, takes its place."""
+        self.log = log
+        log.update_high_watermark(self.state.high_watermark)
 
     def start_to_lead(self) -> None:
         """A leader epoch begins: what lies above the high watermark has sizes nobody counted.

@@ -8,30 +8,12 @@ newest image.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.replica.isr import IsrMember
-from kraftrio.wire.errors import ErrorCode
+from kraftrio.broker.replica.state.isr import IsrAnswer, IsrProposal
 from kraftrio.wire.primitives import TopicPartition
-
-
-class IsrResult(Protocol):
-    """What became of a proposal; only `error` counts unless that is NONE."""
-
-    @property
-    def error(self) -> ErrorCode: ...
-    @property
-    def leader_id(self) -> int: ...
-    @property
-    def leader_epoch(self) -> int: ...
-    @property
-    def isr(self) -> Sequence[int]: ...
-    @property
-    def recovery_state(self) -> int: ...
-    @property
-    def partition_epoch(self) -> int: ...
 
 
 class IsrProposer(Protocol):
@@ -41,18 +23,15 @@ class IsrProposer(Protocol):
         self,
         topic_partition: TopicPartition,
         topic_id: bytes,
-        partition_epoch: int,
-        leader_epoch: int,
-        isr: Sequence[IsrMember],
-        recovery_state: int,
-        callback: Callable[[IsrResult], None],
+        proposal: IsrProposal,
+        callback: Callable[[IsrAnswer], None],
     ) -> None:
-        """Propose; `callback` is called once, with the controller's answer for this partition."""
+        """Propose; `callback` is called once, later, with what the controller answers."""
         ...
 
 
-class ReplicaPlacer(Protocol):
-    """Tells the controller where replicas lie (AssignReplicasToDirs)."""
+class DirectoryReports(Protocol):
+    """Reports to the controller where replicas lie (AssignReplicasToDirs)."""
 
     def place(self, topic_id: bytes, partition: int, directory_id: bytes) -> None:
         """A replica lies in that log directory, or is LOST."""
@@ -73,7 +52,7 @@ class FetcherManager(Protocol):
         ...
 
 
-class ReplicationQuota(Protocol):
+class ReplicationThrottle(Protocol):
     """How fast followers outside of the ISR may be served."""
 
     def is_throttled(self, topic_partition: TopicPartition) -> bool: ...

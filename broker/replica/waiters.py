@@ -15,7 +15,7 @@ from typing import Protocol, TypeAlias
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.base.timers import Timer, Timers
-from kraftrio.broker.replica.followers import Progress
+from kraftrio.broker.replica.state.followers import Progress
 from kraftrio.wire.errors import ErrorCode
 
 CommitCallback: TypeAlias = Callable[[ErrorCode], None]

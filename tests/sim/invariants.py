@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kraftrio.broker.replica.partition import Partition
-from kraftrio.broker.replica.partition_state import Role
+from kraftrio.broker.replica.state.partition_state import Role
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import iter_headers
 from tests.sim.cluster import Cluster, SimNode
@@ -92,7 +92,7 @@ class Invariants:
         self.isr.on_controller(node, max(self._raft_leaders, default=-1))
         manager = node.replica_manager
         if manager is not None:
-            for partition in manager.partitions():
+            for partition in manager.hosted.partitions():
                 key = (partition.topic_id, partition.topic_partition.partition)
                 log, state = partition.log, partition.state
                 if state.role is Role.OFFLINE:
@@ -185,7 +185,9 @@ class Invariants:
         for broker_id in sorted(partition.state.maximal_isr):
             other = self._cluster.nodes.get(broker_id)
             manager = None if other is None else other.replica_manager
-            replica = None if manager is None else manager.partition(partition.topic_partition)
+            replica = (
+                None if manager is None else manager.hosted.partition(partition.topic_partition)
+            )
             if replica is None or replica.topic_id != partition.topic_id:
                 continue  # down, or not there yet
             if replica.state.leader_epoch > partition.state.leader_epoch:

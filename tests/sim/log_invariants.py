@@ -18,7 +18,7 @@ from collections import defaultdict
 from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.broker.log.segment.segment import Segment
 from kraftrio.broker.replica.partition import Partition
-from kraftrio.broker.replica.partition_state import Role
+from kraftrio.broker.replica.state.partition_state import Role
 from kraftrio.kraft_meta.metadata.image import MetadataImage, PartitionImage
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import iter_headers
@@ -132,7 +132,7 @@ class IsrCompleteness:
 
 def _serving(node: SimNode | None, tp: TopicPartition) -> Partition | None:
     manager = None if node is None else node.replica_manager
-    found = None if manager is None else manager.partition(tp)
+    found = None if manager is None else manager.hosted.partition(tp)
     if node is None or found is None or found.state.role is Role.OFFLINE:
         return None
     return None if node.disk.failed_syncs else found

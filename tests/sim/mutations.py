@@ -27,13 +27,14 @@ from kraftrio.broker.log.partition.follower_batches import FollowerBatches
 from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.broker.log.segment import batch_locator, batch_scan
 from kraftrio.broker.log.segment.segment import Segment
+from kraftrio.broker.replica.directories.full_directories import FullDirectories
+from kraftrio.broker.replica.directories.unmade_logs import UnmadeLogs
 from kraftrio.broker.replica.follower.fetch import FollowerFetch
 from kraftrio.broker.replica.follower.partition import FollowedPartition
-from kraftrio.broker.replica.full_directories import FullDirectories
-from kraftrio.broker.replica.isr import Isr
-from kraftrio.broker.replica.manager import ReplicaManager
-from kraftrio.broker.replica.partition_state import PartitionState, Role
-from kraftrio.broker.replica.unmade_logs import UnmadeLogs
+from kraftrio.broker.replica.led_partitions import LedPartitions
+from kraftrio.broker.replica.record_deletions import RecordDeletions
+from kraftrio.broker.replica.state.isr import Isr
+from kraftrio.broker.replica.state.partition_state import PartitionState, Role
 from kraftrio.clients.consumer.positions import Positions
 from kraftrio.kraft_meta.controller.partition_change import PartitionChange
 from kraftrio.kraft_meta.quorum import log_batches
@@ -194,11 +195,11 @@ def _epochs_are_not_kept() -> list[Patch]:
 
 def _acknowledgement_before_the_isr() -> list[Patch]:
     def when_committed(
-        self: ReplicaManager, topic_partition: Any, end_offset: int, deadline: Any, callback: Any
+        self: LedPartitions, topic_partition: Any, end_offset: int, deadline: Any, callback: Any
     ) -> None:
         callback(ErrorCode.NONE)
 
-    return [(ReplicaManager, "when_committed", when_committed)]
+    return [(LedPartitions, "when_committed", when_committed)]
 
 
 def _no_fencing_of_old_leader_epochs() -> list[Patch]:
@@ -316,9 +317,9 @@ def _commit_of_a_group_before_replication() -> list[Patch]:
 
 
 class _Impatient:
-    """A replica manager that waits for nobody."""
+    """Partitions that wait for nobody."""
 
-    def __init__(self, replicas: ReplicaManager) -> None:
+    def __init__(self, replicas: LedPartitions) -> None:
         self._replicas = replicas
 
     def __getattr__(self, name: str) -> Any:
@@ -401,11 +402,11 @@ def _failed_sync_of_a_log_is_repeated() -> list[Patch]:
 
 def _deletion_before_the_followers() -> list[Patch]:
     def when_deleted(
-        self: ReplicaManager, partition: Any, offset: int, timeout_ms: float, callback: Any
+        self: RecordDeletions, partition: Any, offset: int, timeout_ms: float, callback: Any
     ) -> None:
         callback(ErrorCode.NONE)
 
-    return [(ReplicaManager, "when_deleted", when_deleted)]
+    return [(RecordDeletions, "when_deleted", when_deleted)]
 
 
 def _compaction_drops_the_newest() -> list[Patch]:

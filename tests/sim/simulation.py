@@ -328,7 +328,7 @@ class Simulation:
         assert partition is not None
         for broker_id in (partition.leader, *partition.replicas):
             manager = self.cluster.nodes[broker_id].replica_manager
-            found = None if manager is None else manager.partition(topic_partition)
+            found = None if manager is None else manager.hosted.partition(topic_partition)
             if found is not None:
                 logs.append(found.log)
         return logs
@@ -354,7 +354,7 @@ class Simulation:
         missing = "nobody leads the quorum" if image is None else model.missing(image)
         for node in self.cluster.brokers:
             manager = node.replica_manager
-            for partition in () if manager is None or missing else manager.partitions():
+            for partition in () if manager is None or missing else manager.hosted.partitions():
                 if partition.topic_partition.topic in model.gone():
                     return f"{node.name} has {partition.topic_partition}, which is deleted"
         return missing

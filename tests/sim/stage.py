@@ -147,7 +147,7 @@ class Stage:
     def log(self, node_id: int, topic_partition: TopicPartition) -> PartitionLog | None:
         """A broker's replica, if it is there."""
         manager = self.node(node_id).replica_manager
-        found = None if manager is None else manager.partition(topic_partition)
+        found = None if manager is None else manager.hosted.partition(topic_partition)
         return None if found is None else found.log
 
     def end(self, node_id: int, topic_partition: TopicPartition) -> int:
@@ -161,7 +161,7 @@ class Stage:
     def leads(self, node_id: int, topic_partition: TopicPartition) -> bool:
         """Tell whether a broker takes itself for the leader."""
         manager = self.node(node_id).replica_manager
-        found = None if manager is None else manager.partition(topic_partition)
+        found = None if manager is None else manager.hosted.partition(topic_partition)
         return found is not None and found.state.is_leader
 
     def values(self, node_id: int, topic_partition: TopicPartition) -> list[str]:

@@ -60,7 +60,7 @@ async def rot_under_a_leader(stage: Stage) -> None:
 
 def _follows(stage: Stage, node_id: int, tp: TopicPartition, leader: int) -> bool:
     manager = stage.node(node_id).replica_manager
-    partition = None if manager is None else manager.partition(tp)
+    partition = None if manager is None else manager.hosted.partition(tp)
     return partition is not None and partition.state.leader_id == leader
 
 

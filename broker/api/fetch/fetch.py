@@ -50,7 +50,7 @@ from kraftrio.broker.api.fetch.reads import (
 from kraftrio.broker.api.fetch.session import FetchPlan, FetchSessions, ParkedFetch
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.replica.manager import ReplicaManager
-from kraftrio.broker.replica.ports import ReplicationQuota
+from kraftrio.broker.replica.ports import ReplicationThrottle
 from kraftrio.broker.replica.waiters import FetchWaiter
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.memory_budget import MemoryBudget
@@ -78,7 +78,7 @@ class FetchHandlers:
         timers: Timers,
         clock: Clock,
         fetch_max_bytes: int,
-        leader_quota: ReplicationQuota | None = None,
+        leader_quota: ReplicationThrottle | None = None,
         answers_memory: MemoryBudget | None = None,
         *,
         selects_by_rack: bool = False,

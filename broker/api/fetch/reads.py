@@ -23,7 +23,7 @@ from kraftrio.broker.api.fetch.session import (
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.partition import Partition
-from kraftrio.broker.replica.ports import ReplicationQuota
+from kraftrio.broker.replica.ports import ReplicationThrottle
 from kraftrio.broker.replica.selector import ReplicaView, select_replica
 from kraftrio.broker.replica.waiters import FetchWaiters
 from kraftrio.broker.server.context import RequestContext
@@ -129,7 +129,7 @@ class FetchReader:
         replica_manager: ReplicaManager,
         metadata: MetadataCache,
         fetch_max_bytes: int,
-        leader_quota: ReplicationQuota | None,
+        leader_quota: ReplicationThrottle | None,
         answers_memory: MemoryBudget | None,
         *,
         selects_by_rack: bool,
@@ -176,7 +176,7 @@ class FetchReader:
             ):
                 continue
             try:
-                self._replicas.on_follower_fetch(
+                self._replicas.isrs.on_follower_fetch(
                     partition, replica_id, broker_epoch, offset, part.log_start_offset, now_ms
                 )
             except KafkaError as error:
@@ -289,7 +289,8 @@ class FetchReader:
             if current != key.topic_id and current != ZERO_UUID:
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
         topic_partition = TopicPartition(name, key.partition)
-        find = self._replicas.leader if only_leader else self._replicas.readable
+        hosted = self._replicas.hosted
+        find = hosted.leader if only_leader else hosted.readable
         return find(topic_partition, part.current_leader_epoch)
 
     def _read_partition(

@@ -34,7 +34,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kraftrio.broker.replica.partition_state import Progress
+from kraftrio.broker.replica.state.followers import Progress
 from kraftrio.broker.replica.waiters import FetchWaiter
 from kraftrio.wire.codec.slices import Slices
 from kraftrio.wire.errors import ErrorCode

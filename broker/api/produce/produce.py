@@ -94,7 +94,8 @@ class ProduceHandlers:
         producer_ids: ProducerIdManager,
         clock: Clock,
     ) -> None:
-        self._replicas = replica_manager
+        self._replicas = replica_manager.led
+        self._hosted = replica_manager.hosted
         self._metadata = metadata
         self._producer_ids = producer_ids
         self._clock = clock
@@ -336,7 +337,7 @@ class ProduceHandlers:
         answer = DescribeProducersPartitionResponse(partition_index=topic_partition.partition)
         try:
             check_topic_name(topic_partition.topic)
-            log = self._replicas.hosted(topic_partition).log
+            log = self._hosted.online(topic_partition).log
         except KafkaError as error:
             answer.error_code = error.code
             answer.error_message = error.message or error.code.text

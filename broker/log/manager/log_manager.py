@@ -8,7 +8,7 @@ Rules:
 3. Deletion renames to `<topic>-<partition>.<id>-delete` at once and removes after
    file.delete.delay.ms (`remove_deleted`).
 
-`node` and `replica/manager` call it.
+`node` and the parts of `replica/` call it.
 """
 
 from __future__ import annotations

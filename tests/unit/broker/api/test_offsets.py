@@ -30,7 +30,7 @@ async def test_latest_offsets_after_an_election() -> None:
     broker = Broker()
     async with broker.running():
         partition = broker.follow_broker_2()
-        broker.replicas.append_as_follower(
+        broker.replicas.follower_writes.append_as_follower(
             TP, batch(b"a", b"b"), 0, leader_high_watermark=1, leader_log_start_offset=0
         )
         broker.publish(PartitionChangeRecord(TOPIC_ID, 0, leader=1, isr=(1, 3)))
@@ -143,7 +143,7 @@ async def test_whoever_waits_hears_where_the_partition_went(
         produced = handlers.produce("t")
         deleted = delete_records(handlers, offset=2, timeout_ms=1000)
         confirmed: list[ErrorCode] = []
-        broker.replicas.when_confirmed(TP, 1000, confirmed.append)
+        broker.replicas.led.when_confirmed(TP, 1000, confirmed.append)
         consumed = handlers.fetch(3, leader_epoch=0)
         followed = handlers.fetch(4, 2)
         assert not produced.done and not deleted.done and not confirmed

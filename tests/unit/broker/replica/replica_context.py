@@ -18,10 +18,10 @@ from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.manager.log_manager import LogManager
 from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.replica.isr import IsrMember
 from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.partition import Partition
-from kraftrio.broker.replica.ports import IsrResult
+from kraftrio.broker.replica.settings import ReplicaSettings
+from kraftrio.broker.replica.state.isr import IsrAnswer, IsrMember, IsrProposal
 from kraftrio.kraft_meta.metadata.image import MetadataDelta
 from kraftrio.kraft_meta.metadata.records import (
     MetadataRecord,
@@ -51,35 +51,41 @@ class SteppingClock(Clock):
         return super().monotonic_ms() + 5 * next(self.looks)
 
 
-class Result(NamedTuple):
-    """A controller's answer to a proposal."""
-
-    error: ErrorCode = ErrorCode.NONE
-    leader_id: int = 1
-    leader_epoch: int = 0
-    isr: tuple[int, ...] = ()
-    recovery_state: int = 0
-    partition_epoch: int = 0
-
-
 class Proposed(NamedTuple):
     """What a leader asked the controller for."""
 
     topic_partition: TopicPartition
     topic_id: bytes
-    partition_epoch: int
-    leader_epoch: int
-    isr: Sequence[IsrMember]
-    recovery_state: int
-    callback: Callable[[IsrResult], None]
+    proposal: IsrProposal
+    callback: Callable[[IsrAnswer], None]
+
+    @property
+    def isr(self) -> tuple[IsrMember, ...]:
+        return self.proposal.isr
 
     def take(self) -> None:
         """The controller agrees."""
-        isr = tuple(member.broker_id for member in self.isr)
-        self.callback(Result(isr=isr, partition_epoch=self.partition_epoch + 1))
+        partition_epoch = self.proposal.partition_epoch + 1
+        self.callback(IsrAnswer(ErrorCode.NONE, 0, partition_epoch, self.proposal.broker_ids))
 
     def refuse(self, error: ErrorCode) -> None:
-        self.callback(Result(error))
+        self.callback(IsrAnswer(error))
+
+
+class SilentController:
+    """A controller that never answers."""
+
+    def propose(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: bytes,
+        proposal: IsrProposal,
+        callback: Callable[[IsrAnswer], None],
+    ) -> None:
+        return None
+
+    def place(self, topic_id: bytes, partition: int, directory_id: bytes) -> None:
+        return None
 
 
 class Broker:
@@ -109,17 +115,15 @@ class Broker:
         self.logs_fetched: list[PartitionLog] = []
         self.placed: list[tuple[bytes, int, bytes]] = []  # topic id, partition, directory id
         self.replicas = ReplicaManager(
-            1,
+            ReplicaSettings(1, lambda _: self.config, LAG_MS),
             self.logs,
             self.metadata,
             self.timers,
             self.clock,
-            lambda _: self.config,
-            proposals=self,
-            fetchers=self,
-            placer=self,
-            lag_time_max_ms=LAG_MS,
+            self,
+            self,
         )
+        self.replicas.fetch_with(self)
         self._offset = 0
         delta = MetadataDelta(self.metadata.image)
         for broker_id in (1, 2, 3):
@@ -135,29 +139,16 @@ class Broker:
         self,
         topic_partition: TopicPartition,
         topic_id: bytes,
-        partition_epoch: int,
-        leader_epoch: int,
-        isr: Sequence[IsrMember],
-        recovery_state: int,
-        callback: Callable[[IsrResult], None],
+        proposal: IsrProposal,
+        callback: Callable[[IsrAnswer], None],
     ) -> None:
-        self.proposed.append(
-            Proposed(
-                topic_partition,
-                topic_id,
-                partition_epoch,
-                leader_epoch,
-                isr,
-                recovery_state,
-                callback,
-            )
-        )
+        self.proposed.append(Proposed(topic_partition, topic_id, proposal, callback))
 
     def follow(
         self, topic_partition: TopicPartition, topic_id: bytes, leader_id: int, leader_epoch: int
     ) -> None:
         self.fetching.append((topic_partition, topic_id, leader_id, leader_epoch))
-        followed = self.replicas.partition(topic_partition)
+        followed = self.replicas.hosted.partition(topic_partition)
         assert followed is not None
         self.logs_fetched.append(followed.log)
 
@@ -176,7 +167,7 @@ class Broker:
             delta.replay(record)
         self._offset += 1
         self.metadata.image = delta.apply(self._offset, 1)
-        self.replicas.apply_delta(delta, self.metadata.image)
+        self.replicas.metadata_changes.apply_delta(delta, self.metadata.image)
         run_waiting()
 
     def made(self) -> int:
@@ -186,7 +177,7 @@ class Broker:
     def lead(self, isr: tuple[int, ...] = (1, 2, 3)) -> Partition:
         """Lead t-0 of three replicas."""
         self.publish(TopicRecord("t", TOPIC_ID), PartitionRecord(TOPIC_ID, 0, (1, 2, 3), isr, 1))
-        return self.replicas.leader(TP)
+        return self.replicas.hosted.leader(TP)
 
     def follow_broker_2(self, epoch: int = 0) -> Partition:
         """Follow broker 2 in t-0."""
@@ -194,27 +185,27 @@ class Broker:
             TopicRecord("t", TOPIC_ID),
             PartitionRecord(TOPIC_ID, 0, (1, 2, 3), (1, 2, 3), 2, leader_epoch=epoch),
         )
-        with_log = self.replicas.partition(TP)
+        with_log = self.replicas.hosted.partition(TP)
         if with_log is None:
             try:
-                self.replicas.leader(TP)  # asked for, its log is made at once
+                self.replicas.hosted.leader(TP)  # asked for, its log is made at once
             except KafkaError as error:
                 assert error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-            with_log = self.replicas.partition(TP)
+            with_log = self.replicas.hosted.partition(TP)
         assert with_log is not None
         return with_log
 
     def append(self, count: int = 1) -> int:
         """Append batches of one record to t-0; return the log end offset."""
         for _ in range(count):
-            self.replicas.append_to_leader(TP, batch(b"x"))
+            self.replicas.led.append_to_leader(TP, batch(b"x"))
         run_waiting()
-        return self.replicas.log(TP).log_end_offset
+        return self.replicas.led.log(TP).log_end_offset
 
     def fetched(self, replica_id: int, offset: int, log_start_offset: int = 0) -> None:
         """A follower of t-0 has everything before `offset`."""
-        self.replicas.on_follower_fetch(
-            self.replicas.leader(TP), replica_id, 10 * replica_id, offset, log_start_offset,
+        self.replicas.isrs.on_follower_fetch(
+            self.replicas.hosted.leader(TP), replica_id, 10 * replica_id, offset, log_start_offset,
             self.clock.monotonic_ms(),
         )  # fmt: skip
         run_waiting()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kraftrio.broker.replica.isr_proposals import IsrProposalResult, IsrProposals
+from kraftrio.broker.replica.isr_proposals import IsrProposals
+from kraftrio.broker.replica.state.isr import IsrAnswer, IsrMember, IsrProposal
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.quorum import (
     AlterPartitionRequest,
@@ -15,7 +16,7 @@ from tests.unit.broker.controller.asked_controller import AskedController
 
 BROKER_ID = 3
 TOPIC_IDS = {"a": b"a" * 16, "b": b"b" * 16}
-MEMBERS = [(3, 33), (4, 44)]
+MEMBERS = (IsrMember(3, 33), IsrMember(4, 44))
 
 
 class Context(AskedController[AlterPartitionRequest, AlterPartitionResponse]):
@@ -24,17 +25,14 @@ class Context(AskedController[AlterPartitionRequest, AlterPartitionResponse]):
     def __init__(self) -> None:
         super().__init__(AlterPartitionRequest)
         self.broker_epoch = 33
-        self.results: list[tuple[str, int, IsrProposalResult]] = []
+        self.results: list[tuple[str, int, IsrAnswer]] = []
         self.proposals = IsrProposals(self, BROKER_ID, lambda: self.broker_epoch, self)
 
     def propose(self, topic: str, partition: int = 0, *, partition_epoch: int = 7) -> None:
         self.proposals.propose(
             TopicPartition(topic, partition),
             TOPIC_IDS[topic],
-            partition_epoch,
-            2,
-            MEMBERS,
-            0,
+            IsrProposal(2, partition_epoch, MEMBERS),
             lambda result: self.results.append((topic, partition, result)),
         )
 
@@ -84,7 +82,7 @@ def test_what_is_proposed_in_one_turn_goes_in_one_request() -> None:
     assert (request.broker_id, request.broker_epoch) == (BROKER_ID, 33)
     assert context.asked(0) == [("a", 0, 7), ("a", 1, 7), ("b", 0, 7)]
     first = request.topics[0].partitions[0]
-    assert [(s.broker_id, s.broker_epoch) for s in first.new_isr_with_epochs] == MEMBERS
+    assert [(s.broker_id, s.broker_epoch) for s in first.new_isr_with_epochs] == list(MEMBERS)
     assert (first.leader_epoch, first.leader_recovery_state) == (2, 0)
 
 
@@ -99,7 +97,7 @@ def test_each_proposal_gets_its_own_answer() -> None:
         ("a", 1): ErrorCode.INVALID_UPDATE_VERSION,
     }
     taken = next(result for _, partition, result in context.results if partition == 0)
-    assert taken == IsrProposalResult(ErrorCode.NONE, BROKER_ID, 2, (3, 4), 0, 8)
+    assert taken == IsrAnswer(ErrorCode.NONE, 2, 8, (3, 4))
 
 
 def test_what_comes_while_a_request_is_under_way_goes_in_the_next() -> None:
@@ -134,7 +132,10 @@ def test_of_one_partition_the_newest_waits_for_the_answer_to_the_former() -> Non
 def test_a_callback_may_propose() -> None:
     context = Context()
     context.proposals.propose(
-        TopicPartition("a", 0), TOPIC_IDS["a"], 7, 2, MEMBERS, 0, lambda _: context.propose("b")
+        TopicPartition("a", 0),
+        TOPIC_IDS["a"],
+        IsrProposal(2, 7, MEMBERS),
+        lambda _: context.propose("b"),
     )
     context.pass_time()
     context.answer(("a", 0, ErrorCode.NONE))

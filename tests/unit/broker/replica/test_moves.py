@@ -67,7 +67,7 @@ class Mover:
             *([TopicRecord("t", TOPIC_ID)] if is_new else []),
             PartitionRecord(TOPIC_ID, 0, ids, ids, 1, directories=directories),
         )
-        self.broker.replicas.leader(TP)
+        self.broker.replicas.hosted.leader(TP)
 
     def take_placements(self) -> None:
         """The controller commits where the replica lies."""
@@ -91,11 +91,11 @@ class Mover:
 
     def append(self, *values: bytes) -> None:
         for value in values:
-            self.broker.replicas.append_to_leader(TP, batch(value))
+            self.broker.replicas.led.append_to_leader(TP, batch(value))
 
     def values(self) -> list[bytes | None]:
         """What the partition holds, in order."""
-        log = self.broker.replicas.log(TP)
+        log = self.broker.replicas.led.log(TP)
         found: list[bytes | None] = []
         offset = log.log_start_offset
         while offset < log.log_end_offset:
@@ -107,7 +107,7 @@ class Mover:
         return found
 
     def serving(self) -> str:
-        return self.broker.replicas.log(TP).directory[:2]
+        return self.broker.replicas.led.log(TP).directory[:2]
 
     def names(self, path: str) -> list[str]:
         return [name for name in self.fs.list_directory(path) if name.startswith("t-0")]
@@ -155,14 +155,14 @@ async def test_waiting_producers_and_readers_go_on(autojump_clock: object) -> No
     mover.lead()
     mover.append(b"x")
     committed: list[ErrorCode] = []
-    mover.broker.replicas.when_committed(TP, 1, None, committed.append)
+    mover.broker.replicas.led.when_committed(TP, 1, None, committed.append)
     mover.moves.alter(TP, "/b")
     async with mover.running():
         await mover.settle()
         assert mover.serving() == "/b" and committed == []
         mover.broker.fetched(2, 1)
     assert committed == [ErrorCode.NONE]
-    assert mover.broker.replicas.log(TP).high_watermark == 1
+    assert mover.broker.replicas.led.log(TP).high_watermark == 1
 
 
 async def test_what_is_asked_is_answered_as_kafka_does() -> None:
@@ -229,7 +229,7 @@ async def test_what_the_log_cuts_off_the_copy_cuts_off(autojump_clock: object) -
 
     def copied_from_leader(value: bytes, offset: int, epoch: int) -> None:
         data = batch(value, base_offset=offset, leader_epoch=epoch)
-        mover.broker.replicas.append_as_follower(
+        mover.broker.replicas.follower_writes.append_as_follower(
             TP, data, epoch, leader_high_watermark=0, leader_log_start_offset=0
         )
 
@@ -240,7 +240,7 @@ async def test_what_the_log_cuts_off_the_copy_cuts_off(autojump_clock: object) -
     async with mover.running():
         await trio.sleep(1)
         mover.broker.publish(PartitionRecord(TOPIC_ID, 0, (1, 2, 3), (1, 2, 3), 2, leader_epoch=5))
-        mover.broker.replicas.truncate(TP, 1, 5)
+        mover.broker.replicas.follower_writes.truncate(TP, 1, 5)
         copied_from_leader(b"c", 1, 5)
         await trio.sleep(1)
         directory_id = mover.directory_id(other)
@@ -270,10 +270,10 @@ async def test_deleted_records_stay_deleted(autojump_clock: object) -> None:
     mover.moves.alter(TP, "/b")
     async with mover.running():
         await trio.sleep(1)
-        mover.broker.replicas.delete_records(mover.broker.replicas.leader(TP), 2)
+        mover.broker.replicas.deletions.delete_records(mover.broker.replicas.hosted.leader(TP), 2)
         await mover.settle()
     assert mover.serving() == "/b"
-    assert mover.broker.replicas.log(TP).log_start_offset == 2
+    assert mover.broker.replicas.led.log(TP).log_start_offset == 2
     mover.moves.alter(TP, "/a")
     async with mover.running():
         await mover.settle()
@@ -309,7 +309,7 @@ async def test_a_crash_at_any_step_loses_no_record(autojump_clock: object) -> No
     mover = Mover()
     mover.lead()
     mover.append(b"a", b"b", b"c")
-    mover.broker.replicas.log(TP).flush()
+    mover.broker.replicas.led.log(TP).flush()
     mover.broker.logs.write_checkpoints()
     mover.moves.alter(TP, "/b")
     crashes = 0
@@ -418,7 +418,7 @@ async def test_a_topic_that_goes_takes_its_copy_with_it(autojump_clock: object) 
         mover.broker.publish(
             TopicRecord("t", OTHER_ID), PartitionRecord(OTHER_ID, 0, (1,), (1,), 1)
         )
-        mover.broker.replicas.leader(TP)
+        mover.broker.replicas.hosted.leader(TP)
         await trio.sleep(1)
         assert not mover.moves.is_moving(TP)
     assert mover.values() == []

@@ -12,7 +12,7 @@ import trio
 from kraftrio.base.deferred import run_waiting
 from kraftrio.base.logging_setup import setup_logging
 from kraftrio.broker.log.log_config import LogConfig
-from kraftrio.broker.replica.partition_state import Role
+from kraftrio.broker.replica.state.partition_state import Role
 from kraftrio.broker.replica.waiters import FetchWaiter, FetchWaiters
 from kraftrio.kraft_meta.metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -53,13 +53,13 @@ async def test_acks_wait_for_the_whole_isr() -> None:
         broker.lead()
         codes: list[ErrorCode] = []
         end = broker.append(2)
-        broker.replicas.when_committed(TP, end, None, codes.append)
+        broker.replicas.led.when_committed(TP, end, None, codes.append)
         broker.fetched(2, end)
         broker.fetched(3, end - 1)
-        assert not codes and not broker.replicas.is_committed(TP, end)
+        assert not codes and not broker.replicas.led.is_committed(TP, end)
         broker.fetched(3, end)
-        assert codes == [ErrorCode.NONE] and broker.replicas.is_committed(TP, end)
-        assert broker.replicas.log(TP).high_watermark == end
+        assert codes == [ErrorCode.NONE] and broker.replicas.led.is_committed(TP, end)
+        assert broker.replicas.led.log(TP).high_watermark == end
 
 
 async def test_acks_that_do_not_come_time_out(autojump_clock: object) -> None:
@@ -68,7 +68,7 @@ async def test_acks_that_do_not_come_time_out(autojump_clock: object) -> None:
         broker.lead()
         codes: list[ErrorCode] = []
         deadline_ms = broker.clock.monotonic_ms() + 100
-        broker.replicas.when_committed(TP, broker.append(), deadline_ms, codes.append)
+        broker.replicas.led.when_committed(TP, broker.append(), deadline_ms, codes.append)
         await trio.sleep(1)
         assert codes == [ErrorCode.REQUEST_TIMED_OUT]
 
@@ -78,9 +78,9 @@ async def test_acks_of_a_deposed_leader() -> None:
     async with broker.running():
         broker.lead()
         codes: list[ErrorCode] = []
-        broker.replicas.when_committed(TP, broker.append(), None, codes.append)
+        broker.replicas.led.when_committed(TP, broker.append(), None, codes.append)
         broker.publish(change(leader=2))
-        broker.replicas.when_committed(TP, 1, None, codes.append)
+        broker.replicas.led.when_committed(TP, 1, None, codes.append)
         assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
         assert broker.fetching == [(TP, b"", -1, -1), (TP, TOPIC_ID, 2, 1)]
 
@@ -95,9 +95,9 @@ async def test_acks_with_too_few_replicas() -> None:
         broker.fetched(3, end)
         broker.publish(change(isr=(1,)))
         codes: list[ErrorCode] = []
-        broker.replicas.when_committed(TP, end, None, codes.append)
+        broker.replicas.led.when_committed(TP, end, None, codes.append)
         assert codes == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
-        assert not broker.replicas.is_committed(TP, end)
+        assert not broker.replicas.led.is_committed(TP, end)
         with pytest.raises(KafkaError) as caught:
             broker.append()
         assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
@@ -107,11 +107,11 @@ async def test_fewer_demanded_replicas_commit_at_once() -> None:
     broker = Broker(config=LogConfig(min_insync_replicas=2))
     async with broker.running():
         broker.lead(isr=(1,))
-        broker.replicas.append_to_leader(TP, batch(b"x"), required_acks=1)
-        assert broker.replicas.high_watermark(TP) == 0
+        broker.replicas.led.append_to_leader(TP, batch(b"x"), required_acks=1)
+        assert broker.replicas.hosted.leader(TP).state.high_watermark == 0
         broker.config = LogConfig(min_insync_replicas=1)
-        broker.replicas.update_configs(["t"])
-        assert broker.replicas.high_watermark(TP) == 1
+        broker.replicas.metadata_changes.update_configs(["t"])
+        assert broker.replicas.hosted.leader(TP).state.high_watermark == 1
 
 
 async def test_consumers_wake_by_commits_and_followers_by_appends() -> None:
@@ -139,9 +139,9 @@ async def test_followers_are_woken_once_for_several_appends() -> None:
         waiter = parked(broker, partition.follower_waiters)
         waiter.woken.then(lambda _: woken.append(partition.log.log_end_offset))
         for _ in range(3):
-            broker.replicas.append_to_leader(TP, batch(b"x"), wake_followers=False)
+            broker.replicas.led.append_to_leader(TP, batch(b"x"), wake_followers=False)
         assert waiter.is_parked
-        broker.replicas.wake_followers()
+        broker.replicas.led.wake_followers()
         run_waiting()
         assert woken == [3]
 
@@ -167,7 +167,7 @@ async def test_late_followers_are_put_out_of_the_isr(autojump_clock: object) -> 
         end = broker.append()
         broker.fetched(3, end)
         codes: list[ErrorCode] = []
-        broker.replicas.when_committed(TP, end, None, codes.append)
+        broker.replicas.led.when_committed(TP, end, None, codes.append)
         await trio.sleep(2 * LAG_MS / 1000)
         [proposal] = broker.proposed
         assert (proposal.topic_partition, proposal.topic_id) == (TP, TOPIC_ID)
@@ -218,7 +218,7 @@ async def test_a_new_leader_shows_what_was_known_to_be_committed() -> None:
     broker = Broker()
     async with broker.running():
         partition = broker.follow_broker_2()
-        broker.replicas.append_as_follower(
+        broker.replicas.follower_writes.append_as_follower(
             TP, copied(b"a", b"b", b"c"), 0, leader_high_watermark=2, leader_log_start_offset=0
         )
         broker.publish(change(leader=1, isr=(1, 3)))
@@ -237,16 +237,16 @@ async def test_deleted_records_wait_for_live_followers(autojump_clock: object) -
         broker.fetched(2, end)
         broker.fetched(3, end)
         waiter = parked(broker, partition.follower_waiters)
-        assert broker.replicas.delete_records(partition, 3) == 3
+        assert broker.replicas.deletions.delete_records(partition, 3) == 3
         assert waiter.woken.done, "followers learn the new start by an answer"
         codes: list[ErrorCode] = []
-        broker.replicas.when_deleted(partition, 3, 60_000, codes.append)
+        broker.replicas.deletions.when_deleted(partition, 3, 60_000, codes.append)
         broker.fetched(2, end, log_start_offset=3)
         assert not codes
         broker.publish(BrokerRegistrationChangeRecord(3, 30, fenced=True))
         assert codes == [ErrorCode.NONE]
-        broker.replicas.delete_records(partition, 4)
-        broker.replicas.when_deleted(partition, 4, 100, codes.append)
+        broker.replicas.deletions.delete_records(partition, 4)
+        broker.replicas.deletions.when_deleted(partition, 4, 100, codes.append)
         await trio.sleep(1)
         assert codes[1:] == [ErrorCode.REQUEST_TIMED_OUT]
 
@@ -260,9 +260,9 @@ async def test_followers_keep_what_leaders_sent() -> None:
     async with broker.running():
         partition = broker.follow_broker_2(epoch=3)
         assert broker.fetching == [(TP, TOPIC_ID, 2, 3)]
-        assert list(broker.replicas.follower_partitions()) == [partition]
+        assert partition.state.role is Role.FOLLOWER
         sent = bytes(copied(b"a", b"b", leader_epoch=3))
-        broker.replicas.append_as_follower(
+        broker.replicas.follower_writes.append_as_follower(
             TP, bytearray(sent), 3, leader_high_watermark=7, leader_log_start_offset=1
         )
         log = partition.log
@@ -270,7 +270,7 @@ async def test_followers_keep_what_leaders_sent() -> None:
         assert partition.state.high_watermark == 2
         read = log.read(1, 1000, max_offset=2, min_one_batch=True)
         assert bytes(read.records) == sent
-        broker.replicas.append_as_follower(
+        broker.replicas.follower_writes.append_as_follower(
             TP, b"", 3, leader_high_watermark=1, leader_log_start_offset=9
         )
         assert (log.log_start_offset, log.high_watermark) == (2, 2)
@@ -291,12 +291,15 @@ async def test_followers_take_nothing_of_another_leadership(
     async with broker.running():
         partition = broker.follow_broker_2(epoch=3)
         with pytest.raises(KafkaError) as caught:
-            broker.replicas.append_as_follower(
+            broker.replicas.follower_writes.append_as_follower(
                 TP, copied(b"a", leader_epoch=2), epoch,
                 leader_high_watermark=1, leader_log_start_offset=0, topic_id=topic_id,
             )  # fmt: skip
         assert caught.value.code is expected
-        for cut in (broker.replicas.truncate, broker.replicas.truncate_fully_and_start_at):
+        for cut in (
+            broker.replicas.follower_writes.truncate,
+            broker.replicas.follower_writes.truncate_fully_and_start_at,
+        ):
             with pytest.raises(KafkaError) as caught:
                 cut(TP, 0, epoch, topic_id)
             assert caught.value.code is expected
@@ -308,10 +311,10 @@ async def test_a_leader_is_no_follower() -> None:
     async with broker.running():
         broker.lead()
         with pytest.raises(KafkaError) as caught:
-            broker.replicas.truncate(TP, 0)
+            broker.replicas.follower_writes.truncate(TP, 0)
         assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         with pytest.raises(KafkaError) as caught:
-            broker.replicas.truncate(TopicPartition("none", 0), 0)
+            broker.replicas.follower_writes.truncate(TopicPartition("none", 0), 0)
         assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -320,13 +323,13 @@ async def test_truncation_takes_the_high_watermark_along() -> None:
     async with broker.running():
         partition = broker.follow_broker_2()
         for offset in range(5):
-            broker.replicas.append_as_follower(
+            broker.replicas.follower_writes.append_as_follower(
                 TP, copied(b"x", base_offset=offset), 0,
                 leader_high_watermark=5, leader_log_start_offset=0,
             )  # fmt: skip
-        broker.replicas.truncate(TP, 3)
+        broker.replicas.follower_writes.truncate(TP, 3)
         assert (partition.state.high_watermark, partition.log.log_end_offset) == (3, 3)
-        broker.replicas.truncate_fully_and_start_at(TP, 40)
+        broker.replicas.follower_writes.truncate_fully_and_start_at(TP, 40)
         assert (partition.state.high_watermark, partition.log.log_end_offset) == (40, 40)
 
 
@@ -335,13 +338,13 @@ async def test_a_cut_that_the_disk_stops_takes_the_high_watermark_along() -> Non
     async with broker.running():
         partition = broker.follow_broker_2()
         for offset in range(5):
-            broker.replicas.append_as_follower(
+            broker.replicas.follower_writes.append_as_follower(
                 TP, copied(b"x", base_offset=offset), 0,
                 leader_high_watermark=5, leader_log_start_offset=0,
             )  # fmt: skip
         broker.fs.fail("sync", partition.log.directory, errno.ENOSPC)
         with pytest.raises(KafkaError) as caught:
-            broker.replicas.truncate(TP, 3)
+            broker.replicas.follower_writes.truncate(TP, 3)
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         assert (partition.log.log_end_offset, partition.log.high_watermark) == (3, 3)
         assert partition.state.high_watermark == 3
@@ -369,14 +372,14 @@ async def test_a_high_watermark_outlives_a_restart() -> None:
     first = Broker()
     async with first.running():
         first.follow_broker_2()
-        first.replicas.append_as_follower(
+        first.replicas.follower_writes.append_as_follower(
             TP, copied(b"a", b"b", b"c"), 0, leader_high_watermark=2, leader_log_start_offset=0
         )
         first.publish(TopicRecord("led", OTHER_ID), PartitionRecord(OTHER_ID, 0, (1, 2), (1, 2), 1))
         led = TopicPartition("led", 0)
         for _ in range(3):
-            first.replicas.append_to_leader(led, batch(b"x"))
-        first.replicas.on_follower_fetch(first.replicas.leader(led), 2, 20, 1, 0, 0)
+            first.replicas.led.append_to_leader(led, batch(b"x"))
+        first.replicas.isrs.on_follower_fetch(first.replicas.hosted.leader(led), 2, 20, 1, 0, 0)
         first.logs.write_checkpoints()
         assert b"\nled 0 1\n" in first.fs.read_file("/a/replication-offset-checkpoint")
         assert b"\nt 0 2\n" in first.fs.read_file("/a/replication-offset-checkpoint")
@@ -386,7 +389,7 @@ async def test_a_high_watermark_outlives_a_restart() -> None:
             TopicRecord("t", TOPIC_ID),
             PartitionRecord(TOPIC_ID, 0, (1, 2, 3), (1, 2, 3), 1, leader_epoch=5),
         )
-        assert second.replicas.high_watermark(TP) == 2
+        assert second.replicas.hosted.leader(TP).state.high_watermark == 2
 
 
 # -- what the controller decides --
@@ -398,7 +401,7 @@ async def test_a_topic_made_again_shares_nothing_with_the_first() -> None:
         old = broker.lead()
         broker.append(3)
         codes: list[ErrorCode] = []
-        broker.replicas.when_committed(TP, 3, None, codes.append)
+        broker.replicas.led.when_committed(TP, 3, None, codes.append)
         broker.fetched(2, 0)
         broker.publish(
             RemoveTopicRecord(TOPIC_ID),
@@ -406,7 +409,7 @@ async def test_a_topic_made_again_shares_nothing_with_the_first() -> None:
             PartitionRecord(OTHER_ID, 0, (1, 2, 3), (1, 2), 1),
         )
         assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-        new = broker.replicas.leader(TP)
+        new = broker.replicas.hosted.leader(TP)
         assert new is not old and new.topic_id == OTHER_ID and new.log.log_end_offset == 0
         assert old.state.role is Role.NONE
         broker.fetched(3, 0)
@@ -417,7 +420,7 @@ async def test_a_followed_topic_made_again(autojump_clock: object) -> None:
     broker = Broker()
     async with broker.running():
         broker.follow_broker_2()
-        broker.replicas.append_as_follower(
+        broker.replicas.follower_writes.append_as_follower(
             TP, copied(b"a"), 0, leader_high_watermark=1, leader_log_start_offset=0
         )
         broker.publish(
@@ -428,11 +431,11 @@ async def test_a_followed_topic_made_again(autojump_clock: object) -> None:
         await trio.sleep(1)
         assert broker.fetching[1:] == [(TP, b"", -1, -1), (TP, OTHER_ID, 2, 0)]
         with pytest.raises(KafkaError):
-            broker.replicas.append_as_follower(
+            broker.replicas.follower_writes.append_as_follower(
                 TP, copied(b"b", base_offset=1), 0,
                 leader_high_watermark=1, leader_log_start_offset=0, topic_id=TOPIC_ID,
             )  # fmt: skip
-        partition = broker.replicas.partition(TP)
+        partition = broker.replicas.hosted.partition(TP)
         assert partition is not None and partition.log.log_end_offset == 0
 
 
@@ -442,11 +445,11 @@ async def test_replicas_that_move_away_take_their_logs_along(autojump_clock: obj
         broker.lead()
         broker.append()
         broker.publish(change(replicas=(2, 3), isr=(2, 3), leader=2))
-        assert broker.replicas.partition(TP) is None and broker.made() == 0
+        assert broker.replicas.hosted.partition(TP) is None and broker.made() == 0
         assert broker.fetching[-1] == (TP, b"", -1, -1)
         broker.publish(change(replicas=(1, 2, 3)))
         await trio.sleep(1)
-        partition = broker.replicas.partition(TP)
+        partition = broker.replicas.hosted.partition(TP)
         assert partition is not None and partition.log.log_end_offset == 0
         assert broker.fetching[-1] == (TP, TOPIC_ID, 2, 1)
 
@@ -475,19 +478,19 @@ async def test_a_failed_directory_takes_its_replicas_alone(autojump_clock: objec
             TopicRecord("followed", OTHER_ID), PartitionRecord(OTHER_ID, 0, (1, 2), (1, 2), 2)
         )
         await trio.sleep(1)
-        followed = broker.replicas.partition(TopicPartition("followed", 0))
-        led = broker.replicas.partition(TP)
+        followed = broker.replicas.hosted.partition(TopicPartition("followed", 0))
+        led = broker.replicas.hosted.partition(TP)
         assert led is not None and followed is not None
         assert led.log.directory[:2] != followed.log.directory[:2]
         codes: list[ErrorCode] = []
-        broker.replicas.when_committed(TP, broker.append(), None, codes.append)
+        broker.replicas.led.when_committed(TP, broker.append(), None, codes.append)
         broker.fs.fail("write", led.log.directory, errno.EIO)
         for _ in range(2):
             with pytest.raises(KafkaError) as caught:
                 broker.append()
             assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         assert codes == [ErrorCode.KAFKA_STORAGE_ERROR]
-        assert broker.replicas.offline_partitions() == [TP]
+        assert broker.replicas.failures.offline_partitions() == [TP]
         assert followed.state.role is Role.FOLLOWER
         broker.fetching.clear()
         broker.publish(change(leader=2))
@@ -555,7 +558,7 @@ async def test_a_followed_replica_on_a_failed_disk_is_fetched_no_more() -> None:
         partition = broker.follow_broker_2()
         broker.fs.fail("write", partition.log.directory, errno.EIO)
         with pytest.raises(KafkaError) as caught:
-            broker.replicas.append_as_follower(
+            broker.replicas.follower_writes.append_as_follower(
                 TP, copied(b"a"), 0, leader_high_watermark=1, leader_log_start_offset=0
             )
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -570,12 +573,12 @@ async def test_a_full_disk_leaves_a_follower_in_service() -> None:
         partition = broker.follow_broker_2()
         broker.fs.fail("write", partition.log.directory, errno.ENOSPC)
         with pytest.raises(KafkaError) as caught:
-            broker.replicas.append_as_follower(
+            broker.replicas.follower_writes.append_as_follower(
                 TP, copied(b"a"), 0, leader_high_watermark=1, leader_log_start_offset=0
             )
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         broker.fs.heal()
-        broker.replicas.append_as_follower(
+        broker.replicas.follower_writes.append_as_follower(
             TP, copied(b"a"), 0, leader_high_watermark=1, leader_log_start_offset=0
         )
         read = partition.log.read(0, 1000, max_offset=1, min_one_batch=True)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from kraftrio.broker.replica.isr import IsrAnswer, IsrProposal
-from kraftrio.broker.replica.partition_state import Effects, PartitionState, Role
+from kraftrio.broker.replica.state.isr import IsrAnswer, IsrProposal
+from kraftrio.broker.replica.state.partition_state import Effects, PartitionState, Role
 from kraftrio.kraft_meta.metadata.image import PartitionImage
 from kraftrio.wire.errors import ErrorCode, KafkaError
 

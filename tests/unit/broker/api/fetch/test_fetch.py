@@ -79,7 +79,7 @@ async def test_parked_followers_wake_by_one_request_once(autojump_clock: object)
         broker.publish(
             TopicRecord("u", OTHER_ID), PartitionRecord(OTHER_ID, 0, (1, 2, 3), (1, 2, 3), 1)
         )
-        broker.replicas.leader(TopicPartition("u", 0))
+        broker.replicas.hosted.leader(TopicPartition("u", 0))
         handlers = Handlers(broker)
         parked = [
             handlers.fetch(0, follower, topic_ids=(TOPIC_ID, OTHER_ID)) for follower in (2, 3)
@@ -98,7 +98,7 @@ async def test_parked_followers_do_not_wake_by_commits(autojump_clock: object) -
         broker.append(1)
         first = handlers.fetch(1, 2)
         handlers.fetch(1, 3)
-        assert broker.replicas.high_watermark(TP) == 1
+        assert broker.replicas.hosted.leader(TP).state.high_watermark == 1
         assert isinstance(first, Deferred) and not first.done
         await trio.sleep(0.6)
         assert part(first).high_watermark == 1
@@ -173,7 +173,7 @@ async def test_a_session_of_a_follower_goes_on_with_what_it_has(autojump_clock: 
         broker.append(1)
         first = handlers.fetch(0, 2, session=(0, 0))
         assert isinstance(first, FetchResponse) and first.session_id
-        progress = broker.replicas.leader(TP).state.progress(2)
+        progress = broker.replicas.hosted.leader(TP).state.progress(2)
         assert progress is not None and progress.log_end_offset == 0
         second = handlers.fetch(1, 2, session=(first.session_id, 1))
         assert progress.log_end_offset == 1

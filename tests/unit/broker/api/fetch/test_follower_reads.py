@@ -20,7 +20,7 @@ from tests.unit.broker.replica.replica_context import TOPIC_ID, TP, Broker
 
 def append_as_follower(broker: Broker, offset: int, high_watermark: int, epoch: int = 0) -> None:
     """Take over a batch of one record from the leader."""
-    broker.replicas.append_as_follower(
+    broker.replicas.follower_writes.append_as_follower(
         TP,
         batch(b"x", base_offset=offset, leader_epoch=epoch),
         epoch,
@@ -100,7 +100,7 @@ async def test_a_long_poll_at_a_follower_ends_when_more_is_committed(
         assert isinstance(parked, Deferred)
         append_as_follower(broker, 0, 0)
         assert not parked.done, "it is not committed yet"
-        broker.replicas.append_as_follower(
+        broker.replicas.follower_writes.append_as_follower(
             TP, b"", 0, leader_high_watermark=1, leader_log_start_offset=0
         )
         await trio.lowlevel.checkpoint()

@@ -80,7 +80,7 @@ class Side:
 
     def append(self, index: int) -> None:
         """Add a record to t-`index`."""
-        self.broker.replicas.append_to_leader(TopicPartition("t", index), batch(b"x"))
+        self.broker.replicas.led.append_to_leader(TopicPartition("t", index), batch(b"x"))
 
     def start(self, request: FetchRequest) -> Any:
         """Handle a fetch; what comes is a response, or a wait for one."""
@@ -301,7 +301,7 @@ async def test_a_client_that_is_gone_is_waited_for_no_more(
     side = Side(limit, 0)
     async with side.broker.running():
         side.lead(-1)
-        partition = side.broker.replicas.leader(TopicPartition("t", 0))
+        partition = side.broker.replicas.hosted.leader(TopicPartition("t", 0))
         work = side.begin(everything(max_wait_ms=500))
         while not partition.fetch_waiters:
             next(work)

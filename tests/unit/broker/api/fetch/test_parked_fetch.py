@@ -105,7 +105,7 @@ async def test_an_error_of_a_consumers_read_does_not_reach_the_producer(
 
     async with broker.running():
         broker.publish(*topic())
-        partition = broker.replicas.leader(TopicPartition("t", 0))
+        partition = broker.replicas.hosted.leader(TopicPartition("t", 0))
         async with serving(broker) as (producer, consumer):
             parked = consumer.send(_FETCH, 13, 30)
             while not partition.fetch_waiters:

@@ -31,7 +31,9 @@ from tests.unit.broker.replica.replica_context import OTHER_ID, TOPIC_ID, TP, Br
 
 async def refused_by_sequence(broker: Broker, handlers: Handlers) -> Deferred[int]:
     """A producer's batch that this leader, with what it knows, finds out of order."""
-    broker.replicas.append_to_leader(TP, batch(b"x", producer_id=7, producer_epoch=0, sequence=0))
+    broker.replicas.led.append_to_leader(
+        TP, batch(b"x", producer_id=7, producer_epoch=0, sequence=0)
+    )
     out_of_order = batch(b"x", producer_id=7, producer_epoch=0, sequence=5)
     request = ProduceRequest(
         acks=-1,
@@ -78,14 +80,14 @@ async def test_a_parked_follower_shows_at_once_that_it_follows(autojump_clock: o
         handlers = Handlers(broker)
         handlers.quota.throttles = False
         follower = Follower(handlers)
-        broker.replicas.append_to_leader(
+        broker.replicas.led.append_to_leader(
             TP, batch(b"x", producer_id=7, producer_epoch=0, sequence=0)
         )
         follower.take(part_response(follower.fetch(named=False)))
         parked = follower.fetch(named=True)
         assert isinstance(parked, Deferred) and not parked.done
         codes: list[ErrorCode] = []
-        broker.replicas.when_confirmed(TP, 30_000, codes.append)
+        broker.replicas.led.when_confirmed(TP, 30_000, codes.append)
         run_waiting()
         assert parked.done and not codes
         follower.take(parked.value)
@@ -144,7 +146,7 @@ async def test_sequences_are_judged_by_the_last_in_the_isr(autojump_clock: objec
         broker.publish(PartitionChangeRecord(TOPIC_ID, 0, isr=(1,)))
         assert code.value == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         codes: list[ErrorCode] = []
-        broker.replicas.when_confirmed(TP, 1000, codes.append)
+        broker.replicas.led.when_confirmed(TP, 1000, codes.append)
         assert codes == [ErrorCode.NONE]
 
 
@@ -193,7 +195,7 @@ async def test_internal_topics_are_written_by_brokers_and_tools_alone(
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     for client_id in ("app", None, ""):
         assert produce(client_id) == [ErrorCode.INVALID_TOPIC_EXCEPTION, unknown]
-    assert broker.replicas.log(TopicPartition(topic, 0)).log_end_offset == 0
+    assert broker.replicas.led.log(TopicPartition(topic, 0)).log_end_offset == 0
     assert produce("__admin_client") == [ErrorCode.NONE, unknown]
 
 
@@ -215,7 +217,7 @@ async def test_producers_are_described_by_every_replica() -> None:
             TopicRecord("t", TOPIC_ID), PartitionRecord(TOPIC_ID, 0, (1, 2, 3), (1, 2, 3), 2)
         )
         assert describe() == (ErrorCode.NONE, [])
-        broker.replicas.append_as_follower(
+        broker.replicas.follower_writes.append_as_follower(
             TP,
             batch(b"x", producer_id=7, producer_epoch=0, sequence=0),
             0,
@@ -226,5 +228,5 @@ async def test_producers_are_described_by_every_replica() -> None:
         broker.publish(TopicRecord("u", OTHER_ID), PartitionRecord(OTHER_ID, 0, (2, 3), (2, 3), 2))
         assert describe("u") == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
         assert describe("none") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
-        broker.replicas.go_offline([TP])
+        broker.replicas.failures.go_offline([TP])
         assert describe() == (ErrorCode.KAFKA_STORAGE_ERROR, [])

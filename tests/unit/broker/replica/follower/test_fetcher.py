@@ -28,6 +28,7 @@ from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.replica.follower.fetcher import ReplicaFetchers
 from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.quota import Direction, ReplicationQuota
+from kraftrio.broker.replica.settings import ReplicaSettings
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.limits import ServerLimits
 from kraftrio.broker.server.server import ServerListener
@@ -44,6 +45,7 @@ from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import TopicPartition
 from tests.support.logs import batch, load_all
 from tests.support.memory_files import MemoryFileSystem
+from tests.unit.broker.replica.replica_context import SilentController
 
 TOPIC_ID = b"1" * 16
 TP = TopicPartition("t", 0)
@@ -70,7 +72,13 @@ class Broker:
         self.metadata = MetadataCache()
         self.timers, self.clock, self.network = Timers(), Clock(), SystemNetwork()
         self.replicas = ReplicaManager(
-            broker_id, self.logs, self.metadata, self.timers, self.clock, lambda _: LogConfig()
+            ReplicaSettings(broker_id, lambda _: LogConfig()),
+            self.logs,
+            self.metadata,
+            self.timers,
+            self.clock,
+            SilentController(),
+            SilentController(),
         )
         self.config = BrokerConfig(
             {
@@ -88,7 +96,7 @@ class Broker:
             self.network,
             broker_id,
             lambda: 10 + broker_id,
-            self.replicas,
+            self.replicas.follower_writes,
             self.metadata,
             self.config,
             self.clock,
@@ -140,17 +148,17 @@ class Broker:
             delta.replay(record)
         self._offset += 1
         self.metadata.image = delta.apply(self._offset, 1)
-        self.replicas.apply_delta(delta, self.metadata.image)
+        self.replicas.metadata_changes.apply_delta(delta, self.metadata.image)
         self.fetchers.metadata_changed()
 
     def write(self, *values: bytes, partition: int = 0) -> None:
         for value in values:
-            self.replicas.append_to_leader(
+            self.replicas.led.append_to_leader(
                 TopicPartition("t", partition), batch(value), origin=AppendOrigin.COORDINATOR
             )
 
     def log(self, partition: int = 0) -> PartitionLog:
-        replica = self.replicas.partition(TopicPartition("t", partition))
+        replica = self.replicas.hosted.partition(TopicPartition("t", partition))
         assert replica is not None
         return replica.log
 
@@ -197,7 +205,10 @@ class Cluster:
 
         def is_so() -> bool:
             tp = TopicPartition("t", partition)
-            if None in (self.one.replicas.partition(tp), self.two.replicas.partition(tp)):
+            if None in (
+                self.one.replicas.hosted.partition(tp),
+                self.two.replicas.hosted.partition(tp),
+            ):
                 return False
             one, two = self.one.log(partition), self.two.log(partition)
             committed = max(one.high_watermark, two.high_watermark)
@@ -219,13 +230,13 @@ async def test_what_the_leader_has_is_copied_and_committed() -> None:
     """Records of before and after the follower began, and the high watermark soon after."""
     async with cluster() as nodes:
         nodes.one.publish(led_by(1, 0))
-        nodes.one.replicas.leader(TP)
+        nodes.one.replicas.hosted.leader(TP)
         nodes.one.write(b"a", b"b")
         nodes.two.publish(led_by(1, 0))
         await nodes.replicated()
         nodes.one.write(b"c")
         done: list[ErrorCode] = []
-        nodes.one.replicas.when_committed(TP, 3, None, done.append)
+        nodes.one.replicas.led.when_committed(TP, 3, None, done.append)
         await until(lambda: bool(done))
         assert done == [ErrorCode.NONE]
         await nodes.replicated()
@@ -237,7 +248,7 @@ async def test_a_new_leader_is_followed_and_the_old_one_gives_up_what_only_it_ha
     """The deposed leader copies from the new one, after truncation."""
     async with cluster() as nodes:
         nodes.publish(led_by(1, 0))
-        nodes.one.replicas.leader(TP)
+        nodes.one.replicas.hosted.leader(TP)
         nodes.one.write(b"a")
         await nodes.replicated()
         nodes.two.publish(led_by(2, 1))  # one does not know yet
@@ -255,7 +266,7 @@ async def test_metadata_may_reach_the_follower_first() -> None:
         nodes.two.publish(led_by(1, 0))
         await trio.sleep(0.03)
         nodes.one.publish(led_by(1, 0))
-        nodes.one.replicas.leader(TP)
+        nodes.one.replicas.hosted.leader(TP)
         nodes.one.write(b"a")
         await nodes.replicated()
         started = trio.current_time()
@@ -271,11 +282,11 @@ async def test_a_new_partition_of_a_leader_that_is_polled_is_fetched() -> None:
     """With the next request, once the parked one is answered."""
     async with cluster() as nodes:
         nodes.publish(led_by(1, 0))
-        nodes.one.replicas.leader(TP)
+        nodes.one.replicas.hosted.leader(TP)
         await nodes.replicated()
         await trio.sleep(0.02)  # the poll is parked now
         nodes.publish(led_by(1, 0, partition=1))
-        nodes.one.replicas.leader(TopicPartition("t", 1))
+        nodes.one.replicas.hosted.leader(TopicPartition("t", 1))
         nodes.one.write(b"a", partition=1)
         await nodes.replicated(partition=1)
 
@@ -285,7 +296,7 @@ async def test_a_leader_that_restarts_is_found_again(caplog: pytest.LogCaptureFi
     caplog.set_level(logging.INFO, "kraftrio.replication")
     async with cluster() as nodes:
         nodes.publish(led_by(1, 0))
-        nodes.one.replicas.leader(TP)
+        nodes.one.replicas.hosted.leader(TP)
         await nodes.replicated()
         nodes.one.listening.cancel()
         await trio.sleep(0.1)
@@ -300,7 +311,7 @@ async def test_a_leader_at_another_address_is_followed_at_once() -> None:
     """Metadata that names a new address interrupts waiting and the old connection."""
     async with cluster() as nodes:
         nodes.publish(led_by(1, 0))
-        nodes.one.replicas.leader(TP)
+        nodes.one.replicas.hosted.leader(TP)
         await nodes.replicated()
         nodes.one.listening.cancel()
         await trio.sleep(0.5)  # the next attempt is half a second away
@@ -318,7 +329,7 @@ async def test_nothing_is_fetched_from_a_leader_of_nothing() -> None:
     """The last partition leaves and with it the connection."""
     async with cluster() as nodes:
         nodes.publish(led_by(1, 0))
-        nodes.one.replicas.leader(TP)
+        nodes.one.replicas.hosted.leader(TP)
         await nodes.replicated()
         await until(lambda: nodes.two.fetchers.lag == {TP: 0})
         nodes.publish(RemoveTopicRecord(TOPIC_ID))
@@ -331,7 +342,7 @@ async def test_a_topic_made_again_under_its_name_is_another_one() -> None:
     other_id = b"2" * 16
     async with cluster() as nodes:
         nodes.publish(led_by(1, 0))
-        nodes.one.replicas.leader(TP)
+        nodes.one.replicas.hosted.leader(TP)
         nodes.one.write(b"old", b"old")
         await nodes.replicated()
         nodes.publish(
@@ -339,7 +350,7 @@ async def test_a_topic_made_again_under_its_name_is_another_one() -> None:
             TopicRecord("t", other_id),
             PartitionRecord(other_id, 0, (1, 2), (1, 2), 1, 0, 0),
         )
-        nodes.one.replicas.leader(TP)
+        nodes.one.replicas.hosted.leader(TP)
         nodes.one.write(b"new")
         await nodes.replicated()
         assert b"new" in nodes.two.content()
@@ -350,10 +361,10 @@ async def test_deleted_records_go_at_the_follower_too() -> None:
     """And the leader hears of it, so that DeleteRecords can answer."""
     async with cluster() as nodes:
         nodes.publish(led_by(1, 0))
-        partition = nodes.one.replicas.leader(TP)
+        partition = nodes.one.replicas.hosted.leader(TP)
         nodes.one.write(b"a", b"b", b"c")
         await nodes.replicated()
-        assert nodes.one.replicas.delete_records(partition, 2) == 2
+        assert nodes.one.replicas.deletions.delete_records(partition, 2) == 2
         await until(lambda: nodes.two.log().log_start_offset == 2)
         await until(lambda: partition.low_watermark() == 2)
 
@@ -362,9 +373,9 @@ async def test_a_follower_whose_records_are_deleted_at_the_leader_starts_anew() 
     """OFFSET_OUT_OF_RANGE, over the real ListOffsets."""
     async with cluster() as nodes:
         nodes.one.publish(led_by(1, 0, isr=(1,)))
-        partition = nodes.one.replicas.leader(TP)
+        partition = nodes.one.replicas.hosted.leader(TP)
         nodes.one.write(*[b"x"] * 5)
-        nodes.one.replicas.delete_records(partition, 3)
+        nodes.one.replicas.deletions.delete_records(partition, 3)
         nodes.two.publish(led_by(1, 0, isr=(1,)))
         await until(lambda: nodes.two.fetchers.lag == {TP: 0})
         await nodes.replicated()
@@ -375,7 +386,7 @@ async def test_a_full_disk_delays_and_loses_nothing() -> None:
     """The follower asks again once there is room."""
     async with cluster(replica_fetch_backoff_ms="20") as nodes:
         nodes.publish(led_by(1, 0))
-        nodes.one.replicas.leader(TP)
+        nodes.one.replicas.hosted.leader(TP)
         await nodes.replicated()
         nodes.two.fs.fail("write", ".log", errno.ENOSPC)
         nodes.one.write(b"a")
@@ -393,8 +404,8 @@ async def test_a_throttled_replica_that_lags_waits_for_the_quota() -> None:
         nodes.two.quota.set_rate(1000)
         nodes.two.quota.record(1300)  # one second and a third
         nodes.one.publish(led_by(1, 0), led_by(1, 0, partition=1))
-        nodes.one.replicas.leader(TP)
-        nodes.one.replicas.leader(TopicPartition("t", 1))
+        nodes.one.replicas.hosted.leader(TP)
+        nodes.one.replicas.hosted.leader(TopicPartition("t", 1))
         nodes.one.write(b"a")
         nodes.one.write(b"a", partition=1)
         nodes.two.publish(led_by(1, 0), led_by(1, 0, partition=1))

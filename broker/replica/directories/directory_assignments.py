@@ -1,14 +1,14 @@
-"""Tells the controller in which log directory each replica of this broker lies.
+"""Reports to the controller in which log directory each replica of this broker lies.
 
-Owns: `DirectoryAssignments`: what waits to be told, and the one AssignReplicasToDirs request that
+Owns: `DirectoryAssignments`: the reports that wait, and the one AssignReplicasToDirs request that
 is under way. Rules:
 1. What comes within some milliseconds, and while a request is under way, goes in one request of a
-   bounded size. Of one replica the newest word counts.
-2. Before it is sent, a word is looked at again: what the metadata knows, or places here no more, is
-   not told.
-3. What was refused, or not decided, is told again after a pause, for as long as rule 2 lets it.
+   bounded size (`gathered_requests`). Of one replica the newest report counts.
+2. A report is checked again before it is sent: it is dropped if the metadata has it already, or
+   does not place the replica here any more.
+3. What was refused, or not decided, is sent again after a pause, for as long as rule 2 lets it.
 
-Called by: replica/manager.py (`place`). AssignReplicasToDirs version 0 (KIP-858); Kafka's
+Called by `unmade_logs` and `moves`. AssignReplicasToDirs version 0 (KIP-858); Kafka's
 counterpart: AssignmentsManager.
 """
 
@@ -20,6 +20,7 @@ from itertools import islice
 
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.ports import ControllerPort, SchedulerPort
+from kraftrio.broker.replica.gathered_requests import GatheredRequests, PartitionKey
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.quorum import (
     AssignReplicasRequestDirectoryData,
@@ -35,8 +36,6 @@ _VERSION = 0
 _GATHER_MS = 5
 _RETRY_MS = 500
 _MAX_REPLICAS = 2250  # in one request
-
-_Key = tuple[bytes, int]  # topic id, partition
 
 
 class DirectoryAssignments:
@@ -61,22 +60,14 @@ class DirectoryAssignments:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._metadata = metadata
-        self._scheduler = scheduler
-        self._waiting: dict[_Key, bytes] = {}
-        self._under_way: dict[_Key, bytes] = {}
-        self._is_scheduled = False
+        self._requests: GatheredRequests[bytes] = GatheredRequests(scheduler, self._send)
 
     def place(self, topic_id: bytes, partition: int, directory_id: bytes) -> None:
         """A replica lies in that directory (or is LOST)."""
-        self._waiting[topic_id, partition] = directory_id
-        self._send_after(_GATHER_MS)
+        self._requests.waiting[topic_id, partition] = directory_id
+        self._requests.send_after(_GATHER_MS)
 
-    def _send_after(self, delay_ms: float) -> None:
-        if self._waiting and not self._under_way and not self._is_scheduled:
-            self._is_scheduled = True
-            self._scheduler.schedule(delay_ms, self._send)
-
-    def _is_news(self, key: _Key, directory_id: bytes) -> bool:
+    def _is_news(self, key: PartitionKey, directory_id: bytes) -> bool:
         """Rule 2."""
         topic = self._metadata.image.topics_by_id.get(key[0])
         partition = None if topic is None else topic.partitions.get(key[1])
@@ -87,22 +78,21 @@ class DirectoryAssignments:
         )
 
     def _send(self) -> None:
-        self._is_scheduled = False
-        assert not self._under_way, "one request at a time"
-        news = {key: one for key, one in self._waiting.items() if self._is_news(key, one)}
-        self._under_way = dict(islice(news.items(), _MAX_REPLICAS))
-        self._waiting = {key: one for key, one in news.items() if key not in self._under_way}
-        if not self._under_way:
+        requests = self._requests
+        news = {key: one for key, one in requests.waiting.items() if self._is_news(key, one)}
+        requests.under_way = dict(islice(news.items(), _MAX_REPLICAS))
+        requests.waiting = {key: one for key, one in news.items() if key not in requests.under_way}
+        if not requests.under_way:
             return
         request = AssignReplicasToDirsRequest(
             broker_id=self._broker_id,
             broker_epoch=self._broker_epoch(),
-            directories=_directories(self._under_way),
+            directories=_directories(requests.under_way),
         )
         self._controller.submit(request, api_version=_VERSION).then(self._on_answer)
 
     def _on_answer(self, response: AssignReplicasToDirsResponse) -> None:
-        failed, self._under_way = self._under_way, {}
+        failed = self._requests.take_answered()
         code = ErrorCode(response.error_code)
         for directory in response.directories:
             for topic in directory.topics:
@@ -116,11 +106,11 @@ class DirectoryAssignments:
                 "directories of replicas not taken, trying again count=%d reason=%s",
                 len(failed), code.name,
             )  # fmt: skip
-            self._waiting = failed | self._waiting
-        self._send_after(_RETRY_MS if failed else 0)
+            self._requests.waiting = failed | self._requests.waiting
+        self._requests.send_after(_RETRY_MS if failed else 0)
 
 
-def _directories(placed: dict[_Key, bytes]) -> list[AssignReplicasRequestDirectoryData]:
+def _directories(placed: dict[PartitionKey, bytes]) -> list[AssignReplicasRequestDirectoryData]:
     """The replicas by directory and topic, in the order in which they came."""
     directories: dict[bytes, AssignReplicasRequestDirectoryData] = {}
     topics: dict[tuple[bytes, bytes], AssignReplicasRequestTopicData] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.replica.directory_assignments import DirectoryAssignments
+from kraftrio.broker.replica.directories.directory_assignments import DirectoryAssignments
 from kraftrio.kraft_meta.metadata.directories import LOST
 from kraftrio.kraft_meta.metadata.image import MetadataDelta
 from kraftrio.kraft_meta.metadata.records import MetadataRecord, PartitionRecord, TopicRecord

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftrio.broker.replica.followers import Followers
+from kraftrio.broker.replica.state.followers import Followers
 from kraftrio.wire.errors import ErrorCode, KafkaError
 
 LAG_MS = 30

@@ -48,7 +48,7 @@ def path_of(broker: Broker, topic_partition: TopicPartition = TP) -> str:
 def touch(broker: Broker) -> None:
     """Let the log of t-0 be made, whoever leads."""
     try:
-        broker.replicas.leader(TP)
+        broker.replicas.hosted.leader(TP)
     except KafkaError as error:
         assert error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -57,7 +57,7 @@ def after_failure(records: list[MetadataRecord]) -> tuple[Broker, MemoryFileSyst
     """A broker that restarts while the directory is offline in which t-0 has a record."""
     first = Broker(paths=PATHS)
     first.publish(*topic())
-    first.replicas.append_to_leader(TP, batch(b"kept"))
+    first.replicas.led.append_to_leader(TP, batch(b"kept"))
     path = path_of(first)
     first.logs.close()
     first.fs.fail("read", f"{path}/meta.properties")
@@ -71,9 +71,9 @@ async def test_where_a_log_was_made_is_told_once(told: bytes) -> None:
     """Unless the controller said where to make it."""
     broker = Broker(paths=PATHS)
     broker.publish(*placed_topic(told))
-    broker.replicas.append_to_leader(TP, batch(b"x"))
+    broker.replicas.led.append_to_leader(TP, batch(b"x"))
     assert broker.placed == [(TOPIC_ID, 0, directory_id(broker, path_of(broker)))]
-    broker.replicas.append_to_leader(TP, batch(b"x"))
+    broker.replicas.led.append_to_leader(TP, batch(b"x"))
     assert len(broker.placed) == 1
 
 
@@ -92,7 +92,7 @@ async def test_the_last_of_an_isr_makes_no_log_on_another_disk(told: bytes) -> N
     broker = Broker(paths=PATHS)
     broker.publish(*placed_topic(told, isr=(1,), leader=NO_LEADER))
     with pytest.raises(KafkaError) as caught:
-        broker.replicas.leader(TP)
+        broker.replicas.hosted.leader(TP)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert broker.made() == 0
     assert broker.placed == ([] if told == LOST else [(TOPIC_ID, 0, LOST)])
@@ -105,7 +105,7 @@ async def test_the_last_of_an_isr_makes_no_log_on_another_disk(told: bytes) -> N
         directories=(UNASSIGNED, UNASSIGNED),
     )
     broker.publish(elected)
-    broker.replicas.append_to_leader(TP, batch(b"x"))
+    broker.replicas.led.append_to_leader(TP, batch(b"x"))
     assert broker.placed == [(TOPIC_ID, 0, directory_id(broker, path_of(broker)))]
 
 
@@ -124,7 +124,7 @@ async def test_a_log_is_made_where_the_controller_says(path: str) -> None:
     """And nothing is left to tell."""
     broker = Broker(paths=PATHS)
     broker.publish(*placed_topic(directory_id(broker, path)))
-    broker.replicas.append_to_leader(TP, batch(b"x"))
+    broker.replicas.led.append_to_leader(TP, batch(b"x"))
     assert path_of(broker) == path
     assert broker.placed == []
 
@@ -133,7 +133,7 @@ async def test_where_a_log_was_found_is_told() -> None:
     """Somebody moved it while the broker was down, or told before directories were kept."""
     first = Broker(paths=PATHS)
     first.publish(*placed_topic(directory_id(first, "/a")))
-    first.replicas.append_to_leader(TP, batch(b"x"))
+    first.replicas.led.append_to_leader(TP, batch(b"x"))
     first.logs.close()
     second = Broker(first.fs, paths=PATHS)
     second.publish(*placed_topic(directory_id(second, "/b")))
@@ -147,10 +147,10 @@ async def test_a_lost_replica_is_told_where_the_controller_cannot_know(told: byt
     broker, _fs, _path = after_failure(placed_topic(told))
     for _ in range(2):
         with pytest.raises(KafkaError) as caught:
-            broker.replicas.append_to_leader(TP, batch(b"x"))
+            broker.replicas.led.append_to_leader(TP, batch(b"x"))
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert set(broker.placed) == {(TOPIC_ID, 0, LOST)}
-    assert broker.replicas.offline_partitions() == [TP]
+    assert broker.replicas.failures.offline_partitions() == [TP]
 
 
 @pytest.mark.parametrize("told", [LOST, b"gone" * 4])
@@ -158,7 +158,7 @@ async def test_what_the_controller_knows_to_be_lost_is_not_told(told: bytes) -> 
     """The directory is not in the registration."""
     broker, _fs, _path = after_failure(placed_topic(told))
     with pytest.raises(KafkaError) as caught:
-        broker.replicas.append_to_leader(TP, batch(b"x"))
+        broker.replicas.led.append_to_leader(TP, batch(b"x"))
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert broker.placed == []
     assert broker.made() == 0
@@ -171,7 +171,7 @@ async def test_a_lost_log_is_back_with_its_directory() -> None:
     fs.heal()
     third = Broker(fs, paths=PATHS)
     third.publish(*placed_topic(LOST))
-    assert third.replicas.log(TP).log_end_offset == 1
+    assert third.replicas.led.log(TP).log_end_offset == 1
     assert third.placed == [(TOPIC_ID, 0, directory_id(third, path))]
 
 
@@ -182,7 +182,7 @@ async def test_a_log_whose_directory_is_online_is_made_there() -> None:
     first.fs.fail("read", "/a/meta.properties")
     second = Broker(first.fs, paths=PATHS)
     second.publish(*placed_topic(directory_id(second, "/b")))
-    second.replicas.append_to_leader(TP, batch(b"x"))
+    second.replicas.led.append_to_leader(TP, batch(b"x"))
     assert path_of(second) == "/b"
     assert second.placed == []
 
@@ -205,12 +205,12 @@ async def test_a_directory_that_fails_at_once_is_told_all_the_same() -> None:
     failures: list[list[bytes]] = []
     broker.logs.on_failed = lambda: failures.append(broker.logs.dirs.offline_ids())
     broker.publish(*placed_topic(UNASSIGNED))
-    broker.replicas.append_to_leader(TP, batch(b"x"))
+    broker.replicas.led.append_to_leader(TP, batch(b"x"))
     failed = directory_id(broker, path_of(broker))
     broker.fs.fail("write", path_of(broker), errno.EIO)
     for _ in range(2):
         with pytest.raises(KafkaError):
-            broker.replicas.append_to_leader(TP, batch(b"x"))
+            broker.replicas.led.append_to_leader(TP, batch(b"x"))
     assert broker.placed == [(TOPIC_ID, 0, failed)]
     assert failures == [[failed]]
 
@@ -224,9 +224,9 @@ async def test_an_empty_directory_that_fails_is_told_too() -> None:
     broker.publish()
     broker.publish(*placed_topic(directory_id(broker, "/a")))
     with pytest.raises(KafkaError):
-        broker.replicas.append_to_leader(TP, batch(b"x"))
+        broker.replicas.led.append_to_leader(TP, batch(b"x"))
     assert failures == [[directory_id(broker, "/a")]]
-    broker.replicas.append_to_leader(TP, batch(b"x"))
+    broker.replicas.led.append_to_leader(TP, batch(b"x"))
     assert broker.placed == [(TOPIC_ID, 0, directory_id(broker, "/b"))]
 
 
@@ -236,5 +236,5 @@ async def test_another_topic_of_the_name_is_made_anew() -> None:
     second = TopicRecord("new", OTHER_ID)
     broker.publish(second, PartitionRecord(OTHER_ID, 0, (1,), (1,), 1, directories=(UNASSIGNED,)))
     new = TopicPartition("new", 0)
-    broker.replicas.append_to_leader(new, batch(b"x"))
+    broker.replicas.led.append_to_leader(new, batch(b"x"))
     assert broker.placed == [(OTHER_ID, 0, directory_id(broker, path_of(broker, new)))]

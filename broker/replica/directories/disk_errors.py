@@ -4,7 +4,7 @@ Owns: `DiskErrors`. A lack of room (NO_ROOM) passes; any other fault takes the l
 offline (`LogManager.fail_log`). Of each partition one line is logged in some seconds: a full disk
 fails with every request.
 
-Called by: replica/manager.py.
+Called by whatever in `replica/` reads or writes a log.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from kraftrio.base.clock import Clock
-from kraftrio.base.no_room import NO_ROOM
+from kraftrio.base.no_room import NO_ROOM, NO_SPACE
 from kraftrio.broker.log.manager.log_manager import LogManager
-from kraftrio.broker.replica.full_directories import NO_SPACE
 from kraftrio.broker.replica.partition import Partition
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
@@ -30,7 +29,7 @@ class DiskErrors:
     """See the module; one per replica manager.
 
     Args:
-        on_no_space: told whose disk is full.
+        on_no_space: called with a partition whose disk is full.
     """
 
     def __init__(

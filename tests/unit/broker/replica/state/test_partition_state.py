@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kraftrio.broker.replica.isr import IsrAnswer, IsrMember, IsrProposal
-from kraftrio.broker.replica.partition_state import (
+from kraftrio.broker.replica.state.isr import IsrAnswer, IsrMember, IsrProposal
+from kraftrio.broker.replica.state.partition_state import (
     MOVES,
     NO_EFFECTS,
     Effects,

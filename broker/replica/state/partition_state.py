@@ -26,8 +26,8 @@ A leader knows nothing of its followers until they fetch in its leader epoch, al
 the one before, as far as it knows: the metadata may tell of several changes at once, and followers
 may have cut their logs for a leader in between that we never heard of.
 
-Called by `replica/manager`, which owns one `PartitionState` beside each log, calls it without an
-await between read and write, and carries out the `Effects`.
+Called by what else is in `replica/`, without an await between a check and its act; the caller
+carries out the `Effects`.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kraftrio.broker.replica.followers import UNKNOWN_OFFSET, Brokers, Followers, Progress
-from kraftrio.broker.replica.isr import Isr, IsrAnswer, IsrMember, IsrProposal
+from kraftrio.broker.replica.state.followers import UNKNOWN_OFFSET, Brokers, Followers, Progress
+from kraftrio.broker.replica.state.isr import Isr, IsrAnswer, IsrMember, IsrProposal
 from kraftrio.kraft_meta.metadata.image import PartitionImage
 from kraftrio.wire.errors import ErrorCode
 

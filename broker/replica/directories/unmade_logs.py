@@ -11,9 +11,9 @@ Owns: `UnmadeLogs`. A log that is not found was
   that it may begin anew. Where there are no other replicas there is nothing to save: it begins anew
   at once, as in Kafka.
 An administrator may have asked for another directory before (AlterReplicaLogDirs): that one it is.
-Where a log was made or found is told likewise (`ReplicaPlacer`; KIP-858).
+Where a log was made or found is told likewise (`DirectoryReports`; KIP-858).
 
-Called by: replica/manager.py.
+Called by `hosted_replicas` (`make`) and `metadata_changes`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import NamedTuple
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.manager.log_manager import LogManager
 from kraftrio.broker.log.partition.partition_log import PartitionLog
-from kraftrio.broker.replica.ports import ReplicaPlacer
+from kraftrio.broker.replica.ports import DirectoryReports
 from kraftrio.kraft_meta.metadata.directories import LOST, MIGRATING, UNASSIGNED
 from kraftrio.kraft_meta.metadata.image import PartitionImage, TopicImage
 from kraftrio.kraft_meta.metadata.records import LEADER_RECOVERING
@@ -44,15 +44,13 @@ class UnmadeLogs:
     """See the module.
 
     Args:
-        placer: told in which directory each replica lies, where the metadata says otherwise.
+        reports: takes where each replica lies, if the metadata says otherwise.
     """
 
-    def __init__(
-        self, broker_id: int, log_manager: LogManager, placer: ReplicaPlacer | None
-    ) -> None:
+    def __init__(self, broker_id: int, log_manager: LogManager, reports: DirectoryReports) -> None:
         self._broker_id = broker_id
         self._log_manager = log_manager
-        self._placer = placer
+        self._reports = reports
         self._unmade: dict[TopicPartition, Unmade] = {}
         self._preferred: dict[TopicPartition, bytes] = {}
         # Partitions of which only an unfinished copy was found (see `future_logs`).
@@ -146,5 +144,4 @@ class UnmadeLogs:
         return not all(log_dir.is_online for log_dir in self._log_manager.dirs)
 
     def _place(self, topic_partition: TopicPartition, unmade: Unmade, directory_id: bytes) -> None:
-        if self._placer is not None:
-            self._placer.place(unmade.topic.topic_id, topic_partition.partition, directory_id)
+        self._reports.place(unmade.topic.topic_id, topic_partition.partition, directory_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftrio.broker.replica.isr import Isr, IsrMember, IsrProposal
+from kraftrio.broker.replica.state.isr import Isr, IsrMember, IsrProposal
 
 
 def proposal(*broker_ids: int) -> IsrProposal:

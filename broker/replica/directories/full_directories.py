@@ -12,12 +12,11 @@ A full disk under a leader need not stop a partition whose other replicas have r
 Owns: `FullDirectories`, which stands before the fetchers. What was followed before its directory
 was full goes on trying, and leaves the ISR by falling behind.
 
-Called by: replica/manager.py.
+Called by `disk_errors` (`on_no_space`) and `role_changes`.
 """
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -26,32 +25,44 @@ from typing import Final
 from kraftrio.base.timers import Timers
 from kraftrio.broker.log.manager.log_dir import LogDir
 from kraftrio.broker.log.manager.log_manager import LogManager
+from kraftrio.broker.replica.partition import Partition
 from kraftrio.broker.replica.ports import FetcherManager
 from kraftrio.wire.primitives import TopicPartition
 
 _log = logging.getLogger("kraftrio.replicas")
 
-NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 _PROBE_INTERVAL_MS: Final = 1000
 
 
 class FullDirectories:
-    """See the module; itself a `FetcherManager`."""
+    """See the module; itself a `FetcherManager`.
+
+    Args:
+        resign: lets another replica lead a partition, if one can (rule 1).
+
+    Attributes:
+        fetchers: those that it stands before; set before the first metadata comes.
+    """
+
+    fetchers: FetcherManager
 
     def __init__(
-        self, log_manager: LogManager, timers: Timers, fetchers: FetcherManager | None
+        self, log_manager: LogManager, timers: Timers, resign: Callable[[Partition], None]
     ) -> None:
-        self.fetchers = fetchers
+        self._resign = resign
         self._log_manager = log_manager
         self._timers = timers
         self._full: list[LogDir] = []
         self._waiting: dict[TopicPartition, Callable[[], None]] = {}
 
-    def note(self, topic_partition: TopicPartition) -> None:
-        """The directory of this partition has no room."""
-        log_dir = self._log_manager.dir_of(topic_partition)
-        if log_dir is None or log_dir in self._full:
-            return
+    def on_no_space(self, partition: Partition) -> None:
+        """The directory of this partition has no room; if it is led here, another may lead it."""
+        log_dir = self._log_manager.dir_of(partition.topic_partition)
+        if log_dir is not None and log_dir not in self._full:
+            self._add(log_dir)
+        self._resign(partition)
+
+    def _add(self, log_dir: LogDir) -> None:
         _log.warning("no room directory=%s: what is led there moves", log_dir.path)
         if not self._full:
             self._timers.schedule(_PROBE_INTERVAL_MS, self._probe)
@@ -61,22 +72,18 @@ class FullDirectories:
         self, topic_partition: TopicPartition, topic_id: bytes, leader_id: int, leader_epoch: int
     ) -> None:
         """Let the partition be fetched, now or once its directory has room."""
-        fetchers = self.fetchers
-        if fetchers is None:
-            return
-        follow = partial(fetchers.follow, topic_partition, topic_id, leader_id, leader_epoch)
+        follow = partial(self.fetchers.follow, topic_partition, topic_id, leader_id, leader_epoch)
         if self._is_full(topic_partition):
-            fetchers.stop(topic_partition)
+            self.fetchers.stop(topic_partition)
             self._waiting[topic_partition] = follow
         else:
             self._waiting.pop(topic_partition, None)
             follow()
 
     def stop(self, topic_partition: TopicPartition) -> None:
-        """Let it be fetched no more."""
+        """Let it not be fetched any more."""
         self._waiting.pop(topic_partition, None)
-        if self.fetchers is not None:
-            self.fetchers.stop(topic_partition)
+        self.fetchers.stop(topic_partition)
 
     def _is_full(self, topic_partition: TopicPartition) -> bool:
         return self._log_manager.dir_of(topic_partition) in self._full

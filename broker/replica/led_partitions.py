@@ -1,0 +1,178 @@
+"""The partitions that this broker leads, for whoever writes to them: handlers and coordinators.
+
+Owns: `LedPartitions`. An append asks the partition's state whether it may be, hands the batch to
+its log, and lets the state know the new log end, all in one turn of the event loop. It is committed
+later:
+- `when_committed` calls back once the high watermark reaches an offset (acks=all);
+- `when_confirmed` calls back once the followers show that this broker still leads.
+
+Called by `api/produce` and the coordinators.
+"""
+
+from __future__ import annotations
+
+from kraftrio.base.clock import Clock
+from kraftrio.base.timers import Timers
+from kraftrio.broker.log.partition.partition_log import (
+    AppendInfo,
+    AppendOrigin,
+    LogRead,
+    PartitionLog,
+)
+from kraftrio.broker.replica.directories.disk_errors import DiskErrors
+from kraftrio.broker.replica.directories.unmade_logs import UnmadeLogs
+from kraftrio.broker.replica.hosted_replicas import HostedReplicas
+from kraftrio.broker.replica.partition import Partition
+from kraftrio.broker.replica.replica_reads import ReplicaReads
+from kraftrio.broker.replica.waiters import CommitCallback
+from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.primitives import TopicPartition
+
+
+class LedPartitions:
+    """See the module."""
+
+    def __init__(
+        self,
+        hosted: HostedReplicas,
+        unmade: UnmadeLogs,
+        reads: ReplicaReads,
+        disk_errors: DiskErrors,
+        timers: Timers,
+        clock: Clock,
+    ) -> None:
+        self._hosted = hosted
+        self._unmade = unmade
+        self._reads = reads
+        self._disk_errors = disk_errors
+        self._timers = timers
+        self._clock = clock
+        self._unannounced: list[tuple[Partition, int]] = []  # appends that followers do not know of
+
+    def log(self, topic_partition: TopicPartition) -> PartitionLog:
+        """The log of a partition led here (raises like `HostedReplicas.leader`)."""
+        return self._hosted.leader(topic_partition).log
+
+    def is_empty(self, topic_partition: TopicPartition) -> bool:
+        """Does the log of a partition led here hold nothing (raises likewise)?"""
+        if self._unmade.is_new(topic_partition):
+            return True
+        log = self.log(topic_partition)
+        return log.log_start_offset == log.log_end_offset
+
+    def read_log(
+        self, topic_partition: TopicPartition, start_offset: int, max_bytes: int
+    ) -> LogRead:
+        """Read committed batches from an offset on, at least one whole batch if there is any."""
+        partition = self._hosted.leader(topic_partition)
+        return self._reads.read(
+            partition,
+            start_offset,
+            max_bytes,
+            max_offset=partition.state.high_watermark,
+            min_one_batch=True,
+        )
+
+    # -- appends --------------------------------------------------------------------------------
+
+    def append_to_leader(
+        self,
+        topic_partition: TopicPartition,
+        records: memoryview | bytearray,
+        *,
+        required_acks: int = -1,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        wake_followers: bool = True,
+    ) -> AppendInfo:
+        """Append one batch; offsets, leader epoch and append time are stamped into `records`.
+
+        Args:
+            wake_followers: False: the caller calls `wake_followers` after its last append, so that
+                one answer has it all.
+
+        Raises:
+            KafkaError: refused; nothing was written.
+        """
+        partition = self._hosted.find(topic_partition)
+        log, state = partition.log, partition.state
+        code = state.check_append(required_acks)
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code)
+        try:
+            info = log.append_as_leader(
+                records, state.leader_epoch, self._clock.wall_ms(), origin=origin
+            )
+        except OSError as error:
+            raise self._disk_errors.refused("append", partition, error) from error
+        if info.duplicate:
+            return info
+        end_offset = log.log_end_offset
+        if state.is_sole_replica:
+            state.on_sole_append(end_offset)
+            partition.publish_high_watermark(len(records))
+            return info
+        partition.note_uncommitted(end_offset, len(records))
+        if state.on_append(end_offset, self._clock.monotonic_ms()):
+            partition.publish_high_watermark()
+        if partition.watches or partition.follower_waiters:
+            self._unannounced.append((partition, len(records)))
+            if wake_followers:
+                self.wake_followers()
+        return info
+
+    def wake_followers(self) -> None:
+        """Let followers fetch what was appended with `wake_followers=False`."""
+        if self._unannounced:
+            appends, self._unannounced = self._unannounced, []
+            for partition, size_bytes in appends:
+                partition.tell_followers(size_bytes)
+
+    # -- until it is committed ------------------------------------------------------------------
+
+    def is_committed(self, topic_partition: TopicPartition, end_offset: int) -> bool:
+        """Has the high watermark reached `end_offset` here, with enough replicas in sync?"""
+        partition = self._hosted.partition(topic_partition)
+        if partition is None or partition.state.high_watermark < end_offset:
+            return False
+        return partition.state.check_committed() is ErrorCode.NONE
+
+    def when_committed(
+        self,
+        topic_partition: TopicPartition,
+        end_offset: int,
+        deadline_ms: float | None,
+        callback: CommitCallback,
+    ) -> None:
+        """Call `callback` once the high watermark has reached `end_offset`, or can not.
+
+        Args:
+            deadline_ms: on the monotonic clock; REQUEST_TIMED_OUT then.  None: wait for ever.
+        """
+        try:
+            partition = self._hosted.leader(topic_partition)
+        except KafkaError as error:
+            callback(error.code)
+            return
+        if partition.state.high_watermark >= end_offset:
+            callback(partition.state.check_committed())
+            return
+        delay_ms = None if deadline_ms is None else deadline_ms - self._clock.monotonic_ms()
+        partition.when_committed(end_offset, callback, self._timers, delay_ms)
+
+    def when_confirmed(
+        self, topic_partition: TopicPartition, timeout_ms: float, callback: CommitCallback
+    ) -> None:
+        """Call `callback` once it is sure that no other replica was leader before now, or is not.
+
+        A broker that was cut off, or stood still, may take itself for the leader while another one
+        has gone on; then it is given NOT_LEADER_OR_FOLLOWER, in time.
+        """
+        try:
+            partition = self._hosted.leader(topic_partition)
+        except KafkaError as error:
+            callback(error.code)
+            return
+        if partition.is_only_isr_member:
+            callback(ErrorCode.NONE)
+            return
+        partition.confirm(callback, self._timers, timeout_ms)

@@ -1,0 +1,50 @@
+"""Reads of a replica's log, whose disk may fail: then KAFKA_STORAGE_ERROR is the answer.
+
+Owns: `ReplicaReads`. Fetches of whole answers read by `api/fetch/reads` themselves.
+
+Called by the ListOffsets handler, `led_partitions` and `moves`.
+"""
+
+from __future__ import annotations
+
+from kraftrio.broker.log.partition.partition_log import LogRead, OffsetAndTimestamp
+from kraftrio.broker.replica.directories.disk_errors import DiskErrors
+from kraftrio.broker.replica.partition import Partition
+
+
+class ReplicaReads:
+    """See the module."""
+
+    def __init__(self, disk_errors: DiskErrors) -> None:
+        self._disk_errors = disk_errors
+
+    def read(
+        self,
+        partition: Partition,
+        start_offset: int,
+        max_bytes: int,
+        *,
+        max_offset: int,
+        min_one_batch: bool,
+    ) -> LogRead:
+        """Read batches of one partition below `max_offset`.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE, or KAFKA_STORAGE_ERROR when the disk fails.
+        """
+        with self._disk_errors.guard("read", partition):
+            return partition.log.read(
+                start_offset, max_bytes, max_offset=max_offset, min_one_batch=min_one_batch
+            )
+
+    def offset_for_timestamp(
+        self, partition: Partition, timestamp: int
+    ) -> OffsetAndTimestamp | None:
+        """The first record at or after a time (KafkaError when the disk fails)."""
+        with self._disk_errors.guard("find a time", partition):
+            return partition.log.offset_for_timestamp(timestamp)
+
+    def offset_of_max_timestamp(self, partition: Partition) -> OffsetAndTimestamp | None:
+        """The record with the greatest timestamp (KafkaError when the disk fails)."""
+        with self._disk_errors.guard("find a time", partition):
+            return partition.log.offset_of_max_timestamp()
