@@ -1,4 +1,5 @@
-"""What the parts of the Raft core share: `CoreState`, the values that say where this node stands.
+"""What the parts of the Raft core share: `CoreState`, the values that say where this node stands,
+and `Outbox`, the messages that it wants to send.
 
 Rules: each value changes by its own methods only; no part keeps a copy of what is said here.
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kraftrio.kraft_meta.raft.outbox import Outbox
+from kraftrio.kraft_meta.raft.messages import Message
 from kraftrio.kraft_meta.raft.quorum_state import Leader, QuorumState, Resigned
 from kraftrio.kraft_meta.raft.raft_log import RaftLog
 from kraftrio.kraft_meta.raft.ready import RaftConfig
@@ -17,9 +18,37 @@ from kraftrio.kraft_meta.raft.values import NO_NODE
 from kraftrio.kraft_meta.raft.voter_memory import VoterMemory
 
 
+class Outbox:
+    """Messages in the order in which they were made."""
+
+    __slots__ = ("_messages",)
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._messages
+
+    def send(self, message: Message) -> None:
+        """Let a message leave with the next Ready."""
+        self._messages.append(message)
+
+    def withdraw(self, message: Message) -> bool:
+        """Take a message back; False: it has left already."""
+        count = len(self._messages)
+        self._messages = [waiting for waiting in self._messages if waiting is not message]
+        return len(self._messages) < count
+
+    def take(self) -> tuple[Message, ...]:
+        """Return what waits, and keep nothing of it."""
+        messages, self._messages = tuple(self._messages), []
+        return messages
+
+
 @dataclass(frozen=True, slots=True)
 class CoreState:
-    """Role, epoch and vote; what this voter remembers; its log; what it wants to send."""
+    """Role, epoch and vote; what this voter remembers; its log; what waits to be sent."""
 
     config: RaftConfig
     quorum: QuorumState

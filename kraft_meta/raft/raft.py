@@ -28,7 +28,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kraftrio.kraft_meta.raft.core_state import CoreState
+from kraftrio.kraft_meta.raft.core_state import CoreState, Outbox
 from kraftrio.kraft_meta.raft.election_pace import ElectionPace
 from kraftrio.kraft_meta.raft.elections import Elections
 from kraftrio.kraft_meta.raft.epoch_announcements import EpochAnnouncements
@@ -47,7 +47,6 @@ from kraftrio.kraft_meta.raft.messages import (
     Vote,
     VoteResponse,
 )
-from kraftrio.kraft_meta.raft.outbox import Outbox
 from kraftrio.kraft_meta.raft.ports import LogReader
 from kraftrio.kraft_meta.raft.quorum_state import (
     Candidate,

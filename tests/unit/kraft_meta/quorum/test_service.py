@@ -4,170 +4,44 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
-from kraftrio.base.clock import Clock
 from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
-from kraftrio.kraft_meta.controller.control import ControllerConfig
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
-from kraftrio.kraft_meta.metadata.records import encode_record
 from kraftrio.kraft_meta.quorum.active_controller import NEVER_DECIDED
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdError
-from kraftrio.kraft_meta.quorum.log_batches import snapshot_batches
-from kraftrio.kraft_meta.quorum.service import QuorumService
-from kraftrio.kraft_meta.quorum.settings import QuorumConfig, QuorumPorts
 from kraftrio.kraft_meta.raft.messages import (
     BeginQuorumEpoch,
     Fetch,
     FetchResponse,
-    Message,
     Vote,
     VoteResponse,
 )
-from kraftrio.kraft_meta.raft.ready import leader_change_record
-from kraftrio.kraft_meta.raft.values import ElectionState, LogBatch, OffsetAndEpoch, SnapshotId
-from kraftrio.kraft_meta.raft.voters import VoterSet
+from kraftrio.kraft_meta.raft.values import ElectionState, LogBatch, OffsetAndEpoch
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages.admin import CreateTopicsRequest, DeleteTopicsRequest, DeleteTopicState
+from kraftrio.wire.messages.admin import DeleteTopicsRequest, DeleteTopicState
 from kraftrio.wire.messages.quorum import (
     AllocateProducerIdsRequest,
     BrokerHeartbeatRequest,
-    BrokerRegistrationRequest,
     DescribeQuorumRequest,
     DescribeQuorumRequestPartitionData,
     DescribeQuorumRequestTopicData,
 )
 from kraftrio.wire.records.control import ControlRecordType, control_key
-from tests.support.memory_files import MemoryFileSystem
-from tests.unit.kraft_meta.controller.context import FakeConfigs, topic
-
-DIRECTORY = "/data/__cluster_metadata-0"
-CLUSTER_ID = "cluster"
-
-
-class VirtualClock(Clock):
-    """Wall time that starts somewhere, and Trio's clock."""
-
-    def wall_ms(self) -> int:
-        return 1_700_000_000_000 + int(self.monotonic_ms())
-
-
-def new_disk() -> MemoryFileSystem:
-    fs = MemoryFileSystem()
-    fs.make_directory("/data")
-    fs.sync_directory("/")
-    return fs
-
-
-class Node:
-    """A service on a disk; `hold` keeps the disk busy until the test lets go."""
-
-    def __init__(self, fs: MemoryFileSystem, *, cluster_id: str = CLUSTER_ID, **options: Any):
-        self.fs = fs
-        self.deltas: list[MetadataDelta] = []
-        self.hold: trio.Event | None = None
-        self.flushes = 0
-        self.sent: list[Any] = []
-        self.wanted: list[tuple[int, SnapshotId]] = []
-        voters = options.pop("voters", (1,))
-        configs = FakeConfigs()
-        self.log = MetadataLog(fs, DIRECTORY)
-        self.service = QuorumService(
-            QuorumConfig(node_id=1, voters=VoterSet.of_ids(voters), **options),
-            ControllerConfig(cluster_id=cluster_id, node_id=1),
-            QuorumPorts(
-                log=self.log,
-                election_store=QuorumStateFile(fs, DIRECTORY),
-                validator=configs,
-                topic_configs=configs,
-                clock=VirtualClock(),
-                rng=random.Random(len(fs.files)),
-                peers=self,
-                run_in_thread=self._run_in_thread,
-            ),
-        )
-        self.service.subscribe(self._on_delta)
-
-    def send(self, message: Message) -> None:
-        self.sent.append(message)
-
-    def fetch_snapshot(self, source: int, snapshot_id: SnapshotId) -> None:
-        self.wanted.append((source, snapshot_id))
-
-    def _on_delta(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        assert image is self.service.image
-        self.deltas.append(delta)
-
-    async def _run_in_thread(self, work: Callable[[], object]) -> None:
-        await trio.lowlevel.checkpoint()
-        if self.hold is not None:
-            await self.hold.wait()
-        work()
-        self.flushes += 1
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[Node]:
-        async with trio.open_nursery() as nursery:
-            await nursery.start(self.service.run)
-            yield self
-            nursery.cancel_scope.cancel()
-
-    async def ask(self, request: Any, api_version: int = 7) -> Any:
-        return await self.service.submit(request, api_version=api_version).wait()
-
-    async def create(self, *names: str) -> None:
-        response = await self.ask(create_request(*names))
-        assert [t.error_code for t in response.topics] == [0] * len(names)
-
-    async def join(self) -> int:
-        """Register and unfence broker 1; return its epoch."""
-        response = await self.ask(
-            BrokerRegistrationRequest(
-                broker_id=1, cluster_id=CLUSTER_ID, incarnation_id=random.randbytes(16)
-            )
-        )
-        assert response.error_code == 0
-        heartbeat = await self.beat(response.broker_epoch)
-        assert not heartbeat.is_fenced
-        return int(response.broker_epoch)
-
-    async def beat(self, broker_epoch: int) -> Any:
-        return await self.ask(
-            BrokerHeartbeatRequest(
-                broker_id=1,
-                broker_epoch=broker_epoch,
-                current_metadata_offset=self.service.image.offset,
-            )
-        )
-
-
-def create_request(*names: str) -> CreateTopicsRequest:
-    return CreateTopicsRequest(topics=[topic(name, 1, 1) for name in names])
-
-
-def note(order: list[str], name: str, _response: Any) -> None:
-    """Remember who was answered."""
-    order.append(name)
-
-
-def virtually(test: Callable[[], Any]) -> None:
-    """Run an async test in virtual time."""
-    trio.run(test, clock=trio.testing.MockClock(autojump_threshold=0))
-
-
-def plain(image: MetadataImage) -> MetadataImage:
-    """Give an image without its position in the log."""
-    delta = MetadataDelta(MetadataImage())
-    for record in image.to_records():
-        delta.replay(record)
-    return delta.apply(0, 0)
+from tests.unit.kraft_meta.quorum.service_nodes import (
+    CLUSTER_ID,
+    DIRECTORY,
+    Node,
+    create_request,
+    new_disk,
+    note,
+    plain,
+    virtually,
+)
 
 
 def test_a_new_node_is_the_active_controller_when_it_has_started() -> None:
@@ -324,58 +198,6 @@ def test_the_image_after_a_restart_is_the_image_before() -> None:
     virtually(main)
 
 
-def test_snapshots_come_by_size() -> None:
-    """metadata.log.max.record.bytes.between.snapshots; the log below is cleaned."""
-
-    async def main() -> None:
-        node = Node(new_disk(), metadata_log_max_record_bytes_between_snapshots=5000)
-        async with node.running():
-            await node.join()
-            for n in range(200):
-                await node.create(f"t{n}")
-            await trio.testing.wait_all_tasks_blocked()
-            snapshot_id = node.log.latest_snapshot_id()
-            assert snapshot_id is not None
-            assert node.log.log_start_offset == snapshot_id.end_offset
-            assert node.log.size_bytes < 15_000
-            before = plain(node.service.image)
-            survivor = node.fs.after_crash()
-        async with Node(survivor).running() as again:
-            assert plain(again.service.image) == before
-
-    virtually(main)
-
-
-def test_a_quiet_cluster_makes_no_second_snapshot() -> None:
-    """There is nothing new to save when the interval ends."""
-
-    async def main() -> None:
-        node = Node(new_disk(), metadata_log_max_snapshot_interval_ms=1000)
-        async with node.running():
-            await trio.sleep(1.5)
-            first = node.log.latest_snapshot_id()
-            assert first is not None
-            await trio.sleep(10)
-            assert node.log.latest_snapshot_id() == first
-
-    virtually(main)
-
-
-def test_an_interval_of_zero_makes_no_snapshots() -> None:
-    """metadata.log.max.snapshot.interval.ms: 0 is never, however much changes."""
-
-    async def main() -> None:
-        node = Node(new_disk(), metadata_log_max_snapshot_interval_ms=0)
-        async with node.running():
-            await node.join()
-            for n in range(5):
-                await node.create(f"t{n}")
-                await trio.sleep(2)
-            assert node.log.latest_snapshot_id() is None
-
-    virtually(main)
-
-
 @pytest.mark.parametrize("seed", range(10))
 def test_a_crash_at_any_moment_keeps_what_was_answered(seed: int) -> None:
     """The machine dies while requests are under way; answered topics are there again."""
@@ -439,24 +261,6 @@ def test_a_full_disk_delays_changes() -> None:
             survivor = node.fs.after_crash(0)
         async with Node(survivor).running() as again:
             assert set(again.service.image.topics_by_name) == {"a", "b"}
-
-    virtually(main)
-
-
-def test_a_snapshot_without_space_is_left_out() -> None:
-    """The log stays whole, nothing of the snapshot takes space, and the node goes on."""
-
-    async def main() -> None:
-        node = Node(new_disk(), metadata_log_max_record_bytes_between_snapshots=3000)
-        async with node.running():
-            await node.join()
-            node.fs.fail("write", ".checkpoint", errno.ENOSPC)
-            for n in range(40):
-                await node.create(f"t{n}")
-            await trio.sleep(1)
-            assert node.log.latest_snapshot_id() is None
-            assert not [f for f in node.fs.list_directory(DIRECTORY) if ".checkpoint" in f]
-            assert len(node.service.image.topics_by_name) == 40
 
     virtually(main)
 
@@ -596,93 +400,6 @@ def test_a_quorum_of_one_has_nobody_to_hand_over_to() -> None:
         async with Node(new_disk()).running() as node:
             assert not await node.service.hand_over(1000)
             assert node.service.is_active_controller
-
-    virtually(main)
-
-
-@pytest.mark.parametrize("damage", [False, True])
-def test_a_received_snapshot_is_checked(damage: bool) -> None:
-    """A whole one takes the log's place, durably; of a damaged one nothing stays."""
-
-    async def main() -> None:
-        async with Node(new_disk()).running() as origin:
-            await origin.join()
-            await origin.create("a")
-            image = origin.service.image
-        values = [encode_record(record) for record in image.to_records()]
-        snapshot_id = SnapshotId(image.offset + 1, image.epoch)
-        data = bytearray(b"".join(snapshot_batches(snapshot_id, values, 5)))
-        if damage:
-            data[len(data) // 2] ^= 1
-        node = Node(new_disk(), voters=(1, 2, 3))
-        async with node.running():
-            service = node.service
-            service.step(BeginQuorumEpoch(2, 1, 7))
-            await trio.sleep(0.1)
-            (asked,) = (m for m in node.sent if isinstance(m, Fetch) and m.epoch == 7)
-            offer = FetchResponse(
-                2, 1, 7, 2, asked.fetch_offset, asked.last_fetched_epoch, snapshot_id=snapshot_id
-            )
-            service.step(offer)
-            await trio.sleep(0.1)
-            assert node.wanted == [(2, snapshot_id)]
-            service.snapshot_received(snapshot_id, data)
-            await trio.sleep(0.1)
-            survivor = MetadataLog(node.fs.after_crash(), DIRECTORY)
-            if damage:
-                assert service.image.topic("a") is None
-                assert survivor.latest_snapshot_id() is None
-                fetch = node.sent[-1]
-                assert isinstance(fetch, Fetch) and fetch.fetch_offset == 0
-                assert fetch is not asked
-            else:
-                assert plain(service.image) == plain(image)
-                assert survivor.latest_snapshot_id() == snapshot_id
-                assert survivor.log_end_offset == snapshot_id.end_offset
-
-    virtually(main)
-
-
-def test_the_log_rests_while_a_snapshot_is_installed() -> None:
-    """Its last piece came from a leader that was deposed; the new one's answer comes meanwhile."""
-
-    async def main() -> None:
-        async with Node(new_disk()).running() as origin:
-            await origin.join()
-            await origin.create("a")
-            image = origin.service.image
-        values = [encode_record(record) for record in image.to_records()]
-        snapshot_id = SnapshotId(image.offset + 1, image.epoch)
-        data = b"".join(snapshot_batches(snapshot_id, values, 5))
-        node = Node(new_disk(), voters=(1, 2, 3))
-        async with node.running():
-            service = node.service
-            service.step(BeginQuorumEpoch(2, 1, 7))
-            await trio.sleep(0.1)
-            (asked,) = (m for m in node.sent if isinstance(m, Fetch) and m.epoch == 7)
-            offset_and_epoch = asked.fetch_offset, asked.last_fetched_epoch
-            service.step(FetchResponse(2, 1, 7, 2, *offset_and_epoch, snapshot_id=snapshot_id))
-            await trio.sleep(0.1)
-            service.step(BeginQuorumEpoch(3, 1, 8))
-            await trio.sleep(0.1)
-            (fetch,) = (m for m in node.sent if isinstance(m, Fetch) and m.epoch == 8)
-            node.hold = trio.Event()
-            service.snapshot_received(snapshot_id, data)
-            await trio.sleep(0.01)
-            key, value = leader_change_record(3, (1, 2, 3), [2, 3])
-            batch = LogBatch(0, 8, 5, (value,), (key,))
-            answer = FetchResponse(
-                3, 1, 8, 3, *offset_and_epoch, batches=(batch,), fetch_id=fetch.fetch_id
-            )
-            service.step(answer)
-            await trio.sleep(30)  # nor does it stand for election meanwhile
-            assert not [m for m in node.sent if isinstance(m, Vote)]
-            node.hold.set()
-            await trio.sleep(3)
-            assert plain(service.image) == plain(image)
-            survivor = MetadataLog(node.fs.after_crash(), DIRECTORY)
-            assert survivor.log_end_offset == snapshot_id.end_offset
-            assert node.sent[-1].fetch_offset == snapshot_id.end_offset
 
     virtually(main)
 

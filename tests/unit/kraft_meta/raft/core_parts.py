@@ -5,14 +5,13 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from kraftrio.kraft_meta.raft.core_state import CoreState
+from kraftrio.kraft_meta.raft.core_state import CoreState, Outbox
 from kraftrio.kraft_meta.raft.election_pace import ElectionPace
 from kraftrio.kraft_meta.raft.epoch_announcements import EpochAnnouncements
 from kraftrio.kraft_meta.raft.epoch_starts import EpochStarts
 from kraftrio.kraft_meta.raft.fetch_answers import FetchAnswers
 from kraftrio.kraft_meta.raft.fetch_requests import FetchRequests
 from kraftrio.kraft_meta.raft.messages import Fetch, Message
-from kraftrio.kraft_meta.raft.outbox import Outbox
 from kraftrio.kraft_meta.raft.quorum_state import (
     Candidate,
     Follower,
