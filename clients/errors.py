@@ -350,11 +350,9 @@ def error_class(code: ErrorCode) -> type[KafkaClientError]:
     return found
 
 
-def error_for(code: int, message: str | None = None) -> KafkaClientError:
+def error_for(code: ErrorCode, message: str | None = None) -> KafkaClientError:
     """Make the exception for a broker's error code; a code unknown to us counts as -1."""
-    try:
-        known = ErrorCode(code)
-    except ValueError:
-        known = ErrorCode.UNKNOWN_SERVER_ERROR
-        message = message or f"the broker answered with the unknown error code {code}"
-    return error_class(known)(message, code=known)
+    if not code.is_known:
+        message = message or f"the broker answered with the unknown error code {code:d}"
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
+    return error_class(code)(message, code=code)

@@ -170,7 +170,7 @@ def is_another(topic_id: bytes, other_id: bytes) -> bool:
 
 
 def _topic(name: str, told: MetadataResponseTopic, known: TopicMetadata | None) -> TopicMetadata:
-    code, topic_id = _code(told.error_code), told.topic_id
+    code, topic_id = told.error_code, told.topic_id
     if known is None:
         known = TopicMetadata(name, topic_id)
     former_ids = known.former_ids
@@ -202,10 +202,3 @@ def _partition(
         tuple(told.isr_nodes),
         tuple(told.offline_replicas),
     )
-
-
-def _code(code: int) -> ErrorCode:
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -27,6 +27,24 @@ class ErrorCode(IntEnum):
         member.text = text
         return member
 
+    @classmethod
+    def of_peer(cls, number: int) -> ErrorCode:
+        """Return the code that a peer sent; of one that only a newer Kafka knows, the number."""
+        try:
+            return cls(number)
+        except ValueError:
+            pass
+        unknown = int.__new__(cls, number)
+        unknown._name_ = f"UNKNOWN_ERROR_{number}"
+        unknown._value_ = number
+        unknown.text = f"error code {number}, which this version does not know"
+        return unknown
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is one of the codes below."""
+        return self._name_ in ErrorCode.__members__
+
     @property
     def retriable(self) -> bool:
         """Whether clients retry the same request after this error, as Kafka's own clients do."""

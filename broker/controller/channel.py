@@ -127,7 +127,7 @@ class ControllerChannel:
         with trio.move_on_after(timeout_s):
             while self.is_fenced:
                 response = await self._heartbeat()
-                code = ErrorCode(response.error_code)
+                code = response.error_code
                 if code in _REGISTRATION_GONE:
                     await self._register_anew(code)
                 elif self.is_fenced:
@@ -147,7 +147,7 @@ class ControllerChannel:
         response: BrokerRegistrationResponse = await self.submit(
             request, api_version=_REGISTRATION_VERSION
         ).wait()
-        code = ErrorCode(response.error_code)
+        code = response.error_code
         if code is ErrorCode.NONE:
             self.broker_epoch = response.broker_epoch
             self.is_fenced = True
@@ -234,7 +234,7 @@ class ControllerChannel:
         await self._wait_until_due(self._heartbeat_interval_s)
         while True:
             response = await self._heartbeat()
-            code = ErrorCode(response.error_code)
+            code = response.error_code
             if code in _REGISTRATION_GONE and not self._wants_shut_down:
                 await self._register_anew(code)
                 self.heartbeat_soon()
@@ -248,7 +248,7 @@ class ControllerChannel:
         self._wants_shut_down = True
         while True:
             response = await self._heartbeat()
-            code = ErrorCode(response.error_code)
+            code = response.error_code
             if code is ErrorCode.NONE:
                 if response.should_shut_down:
                     return
@@ -278,7 +278,7 @@ class ControllerChannel:
             _log.warning(
                 "heartbeat refused broker=%d reason=%s",
                 self._broker_id,
-                ErrorCode(response.error_code).name,
+                response.error_code.name,
             )
             return response
         self._told_offline = frozenset(request.offline_log_dirs)

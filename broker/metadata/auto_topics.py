@@ -82,9 +82,7 @@ class AutoTopicCreator:
         results = {one.name: one for one in response.topics}
         for name in names:
             result = results.get(name)
-            code = (
-                ErrorCode.UNKNOWN_SERVER_ERROR if result is None else ErrorCode(result.error_code)
-            )
+            code = ErrorCode.UNKNOWN_SERVER_ERROR if result is None else result.error_code
             if code is ErrorCode.TOPIC_ALREADY_EXISTS:
                 code = ErrorCode.NONE
             if code is not ErrorCode.NONE:

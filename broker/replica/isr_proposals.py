@@ -124,7 +124,7 @@ class IsrProposals:
 
     def _on_answer(self, response: AlterPartitionResponse) -> None:
         proposals = self._requests.take_answered()
-        code = ErrorCode(response.error_code)
+        code = response.error_code
         if code is not ErrorCode.NONE:
             _log.warning(
                 "isr proposals not decided, trying again count=%d reason=%s",
@@ -146,7 +146,7 @@ class IsrProposals:
                     )
                     continue
                 answer = IsrAnswer(
-                    ErrorCode(partition.error_code),
+                    partition.error_code,
                     partition.leader_epoch,
                     partition.partition_epoch,
                     tuple(partition.isr),

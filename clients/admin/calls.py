@@ -105,7 +105,7 @@ class AdminCalls:
         self,
         request: Any,
         deadline: Deadline,
-        code_of: Callable[[Any], tuple[int, str | None]] | None = None,
+        code_of: Callable[[Any], tuple[ErrorCode, str | None]] | None = None,
     ) -> Any:
         """Ask whichever broker answers, until one answers without a retriable error.
 
@@ -117,7 +117,7 @@ class AdminCalls:
             failure: KafkaClientError
             try:
                 response = await cluster.request_any(request, deadline.request_timeout_s)
-                code, message = code_of(response) if code_of is not None else (0, None)
+                code, message = code_of(response) if code_of is not None else (ErrorCode.NONE, None)
                 if code == ErrorCode.NONE:
                     return response
                 raise error_for(code, message)
@@ -130,7 +130,7 @@ class AdminCalls:
         self,
         request: Any,
         deadline: Deadline,
-        codes_of: Callable[[Any], Iterable[int]],
+        codes_of: Callable[[Any], Iterable[ErrorCode]],
     ) -> Any:
         """Ask the controller; another one if it is not the controller any more.
 
@@ -156,7 +156,7 @@ class AdminCalls:
         group_id: str,
         request: Any,
         deadline: Deadline,
-        codes_of: Callable[[Any], Iterable[int]],
+        codes_of: Callable[[Any], Iterable[ErrorCode]],
         *,
         max_version: int | None = None,
     ) -> tuple[int, Any]:
@@ -186,7 +186,7 @@ class AdminCalls:
         items: Mapping[TopicPartition, V],
         deadline: Deadline,
         make_request: Callable[[Mapping[TopicPartition, V]], Any],
-        read_response: Callable[[Any], Iterable[tuple[TopicPartition, int, T]]],
+        read_response: Callable[[Any], Iterable[tuple[TopicPartition, ErrorCode, T]]],
     ) -> Results[TopicPartition, T]:
         """Ask for each partition its leader, and again those with retriable errors.
 
@@ -271,7 +271,7 @@ def finish(results: Results[K, T], raise_errors: bool) -> Results[K, T]:
     return results
 
 
-def collect(items: Iterable[tuple[K, int, str | None, T]]) -> Results[K, T]:
+def collect(items: Iterable[tuple[K, ErrorCode, str | None, T]]) -> Results[K, T]:
     """Sort (item, error code, message, value) into results."""
     values: dict[K, T] = {}
     errors: dict[K, KafkaClientError] = {}

@@ -219,7 +219,7 @@ class ClusterCalls(AdminCalls):
         }
 
 
-def _quorum_code(response: DescribeQuorumResponse) -> tuple[int, str | None]:
+def _quorum_code(response: DescribeQuorumResponse) -> tuple[ErrorCode, str | None]:
     """The first error there is: of the response, or of its one partition."""
     if response.error_code != ErrorCode.NONE:
         return response.error_code, response.error_message
@@ -227,7 +227,7 @@ def _quorum_code(response: DescribeQuorumResponse) -> tuple[int, str | None]:
     return told.error_code, told.error_message
 
 
-def _codes_of_election(response: ElectLeadersResponse) -> list[int]:
+def _codes_of_election(response: ElectLeadersResponse) -> list[ErrorCode]:
     return [
         response.error_code,
         *(

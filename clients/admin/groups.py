@@ -187,7 +187,7 @@ class GroupCalls(AdminCalls):
             GroupNotEmptyError, GroupIdNotFoundError, ...: for a group, if `raise_errors`.
         """
         deadline = self._deadline(timeout_ms)
-        codes: list[tuple[str, int, str | None, None]] = []
+        codes: list[tuple[str, ErrorCode, str | None, None]] = []
         for group_id in _group_ids(group_ids):
             try:
                 _, response = await self._ask_coordinator(
@@ -321,23 +321,23 @@ def _group_ids(given: Iterable[str]) -> list[str]:
     return [text("a group_id", group_id) for group_id in several("group_ids", given)]
 
 
-def _codes_of_consumer_groups(response: ConsumerGroupDescribeResponse) -> list[int]:
+def _codes_of_consumer_groups(response: ConsumerGroupDescribeResponse) -> list[ErrorCode]:
     return [group.error_code for group in response.groups]
 
 
-def _codes_of_classic_groups(response: DescribeGroupsResponse) -> list[int]:
+def _codes_of_classic_groups(response: DescribeGroupsResponse) -> list[ErrorCode]:
     return [group.error_code for group in response.groups]
 
 
-def _codes_deleted(response: DeleteGroupsResponse) -> list[int]:
+def _codes_deleted(response: DeleteGroupsResponse) -> list[ErrorCode]:
     return [group.error_code for group in response.results]
 
 
-def _codes_of_offsets(response: OffsetFetchResponse) -> list[int]:
+def _codes_of_offsets(response: OffsetFetchResponse) -> list[ErrorCode]:
     return [response.error_code, *(group.error_code for group in response.groups)]
 
 
-def _codes_of_partitions(response: OffsetCommitResponse | OffsetDeleteResponse) -> list[int]:
+def _codes_of_partitions(response: OffsetCommitResponse | OffsetDeleteResponse) -> list[ErrorCode]:
     return [told.error_code for topic in response.topics for told in topic.partitions]
 
 

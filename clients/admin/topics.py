@@ -36,6 +36,7 @@ from kraftrio.clients.arguments import (
 from kraftrio.clients.arguments import topics as topic_names
 from kraftrio.clients.errors import KafkaClientError, RetriableError
 from kraftrio.clients.metadata import ClusterMetadata, TopicMetadata
+from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -385,7 +386,7 @@ class TopicCalls(AdminCalls):
 
         def read_response(
             response: ListOffsetsResponse,
-        ) -> Iterable[tuple[TopicPartition, int, ListedOffset]]:
+        ) -> Iterable[tuple[TopicPartition, ErrorCode, ListedOffset]]:
             for topic in response.topics:
                 for told in topic.partitions:
                     epoch = told.leader_epoch if told.leader_epoch >= 0 else None
@@ -434,7 +435,7 @@ class TopicCalls(AdminCalls):
 
         def read_response(
             response: DeleteRecordsResponse,
-        ) -> Iterable[tuple[TopicPartition, int, int]]:
+        ) -> Iterable[tuple[TopicPartition, ErrorCode, int]]:
             for topic in response.topics:
                 for told in topic.partitions:
                     item = TopicPartition(topic.name, told.partition_index)

@@ -415,7 +415,7 @@ class Membership:
         elif code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
             self._throw_out(
                 forget_member_id=code == ErrorCode.UNKNOWN_MEMBER_ID,
-                reason=f"sync failed: {ErrorCode(code).text}",
+                reason=f"sync failed: {code.text}",
             )
         elif code != ErrorCode.NONE:
             self._refused("sync", code, now_ms)
@@ -473,7 +473,7 @@ class Membership:
         if self.state is not MemberState.FAILED:
             self._fail(error.code, str(error))
 
-    def _refused(self, what: str, code: int, now_ms: float) -> None:
+    def _refused(self, what: str, code: ErrorCode, now_ms: float) -> None:
         """Back off where the coordinator has to settle first; everything else is final."""
         known = error_for(code)
         if known.retriable or code == ErrorCode.REBALANCE_IN_PROGRESS:
@@ -566,7 +566,7 @@ class Membership:
         """When the application must have polled again."""
         return self._polled_at_ms + self.config.max_poll_interval_ms
 
-    def heartbeat_answered(self, request: HeartbeatRequest, code: int, now_ms: float) -> bool:
+    def heartbeat_answered(self, request: HeartbeatRequest, code: ErrorCode, now_ms: float) -> bool:
         """Take note of a heartbeat's answer; False: another coordinator must be found."""
         if code == ErrorCode.NONE:
             self._heard_at_ms = now_ms
@@ -603,7 +603,7 @@ class Membership:
 
     # -- losing one's place ---------------------------------------------------------------------
 
-    def fenced(self, code: int) -> None:
+    def fenced(self, code: ErrorCode) -> None:
         """A request of the present generation was refused because of who sent it."""
         if self.state is MemberState.FAILED:
             return

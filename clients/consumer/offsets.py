@@ -196,7 +196,7 @@ class OffsetClient:
                 timeout_ms=self._config.request_timeout_ms,
             )
 
-        def read(response: Any) -> dict[TopicPartition, tuple[int, Any]]:
+        def read(response: Any) -> dict[TopicPartition, tuple[ErrorCode, Any]]:
             return {
                 TopicPartition(topic.name, each.partition_index): (each.error_code, each)
                 for topic in response.topics
@@ -263,7 +263,7 @@ class OffsetClient:
                 replica_id=_CONSUMER_ID, topics=list(topics.values())
             )
 
-        def read(response: Any) -> dict[TopicPartition, tuple[int, Any]]:
+        def read(response: Any) -> dict[TopicPartition, tuple[ErrorCode, Any]]:
             return {
                 TopicPartition(topic.topic, each.partition): (each.error_code, each)
                 for topic in response.topics
@@ -286,7 +286,7 @@ class OffsetClient:
         self,
         wanted: Iterable[TopicPartition],
         make: Callable[[list[TopicPartition]], Any],
-        read: Callable[[Any], dict[TopicPartition, tuple[int, Any]]],
+        read: Callable[[Any], dict[TopicPartition, tuple[ErrorCode, Any]]],
         *,
         min_version: int = 0,
     ) -> dict[TopicPartition, Any]:
@@ -334,7 +334,7 @@ class OffsetClient:
         name = f"{partition.topic}-{partition.partition}"
         return LeaderNotAvailableError(f"no leader of {name} is known")
 
-    def _refusal(self, partition: TopicPartition, code: int) -> KafkaClientError:
+    def _refusal(self, partition: TopicPartition, code: ErrorCode) -> KafkaClientError:
         if code in _MOVED:
             self._cluster.request_refresh()
         error = error_for(code)
@@ -393,7 +393,7 @@ class OffsetClient:
         """Look it up anew the next time."""
         self._cluster.forget_coordinator(self.group_id)
 
-    def note_coordinator_error(self, code: int) -> None:
+    def note_coordinator_error(self, code: ErrorCode) -> None:
         """Forget the coordinator if its answer says that it is not one."""
         if code in _LOST_COORDINATOR:
             self.forget_coordinator()
@@ -458,7 +458,9 @@ class OffsetClient:
         group = OffsetFetchRequestGroup(group_id=self.group_id, topics=named)
         return OffsetFetchRequest(groups=[group], require_stable=is_stable)
 
-    def _raise_coordinator_error(self, code: int, partition: TopicPartition | None = None) -> None:
+    def _raise_coordinator_error(
+        self, code: ErrorCode, partition: TopicPartition | None = None
+    ) -> None:
         if code == ErrorCode.NONE:
             return
         self.note_coordinator_error(code)
@@ -529,7 +531,7 @@ class OffsetClient:
 
     def _check_committed(self, response: OffsetCommitResponse, names: Mapping[bytes, str]) -> None:
         """Raise what a commit was refused for; a partition that is not there counts last."""
-        unknown: tuple[int, TopicPartition] | None = None
+        unknown: tuple[ErrorCode, TopicPartition] | None = None
         for answered in response.topics:
             name = answered.name or names.get(answered.topic_id, "")
             for each in answered.partitions:
@@ -539,7 +541,7 @@ class OffsetClient:
                         f"offsets of {self.group_id!r} were not committed, because the group has"
                         " given the partitions to another member; the time between two polls may"
                         " be longer than max_poll_interval_ms",
-                        code=ErrorCode(each.error_code),
+                        code=each.error_code,
                     )
                 if each.error_code in _UNKNOWN_TOPIC:
                     unknown = each.error_code, partition
@@ -551,7 +553,7 @@ class OffsetClient:
             raise UnknownTopicOrPartitionError(
                 f"no offset of {self.group_id!r} was committed for {name}-{index}:"
                 f" {error_for(code)}",
-                code=ErrorCode(code),
+                code=code,
             )
 
 

@@ -386,13 +386,13 @@ def decode_response(question: Request, response: Any) -> Response:
         RemoteProtocolError: the answer is no answer to it.
     """
     if response.error_code:
-        raise KafkaError(_error(response.error_code))
+        raise KafkaError(response.error_code)
     source, destination = question.destination, question.source
     if isinstance(question, Fetch):
         return _decode_fetch_response(question, response)
     partition = _answered(response.topics)
     epoch, leader_id = partition.leader_epoch, _leader(partition.leader_id)
-    error = _error(partition.error_code)
+    error = partition.error_code
     match question:
         case Vote():
             return VoteResponse(
@@ -413,7 +413,7 @@ def decode_response(question: Request, response: Any) -> Response:
 def _decode_fetch_response(question: Fetch, response: data.FetchResponse) -> FetchResponse:
     partition = _answered(response.responses)
     leader = partition.current_leader
-    error = _error(partition.error_code)
+    error = partition.error_code
     try:
         batches = decode_batches(records_view(partition.records))
     except KafkaError as refusal:
@@ -452,10 +452,10 @@ def decode_snapshot_response(
         RemoteProtocolError: the answer is about something else.
     """
     if response.error_code:
-        raise KafkaError(_error(response.error_code))
+        raise KafkaError(response.error_code)
     partition: quorum.PartitionSnapshotResponse = _answered(response.topics)
     if partition.error_code:
-        raise KafkaError(_error(partition.error_code))
+        raise KafkaError(partition.error_code)
     return partition
 
 
@@ -463,13 +463,6 @@ def _answered(topics: Sequence[Any]) -> Any:
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         raise RemoteProtocolError("an answer about one partition was expected")
     return topics[0].partitions[0]
-
-
-def _error(code: int) -> ErrorCode:
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _leader(node_id: int) -> int:

@@ -10,10 +10,11 @@ A message is a class with one line per field, in wire order, under Kafka's names
 
 Versions are written as in Kafka's definitions: ``3+``, ``0-8``, ``5``, ``none``. The class becomes
 a dataclass with slots whose arguments are all optional and given by name. For each version the
-decoder and the encoder are compiled on first use (``codec/compiler``).
+decoder and the encoder are compiled on first use (``codec/decoder``, ``codec/encoder``).
 
-Rules: decoded strings are ``str``, bytes are ``bytes``, uuids 16 ``bytes``, records are memoryview
-slices of the input. A field outside of its versions has its default; encoding another value
+Rules: decoded strings are ``str``, bytes are ``bytes``, uuids 16 ``bytes``, errors are
+``ErrorCode``, also those that only a newer Kafka knows, records are memoryview slices of the input.
+A field outside of its versions has its default; encoding another value
 there is a ``LocalProtocolError`` unless the field is ``ignorable``. Tagged fields are written when
 they differ from their default, unknown ones are skipped.
 
@@ -28,11 +29,13 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar, cast, dataclass_transform
 
 from kraftrio.wire.codec.classes import make_class
-from kraftrio.wire.codec.compiler import Decoder, Encoder, compile_decoder, compile_encoder
+from kraftrio.wire.codec.decoder import Decoder, compile_decoder
+from kraftrio.wire.codec.encoder import Encoder, compile_encoder
 from kraftrio.wire.codec.schema import (
     ARRAY,
     BOOL,
     BYTES,
+    ERROR,
     FLOAT64,
     INT8,
     INT16,
@@ -77,6 +80,7 @@ __all__ = [
     "encode",
     "encode_parts",
     "encode_pieces",
+    "error",
     "float64",
     "int8",
     "int16",
@@ -172,6 +176,7 @@ int32 = _fixed(INT32)
 uint32 = _fixed(UINT32)
 int64 = _fixed(INT64)
 float64 = _fixed(FLOAT64)
+error = _fixed(ERROR)
 uuid = _fixed(UUID)
 string = _variable(STRING)
 bytes_ = _variable(BYTES)
@@ -263,7 +268,7 @@ _UNENCODABLE = (_struct.error, AttributeError, TypeError, ValueError, OverflowEr
 
 
 def decoder(cls: type[M], version: int) -> Callable[[Buffer, int], tuple[M, int]]:
-    """Return the compiled decoder, which raises more than ``decode`` does (see codec_compile)."""
+    """Return the compiled decoder, which raises more than ``decode`` does (see `source`)."""
     found = _DECODERS.get((cls, version))
     if found is None:
         found = _DECODERS[cls, version] = compile_decoder(cls, version)

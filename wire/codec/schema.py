@@ -1,8 +1,9 @@
 """The description of messages: what a declaration says, as data.
 
 Owns the wire types (``Kind``), ``Versions``, ``Field`` and ``StructSpec``, and the registry of
-everything that is declared. ``codec/message`` makes the descriptions, ``codec/compiler`` turns them
-into code, and the conformance tests compare them with Kafka's definitions.
+everything that is declared. ``codec/message`` makes the descriptions, ``codec/decoder`` and
+``codec/encoder`` turn them into code, and the conformance tests compare them with Kafka's
+definitions.
 
 Rule: a description does not change after its declaration, except that ``message`` adds the
 versions to the struct it declares. Terms are those of Kafka's definitions (KIP-482).
@@ -13,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kraftrio.wire.errors import LocalProtocolError
+from kraftrio.wire.errors import ErrorCode, LocalProtocolError
 
 _FOREVER = 0x7FFF
 
@@ -62,6 +63,7 @@ INT32 = Kind("int32", "i", 4, 0)
 UINT32 = Kind("uint32", "I", 4, 0)
 INT64 = Kind("int64", "q", 8, 0)
 FLOAT64 = Kind("float64", "d", 8, 0.0)
+ERROR = Kind("int16", "h", 2, ErrorCode.NONE)
 UUID = Kind("uuid", "16s", 16, bytes(16))
 STRING = Kind("string", "", 0, "")
 BYTES = Kind("bytes", "", 0, b"")
@@ -116,6 +118,16 @@ def spec_of(cls: type[Any]) -> StructSpec:
         return SPECS[cls]
     except KeyError:
         raise LocalProtocolError(f"{cls.__name__} is not declared as a message") from None
+
+
+def message_spec(cls: type[Any], version: int, refusal: type[Exception]) -> StructSpec:
+    """Return the description of a message; raise ``refusal`` when it has no such version."""
+    spec = spec_of(cls)
+    if spec.versions is None:
+        raise LocalProtocolError(f"{spec.name} is a part of messages, not a message")
+    if version not in spec.versions:
+        raise refusal(f"{spec.name} has no version {version}")
+    return spec
 
 
 def least_size_bytes(element: Kind | type[Any], version: int, flexible: bool) -> int:

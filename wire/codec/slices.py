@@ -1,9 +1,9 @@
 """Decodes and encodes in slices: generators that pause between entries.
 
 Whoever drives such a generator decides how long it works before others get their turn; its value is
-the outcome. The code is `codec/compiler`'s with pauses between the entries of arrays, and it leaves
-long arrays where they are: see `lazy_arrays`. A decoder has read every byte before its value is
-there, so that a malformed request is refused as a whole.
+the outcome. The code is that of `decoder` and `encoder` with pauses between the entries of arrays,
+and it leaves long arrays where they are: see `lazy_arrays`. A decoder has read every byte before
+its value is there, so that a malformed request is refused as a whole.
 
 Called by the dispatcher for large requests, and for all responses that may be large.
 """
@@ -14,9 +14,10 @@ import struct
 from collections.abc import Callable, Generator
 from typing import Any, TypeAlias, TypeVar
 
-from kraftrio.wire.codec.compiler import DecoderWriter, EncoderWriter, message_spec
+from kraftrio.wire.codec.decoder import DecoderWriter
+from kraftrio.wire.codec.encoder import EncoderWriter
 from kraftrio.wire.codec.lazy_arrays import KEPT_ENTRIES, Entries, EntryReader, Numbers
-from kraftrio.wire.codec.schema import UUID, Kind, StructSpec
+from kraftrio.wire.codec.schema import UUID, Kind, StructSpec, message_spec
 from kraftrio.wire.errors import LocalProtocolError, RemoteProtocolError
 from kraftrio.wire.primitives import Buffer
 from kraftrio.wire.stored_bytes import Piece, joined_pieces

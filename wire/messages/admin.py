@@ -13,6 +13,7 @@ from kraftrio.wire.codec.message import (
     STRING,
     array,
     boolean,
+    error,
     int8,
     int16,
     int32,
@@ -22,6 +23,7 @@ from kraftrio.wire.codec.message import (
     struct,
     uuid,
 )
+from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import ZERO_UUID
 
 # --- CreateTopics (19) ---
@@ -70,9 +72,9 @@ class CreatableTopicConfigs:
 class CreatableTopicResult:
     name: str = string()
     topic_id: bytes = uuid("7+", default=ZERO_UUID, ignorable=True)
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string("1+", nullable="0+", ignorable=True)
-    topic_config_error_code: int = int16("5+", tag=0, tagged="5+", ignorable=True)
+    topic_config_error_code: ErrorCode = error("5+", tag=0, tagged="5+", ignorable=True)
     num_partitions: int = int32("5+", default=-1, ignorable=True)
     replication_factor: int = int16("5+", default=-1, ignorable=True)
     configs: list[CreatableTopicConfigs] | None = array(
@@ -108,7 +110,7 @@ class DeleteTopicsRequest:
 class DeletableTopicResult:
     name: str | None = string(nullable="6+")
     topic_id: bytes = uuid("6+", ignorable=True)
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string("5+", nullable="5+", default=None, ignorable=True)
 
 
@@ -145,7 +147,7 @@ class CreatePartitionsRequest:
 @struct
 class CreatePartitionsTopicResult:
     name: str = string()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+", default=None)
 
 
@@ -178,7 +180,7 @@ class ElectLeadersRequest:
 @struct
 class PartitionResult:
     partition_id: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+")
 
 
@@ -191,7 +193,7 @@ class ReplicaElectionResult:
 @message("0-2", flexible="2+", api_key=43)
 class ElectLeadersResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16("1+")
+    error_code: ErrorCode = error("1+")
     replica_election_results: list[ReplicaElectionResult] = array(ReplicaElectionResult)
 
 
@@ -222,7 +224,7 @@ class AlterPartitionReassignmentsRequest:
 @struct
 class ReassignablePartitionResponse:
     partition_index: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+")
 
 
@@ -236,7 +238,7 @@ class ReassignableTopicResponse:
 class AlterPartitionReassignmentsResponse:
     throttle_time_ms: int = int32()
     allow_replication_factor_change: bool = boolean("1+", default=True, ignorable=True)
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+")
     responses: list[ReassignableTopicResponse] = array(ReassignableTopicResponse)
 
@@ -275,7 +277,7 @@ class OngoingTopicReassignment:
 @message("0", flexible="0+", api_key=46)
 class ListPartitionReassignmentsResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+")
     topics: list[OngoingTopicReassignment] = array(OngoingTopicReassignment)
 
@@ -312,7 +314,7 @@ class DescribeLogDirsTopic:
 
 @struct
 class DescribeLogDirsResult:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     log_dir: str = string()
     topics: list[DescribeLogDirsTopic] = array(DescribeLogDirsTopic)
     total_bytes: int = int64("4+", default=-1, ignorable=True)
@@ -323,7 +325,7 @@ class DescribeLogDirsResult:
 @message("1-5", flexible="2+", api_key=35)
 class DescribeLogDirsResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16("3+", ignorable=True)
+    error_code: ErrorCode = error("3+", ignorable=True)
     results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult)
 
 
@@ -350,7 +352,7 @@ class AlterReplicaLogDirsRequest:
 @struct
 class AlterReplicaLogDirPartitionResult:
     partition_index: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
 
 
 @struct

@@ -22,6 +22,7 @@ from kraftrio.wire.codec.message import (
     array,
     boolean,
     bytes_,
+    error,
     int8,
     int16,
     int32,
@@ -32,6 +33,7 @@ from kraftrio.wire.codec.message import (
     struct_field,
     uuid,
 )
+from kraftrio.wire.errors import ErrorCode
 
 NO_AUTHORIZED_OPERATIONS = -(1 << 31)
 """The bit field of authorized operations when the client did not ask for it."""
@@ -64,7 +66,7 @@ class MetadataResponseBroker:
 
 @struct
 class MetadataResponsePartition:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     partition_index: int = int32()
     leader_id: int = int32()
     leader_epoch: int = int32("7+", default=-1, ignorable=True)
@@ -75,7 +77,7 @@ class MetadataResponsePartition:
 
 @struct
 class MetadataResponseTopic:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     name: str | None = string(nullable="12+")
     topic_id: bytes = uuid("10+", ignorable=True)
     is_internal: bool = boolean("1+", ignorable=True)
@@ -91,7 +93,7 @@ class MetadataResponse:
     controller_id: int = int32("1+", default=-1, ignorable=True)
     topics: list[MetadataResponseTopic] = array(MetadataResponseTopic)
     cluster_authorized_operations: int = int32("8-10", default=NO_AUTHORIZED_OPERATIONS)
-    error_code: int = int16("13+", ignorable=True)
+    error_code: ErrorCode = error("13+", ignorable=True)
 
 
 # FindCoordinator (key 10)
@@ -110,14 +112,14 @@ class Coordinator:
     node_id: int = int32()
     host: str = string()
     port: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+")
 
 
 @message("0-6", flexible="3+", api_key=10)
 class FindCoordinatorResponse:
     throttle_time_ms: int = int32("1+", ignorable=True)
-    error_code: int = int16("0-3")
+    error_code: ErrorCode = error("0-3")
     error_message: str | None = string("1-3", nullable="1-3", ignorable=True)
     node_id: int = int32("0-3")
     host: str = string("0-3")
@@ -157,7 +159,7 @@ class FinalizedFeatureKey:
 
 @message("0-4", flexible="3+", api_key=18)
 class ApiVersionsResponse:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     api_keys: list[ApiVersion] = array(ApiVersion)
     throttle_time_ms: int = int32("1+", ignorable=True)
     supported_features: list[SupportedFeatureKey] = array(
@@ -192,7 +194,7 @@ class DescribeClusterBroker:
 @message("0-2", flexible="0+", api_key=60)
 class DescribeClusterResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+", default=None)
     endpoint_type: int = int8("1+", default=1)
     cluster_id: str = string()
@@ -212,7 +214,7 @@ class GetTelemetrySubscriptionsRequest:
 @message("0", flexible="0+", api_key=71)
 class GetTelemetrySubscriptionsResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     client_instance_id: bytes = uuid()
     subscription_id: int = int32()
     accepted_compression_types: list[int] = array(INT8)
@@ -234,7 +236,7 @@ class PushTelemetryRequest:
 @message("0", flexible="0+", api_key=72)
 class PushTelemetryResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
 
 
 # ListConfigResources (key 74), KIP-1142; version 0 lists client metrics resources only
@@ -256,7 +258,7 @@ class ListConfigResource:
 @message("0-1", flexible="0+", api_key=74)
 class ListConfigResourcesResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     config_resources: list[ListConfigResource] = array(ListConfigResource)
 
 
@@ -283,7 +285,7 @@ class DescribeTopicPartitionsRequest:
 
 @struct
 class DescribeTopicPartitionsResponsePartition:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     partition_index: int = int32()
     leader_id: int = int32()
     leader_epoch: int = int32(default=-1)
@@ -296,7 +298,7 @@ class DescribeTopicPartitionsResponsePartition:
 
 @struct
 class DescribeTopicPartitionsResponseTopic:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     name: str | None = string(nullable="0+")
     topic_id: bytes = uuid()
     is_internal: bool = boolean()

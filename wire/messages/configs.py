@@ -14,14 +14,15 @@ from kraftrio.wire.codec.message import (
     array,
     boolean,
     bytes_,
+    error,
     float64,
     int8,
-    int16,
     int32,
     message,
     string,
     struct,
 )
+from kraftrio.wire.errors import ErrorCode
 
 # --- DescribeConfigs (32) ---
 
@@ -63,7 +64,7 @@ class DescribeConfigsResourceResult:
 
 @struct
 class DescribeConfigsResult:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+")
     resource_type: int = int8()
     resource_name: str = string()
@@ -102,7 +103,7 @@ class AlterConfigsRequest:
 
 @struct
 class AlterConfigsResourceResponse:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+")
     resource_type: int = int8()
     resource_name: str = string()
@@ -141,7 +142,7 @@ class IncrementalAlterConfigsRequest:
 
 @struct
 class IncrementalAlterConfigsResourceResponse:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+")
     resource_type: int = int8()
     resource_name: str = string()
@@ -194,7 +195,7 @@ class DescribeClientQuotasEntryData:
 @message("0-1", flexible="1+", api_key=48)
 class DescribeClientQuotasResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+")
     entries: list[DescribeClientQuotasEntryData] | None = array(
         DescribeClientQuotasEntryData, nullable="0+"
@@ -233,7 +234,7 @@ class AlterClientQuotasRequest:
 class AlterClientQuotasEntryResponse:
     """The outcome for one entity (Kafka calls it EntryData, as in the request)."""
 
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+")
     entity: list[AlterClientQuotasEntityData] = array(AlterClientQuotasEntityData)
 
@@ -268,7 +269,7 @@ class CredentialInfo:
 @struct
 class DescribeUserScramCredentialsResult:
     user: str = string()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+")
     credential_infos: list[CredentialInfo] = array(CredentialInfo)
 
@@ -276,7 +277,7 @@ class DescribeUserScramCredentialsResult:
 @message("0", flexible="0+", api_key=50)
 class DescribeUserScramCredentialsResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+")
     results: list[DescribeUserScramCredentialsResult] = array(DescribeUserScramCredentialsResult)
 
@@ -308,7 +309,7 @@ class AlterUserScramCredentialsRequest:
 @struct
 class AlterUserScramCredentialsResult:
     user: str = string()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+")
 
 

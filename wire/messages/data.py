@@ -21,6 +21,7 @@ from kraftrio.wire.codec.message import (
     Records,
     array,
     boolean,
+    error,
     int8,
     int16,
     int32,
@@ -32,6 +33,7 @@ from kraftrio.wire.codec.message import (
     struct_field,
     uuid,
 )
+from kraftrio.wire.errors import ErrorCode
 
 MAX_INT32 = 0x7FFF_FFFF
 MAX_INT64 = 0x7FFF_FFFF_FFFF_FFFF
@@ -84,7 +86,7 @@ class BatchIndexAndErrorMessage:
 @struct
 class PartitionProduceResponse:
     index: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     base_offset: int = int64()
     log_append_time_ms: int = int64(default=-1)
     log_start_offset: int = int64("5+", default=-1, ignorable=True)
@@ -187,7 +189,7 @@ class PartitionData:
     """One partition of a fetch; to encode it, ``records`` may also be a list of pieces."""
 
     partition_index: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     high_watermark: int = int64()
     last_stable_offset: int = int64(default=-1)
     log_start_offset: int = int64("5+", default=-1, ignorable=True)
@@ -213,7 +215,7 @@ class FetchableTopicResponse:
 @message("4-18", flexible="12+", api_key=1)
 class FetchResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16("7+", ignorable=True)
+    error_code: ErrorCode = error("7+", ignorable=True)
     session_id: int = int32("7+")
     responses: list[FetchableTopicResponse] = array(FetchableTopicResponse)
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "16+", tag=0)
@@ -246,7 +248,7 @@ class ListOffsetsRequest:
 @struct
 class ListOffsetsPartitionResponse:
     partition_index: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     timestamp: int = int64(default=-1)
     offset: int = int64(default=-1)
     leader_epoch: int = int32("4+", default=-1)
@@ -289,7 +291,7 @@ class DeleteRecordsRequest:
 class DeleteRecordsPartitionResult:
     partition_index: int = int32()
     low_watermark: int = int64()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
 
 
 @struct
@@ -320,7 +322,7 @@ class InitProducerIdRequest:
 @message("0-6", flexible="2+", api_key=22)
 class InitProducerIdResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     producer_id: int = int64(default=-1)
     producer_epoch: int = int16()
     ongoing_txn_producer_id: int = int64("6+", default=-1)
@@ -351,7 +353,7 @@ class OffsetForLeaderEpochRequest:
 
 @struct
 class EpochEndOffset:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     partition: int = int32()
     leader_epoch: int = int32(default=-1)
     end_offset: int = int64(default=-1)
@@ -396,7 +398,7 @@ class ProducerState:
 @struct
 class DescribeProducersPartitionResponse:
     partition_index: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+", default=None)
     active_producers: list[ProducerState] = array(ProducerState)
 

@@ -15,8 +15,8 @@ from kraftrio.wire.codec.message import (
     array,
     boolean,
     bytes_,
+    error,
     int8,
-    int16,
     int32,
     int64,
     message,
@@ -25,6 +25,7 @@ from kraftrio.wire.codec.message import (
     struct_field,
     uuid,
 )
+from kraftrio.wire.errors import ErrorCode
 
 AUTHORIZED_OPERATIONS_OMITTED = -(2**31)
 
@@ -61,7 +62,7 @@ class OffsetCommitRequest:
 @struct
 class OffsetCommitResponsePartition:
     partition_index: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
 
 
 @struct
@@ -121,7 +122,7 @@ class OffsetFetchResponsePartition:
     committed_offset: int = int64("0-7")
     committed_leader_epoch: int = int32("5-7", default=-1, ignorable=True)
     metadata: str | None = string("0-7", nullable="0-7")
-    error_code: int = int16("0-7")
+    error_code: ErrorCode = error("0-7")
 
 
 @struct
@@ -136,7 +137,7 @@ class OffsetFetchResponsePartitions:
     committed_offset: int = int64("8+")
     committed_leader_epoch: int = int32("8+", default=-1, ignorable=True)
     metadata: str | None = string("8+", nullable="8+")
-    error_code: int = int16("8+")
+    error_code: ErrorCode = error("8+")
 
 
 @struct
@@ -150,14 +151,14 @@ class OffsetFetchResponseTopics:
 class OffsetFetchResponseGroup:
     group_id: str = string("8+")
     topics: list[OffsetFetchResponseTopics] = array(OffsetFetchResponseTopics, "8+")
-    error_code: int = int16("8+", default=0)
+    error_code: ErrorCode = error("8+")
 
 
 @message("1-10", flexible="6+", api_key=9)
 class OffsetFetchResponse:
     throttle_time_ms: int = int32("3+", ignorable=True)
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, "0-7")
-    error_code: int = int16("2-7", default=0, ignorable=True)
+    error_code: ErrorCode = error("2-7", ignorable=True)
     groups: list[OffsetFetchResponseGroup] = array(OffsetFetchResponseGroup, "8+")
 
 
@@ -194,7 +195,7 @@ class JoinGroupResponseMember:
 @message("0-9", flexible="6+", api_key=11)
 class JoinGroupResponse:
     throttle_time_ms: int = int32("2+", ignorable=True)
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     generation_id: int = int32(default=-1)
     protocol_type: str | None = string("7+", nullable="7+", default=None, ignorable=True)
     protocol_name: str | None = string(nullable="7+")
@@ -227,7 +228,7 @@ class SyncGroupRequest:
 @message("0-5", flexible="4+", api_key=14)
 class SyncGroupResponse:
     throttle_time_ms: int = int32("1+", ignorable=True)
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     protocol_type: str | None = string("5+", nullable="5+", default=None, ignorable=True)
     protocol_name: str | None = string("5+", nullable="5+", default=None, ignorable=True)
     assignment: bytes = bytes_()
@@ -247,7 +248,7 @@ class HeartbeatRequest:
 @message("0-4", flexible="4+", api_key=12)
 class HeartbeatResponse:
     throttle_time_ms: int = int32("1+", ignorable=True)
-    error_code: int = int16()
+    error_code: ErrorCode = error()
 
 
 # --- LeaveGroup (13) ---
@@ -273,13 +274,13 @@ class LeaveGroupRequest:
 class MemberResponse:
     member_id: str = string("3+")
     group_instance_id: str | None = string("3+", nullable="3+")
-    error_code: int = int16("3+")
+    error_code: ErrorCode = error("3+")
 
 
 @message("0-5", flexible="4+", api_key=13)
 class LeaveGroupResponse:
     throttle_time_ms: int = int32("1+", ignorable=True)
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     members: list[MemberResponse] = array(MemberResponse, "3+")
 
 
@@ -304,7 +305,7 @@ class DescribedGroupMember:
 
 @struct
 class DescribedGroup:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string("6+", nullable="6+", default=None)
     group_id: str = string()
     group_state: str = string()
@@ -342,7 +343,7 @@ class ListedGroup:
 @message("0-5", flexible="3+", api_key=16)
 class ListGroupsResponse:
     throttle_time_ms: int = int32("1+", ignorable=True)
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     groups: list[ListedGroup] = array(ListedGroup)
 
 
@@ -357,7 +358,7 @@ class DeleteGroupsRequest:
 @struct
 class DeletableGroupResult:
     group_id: str = string()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
 
 
 @message("0-2", flexible="2+", api_key=42)
@@ -389,7 +390,7 @@ class OffsetDeleteRequest:
 @struct
 class OffsetDeleteResponsePartition:
     partition_index: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
 
 
 @struct
@@ -400,7 +401,7 @@ class OffsetDeleteResponseTopic:
 
 @message("0", flexible="none", api_key=47)
 class OffsetDeleteResponse:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     throttle_time_ms: int = int32(ignorable=True)
     topics: list[OffsetDeleteResponseTopic] = array(OffsetDeleteResponseTopic)
 
@@ -442,7 +443,7 @@ class ConsumerGroupHeartbeatAssignment:
 @message("0-1", flexible="0+", api_key=68)
 class ConsumerGroupHeartbeatResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+", default=None)
     member_id: str | None = string(nullable="0+", default=None)
     member_epoch: int = int32()
@@ -494,7 +495,7 @@ class ConsumerGroupDescribeMember:
 
 @struct
 class ConsumerGroupDescribeDescribedGroup:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+", default=None)
     group_id: str = string()
     group_state: str = string()

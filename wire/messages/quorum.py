@@ -19,6 +19,7 @@ from kraftrio.wire.codec.message import (
     array,
     boolean,
     bytes_,
+    error,
     int8,
     int16,
     int32,
@@ -31,6 +32,7 @@ from kraftrio.wire.codec.message import (
     uint16,
     uuid,
 )
+from kraftrio.wire.errors import ErrorCode
 
 
 @struct
@@ -82,7 +84,7 @@ class VoteRequest:
 @struct
 class VoteResponsePartitionData:
     partition_index: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     leader_id: int = int32()
     leader_epoch: int = int32()
     vote_granted: bool = boolean()
@@ -96,7 +98,7 @@ class VoteResponseTopicData:
 
 @message("0-2", flexible="0+", api_key=52)
 class VoteResponse:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     topics: list[VoteResponseTopicData] = array(VoteResponseTopicData)
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "1+", tag=0)
 
@@ -133,7 +135,7 @@ class QuorumEpochPartitionData:
     """A partition in the responses of BeginQuorumEpoch and EndQuorumEpoch."""
 
     partition_index: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     leader_id: int = int32()
     leader_epoch: int = int32()
 
@@ -148,7 +150,7 @@ class QuorumEpochTopicData:
 
 @message("0-1", flexible="1+", api_key=53)
 class BeginQuorumEpochResponse:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     topics: list[QuorumEpochTopicData] = array(QuorumEpochTopicData)
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "1+", tag=0)
 
@@ -186,7 +188,7 @@ class EndQuorumEpochRequest:
 
 @message("0-1", flexible="1+", api_key=54)
 class EndQuorumEpochResponse:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     topics: list[QuorumEpochTopicData] = array(QuorumEpochTopicData)
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "1+", tag=0)
 
@@ -222,7 +224,7 @@ class DescribeQuorumReplicaState:
 @struct
 class DescribeQuorumResponsePartitionData:
     partition_index: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string("2+", nullable="2+", ignorable=True)
     leader_id: int = int32()
     leader_epoch: int = int32()
@@ -254,7 +256,7 @@ class DescribeQuorumNode:
 
 @message("0-2", flexible="0+", api_key=55)
 class DescribeQuorumResponse:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string("2+", nullable="2+", ignorable=True)
     topics: list[DescribeQuorumResponseTopicData] = array(DescribeQuorumResponseTopicData)
     nodes: list[DescribeQuorumNode] = array(DescribeQuorumNode, "2+")
@@ -295,7 +297,7 @@ class AlterPartitionRequest:
 @struct
 class AlterPartitionResponsePartitionData:
     partition_index: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     leader_id: int = int32()
     leader_epoch: int = int32()
     isr: list[int] = array(INT32)
@@ -314,7 +316,7 @@ class AlterPartitionResponseTopicData:
 @message("2-3", flexible="0+", api_key=56)
 class AlterPartitionResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     topics: list[AlterPartitionResponseTopicData] = array(AlterPartitionResponseTopicData)
 
 
@@ -339,14 +341,14 @@ class UpdateFeaturesRequest:
 @struct
 class UpdatableFeatureResult:
     feature: str = string()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+")
 
 
 @message("0-2", flexible="0+", api_key=57)
 class UpdateFeaturesResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+")
     results: list[UpdatableFeatureResult] = array(UpdatableFeatureResult, "0-1", ignorable=True)
 
@@ -364,7 +366,7 @@ class EnvelopeRequest:
 @message("0", flexible="0+", api_key=58)
 class EnvelopeResponse:
     response_data: bytes | None = bytes_(nullable="0+", default=None)
-    error_code: int = int16()
+    error_code: ErrorCode = error()
 
 
 # FetchSnapshot (key 59)
@@ -412,7 +414,7 @@ class PartitionSnapshotResponse:
     """Kafka calls it PartitionSnapshot, too; ``current_leader`` is None when it is not sent."""
 
     index: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     snapshot_id: FetchSnapshotId = struct_field(FetchSnapshotId)
     current_leader: FetchSnapshotLeaderIdAndEpoch | None = struct_field(
         FetchSnapshotLeaderIdAndEpoch, tag=0, default=None
@@ -431,7 +433,7 @@ class TopicSnapshotResponse:
 @message("0-1", flexible="0+", api_key=59)
 class FetchSnapshotResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     topics: list[TopicSnapshotResponse] = array(TopicSnapshotResponse)
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "1+", tag=0)
 
@@ -472,7 +474,7 @@ class BrokerRegistrationRequest:
 @message("0-4", flexible="0+", api_key=62)
 class BrokerRegistrationResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     broker_epoch: int = int64(default=-1)
 
 
@@ -490,7 +492,7 @@ class BrokerHeartbeatRequest:
 @message("0-2", flexible="0+", api_key=63)
 class BrokerHeartbeatResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     is_caught_up: bool = boolean()
     is_fenced: bool = boolean(default=True)
     should_shut_down: bool = boolean()
@@ -504,7 +506,7 @@ class UnregisterBrokerRequest:
 @message("0", flexible="0+", api_key=64)
 class UnregisterBrokerResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+")
 
 
@@ -520,7 +522,7 @@ class AllocateProducerIdsRequest:
 @message("0", flexible="0+", api_key=67)
 class AllocateProducerIdsResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     producer_id_start: int = int64()
     producer_id_len: int = int32()
 
@@ -540,7 +542,7 @@ class ControllerRegistrationRequest:
 @message("0", flexible="0+", api_key=70)
 class ControllerRegistrationResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+")
 
 
@@ -576,7 +578,7 @@ class AssignReplicasToDirsRequest:
 @struct
 class AssignReplicasResponsePartitionData:
     partition_index: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
 
 
 @struct
@@ -596,7 +598,7 @@ class AssignReplicasResponseDirectoryData:
 @message("0", flexible="0+", api_key=73)
 class AssignReplicasToDirsResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     directories: list[AssignReplicasResponseDirectoryData] = array(
         AssignReplicasResponseDirectoryData
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from kraftrio.wire.codec.message import (
     array,
     boolean,
+    error,
     int16,
     int32,
     message,
@@ -19,6 +20,7 @@ from kraftrio.wire.codec.message import (
     uint16,
     uuid,
 )
+from kraftrio.wire.errors import ErrorCode
 
 # AddRaftVoter (key 80), RemoveRaftVoter (81), UpdateRaftVoter (82)
 
@@ -43,7 +45,7 @@ class AddRaftVoterRequest:
 @message("0-1", flexible="0+", api_key=80)
 class AddRaftVoterResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+")
 
 
@@ -57,7 +59,7 @@ class RemoveRaftVoterRequest:
 @message("0", flexible="0+", api_key=81)
 class RemoveRaftVoterResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+")
 
 
@@ -88,7 +90,7 @@ class CurrentLeader:
 @message("0", flexible="0+", api_key=82)
 class UpdateRaftVoterResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     current_leader: CurrentLeader = struct_field(CurrentLeader, tag=0)
 
 

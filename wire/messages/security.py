@@ -12,14 +12,15 @@ from kraftrio.wire.codec.message import (
     STRING,
     array,
     bytes_,
+    error,
     int8,
-    int16,
     int32,
     int64,
     message,
     string,
     struct,
 )
+from kraftrio.wire.errors import ErrorCode
 
 LITERAL_PATTERN_TYPE = 3
 
@@ -34,7 +35,7 @@ class SaslHandshakeRequest:
 
 @message("0-1", api_key=17)
 class SaslHandshakeResponse:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     mechanisms: list[str] = array(STRING)
 
 
@@ -45,7 +46,7 @@ class SaslAuthenticateRequest:
 
 @message("0-2", flexible="2+", api_key=36)
 class SaslAuthenticateResponse:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+")
     auth_bytes: bytes = bytes_()
     session_lifetime_ms: int = int64("1+", ignorable=True)
@@ -84,7 +85,7 @@ class DescribeAclsResource:
 @message("1-3", flexible="2+", api_key=29)
 class DescribeAclsResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+")
     resources: list[DescribeAclsResource] = array(DescribeAclsResource)
 
@@ -110,7 +111,7 @@ class CreateAclsRequest:
 
 @struct
 class AclCreationResult:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+")
 
 
@@ -141,7 +142,7 @@ class DeleteAclsRequest:
 
 @struct
 class DeleteAclsMatchingAcl:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+")
     resource_type: int = int8()
     resource_name: str = string()
@@ -154,7 +155,7 @@ class DeleteAclsMatchingAcl:
 
 @struct
 class DeleteAclsFilterResult:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+")
     matching_acls: list[DeleteAclsMatchingAcl] = array(DeleteAclsMatchingAcl)
 
@@ -184,7 +185,7 @@ class CreateDelegationTokenRequest:
 
 @message("1-3", flexible="2+", api_key=38)
 class CreateDelegationTokenResponse:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     principal_type: str = string()
     principal_name: str = string()
     token_requester_principal_type: str = string("3+")
@@ -205,7 +206,7 @@ class RenewDelegationTokenRequest:
 
 @message("1-2", flexible="2+", api_key=39)
 class RenewDelegationTokenResponse:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     expiry_timestamp_ms: int = int64()
     throttle_time_ms: int = int32()
 
@@ -218,7 +219,7 @@ class ExpireDelegationTokenRequest:
 
 @message("1-2", flexible="2+", api_key=40)
 class ExpireDelegationTokenResponse:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     expiry_timestamp_ms: int = int64()
     throttle_time_ms: int = int32()
 
@@ -258,6 +259,6 @@ class DescribedDelegationToken:
 
 @message("1-3", flexible="2+", api_key=41)
 class DescribeDelegationTokenResponse:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     tokens: list[DescribedDelegationToken] = array(DescribedDelegationToken)
     throttle_time_ms: int = int32()

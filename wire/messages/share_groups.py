@@ -12,7 +12,7 @@ from kraftrio.wire.codec.message import (
     STRING,
     array,
     boolean,
-    int16,
+    error,
     int32,
     int64,
     message,
@@ -21,6 +21,7 @@ from kraftrio.wire.codec.message import (
     struct_field,
     uuid,
 )
+from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import AUTHORIZED_OPERATIONS_OMITTED
 
 # --- ShareGroupDescribe (77) ---
@@ -59,7 +60,7 @@ class ShareGroupDescribeMember:
 
 @struct
 class ShareGroupDescribeDescribedGroup:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+", default=None)
     group_id: str = string()
     group_state: str = string()
@@ -108,7 +109,7 @@ class DescribeShareGroupOffsetsResponsePartition:
     start_offset: int = int64()
     leader_epoch: int = int32()
     lag: int = int64("1+", ignorable=True, default=-1)
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+", default=None)
 
 
@@ -127,7 +128,7 @@ class DescribeShareGroupOffsetsResponseGroup:
     topics: list[DescribeShareGroupOffsetsResponseTopic] = array(
         DescribeShareGroupOffsetsResponseTopic
     )
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+", default=None)
 
 

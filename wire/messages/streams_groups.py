@@ -12,6 +12,7 @@ from kraftrio.wire.codec.message import (
     STRING,
     array,
     boolean,
+    error,
     int16,
     int32,
     int64,
@@ -21,6 +22,7 @@ from kraftrio.wire.codec.message import (
     struct_field,
     uint16,
 )
+from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import AUTHORIZED_OPERATIONS_OMITTED
 
 # --- StreamsGroupDescribe (89) ---
@@ -116,7 +118,7 @@ class StreamsGroupDescribeMember:
 
 @struct
 class StreamsGroupDescribeDescribedGroup:
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     error_message: str | None = string(nullable="0+", default=None)
     group_id: str = string()
     group_state: str = string()

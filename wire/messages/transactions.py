@@ -22,6 +22,7 @@ from kraftrio.wire.codec.message import (
     STRING,
     array,
     boolean,
+    error,
     int8,
     int16,
     int32,
@@ -30,6 +31,7 @@ from kraftrio.wire.codec.message import (
     string,
     struct,
 )
+from kraftrio.wire.errors import ErrorCode
 
 # AddPartitionsToTxn (key 24)
 
@@ -61,7 +63,7 @@ class AddPartitionsToTxnRequest:
 @struct
 class AddPartitionsToTxnPartitionResult:
     partition_index: int = int32()
-    partition_error_code: int = int16()
+    partition_error_code: ErrorCode = error()
 
 
 @struct
@@ -81,7 +83,7 @@ class AddPartitionsToTxnResult:
 @message("0-5", flexible="3+", api_key=24)
 class AddPartitionsToTxnResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16("4+", ignorable=True)
+    error_code: ErrorCode = error("4+", ignorable=True)
     results_by_transaction: list[AddPartitionsToTxnResult] = array(AddPartitionsToTxnResult, "4+")
     results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = array(
         AddPartitionsToTxnTopicResult, "0-3"
@@ -102,7 +104,7 @@ class AddOffsetsToTxnRequest:
 @message("0-4", flexible="3+", api_key=25)
 class AddOffsetsToTxnResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
 
 
 # EndTxn (key 26)
@@ -119,7 +121,7 @@ class EndTxnRequest:
 @message("0-5", flexible="3+", api_key=26)
 class EndTxnResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     producer_id: int = int64("5+", default=-1, ignorable=True)
     producer_epoch: int = int16("5+", default=-1, ignorable=True)
 
@@ -153,7 +155,7 @@ class WriteTxnMarkersRequest:
 @struct
 class WritableTxnMarkerPartitionResult:
     partition_index: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
 
 
 @struct
@@ -205,7 +207,7 @@ class TxnOffsetCommitRequest:
 @struct
 class TxnOffsetCommitResponsePartition:
     partition_index: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
 
 
 @struct
@@ -238,7 +240,7 @@ class DescribeTransactionsTopicData:
 class DescribeTransactionsState:
     """Kafka calls it TransactionState."""
 
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     transactional_id: str = string()
     transaction_state: str = string()
     transaction_timeout_ms: int = int32()
@@ -277,7 +279,7 @@ class ListTransactionsState:
 @message("0-2", flexible="0+", api_key=66)
 class ListTransactionsResponse:
     throttle_time_ms: int = int32()
-    error_code: int = int16()
+    error_code: ErrorCode = error()
     unknown_state_filters: list[str] = array(STRING)
     transaction_states: list[ListTransactionsState] = array(ListTransactionsState)
 

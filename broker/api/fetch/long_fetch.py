@@ -210,7 +210,7 @@ def _unpacked(packed: _Packed) -> PartitionData:
     index, code, high_watermark, last_stable_offset, log_start_offset, no_transactions = packed
     return PartitionData(
         partition_index=index,
-        error_code=code,
+        error_code=ErrorCode(code) if code else ErrorCode.NONE,
         high_watermark=high_watermark,
         last_stable_offset=last_stable_offset,
         log_start_offset=log_start_offset,

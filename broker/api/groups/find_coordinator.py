@@ -74,7 +74,7 @@ class FindCoordinatorHandler:
                 )
             )
         found = self._find(request.key_type, request.key, context)
-        code = ErrorCode(found.error_code)
+        code = found.error_code
         return FindCoordinatorResponse(
             error_code=code,
             error_message="NONE" if code is ErrorCode.NONE else found.error_message or code.text,

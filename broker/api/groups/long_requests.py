@@ -73,7 +73,7 @@ def leave(
     coordinator: GroupCoordinator, group_id: str, members: Countable[MemberIdentity]
 ) -> Work[LeaveGroupResponse]:
     """Remove members, some at a time."""
-    codes: list[int] = []
+    codes: list[ErrorCode] = []
     for part in parts(members):
         left = _leave(coordinator, group_id, part)
         yield left
@@ -81,7 +81,7 @@ def leave(
             return left.value
         codes += [member.error_code for member in left.value.members]
 
-    def answer(pair: tuple[MemberIdentity, int]) -> MemberResponse:
+    def answer(pair: tuple[MemberIdentity, ErrorCode]) -> MemberResponse:
         member, code = pair
         return MemberResponse(
             member_id=member.member_id,
@@ -258,7 +258,7 @@ def delete_groups(
 ) -> Work[DeleteGroupsResponse]:
     """Delete groups, a few of one coordinator partition at a time."""
     names = yield from distinct(group_ids)
-    codes: dict[str, int] = {}
+    codes: dict[str, ErrorCode] = {}
     for part in parts(names):
         by_partition: dict[int, list[str]] = {}
         for group_id in part:

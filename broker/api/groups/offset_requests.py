@@ -250,7 +250,7 @@ def _single_group_response(
     asked: list[OffsetFetchRequestTopics] | None,
     api_version: int,
 ) -> OffsetFetchResponse:
-    error = ErrorCode(group.error_code)
+    error = group.error_code
     if error is not ErrorCode.NONE:
         if api_version >= TOP_LEVEL_ERROR_VERSION:
             return OffsetFetchResponse(error_code=error)

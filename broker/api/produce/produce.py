@@ -430,5 +430,5 @@ def _close_on_error(topics: list[TopicProduceResponse]) -> None:
                 name = topic.name or "a topic id"
                 raise RemoteProtocolError(
                     f"a Produce with acks=0 to {name} partition {answer.index} failed with"
-                    f" {ErrorCode(answer.error_code).name}"
+                    f" {answer.error_code.name}"
                 )

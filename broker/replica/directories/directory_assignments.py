@@ -93,14 +93,14 @@ class DirectoryAssignments:
 
     def _on_answer(self, response: AssignReplicasToDirsResponse) -> None:
         failed = self._requests.take_answered()
-        code = ErrorCode(response.error_code)
+        code = response.error_code
         for directory in response.directories:
             for topic in directory.topics:
                 for partition in topic.partitions:
                     if partition.error_code == ErrorCode.NONE:
                         failed.pop((topic.topic_id, partition.partition_index), None)
                     else:
-                        code = ErrorCode(partition.error_code)
+                        code = partition.error_code
         if failed:
             _log.warning(
                 "directories of replicas not taken, trying again count=%d reason=%s",

@@ -317,7 +317,7 @@ class FollowerFetch:
     def on_response(self, sent: SentFetch, response: FetchResponse, now_ms: float) -> list[Effect]:
         """Take an answer; gives what is to be done to the logs."""
         self._in_flight_count -= 1
-        error = _code(response.error_code)
+        error = response.error_code
         if not self._session.on_answer(sent.step, error, response.session_id):
             if error is not ErrorCode.NONE:
                 self._on_top_level_error(error, now_ms)
@@ -369,7 +369,7 @@ class FollowerFetch:
     def _on_error(
         self, partition: FollowedPartition, data: PartitionData, now_ms: float
     ) -> Effect | None:
-        code = _code(data.error_code)
+        code = data.error_code
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._leave_session(partition)
             partition.move(FetchState.RESETTING)
@@ -539,13 +539,6 @@ class FollowerFetch:
             del self._held[partition.key]
 
 
-def _code(value: int) -> ErrorCode:
-    try:
-        return ErrorCode(value)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-
-
 def _forgotten(keys: list[SessionKey]) -> list[ForgottenTopic]:
     topics: dict[bytes, ForgottenTopic] = {}
     for topic_id, index in keys:
@@ -557,7 +550,7 @@ def _forgotten(keys: list[SessionKey]) -> list[ForgottenTopic]:
 def _offsets(response: ListOffsetsResponse) -> dict[TopicPartition, tuple[ErrorCode, int]]:
     return {
         TopicPartition(topic.name, partition.partition_index): (
-            _code(partition.error_code),
+            partition.error_code,
             partition.offset,
         )
         for topic in response.topics

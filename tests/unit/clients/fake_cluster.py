@@ -55,7 +55,7 @@ class FakeTopic:
 
     leaders: list[tuple[int, int]]
     topic_id: bytes
-    error_code: int = 0
+    error_code: ErrorCode = ErrorCode.NONE
 
 
 @dataclass
@@ -156,12 +156,16 @@ class FakeCluster:
 
     def coordinator(self, request: FindCoordinatorRequest, version: int) -> Any:
         node = self.nodes[self.coordinator_id]
-        place = {"node_id": node.node_id, "host": "127.0.0.1", "port": node.port}
+        node_id, host, port = node.node_id, "127.0.0.1", node.port
         if version < 4:
             assert request.key and not request.coordinator_keys
-            return FindCoordinatorResponse(**place)
+            return FindCoordinatorResponse(node_id=node_id, host=host, port=port)
         keys = request.coordinator_keys
-        return FindCoordinatorResponse(coordinators=[Coordinator(key=key, **place) for key in keys])
+        return FindCoordinatorResponse(
+            coordinators=[
+                Coordinator(key=key, node_id=node_id, host=host, port=port) for key in keys
+            ]
+        )
 
     def produce(self, node: FakeNode, request: ProduceRequest) -> ProduceResponse:
         names = {topic.topic_id: name for name, topic in self.topics.items()}

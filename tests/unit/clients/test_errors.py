@@ -30,7 +30,7 @@ def test_every_code_has_a_class_that_is_retriable_or_not(code: ErrorCode) -> Non
 
 def test_codes_of_tomorrow() -> None:
     """A code that is not known here counts as UNKNOWN_SERVER_ERROR and is told."""
-    error = error_for(9999)
+    error = error_for(ErrorCode.of_peer(9999))
     assert error.code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert "9999" in str(error)
 

@@ -22,7 +22,7 @@ from kraftrio.net.connection import (
 )
 from kraftrio.net.transport import SystemNetwork
 from kraftrio.wire.codec.message import decode, encode
-from kraftrio.wire.errors import LocalProtocolError
+from kraftrio.wire.errors import ErrorCode, LocalProtocolError
 from kraftrio.wire.messages.cluster import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -183,7 +183,8 @@ async def test_apis_with_old_response_headers_fit_between_others() -> None:
     async def script(peer: Peer) -> None:
         first, second = (await peer.receive())[0], (await peer.receive())[0]
         await peer.send(
-            answer(first, ApiVersionsResponse(error_code=5), 18, 3), answer(second, metadata(2))
+            answer(first, ApiVersionsResponse(error_code=ErrorCode.LEADER_NOT_AVAILABLE), 18, 3),
+            answer(second, metadata(2)),
         )
         await peer.wait_gone()
 

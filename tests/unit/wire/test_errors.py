@@ -19,7 +19,7 @@ def test_codes_are_kafkas_without_a_gap() -> None:
     assert [int(code) for code in ErrorCode] == list(range(-1, 134))
     assert ErrorCode(-1) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert ErrorCode(42) is ErrorCode.INVALID_REQUEST
-    assert ErrorCode.SHARE_SESSION_LIMIT_REACHED == 133
+    assert ErrorCode.SHARE_SESSION_LIMIT_REACHED.value == 133
 
 
 def test_every_code_has_a_text() -> None:
@@ -68,6 +68,17 @@ def test_unknown_code_is_refused() -> None:
     """An error cannot be made with a code that Kafka does not have."""
     with pytest.raises(ValueError, match="999"):
         KafkaError(999)
+
+
+def test_peer_may_send_codes_that_only_a_newer_kafka_knows() -> None:
+    """The number survives, is no success, and is not retried; ours are the members they are."""
+    unknown = ErrorCode.of_peer(999)
+    assert (unknown, unknown.name, unknown.retriable) == (999, "UNKNOWN_ERROR_999", False)
+    assert unknown
+    assert not unknown.is_known
+    assert "999" in str(KafkaError(unknown))
+    assert ErrorCode.of_peer(3) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert ErrorCode.of_peer(-1).is_known
 
 
 def test_corrupt_record_is_a_kafka_error() -> None:

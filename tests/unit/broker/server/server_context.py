@@ -20,6 +20,7 @@ from kraftrio.broker.server.resources import ServerResources
 from kraftrio.broker.server.server import ServerListener
 from kraftrio.net.transport import SystemNetwork
 from kraftrio.wire.codec.message import encode
+from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -71,7 +72,7 @@ class Handlers:
         return MetadataResponse(cluster_id="x" * 30_000)
 
     def api_versions(self, request: ApiVersionsRequest, context: RequestContext) -> Any:
-        return ApiVersionsResponse(error_code=len(self.big_answer))
+        return ApiVersionsResponse(error_code=ErrorCode.of_peer(len(self.big_answer)))
 
     def produce(self, request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
         if request.acks == 0:

@@ -138,13 +138,13 @@ class Coordinator:
             for member, answer in syncing.items():
                 answer(SyncGroupResponse(assignment=self.assignments.get(member, b"")))
 
-    def heartbeat(self, request: HeartbeatRequest) -> int:
+    def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
         code = self._check(request.member_id, request.generation_id)
         if not code and self.state == "Preparing":
             return ErrorCode.REBALANCE_IN_PROGRESS
         return code
 
-    def _check(self, member_id: str, generation: int) -> int:
+    def _check(self, member_id: str, generation: int) -> ErrorCode:
         if member_id not in self.members:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE if generation == self.generation else ErrorCode.ILLEGAL_GENERATION

@@ -28,6 +28,7 @@ from kraftrio.wire.codec.message import (
     encode,
     encode_parts,
     encode_pieces,
+    error,
     float64,
     int8,
     int16,
@@ -45,7 +46,7 @@ from kraftrio.wire.codec.message import (
     uuid,
 )
 from kraftrio.wire.codec.schema import Versions
-from kraftrio.wire.errors import LocalProtocolError, RemoteProtocolError
+from kraftrio.wire.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 from kraftrio.wire.stored_bytes import StoredBytes
 from tests.unit.wire.random_messages import MESSAGES, random_message, versions_of
 
@@ -95,6 +96,9 @@ class Everything:
     tagged_names: list[str] = array(STRING, "2+", tag=2, ignorable=True)
     absent_pair: Pair | None = struct_field(Pair, "2+", tag=3, default=None, ignorable=True)
     later_tagged: int = int16("2+", tagged="3+", tag=4, ignorable=True)
+    u: ErrorCode = error()
+    since_1: ErrorCode = error("1+", default=ErrorCode.NOT_CONTROLLER, ignorable=True)
+    tagged_error: ErrorCode = error("2+", tag=5, default=ErrorCode.NOT_CONTROLLER, ignorable=True)
 
 
 @message("0-2", flexible="2+")
@@ -153,6 +157,7 @@ everything = st.builds(
     inners=st.lists(inners, max_size=3),
     pair=pairs,
     old_style=st.text(max_size=5),
+    u=st.integers(-(1 << 15), (1 << 15) - 1).map(ErrorCode.of_peer),
 )
 
 
@@ -183,9 +188,24 @@ def test_null_and_tagged_values_round_trip() -> None:
         tagged_names=["a", "b" * 200],
         absent_pair=Pair(),
         later_tagged=5,
+        tagged_error=ErrorCode.of_peer(-999),
     )
     for version in (2, 3):
         assert decode(Everything, version, encode(value, version))[0] == value
+
+
+def test_errors_are_error_codes() -> None:
+    """Ours are decoded as the members they are; those of a newer Kafka keep their number."""
+    for version in ALL_VERSIONS:
+        for number in (0, 3, -1, 999, -999):
+            value = Everything(u=ErrorCode.of_peer(number), m=b"")
+            decoded = decode(Everything, version, encode(value, version))[0].u
+            assert isinstance(decoded, ErrorCode)
+            assert decoded == number
+            assert not decoded.is_known or decoded is ErrorCode(number)
+    old = decode(Everything, 0, encode(Everything(since_1=ErrorCode.NONE, m=b""), 0))[0]
+    assert old.since_1 is ErrorCode.NOT_CONTROLLER
+    assert Everything().u is ErrorCode.NONE
 
 
 def test_default_values() -> None:

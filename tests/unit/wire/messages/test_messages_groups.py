@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kraftrio.wire.codec.message import decode, encode
-from kraftrio.wire.errors import LocalProtocolError, RemoteProtocolError
+from kraftrio.wire.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 from kraftrio.wire.messages.admin import (
     CreatableTopicResult,
     CreateTopicsResponse,
@@ -74,7 +74,8 @@ from kraftrio.wire.messages.groups import (
          "0000 ffffffff 000572616e6765 000161 000162 00000000"),
         (JoinGroupResponse(protocol_name=None, leader="a", member_id="b", skip_assignment=True), 9,
          "00000000 0000 ffffffff 00 00 0261 01 0262 01 00"),
-        (OffsetDeleteResponse(error_code=69), 0, "0045 00000000 00000000"),
+        (OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND), 0,
+         "0045 00000000 00000000"),
         (OffsetFetchRequest(group_id="g", topics=None), 2, "000167 ffffffff"),
         (OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)]), 9,
          "02 0267 00 ffffffff 00 00 00 00"),
@@ -89,7 +90,7 @@ from kraftrio.wire.messages.groups import (
         (
             CreateTopicsResponse(
                 topics=[CreatableTopicResult(name="t", error_message=None, configs=None,
-                                             topic_config_error_code=29)]
+                                             topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
             ),
             5,
             "00000000 02 0274 0000 00 ffffffff ffff 00 01 00 02 001d 00",

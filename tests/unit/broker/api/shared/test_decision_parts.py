@@ -43,7 +43,12 @@ class Controller:
         return Deferred.completed(
             CreateTopicsResponse(
                 topics=[
-                    CreatableTopicResult(name=name, error_code=42 if names.count(name) > 1 else 0)
+                    CreatableTopicResult(
+                        name=name,
+                        error_code=ErrorCode.INVALID_REQUEST
+                        if names.count(name) > 1
+                        else ErrorCode.NONE,
+                    )
                     for name in dict.fromkeys(names)
                 ]
             )

@@ -69,7 +69,9 @@ class Context(AskedController[AssignReplicasToDirsRequest, AssignReplicasToDirsR
         }
 
     def answer(
-        self, errors: dict[tuple[bytes, int], ErrorCode] | None = None, code: int = 0
+        self,
+        errors: dict[tuple[bytes, int], ErrorCode] | None = None,
+        code: ErrorCode = ErrorCode.NONE,
     ) -> None:
         """Answer the last request: all taken but `errors`, or (code) nothing decided."""
         directories = []

@@ -260,7 +260,7 @@ def test_any_other_error_waits_at_once() -> None:
     _, follower, source = started(b"a")
     sent = follower.ask()
     assert sent is not None
-    follower.take(sent, FetchResponse(error_code=999))  # a code of the future
+    follower.take(sent, FetchResponse(error_code=ErrorCode.of_peer(999)))  # a code of the future
     assert follower.ask() is None
     follower.now_ms += SETTINGS.backoff_ms
     follower.catch_up(source)
