@@ -91,34 +91,42 @@ class LedPartitions:
                 one answer has it all.
 
         Raises:
-            KafkaError: refused; nothing was written.
+            KafkaError: refused. With KAFKA_STORAGE_ERROR it may be in the log, unflushed.
         """
         partition = self._hosted.find(topic_partition)
         log, state = partition.log, partition.state
         code = state.check_append(required_acks)
         if code is not ErrorCode.NONE:
             raise KafkaError(code)
+        before = log.log_end_offset
         try:
             info = log.append_as_leader(
                 records, state.leader_epoch, self._clock.wall_ms(), origin=origin
             )
         except OSError as error:
-            raise self._disk_errors.refused("append", partition, error) from error
-        if info.duplicate:
-            return info
-        end_offset = log.log_end_offset
+            refusal = self._disk_errors.refused("append", partition, error)
+            if log.log_end_offset > before and state.is_leader:
+                # Only its flush failed: sent again, the batch is a duplicate, and to be committed.
+                self._on_append(partition, len(records), wake_followers)
+            raise refusal from error
+        if not info.duplicate:
+            self._on_append(partition, len(records), wake_followers)
+        return info
+
+    def _on_append(self, partition: Partition, size_bytes: int, wake_followers: bool) -> None:
+        """The log of a partition that is led here has grown."""
+        state, end_offset = partition.state, partition.log.log_end_offset
         if state.is_sole_replica:
             state.on_sole_append(end_offset)
-            partition.publish_high_watermark(len(records))
-            return info
-        partition.note_uncommitted(end_offset, len(records))
+            partition.publish_high_watermark(size_bytes)
+            return
+        partition.note_uncommitted(end_offset, size_bytes)
         if state.on_append(end_offset, self._clock.monotonic_ms()):
             partition.publish_high_watermark()
         if partition.watches or partition.follower_waiters:
-            self._unannounced.append((partition, len(records)))
+            self._unannounced.append((partition, size_bytes))
             if wake_followers:
                 self.wake_followers()
-        return info
 
     def wake_followers(self) -> None:
         """Let followers fetch what was appended with `wake_followers=False`."""

@@ -234,7 +234,7 @@ class PartitionLog:
             self.producer_state.update(header, base_offset, now_ms)
         if self._tail.wanted:
             self._tail.append(records, base_offset, last_offset)
-        if last_offset - self.recovery_point >= config.flush_messages:
+        if self.log_end_offset - self.recovery_point >= config.flush_messages:
             self.flush()
         return AppendInfo(
             base_offset,
@@ -344,7 +344,7 @@ class PartitionLog:
                     self._assign_epoch(epoch, header.base_offset)
                 if header.producer_id >= 0:
                     record_producer(self.producer_state, segment, header, marker, now_ms)
-        if last_offset - self.recovery_point >= self._config.flush_messages:
+        if self.log_end_offset - self.recovery_point >= self._config.flush_messages:
             self.flush()
         return AppendInfo(
             first.base_offset,

@@ -527,6 +527,31 @@ async def test_a_leader_without_room_gives_way_and_follows_once_there_is_some(
         assert ".kraftrio-room" not in broker.fs.list_directory("/a")
 
 
+@pytest.mark.parametrize("replicas", [(1,), (1, 2)])
+async def test_a_batch_whose_flush_failed_is_committed_all_the_same(
+    replicas: tuple[int, ...], autojump_clock: object
+) -> None:
+    """It is in the log: its producer sends it again, and waits for a duplicate."""
+    broker = Broker(config=LogConfig(flush_messages=1))
+    async with broker.running():
+        broker.publish(
+            TopicRecord("t", TOPIC_ID), PartitionRecord(TOPIC_ID, 0, replicas, replicas, 1)
+        )
+        partition = broker.replicas.hosted.leader(TP)
+        broker.fs.fail("sync", partition.log.directory, errno.EMFILE)
+        with pytest.raises(KafkaError) as caught:
+            broker.append()
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert partition.log.log_end_offset == 1
+        broker.fs.heal()
+        codes: list[ErrorCode] = []
+        broker.replicas.led.when_committed(TP, 1, None, codes.append)
+        if replicas != (1,):
+            broker.fetched(2, 1)
+        await trio.sleep(1)
+        assert codes == [ErrorCode.NONE]
+
+
 async def test_a_full_directory_concerns_what_lies_in_it_alone(autojump_clock: object) -> None:
     """What is taken away, or led again, while it waits is not followed later."""
     broker = Broker(paths=("/a", "/b"))

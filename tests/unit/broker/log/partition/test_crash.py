@@ -179,10 +179,10 @@ def test_flush_with_flush_messages_one_makes_every_append_durable() -> None:
     """flush.messages=1: what append returned survives any power cut."""
     context = LogContext(flush_messages=1)
     context.leader_epoch = 4
-    for value in VALUES[:4]:
+    for count, value in enumerate(VALUES[:4], 1):
         context.append(value)
-    found = survivor(context, context.fs.after_crash(0), recovery_point=4)
-    assert found.values() == VALUES[:4]
+        found = survivor(context, context.fs.after_crash(0), recovery_point=count)
+        assert found.values() == VALUES[:count]
     assert found.log.latest_epoch == 4
     assert found.log.topic_id == context.log.topic_id
 
