@@ -11,19 +11,16 @@ Version notes
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from kraftrio.broker.api.shared.decision_parts import decide_in_parts
 from kraftrio.broker.api.shared.decisions import decide_in_time, in_version
 from kraftrio.broker.ports import ControllerPort, SchedulerPort
-from kraftrio.broker.server.context import RequestContext
+from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.sliced_work import Work
 from kraftrio.wire.messages.admin import ElectLeadersRequest
 from kraftrio.wire.protocol.api import ApiKey
-
-Handler = Callable[[Any, RequestContext], Any]
 
 
 class AdminHandlers:
@@ -37,7 +34,7 @@ class AdminHandlers:
         self._controller = controller
         self._scheduler = scheduler
 
-    def table(self) -> dict[ApiKey, Handler]:
+    def table(self) -> HandlerTable:
         """The handlers by API."""
         return {
             ApiKey.CREATE_TOPICS: self.forward,

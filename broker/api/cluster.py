@@ -33,7 +33,7 @@ from kraftrio.broker.metadata.topic_descriptions import (
     topics_in_order,
 )
 from kraftrio.broker.ports import ControllerPort, MetadataPort
-from kraftrio.broker.server.context import RequestContext
+from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.sliced_sets import Distinct, distinct, in_order
 from kraftrio.kraft_meta.metadata.image import MetadataImage, TopicImage
 from kraftrio.wire.codec.lazy_arrays import each
@@ -67,8 +67,6 @@ from kraftrio.wire.protocol.api import ApiKey
 from kraftrio.wire.protocol.fitting import fit_version
 from kraftrio.wire.topic_names import INTERNAL_TOPICS, check_topic_name
 
-Handler = Callable[[Any, RequestContext], Any]
-
 MAX_TOPICS_AT_ONCE: Final = 10_000
 """The controller refuses a request for more partitions than this, and makes none of them."""
 
@@ -96,7 +94,7 @@ class ApiVersionsHandler:
         self._metadata = metadata
         self._features = dict(sorted(features.items()))
 
-    def table(self) -> dict[ApiKey, Handler]:
+    def table(self) -> HandlerTable:
         """The handler by API."""
         return {ApiKey.API_VERSIONS: self.api_versions}
 
@@ -154,7 +152,7 @@ class ClusterHandlers:
         self._descriptions = TopicDescriptions()
         self._node_id = dynamic.static.node_id
 
-    def table(self) -> dict[ApiKey, Handler]:
+    def table(self) -> HandlerTable:
         """The handlers by API."""
         return {
             ApiKey.METADATA: self.metadata,

@@ -37,7 +37,7 @@ from kraftrio.broker.config.describe import (
 from kraftrio.broker.config.dynamic_config import DynamicConfig, validate_broker_configs
 from kraftrio.broker.config.types import PropertyError
 from kraftrio.broker.ports import ControllerPort, LoggerPort, MetadataPort
-from kraftrio.broker.server.context import RequestContext
+from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.request_parts import listed
 from kraftrio.broker.server.sliced_work import Work
 from kraftrio.kraft_meta.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
@@ -95,7 +95,7 @@ class ConfigHandlers:
         self._loggers = loggers
         self._node_id = dynamic.static.node_id
 
-    def table(self) -> dict[ApiKey, Callable[[Any, RequestContext], Any]]:
+    def table(self) -> HandlerTable:
         """The handlers by API."""
         return {
             ApiKey.DESCRIBE_CONFIGS: self.describe_configs,

@@ -28,7 +28,7 @@ from kraftrio.broker.api.shared.decision_parts import (
 from kraftrio.broker.api.shared.decisions import decide_in_time, in_version
 from kraftrio.broker.api.shared.endpoint_types import CONTROLLER_ENDPOINT, refuse_endpoint_type
 from kraftrio.broker.ports import ControllerPort, MetadataQuorum, SchedulerPort
-from kraftrio.broker.server.context import ClientInfo, RequestContext
+from kraftrio.broker.server.context import ClientInfo, HandlerTable, RequestContext
 from kraftrio.broker.server.sliced_work import Work
 from kraftrio.kraft_meta.metadata.image import BROKER_LOGGER
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdentity
@@ -46,7 +46,6 @@ from kraftrio.wire.messages.configs import (
 from kraftrio.wire.messages.quorum import BrokerHeartbeatRequest
 from kraftrio.wire.protocol.api import ApiKey
 
-Handler = Callable[[Any, RequestContext], Any]
 # Takes the broker's id and epoch, and the connection that it heartbeats on.
 HeartbeatSeen = Callable[[int, int, ClientInfo], object]
 
@@ -85,7 +84,7 @@ class ControllerHandlers:
         self._identity = identity
         self._heartbeat_seen = heartbeat_seen
 
-    def table(self) -> dict[ApiKey, Handler]:
+    def table(self) -> HandlerTable:
         """The handlers by API."""
         return {
             ApiKey.CREATE_TOPICS: self.decide_in_time,

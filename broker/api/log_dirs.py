@@ -11,12 +11,9 @@ Version notes
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.ports import LogDirectory, LogDirsPort, ReplicaMovesPort
-from kraftrio.broker.server.context import RequestContext
+from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.sliced_work import Work
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.errors import ErrorCode
@@ -34,8 +31,6 @@ from kraftrio.wire.messages.admin import (
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.protocol.api import ApiKey
 
-Handler = Callable[[Any, RequestContext], Any]
-
 
 class LogDirHandlers:
     """Serves the APIs about the log directories of one broker."""
@@ -47,7 +42,7 @@ class LogDirHandlers:
         self._log_dirs = log_dirs
         self._moves = moves
 
-    def table(self) -> dict[ApiKey, Handler]:
+    def table(self) -> HandlerTable:
         """The handlers by API."""
         return {
             ApiKey.DESCRIBE_LOG_DIRS: self.describe_log_dirs,

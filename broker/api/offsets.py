@@ -19,14 +19,12 @@ from 5 on clients know OFFSET_NOT_AVAILABLE.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.partition import Partition
-from kraftrio.broker.server.context import RequestContext
+from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.sliced_sets import Repeated
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.codec.slices import Slices
@@ -82,7 +80,7 @@ class OffsetHandlers:
         self._reads = replica_manager.reads
         self._deletions = replica_manager.deletions
 
-    def table(self) -> dict[ApiKey, Callable[[Any, RequestContext], Any]]:
+    def table(self) -> HandlerTable:
         return {
             ApiKey.LIST_OFFSETS: self.list_offsets,
             ApiKey.OFFSET_FOR_LEADER_EPOCH: self.offset_for_leader_epoch,

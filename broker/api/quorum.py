@@ -21,11 +21,10 @@ Version notes: see kraft_meta/quorum/raft_wire.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from kraftrio.broker.server.context import RequestContext
+from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.kraft_meta.controller.control import METADATA_TOPIC
 from kraftrio.kraft_meta.quorum.raft_wire import (
     METADATA_PARTITION,
@@ -62,7 +61,7 @@ class QuorumHandlers:
     def __init__(self, service: QuorumService) -> None:
         self._service = service
 
-    def table(self) -> dict[ApiKey, Callable[[Any, RequestContext], Any]]:
+    def table(self) -> HandlerTable:
         return {
             ApiKey.VOTE: self.answer,
             ApiKey.BEGIN_QUORUM_EPOCH: self.answer,

@@ -4,10 +4,9 @@ what a filter may say is checked as in Apache Kafka, and each refusal says the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from kraftrio.broker.server.context import RequestContext
+from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.configs import (
     ComponentData,
@@ -25,7 +24,7 @@ _MATCH_NAMES = {DEFAULT: "MATCH_TYPE_DEFAULT", SPECIFIED: "MATCH_TYPE_SPECIFIED"
 class QuotaHandlers:
     """Serves look-ups of client quotas."""
 
-    def table(self) -> dict[ApiKey, Callable[[Any, RequestContext], Any]]:
+    def table(self) -> HandlerTable:
         """The handlers by API."""
         return {ApiKey.DESCRIBE_CLIENT_QUOTAS: self.describe_client_quotas}
 

@@ -12,10 +12,7 @@ Behaviour (Apache Kafka's, without an authorizer and on plaintext listeners)
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from kraftrio.broker.server.context import RequestContext
+from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.sliced_sets import distinct, repeated
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.codec.slices import Slices
@@ -49,8 +46,6 @@ from kraftrio.wire.messages.security import (
 )
 from kraftrio.wire.protocol.api import ApiKey
 
-Handler = Callable[[Any, RequestContext], Any]
-
 _NO_AUTHORIZER = "No Authorizer is configured."
 _NO_TOKENS = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
@@ -64,7 +59,7 @@ _PERMISSIONS = range(1, 4)
 class SecurityHandlers:
     """Serves these APIs where security is off, for brokers and controllers alike."""
 
-    def table(self) -> dict[ApiKey, Handler]:
+    def table(self) -> HandlerTable:
         """The handlers by API."""
         return {
             ApiKey.SASL_HANDSHAKE: self.sasl_handshake,

@@ -8,10 +8,9 @@ final.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
-from kraftrio.broker.server.context import RequestContext
+from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.sliced_sets import distinct
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.codec.slices import Slices
@@ -42,7 +41,7 @@ _STATES: Final = frozenset(
 class TransactionHandlers:
     """Serves look-ups of transactions."""
 
-    def table(self) -> dict[ApiKey, Callable[[Any, RequestContext], Any]]:
+    def table(self) -> HandlerTable:
         """The handlers by API."""
         return {
             ApiKey.LIST_TRANSACTIONS: self.list_transactions,

@@ -32,18 +32,15 @@ from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.log_directories import LogDirectories
 from kraftrio.broker.node.replication import Replication
-from kraftrio.broker.server.dispatch import Handler
+from kraftrio.broker.server.context import HandlerTable
 from kraftrio.wire.messages.quorum import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
     DescribeQuorumRequest,
 )
-from kraftrio.wire.protocol.api import ApiKey
 
 _DESCRIBE_QUORUM_VERSION = 2
 _ALLOCATE_PRODUCER_IDS_VERSION = 0
-
-HandlerTable = dict[ApiKey, Handler]
 
 
 def broker_handlers(

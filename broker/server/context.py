@@ -1,5 +1,5 @@
 """What a handler knows about a request besides its body: who sent it, over which listener, in
-which version, and what its sender may do.
+which version, and what its sender may do; and what a handler is.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from kraftrio.broker.security.authorizer import (
     ALLOW_ALL,
@@ -17,6 +17,7 @@ from kraftrio.broker.security.authorizer import (
     authorized_operations,
 )
 from kraftrio.broker.security.principal import ANONYMOUS, KafkaPrincipal
+from kraftrio.wire.protocol.api import ApiKey
 
 
 @dataclass(slots=True)
@@ -100,3 +101,11 @@ class RequestContext:
     @property
     def software_version(self) -> str:
         return self.client.software_version
+
+
+Handler: TypeAlias = Callable[[Any, RequestContext], Any]
+"""Takes a decoded request and its context; returns a response, a `Deferred` of one, or None (no
+reply); or work in slices (a generator) whose value is one of these.
+"""
+
+HandlerTable: TypeAlias = dict[ApiKey, Handler]

@@ -27,7 +27,7 @@ from kraftrio.base.deferred import Deferred
 from kraftrio.base.statistics import Statistics
 from kraftrio.broker.security.api_access import API_ACCESS, Access, Permission
 from kraftrio.broker.security.authorizer import ALLOW_ALL, Authorizer
-from kraftrio.broker.server.context import ClientInfo, RequestContext
+from kraftrio.broker.server.context import ClientInfo, Handler, RequestContext
 from kraftrio.broker.server.sliced_work import SlicedWork, Work, do_at_once
 from kraftrio.wire.codec.lazy_arrays import is_little
 from kraftrio.wire.codec.message import decode, encode, encode_pieces
@@ -37,11 +37,6 @@ from kraftrio.wire.messages.cluster import ApiVersion, ApiVersionsResponse
 from kraftrio.wire.protocol.api import APIS, Api, ApiKey
 from kraftrio.wire.protocol.framing import RequestStart, parse_request_start
 from kraftrio.wire.stored_bytes import Piece, StoredBytes
-
-Handler = Callable[[Any, RequestContext], Any]
-"""Takes a decoded request and its context; returns a response, a `Deferred` of one, or None (no
-reply); or work in slices (a generator) whose value is one of these.
-"""
 
 Encoder = Callable[[], list[Piece]]
 """Gives the bytes of a response, or raises the error that closes the connection."""

@@ -29,8 +29,6 @@ consumer's rack (KIP-392), 12 divergence by last fetched epoch (KIP-595), 13 top
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from typing import Any
 
 from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import Deferred
@@ -52,7 +50,7 @@ from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.ports import ReplicationThrottle
 from kraftrio.broker.replica.waiters import FetchWaiter
-from kraftrio.broker.server.context import RequestContext
+from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.memory_budget import MemoryBudget
 from kraftrio.broker.server.request_parts import PART_ENTRIES
 from kraftrio.wire.errors import ErrorCode
@@ -97,7 +95,7 @@ class FetchHandlers:
         )
         self._long = LongFetches(self._reader, metadata, sessions, timers, clock)
 
-    def table(self) -> dict[ApiKey, Callable[[Any, RequestContext], Any]]:
+    def table(self) -> HandlerTable:
         return {ApiKey.FETCH: self.fetch}
 
     def fetch(

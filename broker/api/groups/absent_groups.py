@@ -12,11 +12,10 @@ Behaviour (Apache Kafka's)
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator
-from kraftrio.broker.server.context import RequestContext
+from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.groups import (
@@ -59,7 +58,7 @@ class AbsentGroupHandlers:
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
 
-    def table(self) -> dict[ApiKey, Callable[[Any, RequestContext], Any]]:
+    def table(self) -> HandlerTable:
         """The handlers by API."""
         return {
             ApiKey.CONSUMER_GROUP_HEARTBEAT: self.consumer_group_heartbeat,

@@ -17,8 +17,7 @@ from typing import Any
 
 from kraftrio.broker.coordinator.runtime import CoordinatorRuntime
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.server.context import RequestContext
-from kraftrio.broker.server.dispatch import Handler
+from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import (
@@ -60,7 +59,7 @@ class FindCoordinatorHandler:
         self._metadata = metadata
         self._create_internal_topic = create_internal_topic
 
-    def table(self) -> dict[ApiKey, Handler]:
+    def table(self) -> HandlerTable:
         return {ApiKey.FIND_COORDINATOR: self.find_coordinator}
 
     def find_coordinator(

@@ -49,8 +49,7 @@ from kraftrio.broker.coordinator.groups.shard.administration import (
     listed_group,
 )
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.server.context import RequestContext
-from kraftrio.broker.server.dispatch import Handler
+from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.sliced_work import Work
 from kraftrio.wire.codec.lazy_arrays import Countable, each
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -101,7 +100,7 @@ class GroupHandlers:
         self._metadata = metadata
         self._properties = properties
 
-    def table(self) -> dict[ApiKey, Handler]:
+    def table(self) -> HandlerTable:
         return {
             ApiKey.JOIN_GROUP: self.join_group,
             ApiKey.SYNC_GROUP: self.sync_group,

@@ -23,9 +23,7 @@ brought (producer id, epoch) to be bumped (KIP-360).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import Deferred
@@ -36,7 +34,7 @@ from kraftrio.broker.log.partition.partition_log import RecordValidationError
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.metadata.leader_hints import WRONG_LEADER, LeaderHints
 from kraftrio.broker.replica.manager import ReplicaManager
-from kraftrio.broker.server.context import RequestContext
+from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.sliced_work import Work
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -101,7 +99,7 @@ class ProduceHandlers:
         self._clock = clock
         self._refused = RefusedBatches()
 
-    def table(self) -> dict[ApiKey, Callable[[Any, RequestContext], Any]]:
+    def table(self) -> HandlerTable:
         return {
             ApiKey.PRODUCE: self.produce,
             ApiKey.INIT_PRODUCER_ID: self.init_producer_id,
