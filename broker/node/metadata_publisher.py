@@ -1,6 +1,6 @@
 """Takes each new metadata image to the parts of the broker, in one fixed order.
 
-The order matters: look-ups first, so that whoever is called next sees the new cluster; then
+The order matters: look-ups first, so that all that is called next sees the new cluster; then
 settings; then replicas, which may start or stop leading or following; then fetchers, whose leaders
 may have come back; then coordinators, which live on the replicas of their internal topics.
 
@@ -14,8 +14,9 @@ from typing import Protocol
 
 from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.broker.replica.follower.fetcher import ReplicaFetchers
 from kraftrio.broker.replica.metadata_changes import MetadataChanges
-from kraftrio.broker.replica.quota import Direction
+from kraftrio.broker.replica.quota import ReplicationQuota
 from kraftrio.kraft_meta.metadata.image import BROKER, TOPIC, MetadataDelta, MetadataImage
 
 
@@ -25,21 +26,6 @@ class Coordinator(Protocol):
     def elect(self, partition: int, leader_epoch: int) -> None: ...
     def resign(self, partition: int) -> None: ...
     def on_topics_deleted(self, topics: Mapping[str, bytes]) -> None: ...
-
-
-class Fetchers(Protocol):
-    """What copies partitions from the brokers that lead them."""
-
-    def metadata_changed(self) -> None: ...
-
-
-class Quota(Protocol):
-    """A bound on replication, set by topic and broker configs."""
-
-    direction: Direction
-
-    def set_rate(self, bytes_per_second: int) -> None: ...
-    def set_topic(self, topic: str, configs: Mapping[str, str]) -> None: ...
 
 
 class MetadataPublisher:
@@ -57,8 +43,8 @@ class MetadataPublisher:
         dynamic_config: DynamicConfig,
         replicas: MetadataChanges,
         coordinators: Mapping[str, Coordinator],
-        fetchers: Fetchers,
-        quotas: Sequence[Quota],
+        fetchers: ReplicaFetchers,
+        quotas: Sequence[ReplicationQuota],
         when_applied: Callable[[MetadataDelta, MetadataImage], object],
     ) -> None:
         self._broker_id = broker_id
@@ -72,7 +58,7 @@ class MetadataPublisher:
         self.applied_offset = -1
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Take over one image; when this returns the whole broker acts by it."""
+        """Apply one image; when this returns the whole broker acts by it."""
         self._metadata.image = image
         self._publish_configs(delta, image)
         self._replicas.apply_delta(delta, image)
