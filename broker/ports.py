@@ -1,7 +1,7 @@
-"""What the config, cluster and admin handlers ask of the rest of the broker.
+"""Ports: what handlers need of the rest of the broker.
 
-Owns only Protocols; `node` passes the real things in, tests pass small stand-ins that keep the
-same contract.
+Protocols, and the values that they give. `node` passes the real implementations in, tests pass
+fakes with the same contract.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class TimerPort(Protocol):
     """A scheduled call."""
 
     def cancel(self) -> None:
-        """Forget the call if it did not happen yet."""
+        """Cancel the call if it has not happened yet."""
 
 
 class SchedulerPort(Protocol):
@@ -96,7 +96,7 @@ class FutureReplica(NamedTuple):
 
 
 class LogDirectory(NamedTuple):
-    """One folder of log.dirs: what lies in it, or the error that made it unusable."""
+    """One directory of log.dirs: what it holds, or the error that made it unusable."""
 
     path: str
     partitions: Mapping[TopicPartition, int]  # to the size of the log in bytes
@@ -106,7 +106,7 @@ class LogDirectory(NamedTuple):
     futures: Mapping[TopicPartition, FutureReplica] = {}
 
     def has(self, topic_partition: TopicPartition) -> bool:
-        """Whether a replica, or a future one, lies here."""
+        """Whether a replica, or a future one, is here."""
         return topic_partition in self.partitions or topic_partition in self.futures
 
 
@@ -114,21 +114,21 @@ class ReplicaMovesPort(Protocol):
     """Moves replicas between log directories."""
 
     def alter(self, topic_partition: TopicPartition, path: str) -> ErrorCode:
-        """Let a replica move to the directory at `path`; NONE when it does or is there."""
+        """Start to move a replica to the directory at `path`; NONE when it moves or is there."""
 
 
 class LogDirsPort(Protocol):
-    """Tells what the log folders hold."""
+    """Describes what the log directories hold."""
 
     def log_directories(self) -> Sequence[LogDirectory]:
-        """Give every folder of log.dirs."""
+        """Return every directory of log.dirs."""
 
 
 class LoggerPort(Protocol):
     """The log levels of this process, by Kafka's level names."""
 
     def levels(self) -> Mapping[str, str]:
-        """Give the level of each known logger, the root's under `root`."""
+        """Return the level of each known logger, the root's under `root`."""
 
     def set_level(self, name: str, level: str | None) -> None:
         """Set a logger's level; None makes it follow its parent."""

@@ -55,5 +55,5 @@ class AdminHandlers:
         )
 
     def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> Work[Any]:
-        """Forward; version 0 tells an error of the whole request by its partitions alone."""
+        """Forward; version 0 reports an error of the whole request in its partitions."""
         return in_version(self.forward(request, context), context.api_version)

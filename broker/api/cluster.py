@@ -4,9 +4,9 @@ UnregisterBroker, GetTelemetrySubscriptions.
 Behaviour (Kafka's)
 - Everything is answered from the metadata image of this broker; endpoints are those of the
   listener a request came in by; fenced brokers are not shown unless asked for.
-- The controller that clients are told is a live broker (this one when it is): it forwards.
+- The controller that clients see is a live broker (this one when it is live): it forwards.
 - Metadata creates missing topics when the client and auto.create.topics.enable allow it.
-- Telemetry (KIP-714) is off: a client that asks anyway is told to push nothing.
+- Telemetry (KIP-714) is off: a client that asks anyway gets a subscription to nothing.
 Version notes
 - Metadata 0: empty topics = all; 1+: null = all, empty = none. 4: allow_auto_topic_creation.
   10: topic ids in responses; 10-11 refuse ids and null names in requests, 12 looks up by id.
@@ -79,8 +79,8 @@ class ApiVersionsHandler:
     """Serves ApiVersions (KIP-35, KIP-511, KIP-584) on one listener.
 
     Args:
-        advertised: gives what the listener serves; called for each request, since this handler is
-            itself part of the table it tells about.
+        advertised: returns what the listener serves; called for each request, since this handler
+            is itself part of that table.
         features: the feature levels this software supports, by name.
     """
 
@@ -101,7 +101,7 @@ class ApiVersionsHandler:
     def api_versions(
         self, request: ApiVersionsRequest, context: RequestContext
     ) -> ApiVersionsResponse:
-        """Tell what is served, and remember the client's software."""
+        """List what is served, and note the client's software."""
         if context.api_version >= 3:
             name, version = request.client_software_name, request.client_software_version
             if not _SOFTWARE.match(name) or not _SOFTWARE.match(version):
@@ -131,7 +131,7 @@ class ClusterHandlers:
 
     Args:
         describe_quorum: asks the leader of the metadata quorum, which may be this node.
-        new_uuid: gives ids for telemetry clients that have none.
+        new_uuid: makes ids for telemetry clients that have none.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class ClusterHandlers:
     def get_telemetry_subscriptions(
         self, request: GetTelemetrySubscriptionsRequest, _context: RequestContext
     ) -> GetTelemetrySubscriptionsResponse:
-        """Tell a client to push nothing."""
+        """Subscribe a client to nothing."""
         instance_id = request.client_instance_id
         if instance_id == ZERO_UUID:
             instance_id = self._new_uuid()
@@ -252,7 +252,7 @@ class ClusterHandlers:
             every = yield from topics_in_order(image)
             return each(describe, every)
 
-        if named.ids:  # as in Kafka, names beside ids are not looked at
+        if named.ids:  # as in Kafka, names beside ids are ignored
 
             def by_id(topic_id: bytes) -> MetadataResponseTopic:
                 topic = image.topic_by_id(topic_id)
@@ -272,7 +272,7 @@ class ClusterHandlers:
         return each(by_name, named.names)
 
     def _create_missing(self, names: list[str], image: MetadataImage) -> Slices[None]:
-        """Have topics created, unless they are more than the controller creates at once."""
+        """Have topics created, unless they are too many for the controller to create at once."""
         missing = []
         for name in names:
             if (
@@ -430,7 +430,7 @@ def _unknown_id(topic_id: bytes) -> MetadataResponseTopic:
 
 
 class _Page(NamedTuple):
-    """What is told of one topic: `partition_count` partitions from `first` on."""
+    """What is described of one topic: `partition_count` partitions from `first` on."""
 
     name: str
     first: int

@@ -73,7 +73,7 @@ _AlterResource = AlterConfigsResource | IncrementalAlterConfigsResource
 
 
 class _Verdict(NamedTuple):
-    """What became of one resource here: an error, or done (NONE); None means forward it."""
+    """The result for one resource that is decided here: an error code, or NONE when it is done."""
 
     code: ErrorCode
     message: str | None = None

@@ -6,7 +6,7 @@ Behaviour (Kafka's)
 - AlterReplicaLogDirs is answered at once, the move goes on; each partition has its own error. One
   named under two directories goes by the last of them.
 Version notes
-- DescribeLogDirs 3: top-level error, 4: sizes of the volume (KIP-827), 5: cordoned folders.
+- DescribeLogDirs 3: top-level error, 4: sizes of the volume (KIP-827), 5: cordoned directories.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class LogDirHandlers:
     def describe_log_dirs(
         self, request: DescribeLogDirsRequest, _context: RequestContext
     ) -> Work[DescribeLogDirsResponse]:
-        """Describe each log folder and the partitions in it that are asked for."""
+        """Describe each log directory and the requested partitions in it."""
         directories = self._log_dirs.log_directories()
         wanted: set[TopicPartition] | None = None
         if request.topics is not None:
@@ -77,7 +77,7 @@ class LogDirHandlers:
     def alter_replica_log_dirs(
         self, request: AlterReplicaLogDirsRequest, _context: RequestContext
     ) -> Work[AlterReplicaLogDirsResponse]:
-        """Begin the moves that are asked for."""
+        """Start the requested moves."""
         asked: dict[TopicPartition, str] = {}
         for directory in request.dirs:
             for topic in directory.topics:

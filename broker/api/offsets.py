@@ -8,7 +8,7 @@ Behaviour (Apache Kafka's)
 - Without tiered storage the earliest local offset is the log start, and nothing is tiered (-1).
 - A partition named twice in one ListOffsets is INVALID_REQUEST.
 - While a new leader's high watermark is not yet where its leadership began, "latest" and what lies
-  beyond the high watermark is OFFSET_NOT_AVAILABLE (KIP-207): the leader before may have told more.
+  beyond the high watermark is OFFSET_NOT_AVAILABLE (KIP-207): the former leader may have said more.
 - DeleteRecords answers when every live replica has moved its log start offset, with the smallest of
   them, or with REQUEST_TIMED_OUT.
 

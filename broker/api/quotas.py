@@ -1,5 +1,5 @@
 """DescribeClientQuotas (KIP-546). No quota can be set on this broker, so none is ever found; but
-what a filter may say is checked as in Apache Kafka, and each refusal says the same.
+filters are checked as in Apache Kafka, with the same error messages.
 """
 
 from __future__ import annotations

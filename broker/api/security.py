@@ -1,12 +1,12 @@
-"""What is asked about authentication and authorization where there is neither: SaslHandshake,
+"""The APIs of authentication and authorization, where there is neither: SaslHandshake,
 SaslAuthenticate; Describe-, Create- and DeleteAcls; Create-, Renew-, Expire- and
 DescribeDelegationToken; DescribeUserScramCredentials.
 
 Behaviour (Apache Kafka's, without an authorizer and on plaintext listeners)
-- SASL belongs to the begin of a connection on a SASL listener: ILLEGAL_SASL_STATE, no mechanisms.
+- SASL belongs to the start of a connection on a SASL listener: ILLEGAL_SASL_STATE, no mechanisms.
 - ACLs: SECURITY_DISABLED, which tools and MirrorMaker take as "there are none".
-- Delegation tokens: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, since nobody is authenticated.
-- Nobody has SCRAM credentials: no entries, and RESOURCE_NOT_FOUND for a user who is named.
+- Delegation tokens: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, since no client is authenticated.
+- No user has SCRAM credentials: no entries, and RESOURCE_NOT_FOUND for a user who is named.
 - A filter or an entry of an unknown kind ends the connection, as bytes that cannot be read do.
 """
 
@@ -144,7 +144,7 @@ class SecurityHandlers:
     def create_delegation_token(
         self, _request: CreateDelegationTokenRequest, context: RequestContext
     ) -> CreateDelegationTokenResponse:
-        """Refuse who is not authenticated."""
+        """Refuse: the client is not authenticated."""
         kind, name = context.principal
         return CreateDelegationTokenResponse(
             error_code=_NO_TOKENS,
@@ -160,19 +160,19 @@ class SecurityHandlers:
     def renew_delegation_token(
         self, _request: RenewDelegationTokenRequest, _context: RequestContext
     ) -> RenewDelegationTokenResponse:
-        """Refuse who is not authenticated."""
+        """Refuse: the client is not authenticated."""
         return RenewDelegationTokenResponse(error_code=_NO_TOKENS, expiry_timestamp_ms=-1)
 
     def expire_delegation_token(
         self, _request: ExpireDelegationTokenRequest, _context: RequestContext
     ) -> ExpireDelegationTokenResponse:
-        """Refuse who is not authenticated."""
+        """Refuse: the client is not authenticated."""
         return ExpireDelegationTokenResponse(error_code=_NO_TOKENS, expiry_timestamp_ms=-1)
 
     def describe_delegation_token(
         self, _request: DescribeDelegationTokenRequest, _context: RequestContext
     ) -> DescribeDelegationTokenResponse:
-        """Refuse who is not authenticated."""
+        """Refuse: the client is not authenticated."""
         return DescribeDelegationTokenResponse(error_code=_NO_TOKENS)
 
     # --- SCRAM ---
@@ -180,7 +180,7 @@ class SecurityHandlers:
     def describe_user_scram_credentials(
         self, request: DescribeUserScramCredentialsRequest, _context: RequestContext
     ) -> Slices[DescribeUserScramCredentialsResponse]:
-        """Describe nobody; a user who is named is not found."""
+        """Describe no user; one that is named is not found."""
         users = request.users or []
         twice = yield from repeated(user.name for user in users)
         names = yield from distinct(user.name for user in users)

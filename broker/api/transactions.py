@@ -1,4 +1,4 @@
-"""ListTransactions and DescribeTransactions (KIP-664), where no transaction can be begun.
+"""ListTransactions and DescribeTransactions (KIP-664), where no transaction can be started.
 
 Behaviour: as of a broker of Apache Kafka that coordinates none: an empty list, and
 TRANSACTIONAL_ID_NOT_FOUND. FindCoordinator and InitProducerId refuse transactional ids with
@@ -51,7 +51,7 @@ class TransactionHandlers:
     def list_transactions(
         self, request: ListTransactionsRequest, _context: RequestContext
     ) -> Slices[ListTransactionsResponse]:
-        """List none; name the states that there are not."""
+        """List none; name the states that do not exist."""
         states = yield from distinct(request.state_filters)
         unknown = []
         for state in states:

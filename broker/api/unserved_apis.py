@@ -2,7 +2,7 @@
 
 What `wire/protocol/api.py` declares for a listener is served there, advertised (KIP-35) and
 answered, or it stands here; a test holds both together. A request for one of these ends the
-connection, as in Apache Kafka, with the reason in the log. Clients that look at what is advertised
+connection, as in Apache Kafka, with the reason in the log. Clients that respect what is advertised
 never send one.
 """
 

@@ -27,7 +27,7 @@ def ip_version(host: str) -> int | None:
 
 
 def plain_host(host: str) -> str:
-    """Give a host without brackets, an address in its shortest form."""
+    """Return a host without brackets, an address in its shortest form."""
     host = host.removeprefix("[").removesuffix("]")
     try:
         return str(ipaddress.ip_address(host))

@@ -1,8 +1,8 @@
-"""Checks that look at several of the broker's settings, and refusal of what cannot be honoured.
+"""Checks of several of the broker's settings together, and refusal of what cannot be honoured.
 
-Rule: a setting that would change what the broker promises (who may connect, where data lies) is
-refused when we cannot keep it; a setting that only tunes something we do not have is accepted,
-with a warning (`config/without_effect`).
+Rule: a setting that would change what the broker promises (who may connect, where data is kept) is
+refused when we cannot keep the promise; a setting that only tunes something we do not have is
+accepted, with a warning (`config/without_effect`).
 Called by `config.BrokerConfig`; raises `PropertyError` with one sentence.
 """
 

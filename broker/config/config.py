@@ -104,7 +104,7 @@ def _parse_pairs(name: str, text: str) -> dict[str, str]:
 
 
 def environment_settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """Give the settings in environment variables, by property name."""
+    """Return the settings in environment variables, by property name."""
     settings = {}
     for variable in sorted(environ):
         if variable.startswith(ENVIRONMENT_PREFIX):
@@ -178,15 +178,15 @@ class BrokerConfig(BrokerProperties):
         return cls(originals, host_name=host_name)
 
     def with_overrides(self, overrides: Mapping[str, str]) -> BrokerConfig:
-        """Give this configuration with other texts for some properties, checked anew."""
+        """Return this configuration with other texts for some properties, checked again."""
         return BrokerConfig({**self.originals, **overrides}, host_name=self._host_name)
 
     def value(self, name: str) -> ConfigValue:
-        """Give a property's own value, its synonyms left aside."""
+        """Return a property's own value, its synonyms left aside."""
         return self.values[name]
 
     def is_set(self, name: str) -> bool:
-        """Whether somebody set the property, or one of its synonyms."""
+        """Whether the property, or one of its synonyms, was set."""
         return any(synonym in self.originals for synonym in BROKER_SYNONYMS.get(name, (name,)))
 
     @property
@@ -250,7 +250,7 @@ class BrokerConfig(BrokerProperties):
         directories = given if isinstance(given, list) else self.log_dir
         self.log_dirs = list(dict.fromkeys(directories))
         if not self.log_dirs or not all(self.log_dirs):
-            raise PropertyError("log.dirs is empty: at least one folder is needed")
+            raise PropertyError("log.dirs is empty: at least one directory is needed")
         metadata_log_dir = self.values["metadata.log.dir"]
         self.metadata_log_dir = str(metadata_log_dir or self.log_dirs[0])
         overrides = _parse_pairs(

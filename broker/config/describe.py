@@ -45,7 +45,7 @@ GROUP_SOURCE: Final = 8
 
 # Kafka gives these no default of their own, so they show none among their synonyms.
 _WITHOUT_DEFAULT = frozenset({"node.id", "process.roles", "controller.listener.names"})
-# Whoever sets one of these sets both.
+# Setting one of these sets both.
 _NODE_IDS = ("node.id", "broker.id")
 
 
@@ -59,7 +59,7 @@ def _own_first(
 
 
 def broker_synonyms(name: str, dynamic: DynamicConfig) -> list[DescribeConfigsSynonym]:
-    """Give every place that sets a broker property, the one that counts first."""
+    """Return every place that sets a broker property, the one that counts first."""
     key = broker_key(name)
     secret = key is None or key.sensitive
     setting = setting_of(name)

@@ -1,4 +1,4 @@
-"""The broker's settings while it runs: what was set at the start, under what the image says now.
+"""The broker's settings while it runs: the static ones, overridden by those of the image.
 
 Owns `DynamicConfig`. Kafka's order, the first that has a property wins: the broker's own dynamic
 configs (resource broker "<id>"), the cluster's dynamic defaults (resource broker ""), the static
@@ -45,7 +45,7 @@ DYNAMIC_ONLY_KEYS: Final[dict[str, ConfigKey]] = {
 
 
 def broker_key(name: str) -> ConfigKey | None:
-    """Give a broker property, static or dynamic; what a name with a listener prefix is about."""
+    """Return a broker property, static or dynamic; what a name with a listener prefix is about."""
     return (
         BROKER_KEYS.get(name)
         or DYNAMIC_ONLY_KEYS.get(name)
@@ -54,7 +54,7 @@ def broker_key(name: str) -> ConfigKey | None:
 
 
 def update_mode(name: str) -> UpdateMode | None:
-    """Tell when a property may change; None for names that are not Kafka's, which do nothing."""
+    """Return when a property may change; None for names that are not Kafka's, which do nothing."""
     setting = listener_settings.setting_of(name)
     if setting is not None:
         is_cluster_wide = setting in listener_settings.CLUSTER_WIDE
@@ -78,7 +78,7 @@ def _applicable(configs: Mapping[str, str], *, per_broker: bool) -> dict[str, st
 class DynamicConfig:
     """The settings in force on one node.
 
-    Attributes: `static` as at the start; `current` in force now; `broker_configs` and
+    Attributes: `static` as at the start; `current` as they are now; `broker_configs` and
     `default_configs` as the image has them.
     """
 
@@ -96,7 +96,7 @@ class DynamicConfig:
         self._listeners.append(listener)
 
     def on_image(self, image: MetadataImage) -> bool:
-        """Take a new image; returns whether the settings in force changed."""
+        """Apply a new image; return whether the current settings changed."""
         default_configs = image.config(BROKER, "")
         broker_configs = image.config(BROKER, str(self.static.node_id))
         if default_configs == self.default_configs and broker_configs == self.broker_configs:
@@ -118,11 +118,11 @@ class DynamicConfig:
         return True
 
     def log_config(self, image: MetadataImage, topic: str) -> LogConfig:
-        """Give the settings of a topic's logs."""
+        """Return the settings of a topic's logs."""
         return log_config(image.config(TOPIC, topic), self.current)
 
     def dynamic_value(self, name: str) -> ConfigValue:
-        """Give a property that exists only dynamically, as the replication throttles."""
+        """Return a property that exists only dynamically, as the replication throttles."""
         key = DYNAMIC_ONLY_KEYS[name]
         text = self.broker_configs.get(name, self.default_configs.get(name))
         if text is None:

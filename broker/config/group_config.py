@@ -89,7 +89,7 @@ _MIN_INTERVAL_MS, _MAX_INTERVAL_MS = 100, 3_600_000
 def effective_group_configs(
     overrides: Mapping[str, str], broker_config: BrokerConfig
 ) -> dict[str, str | None]:
-    """Give every setting of a group as it is in force."""
+    """Return every setting of a group as it is in force."""
     return {
         name: overrides.get(name, broker_default(key, broker_config))
         for name, key in GROUP_KEYS.items()

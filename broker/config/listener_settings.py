@@ -47,7 +47,7 @@ WITH_PREFIX_ONLY: Final = frozenset(
 
 
 def setting_of(name: str) -> str | None:
-    """Give the setting that a name with a listener prefix is about; None: it has no such prefix."""
+    """Return the setting that a name with a listener prefix is about; None: it has no prefix."""
     match = _PREFIXED.match(name)
     if match is None:
         return None

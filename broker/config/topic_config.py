@@ -113,7 +113,7 @@ _REPLICA = re.compile(r"[0-9]+:[0-9]+\Z")
 
 
 def broker_default(key: ConfigKey, broker_config: BrokerConfig) -> str | None:
-    """Give a topic's or group's setting as the broker's properties have it."""
+    """Return a topic's or group's setting as the broker's properties have it."""
     if not key.synonym:
         return format_value(key.default)
     value: ConfigValue = getattr(broker_config, key.synonym.replace(".", "_"))
@@ -123,7 +123,7 @@ def broker_default(key: ConfigKey, broker_config: BrokerConfig) -> str | None:
 def effective_topic_configs(
     overrides: Mapping[str, str], broker_config: BrokerConfig
 ) -> dict[str, str | None]:
-    """Give every setting of a topic as it is in force."""
+    """Return every setting of a topic as it is in force."""
     return {
         name: overrides.get(name, broker_default(key, broker_config))
         for name, key in TOPIC_KEYS.items()
@@ -142,7 +142,7 @@ def _default_log_config(broker_config: BrokerConfig) -> LogConfig:
 
 
 def log_config(topic_overrides: Mapping[str, str], broker_config: BrokerConfig) -> LogConfig:
-    """Give the settings of a topic's logs.
+    """Return the settings of a topic's logs.
 
     Args:
         topic_overrides: what the topic sets itself, already validated.

@@ -55,7 +55,7 @@ class UpdateMode(Enum):
 
 
 class Importance(Enum):
-    """How soon a user should look at a setting."""
+    """How important a setting is to users."""
 
     HIGH = "high"
     MEDIUM = "medium"

@@ -24,7 +24,7 @@ from kraftrio.wire.messages.admin import CreatableTopicConfigs
 
 
 def config_key(resource_type: int, name: str) -> ConfigKey | None:
-    """Give a setting of a resource type."""
+    """Return a setting of a resource type."""
     if resource_type == TOPIC:
         return TOPIC_KEYS.get(name)
     if resource_type == BROKER:
@@ -63,12 +63,12 @@ class NodeConfigValidator:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
 
     def is_list(self, resource_type: int, key: str) -> bool:
-        """Tell whether a setting is a list, so that APPEND and SUBTRACT make sense."""
+        """Whether a setting is a list, so that APPEND and SUBTRACT make sense."""
         found = config_key(resource_type, key)
         return found is not None and found.type is ConfigType.LIST
 
     def default_value(self, resource_type: int, key: str) -> str | None:
-        """Give what a setting is when the resource does not set it."""
+        """Return what a setting is when the resource does not set it."""
         found = config_key(resource_type, key)
         if found is None:
             return None
@@ -77,7 +77,7 @@ class NodeConfigValidator:
         return broker_default(found, self._dynamic.current)
 
     def describe_topic_configs(self, overrides: Mapping[str, str]) -> list[CreatableTopicConfigs]:
-        """Give every setting of a topic that sets these itself, for CreateTopics (KIP-525)."""
+        """Return every setting of a topic that sets these itself, for CreateTopics (KIP-525)."""
         return [
             CreatableTopicConfigs(
                 name=entry.name,

@@ -157,10 +157,10 @@ def warnings_without_effect(
     values: Mapping[str, ConfigValue],
     defaults: Mapping[str, ConfigValue],
 ) -> list[str]:
-    """Give a sentence for each setting that somebody set in vain.
+    """Return a sentence for each setting that was set and has no effect.
 
     Args:
-        originals: what was set, in whatever order.
+        originals: what was set, in any order.
         values, defaults: of every setting that has a name of its own.
     """
     warnings = []

@@ -156,8 +156,8 @@ class BrokerRole:
     def _set_stray_logs_aside(self) -> None:
         """Serve no log that the metadata does not place here, but keep its files.
 
-        It may be of a topic that was deleted while this node was away, or all that is left after
-        somebody removed the metadata log: only a person can tell.
+        It may be of a topic that was deleted while this node was down, or all that is left after
+        the metadata log was removed by hand: only a person can decide.
         """
         image = self._node.quorum.image
         broker_id = self._config.node_id
@@ -181,14 +181,14 @@ class BrokerRole:
         stopping: trio.Event,
         on_ready: Callable[[], None],
     ) -> None:
-        """Serve until the node shall stop, then leave the cluster in good order.
+        """Serve until the node is asked to stop, then leave the cluster in good order.
 
         Args:
             on_ready: called once when the controller has unfenced this broker.
 
         Raises:
             StartError: the controller did not let this broker in.
-            NodeError: every log directory failed, or the controller wants this broker no more.
+            NodeError: every log directory failed, or the controller rejects this broker.
         """
         try:
             async with trio.open_nursery() as nursery:

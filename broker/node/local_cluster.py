@@ -1,15 +1,15 @@
 """A cluster on one machine: N nodes, each broker and controller, as processes of their own.
 
-`plan_cluster` owns the folder of a cluster. Node i has its data in `DIR/node-i` and beside it
+`plan_cluster` owns the directory of a cluster. Node i has its data in `DIR/node-i` and
 `DIR/node-i/server.properties`, with which `kraftrio start --config` runs that node alone; all share
 one cluster id, written to each `meta.properties` before the first start as `kafka-storage format`
-does. A file that is there is never changed: it decides the ports of later starts, and may be
-edited. A node's folder that was lost is laid out anew from what the others tell.
+does. An existing file is never changed: it decides the ports of later starts, and may be edited.
+A node's directory that was lost is laid out again from the files of the others.
 
 `run_cluster` owns the processes: it starts them, passes their ready lines and their log lines on,
-tells when one ends by itself, and stops all in good order at SIGTERM, SIGINT or SIGHUP. When one
-ends that was ready the others go on; one that cannot start stops them. A second signal is passed on
-too, which ends the nodes at once. Called by the command line.
+reports when one ends by itself, and stops all in good order at SIGTERM, SIGINT or SIGHUP. When one
+that was ready ends, the others continue; one that cannot start stops them. A second signal is
+passed on too, which ends the nodes at once. Called by the command line.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class PlannedNode:
         return posixpath.join(self.directory, _PROPERTIES)
 
     def command(self, *options: str) -> list[str]:
-        """Give the command line that runs this node alone."""
-        # -P: whatever lies in the current folder under the name of a module is not meant.
+        """Return the command line that runs this node alone."""
+        # -P: no module is imported from the current directory.
         start = [sys.executable, "-P", "-m", "kraftrio", "start", "--config", self.config_file]
         return [*start, *options]
 
@@ -136,7 +136,7 @@ def plan_cluster(
 def node_properties(
     node_id: int, ports: Mapping[int, tuple[str, int]], data: str
 ) -> dict[str, str]:
-    """Give the properties of one node of a cluster.
+    """Return the properties of one node of a cluster.
 
     Args:
         ports: host and client port of every node; the controller's port is one above.
@@ -169,7 +169,7 @@ def node_properties(
 
 
 def free_ports(count: int, host: str, rng: random.Random) -> list[int]:
-    """Give the first of two neighbouring free ports for each of several nodes."""
+    """Return the first of two neighbouring free ports for each of several nodes."""
     try:
         address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0]
     except OSError as error:
@@ -212,7 +212,7 @@ def _existing_nodes(fs: FileSystem, directory: str) -> dict[int, dict[str, str]]
 
 
 def _known_ports(found: Mapping[int, Mapping[str, str]]) -> dict[int, tuple[str, int]]:
-    """Host and client port of every node: its own file tells, or its address as a voter."""
+    """Host and client port of every node: from its own file, or from its address as a voter."""
     ports: dict[int, tuple[str, int]] = {}
     for properties in found.values():
         for voter in filter(None, properties.get("controller.quorum.voters", "").split(",")):
@@ -349,7 +349,7 @@ def _start(node: PlannedNode, options: Sequence[str]) -> _Running:
     output, output_end = os.pipe()
     errors, errors_end = os.pipe()
     try:
-        # In this thread, of whose end the kernel tells the child.
+        # In this thread: the kernel signals the child when the thread ends.
         process = subprocess.Popen(
             node.command(*options),
             stdin=subprocess.DEVNULL,
@@ -383,16 +383,16 @@ async def _watch(
     announce: Callable[[str], object],
     report: Callable[[str], object],
 ) -> None:
-    """Pass a node's lines on until it ends, and tell if nobody asked for its end."""
+    """Pass a node's lines on until it ends, and report an end that was not asked for."""
     node = running.node
 
-    def tell(line: str) -> None:
+    def on_ready(line: str) -> None:
         running.is_ready = True
         ready, at, data = line.partition(" data=")
         announce(f"{ready} pid={running.process.pid}{at}{data}")
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_each_line, running.output, tell)
+        nursery.start_soon(_each_line, running.output, on_ready)
         nursery.start_soon(
             _each_line, running.errors, lambda line: report(f"[{node.node_id}] {line}")
         )

@@ -36,7 +36,7 @@ class LogDirectories:
             return _unusable(log_dir, str(log_dir.failure))
         try:
             usage = shutil.disk_usage(log_dir.path)
-        except OSError as error:  # whoever writes to it will take it offline
+        except OSError as error:  # the next write takes it offline
             return _unusable(log_dir, str(error))
         return LogDirectory(
             log_dir.path,

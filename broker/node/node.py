@@ -3,7 +3,7 @@
 Order of a start
 1. Storage: the log directories are locked, `meta.properties` read or written, the metadata log
    opened.
-2. Sockets are bound, so that a taken port is told at once, but nobody is accepted yet.
+2. Sockets are bound, so that a port in use is reported at once; no client is accepted yet.
 3. The metadata quorum: its log is loaded, it talks to its peers; a controller's listener accepts.
 4. A broker joins the cluster and serves (`broker_role`), and the ready line is printed.
 
@@ -13,8 +13,8 @@ closed, directories unlocked.  A signal during the start ends it where it is.  A
 the process at once (`stop_signals`).
 
 What ends a node by itself: its metadata log's disk fails, or every log directory is offline, or the
-controller wants this broker no more.  All are told in one line (`NodeError`); any other exception
-is a fault of ours and shows its traceback.
+controller rejects this broker.  Each is reported in one line (`NodeError`); any other exception
+is a bug and shows its traceback.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Node:
 
         Raises:
             StartError: the node could not start.
-            NodeError: a disk failed in a way that the node cannot go on.
+            NodeError: a disk failed, and the node cannot continue.
         """
         sockets: list[BoundListener] = []
         try:
@@ -197,7 +197,7 @@ class Node:
         for_broker: list[BoundListener],
         for_controller: list[BoundListener],
     ) -> None:
-        """Start what the node consists of, in the order in which one needs the other."""
+        """Start the parts of the node, each after those that it needs."""
         nursery.start_soon(self._timers.run)
         nursery.start_soon(self._context.resources.run)
         if self._peers is not None:
@@ -213,7 +213,7 @@ class Node:
             nursery.start_soon(self._take_cluster_id)
 
     async def _take_cluster_id(self) -> None:
-        """Wait until the quorum has told which cluster this is, and have the directories say so.
+        """Wait until the quorum says which cluster this is, and write that to the directories.
 
         A voter waits for the other voters of a new cluster as long as it takes.
         """
@@ -232,12 +232,12 @@ class Node:
         await self._environment.run_in_thread(self._storage.format)
 
     async def _serve(self, sockets: list[BoundListener], stopping: trio.Event) -> None:
-        """Work until the node shall stop."""
+        """Work until the node is asked to stop."""
         if self._broker is None:
-            self._tell_ready(sockets)
+            self._report_ready(sockets)
             await stopping.wait()
         else:
-            await self._broker.serve(sockets, stopping, lambda: self._tell_ready(sockets))
+            await self._broker.serve(sockets, stopping, lambda: self._report_ready(sockets))
 
     async def _run_quorum(self, task_status: trio.TaskStatus[None]) -> None:
         """Run the metadata quorum; a failed disk or a log that cannot be read ends the node."""
@@ -252,7 +252,7 @@ class Node:
                 text = str(error).replace("the metadata log", f"the metadata log in {directory}")
             raise kind(text) from error
 
-    def _tell_ready(self, sockets: list[BoundListener]) -> None:
+    def _report_ready(self, sockets: list[BoundListener]) -> None:
         self._is_serving = True
         config = self._config
         listener, sock = sockets[0]
@@ -267,7 +267,7 @@ class Node:
 
 
 async def _watch_signals(signals: AsyncIterator[int], stopping: trio.Event) -> None:
-    """The first signal asks for a graceful stop; after a second the logs recover at the start."""
+    """Stop gracefully at the first signal, at once at a second: logs then recover."""
     earlier: list[int] = []
     async for number in signals:
         name = signal.Signals(number).name

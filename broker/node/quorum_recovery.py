@@ -1,10 +1,10 @@
-"""What is left of a voter, and an operator's word that it is to be believed all the same.
+"""Recovery of a quorum: what is left of a voter, and letting it vote on an operator's decision.
 
-A quorum whose majority lost its disks for good has nobody who could vouch for its voters
-(kraft_meta/raft/voter_memory.py), so it stays without a leader. `recover_quorum` tells what one
-voter's folder still has, and what may be lost if it votes; then it may have it vote from its next
+In a quorum whose majority lost its disks for good no voter can vouch for the others
+(kraft_meta/raft/voter_memory.py), so it stays without a leader. `recover_quorum` describes what one
+voter's directory still has, and what may be lost if it votes; it may then let it vote from its next
 start. Rules:
-1. The node must not run: the folder is locked meanwhile.
+1. The node must not run: the directory is locked meanwhile.
 2. Nothing is deleted or added but the voter's mark; the log that is elected then decides.
 
 Called by: the command line (`kraftrio recover-quorum`).
@@ -39,12 +39,12 @@ from kraftrio.wire.primitives import ZERO_UUID
 
 @dataclass(frozen=True, slots=True)
 class VoterRemains:
-    """What a voter's folder has.
+    """What a voter's directory holds.
 
     Attributes:
         state: the election state, None if that is gone.
         log_end: where the metadata log ends.
-        is_proven: it votes at its next start without anybody's word.
+        is_proven: it votes at its next start without an operator's decision.
     """
 
     node_id: int
@@ -56,7 +56,7 @@ class VoterRemains:
 
     @property
     def committed_offset(self) -> int:
-        """What is below was committed, as far as this voter knows."""
+        """The end of what was committed, as far as this voter knows."""
         return self.state.committed_offset if self.state is not None else 0
 
     def lines(self) -> Iterator[str]:
@@ -75,7 +75,7 @@ class VoterRemains:
             )
 
     def risks(self) -> Iterator[str]:
-        """Tell what an operator accepts who has it vote."""
+        """Say what an operator accepts by letting it vote."""
         offset, epoch = self.log_end
         yield (
             f"If it is believed, it votes for any voter whose log reaches offset {offset} of epoch"
@@ -118,13 +118,13 @@ def _state_file(fs: FileSystem, directory: str, owner: MetaProperties | None) ->
 def recover_quorum(
     fs: FileSystem, config: BrokerConfig, *, accept_loss: bool
 ) -> tuple[bool, list[str]]:
-    """Describe a voter and, if the loss is accepted, have it vote.
+    """Describe a voter and, if the loss is accepted, let it vote.
 
     Returns:
-        whether it votes at its next start, and what to tell the operator.
+        whether it votes at its next start, and the lines to show the operator.
 
     Raises:
-        StartError: it is no voter, it runs, or its folder cannot be used.
+        StartError: it is no voter, it runs, or its directory cannot be used.
     """
     if config.node_id not in (voter.node_id for voter in config.controller_quorum_voters):
         raise StartError(f"node {config.node_id} is not in controller.quorum.voters")

@@ -4,9 +4,9 @@ Owns: `NodeStorage`. Rules:
 1. A directory belongs to one cluster and one node, as its `meta.properties` says; a new directory
    is formatted with the cluster id of the others, or with the one configured (kraftrio.cluster.id,
    which is a guard besides: directories of another cluster are refused).
-2. Where neither is known, directories are formatted (`format`) once the metadata quorum has told
-   the id. Until then the directory of the metadata log has the id that its election state names,
-   so that a kill in between changes nothing.
+2. Where neither is known, directories are formatted (`format`) once the id is known from the
+   metadata quorum. Until then the directory of the metadata log has the id that its election
+   state names, so that a kill in between changes nothing.
 3. Storage of Apache Kafka is refused untouched, since its metadata cannot be read here.
 
 Called by: `node`.
@@ -72,7 +72,7 @@ class NodeStorage:
         try:
             is_foreign = holds_foreign_records(fs, self.metadata_directory)
         except OSError:
-            return  # what opens the directory tells why it cannot be used
+            return  # opening the directory reports why it cannot be used
         if is_foreign:
             raise StartError(
                 f"{config.metadata_log_dir} was written by Apache Kafka: kraftrio cannot take"
@@ -83,7 +83,7 @@ class NodeStorage:
         try:
             voted_in = QuorumStateFile(fs, self.metadata_directory).directory_id()
         except (OSError, MetadataLogError):
-            voted_in = None  # what opens the file tells why it cannot be used
+            voted_in = None  # opening the file reports why it cannot be used
         known_ids = {config.metadata_log_dir: voted_in} if voted_in else {}
         try:
             return self.log_manager.start(self.identity.cluster_id, config.node_id, known_ids)
@@ -120,7 +120,7 @@ def _known_identity(fs: FileSystem, config: BrokerConfig) -> ClusterIdentity:
             raise StartError(f"cannot understand {directory}: {error}") from error
         except OSError as error:
             if directory != config.metadata_log_dir:
-                continue  # offline, and told so when the directories are opened
+                continue  # offline: reported when the directories are opened
             raise StartError(f"cannot use {directory}: {reason(error)}") from error
         if found is not None:
             try:

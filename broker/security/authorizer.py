@@ -1,7 +1,7 @@
 """What a principal may do to a resource: the vocabulary of ACLs, and the port that decides.
 
 Owns: `AclOperation`, `ResourceType`, `Resource`, the port `Authorizer`, and `AllowAll`, which is
-what a broker without `authorizer.class.name` asks. The numbers are the protocol's (KIP-140).
+what a broker without `authorizer.class.name` uses. The numbers are the protocol's (KIP-140).
 
 Called by: the dispatcher for every request (`api_access`), and handlers, through their context,
 for each resource that a request names.

@@ -16,4 +16,4 @@ class KafkaPrincipal(NamedTuple):
 
 
 ANONYMOUS: Final = KafkaPrincipal("User", "ANONYMOUS")
-"""Everybody on a listener that authenticates nobody."""
+"""Every client of a listener without authentication."""

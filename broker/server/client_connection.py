@@ -1,4 +1,4 @@
-"""One client's connection: requests in, answers out in their order, with bounded memory.
+"""One client's connection: requests in, responses out in their order, with bounded memory.
 
 Per connection one reader task and one writer task share a `ServerConnection`:
 
@@ -14,12 +14,12 @@ one send per response.
 Memory
 - Records that lie in files are sent from there as the socket takes them (`SendQueue`), in turns of
   bounded size; what the disk has to be asked for is loaded by a worker thread.
-- Requests are handled one ahead of what the socket takes.  Behind one that is parked they go on, up
-  to a limit of requests and of encoded bytes; behind one that is worked on in slices they wait.
-- Large frames, and answers that may be large, wait for the memory that all connections share
+- Requests are handled one ahead of what the socket takes.  Behind a parked one they continue, up to
+  a limit of requests and of encoded bytes; behind one that is worked on in slices they wait.
+- Large frames, and responses that may be large, wait for the memory that all connections share
   (`memory_budget`).
 
-A turn of the event loop handles requests for a few milliseconds at most, then others go on.
+A turn of the event loop handles requests for a few milliseconds at most, then other tasks run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from kraftrio.wire.protocol.framing import RequestStart, ResponseSlot, ServerCon
 _HELD_LIMIT_BYTES = 256 * 1024  # a reader pauses while so much is encoded and not taken
 _TURN_S = 0.005  # how long a turn handles requests
 
-# Requests whose answers are small however large the cluster is, or whose records stay in files.
+# Requests whose responses are small in any cluster, or whose records stay in files.
 _SMALL_ANSWERS = frozenset(
     {
         ApiKey.PRODUCE,
@@ -56,7 +56,7 @@ _SMALL_ANSWERS = frozenset(
         ApiKey.INIT_PRODUCER_ID,
     }
 )
-_RECKONED_BYTES = 2 * FREE_BYTES  # of an answer that may be large, until it is encoded
+_ESTIMATED_BYTES = 2 * FREE_BYTES  # of a response that may be large, until it is encoded
 
 
 class PeerGone(Exception):
@@ -106,8 +106,8 @@ class ClientConnection:
         self._ended = Push.DONE  # how the reader's last push ended
         self._wake_writer = trio.Event()
         self._room = trio.Event()  # what the reader waits for may have come
-        self._requests = resources.requests.share(self._look_again, self._give_up)
-        self._answers = resources.answers.share(self._look_again, self._give_up)
+        self._requests = resources.requests.share(self._wake_reader, self._give_up)
+        self._answers = resources.answers.share(self._wake_reader, self._give_up)
         self._responses = ResponseQueue(
             self._protocol, SendQueue(sock, network.file_sender(sock)), self._answers
         )
@@ -124,7 +124,9 @@ class ClientConnection:
                 await self._read_requests()
                 nursery.cancel_scope.cancel()
             if self._given_up:
-                raise RemoteProtocolError("it held memory that others waited for, and stood still")
+                raise RemoteProtocolError(
+                    "it held memory that others waited for, and made no progress"
+                )
         finally:
             self._closed = True
             self._responses.clear()
@@ -203,7 +205,7 @@ class ClientConnection:
             self._send_ready()
 
     async def _serve_requests(self, frames: list[memoryview], turn_end: float) -> None:
-        """Handle whole requests; let others have a turn when this one is over."""
+        """Handle whole requests; let other tasks run when this turn is over."""
         responses = self._responses
         for frame in frames:
             if responses.encoded_bytes + responses.unsent.size_bytes >= AHEAD_BYTES:
@@ -245,7 +247,7 @@ class ClientConnection:
             responses.put(self._protocol.open_slot(start), answer)
 
     def _is_next_to_send(self) -> bool:
-        """Does no response wait for its turn?  Then the next needs no place in their order."""
+        """Whether no response waits for its turn: the next one then needs no slot."""
         return not self._protocol.slots_in_flight and not self._sending
 
     def _fill(self, slot: ResponseSlot, encoder: Deferred[Encoder]) -> None:
@@ -267,7 +269,7 @@ class ClientConnection:
             await self._room.wait()
 
     async def _send_all_ready(self) -> None:
-        """What is ready leaves before a later request ends the connection (as in Kafka)."""
+        """Send what is ready before a later request closes the connection (as in Kafka)."""
         self._send_ready()
         while not self._closed and self._sending:
             self._room = trio.Event()
@@ -275,7 +277,7 @@ class ClientConnection:
 
     # -- memory that all connections share ------------------------------------------------------
 
-    def _look_again(self) -> None:
+    def _wake_reader(self) -> None:
         self._room.set()
 
     async def _wait_for_memory_of_frame(self) -> None:
@@ -286,8 +288,8 @@ class ClientConnection:
             await self._room.wait()
 
     async def _wait_for_memory_of_answer(self) -> None:
-        """Wait until an answer may be made that may be large: nodes of the cluster do not."""
-        while not self._closed and not self._answers.take(_RECKONED_BYTES):
+        """Wait until a response that may be large may be made; nodes of the cluster do not wait."""
+        while not self._closed and not self._answers.take(_ESTIMATED_BYTES):
             self._send_ready()
             self._room = trio.Event()
             await self._room.wait()
@@ -329,7 +331,7 @@ class ClientConnection:
             self._room.set()
 
     async def _wait_to_push(self, end: Push) -> None:
-        """Wait for what ended the last push."""
+        """Wait for what stopped the last push."""
         if end is Push.BLOCKED:
             await self._network.wait_writable(self._sock)
         elif end is Push.COLD:
@@ -340,7 +342,7 @@ class ClientConnection:
 
 
 def _may_be_large(start: RequestStart, frame_bytes: int) -> bool:
-    """Might the answer to this request take much memory?"""
+    """Whether the response to this request may take much memory."""
     if frame_bytes > FREE_BYTES:
         return start.api_key != ApiKey.PRODUCE
     return start.api_key not in _SMALL_ANSWERS

@@ -25,14 +25,13 @@ class ClientInfo:
     """One connection's peer, filled in by the server and by the peer's own ApiVersions request
     (KIP-511).
 
-    `is_peer` says that it is a broker or a controller of the cluster: it comes before others where
-    memory is short.
+    `is_peer`: it is a broker or a controller of the cluster, and comes first where memory is short.
 
-    `on_close` is for whoever does something on behalf of this connection that shall end with it: a
-    parked request to be dropped, a node to be missed. Rules: what is in it runs once, in order,
-    when the connection has ended for whatever reason, also the end of our own listener; it is
-    synchronous and must not raise; who needs it no more takes it out, since a connection may live
-    for months. A handler may add to it; who adds later looks at `is_closed` first.
+    `on_close` holds what ends with this connection: dropping a parked request, noting that a node
+    is gone. Rules: each callback runs once, in order, when the connection has ended for any reason,
+    also because our listener stops; it is synchronous and must not raise. Remove a callback that
+    is not needed any longer, since a connection may live for months. Handlers may add callbacks
+    while they run; code that runs later checks `is_closed` first.
     """
 
     host: str
@@ -45,10 +44,10 @@ class ClientInfo:
     is_closed: bool = False
     on_close: list[Callable[[], None]] = field(default_factory=list, compare=False, repr=False)
     queued_work: deque[Any] | None = field(default=None, compare=False, repr=False)
-    """What `sliced_work` has yet to do for this connection; requests behind it wait."""
+    """Work that `sliced_work` still has to do for this connection; later requests wait for it."""
 
     def closed(self) -> None:
-        """Tell who wants to know that the connection has ended; the server calls it, once."""
+        """Run the callbacks; the server calls this once, when the connection has ended."""
         self.is_closed = True
         callbacks, self.on_close = self.on_close, []
         for callback in callbacks:

@@ -43,7 +43,7 @@ Encoder = Callable[[], list[Piece]]
 
 Answer = Encoder | Deferred[Encoder] | None
 
-# Answered when asked, but offered only by a broker with a telemetry receiver (KIP-714).
+# Served, but advertised only by a broker with a telemetry receiver (KIP-714).
 _NOT_ADVERTISED = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS})
 
 _PRODUCE_FIRST_SERVED = 3
@@ -57,7 +57,7 @@ _FLEXIBLE_HEAD = Struct(">iix").pack
 
 _NEVER = 1 << 16  # above all versions
 
-_FIRST_STEPS = 32  # of a handler's work that are done without a look at the clock
+_FIRST_STEPS = 32  # of a handler's work that are done without checking the clock
 
 # The data path: encoded when sent (records are not copied), and not held up by others' long work.
 _DATA_PATH = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
@@ -137,9 +137,9 @@ class Dispatcher:
         ]
 
     def advertised(self) -> list[ApiVersion]:
-        """What ApiVersions says: every served API with its versions, in key order.
+        """Return what ApiVersions says: every served API with its versions, in key order.
 
-        Responses share it: nobody may change it.
+        Responses share the list: it must not be changed.
         """
         return self._advertised
 

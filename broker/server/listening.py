@@ -3,7 +3,7 @@
 Rules:
 1. A listener without a host takes every address of the machine, of IPv4 and IPv6; so does `[::]`,
    unless a listener for IPv4 has the same port (KIP-797).
-2. What cannot be opened is told in one sentence that names the address.
+2. A socket that cannot be opened is reported in one sentence that names the address.
 
 Called by: `node`.
 """

@@ -1,17 +1,18 @@
-"""Memory that all connections of a node share: who may take some, who waits, and in which order.
+"""Memory that all connections of a node share: which may take some, which wait, in which order.
 
 Owns: `MemoryBudget` and the `MemoryShare` of each connection, sans-IO. Rules:
-1. A little (`FREE_BYTES`) is granted at any time: small requests and answers wait for nobody.
-2. More is granted while less than the limit is in use and nobody waits. What was granted may be
-   larger than what was left: a limit that is smaller than one request must not stop it for ever.
-3. Who gets none waits. When there is room they go on, the nodes of the cluster first, then whoever
-   has waited longest.
-4. When there is no room, the first that waits goes on beyond the limit, alone, until it holds
-   little again. So a large request always gets through, and nobody waits for one that waits itself.
-5. Rule 4 hangs on those that hold memory getting on. Who does not, while others wait, has to
-   give up: `look_for_stalled`.
+1. A little (`FREE_BYTES`) is granted at any time: small requests and responses never wait.
+2. More is granted while less than the limit is in use and no connection waits. The grant may be
+   larger than what was left: a limit below the size of one request must not block it for ever.
+3. A connection that gets none waits. When there is room, the nodes of the cluster continue first,
+   then the connection that has waited longest.
+4. When there is no room, the first that waits continues beyond the limit, alone, until it holds
+   little again. So a large request always gets through, and there is no deadlock among those
+   that wait.
+5. Rule 4 depends on progress of those that hold memory. A connection that makes none while others
+   wait is closed: `close_stalled`.
 
-`client_connection` takes shares; its `ServerResources` look for those that stall.
+`client_connection` takes shares; `resources` closes those that stall.
 """
 
 from __future__ import annotations
@@ -21,27 +22,27 @@ from typing import TypeAlias
 
 FREE_BYTES = 64 << 10
 
-# Whoever holds more must move that much from one look to the next, while others wait.
+# What a connection that holds more must move between two checks, while others wait.
 _LEAST_PROGRESS_BYTES = 32 << 10
 
 
-def _nobody() -> None:
-    """There is no owner any more."""
+def _no_owner() -> None:
+    """The connection has ended."""
 
 
 class MemoryShare:
     """What one connection holds of a budget.
 
     Attributes:
-        on_room: called after `take` gave none, when it may be asked again.
+        on_room: called after `take` granted none, when it may be tried again.
         give_up: called when others wait for what is held here, and nothing moves.
         is_peer: of a broker or controller of the cluster.
-        moved_bytes: received or sent so far, counted by the owner; how it gets on.
+        moved_bytes: received or sent so far, counted by the owner: its progress.
     """
 
     __slots__ = (
         "_budget",
-        "_seen_bytes",
+        "_checked_bytes",
         "give_up",
         "held_bytes",
         "is_peer",
@@ -55,7 +56,7 @@ class MemoryShare:
         self._budget = budget
         self.on_room = on_room
         self.give_up = give_up
-        self._seen_bytes = -1
+        self._checked_bytes = -1
         self.held_bytes = 0
         self.is_peer = False
         self.moved_bytes = 0
@@ -65,7 +66,7 @@ class MemoryShare:
         return self._budget.take(self, size_bytes)
 
     def hold(self, size_bytes: int) -> None:
-        """So much is held now, granted or not."""
+        """Set how much is held now, granted or not."""
         self._budget.hold(self, size_bytes)
 
     def close(self) -> None:
@@ -73,13 +74,13 @@ class MemoryShare:
         self._budget.forget(self)
 
     def has_stalled(self) -> bool:
-        """Has too little moved since the last look?"""
-        seen, self._seen_bytes = self._seen_bytes, self.moved_bytes
+        """Whether too little has moved since the last check."""
+        seen, self._checked_bytes = self._checked_bytes, self.moved_bytes
         return seen >= 0 and self.moved_bytes - seen < _LEAST_PROGRESS_BYTES
 
-    def look_away(self) -> None:
-        """The next look is the first one."""
-        self._seen_bytes = -1
+    def reset_progress(self) -> None:
+        """Make the next check the first one."""
+        self._checked_bytes = -1
 
 
 _Queue: TypeAlias = dict[MemoryShare, None]
@@ -96,7 +97,7 @@ class MemoryBudget:
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes if limit_bytes > 0 else 1 << 62
         self.used_bytes = 0
-        self._large: dict[MemoryShare, None] = {}  # that hold more than is free
+        self._large: dict[MemoryShare, None] = {}  # those that hold more than is free
         self._waiting: tuple[_Queue, _Queue] = ({}, {})  # peers, clients
         self._beyond: MemoryShare | None = None
 
@@ -110,7 +111,7 @@ class MemoryBudget:
 
     @property
     def is_plentiful(self) -> bool:
-        """There is room and nobody waits: who holds what it takes for a moment need not ask."""
+        """There is room and no connection waits: memory for a moment may be used without asking."""
         peers, clients = self._waiting
         return self.used_bytes < self.limit_bytes and not peers and not clients
 
@@ -122,7 +123,7 @@ class MemoryBudget:
         if self._may_take(share, size_bytes):
             self._stop_waiting(share)
             self.hold(share, share.held_bytes + size_bytes)
-            self._tell_first()
+            self._wake_first()
             return True
         self._waiting[0 if share.is_peer else 1][share] = None
         return False
@@ -155,13 +156,13 @@ class MemoryBudget:
             self._large[share] = None
             return
         self._large.pop(share, None)
-        share.look_away()
+        share.reset_progress()
         if share is self._beyond:
             self._beyond = None
-        self._tell_first()
+        self._wake_first()
 
-    def _tell_first(self) -> None:
-        """Let the first that waits ask again, if it will be given something."""
+    def _wake_first(self) -> None:
+        """Let the first that waits try again, if it will be granted something."""
         if self.has_room or self._beyond is None:
             first = next(self._in_order(), None)
             if first is not None:
@@ -169,11 +170,11 @@ class MemoryBudget:
 
     def forget(self, share: MemoryShare) -> None:
         self._stop_waiting(share)
-        share.on_room = share.give_up = _nobody  # its owner can go at once, without a cycle
+        share.on_room = share.give_up = _no_owner  # frees the connection at once, without a cycle
         self.hold(share, 0)
 
-    def look_for_stalled(self) -> None:
-        """Let those give up that hold memory others wait for, and have not got on since last time.
+    def close_stalled(self) -> None:
+        """Close connections that hold memory others wait for and moved little since the last call.
 
         To be called every few seconds.
         """
@@ -181,7 +182,7 @@ class MemoryBudget:
         stalled: list[MemoryShare] = []
         for share in self._large:
             if not self.waiting_count or share in peers or share in clients:
-                share.look_away()
+                share.reset_progress()
             elif share.has_stalled():
                 stalled.append(share)
         for share in stalled:

@@ -21,7 +21,7 @@ class ServerResources:
 
     Attributes:
         requests: memory of requests that have not arrived whole, or are not handled.
-        answers: memory of encoded answers that sockets have not taken.
+        answers: memory of encoded responses that sockets have not taken.
         loads: how many threads load files at a time.
         pace: how fast connections are accepted.
     """
@@ -38,8 +38,8 @@ class ServerResources:
         """
         while True:
             await trio.sleep(_STALL_CHECK_INTERVAL_S)
-            self.requests.look_for_stalled()
-            self.answers.look_for_stalled()
+            self.requests.close_stalled()
+            self.answers.close_stalled()
 
     def statistics(self) -> Statistics:
         """Memory in use, and connections that wait for some."""

@@ -3,7 +3,7 @@
 Owns: `ResponseQueue`. Rules
 1. Responses leave in the order of their requests. One that is complete before its turn is encoded
    and waits in its slot.
-2. Of what is ready, no more is taken out of the slots than the socket is about to take.
+2. Ready responses leave their slots only as far as the socket is about to take them.
 3. What is encoded and held in memory counts in the memory that all connections share, until the
    socket has taken it.
 

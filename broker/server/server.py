@@ -2,8 +2,8 @@
 
 Limits: frame size (`socket.request.max.bytes`), connections in all and by address, requests in
 flight and memory (`client_connection`), idle time.  A peer that breaks the protocol loses its own
-connection only.  An exception that we did not foresee is logged with the request that met it and
-closes that connection; it is never answered with silence.
+connection only.  An unexpected exception is logged with the request that met it, and closes that
+connection; it is never answered with silence.
 
 However a connection ends, also by the end of its listener, `ClientInfo.on_close` is called once.
 """
@@ -41,7 +41,7 @@ _log = logging.getLogger("kraftrio.server")
 
 _SCRATCH_BYTES = 256 * 1024
 _ACCEPT_PAUSE_S = 0.1
-_PACE_LOOK_S = 1.0  # the pace may change meanwhile
+_PACE_CHECK_S = 1.0  # the pace may change meanwhile
 _OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _SYSTEM_NETWORK = SystemNetwork()
 
@@ -90,7 +90,7 @@ class ServerListener:
         self._dispatcher = dispatcher
         self._limits = limits
         self._scratch = bytearray(_SCRATCH_BYTES)
-        self._connections: dict[ClientConnection, None] = {}  # in the order of their coming
+        self._connections: dict[ClientConnection, None] = {}  # in the order they came in
         self._per_ip: Counter[str] = Counter()
         self._below_limit = trio.Event()
         self._accepted_count = 0
@@ -114,7 +114,7 @@ class ServerListener:
         }
 
     def limit(self, limits: ServerLimits) -> None:
-        """Grant something else from now on; connections that are there stay as they are."""
+        """Apply other limits from now on; existing connections stay as they are."""
         self._limits = limits
         self._below_limit.set()
 
@@ -157,7 +157,7 @@ class ServerListener:
             wait_s = self._resources.pace.wait_s(trio.current_time())
             if not wait_s:
                 return
-            await trio.sleep(min(wait_s, _PACE_LOOK_S))
+            await trio.sleep(min(wait_s, _PACE_CHECK_S))
 
     def _admit(self, sock: Socket, address: tuple[str, int], nursery: trio.Nursery) -> None:
         host, port = peer_host(address[0]), address[1]

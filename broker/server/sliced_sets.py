@@ -1,6 +1,6 @@
-"""Sets and orders of very many values, for work in slices.
+"""Sets and sorted sequences of very many values, for work in slices.
 
-A set or a list of a million values grows, and sorts, in one go that takes tens of milliseconds.
+A set or list of a million values takes tens of milliseconds in one step to grow or to sort.
 These are made of many small ones. Pure; called by handlers.
 """
 
@@ -15,7 +15,7 @@ from kraftrio.wire.codec.slices import Slices
 H = TypeVar("H", bound=Hashable)
 
 _PARTS = 256
-_FEW = 16  # are found by looking at each
+_FEW = 16  # up to so many are compared one by one
 _SORTED_AT_ONCE = 1024
 
 

@@ -3,9 +3,9 @@
 Behaviour
 - A request of more than MOST_ENTRIES entries in all is refused whole, POLICY_VIOLATION, as Kafka
   refuses one that would make more records; so is one that asks for more new partitions.
-- Entries of a request are decided on one by one, also in Kafka. So a request of more than a part's
-  entries is asked about in parts, each when the one before is committed; an entry that is named
-  twice is named twice in its part. When a part runs out of time, the rest is not asked about.
+- Entries of a request are decided on one by one, also in Kafka. So a request with more entries than
+  a part holds is sent in parts, each when the one before is committed; an entry that is named
+  twice is named twice in its part. When a part runs out of time, the rest is not sent.
 
 Called by the handlers of requests that the controller decides on.
 """
@@ -203,13 +203,13 @@ def _join(response: Any, answer: Any, shape: _Shape) -> None:
     for name in ("error_code", "error_message"):
         if not getattr(response, name, True):
             setattr(response, name, getattr(answer, name))
-    told, more = getattr(response, shape.answers), getattr(answer, shape.answers)
-    if shape.answer_key is not None and told and more:
+    given, more = getattr(response, shape.answers), getattr(answer, shape.answers)
+    if shape.answer_key is not None and given and more:
         first = next(iter(more))
-        if shape.answer_key(told[-1]) == shape.answer_key(first):
-            getattr(told[-1], shape.inner_answers).extend(getattr(first, shape.inner_answers))
+        if shape.answer_key(given[-1]) == shape.answer_key(first):
+            getattr(given[-1], shape.inner_answers).extend(getattr(first, shape.inner_answers))
             more = list(more)[1:]
-    told.extend(more)
+    given.extend(more)
 
 
 def _ran_out_of_time(response: Any) -> bool:

@@ -149,19 +149,19 @@ def test_who_stands_still_gives_up_while_others_wait() -> None:
     for name in ("still", "moves"):
         holders[name].hold(LIMIT)
     for _ in range(3):
-        holders.budget.look_for_stalled()
+        holders.budget.close_stalled()
         holders["moves"].moved_bytes += FREE_BYTES
     assert holders.gave_up == [], "nobody waits"
     assert holders["beyond"].take(LARGE)
     assert not holders["waits"].take(LARGE)
-    holders.budget.look_for_stalled()
+    holders.budget.close_stalled()
     assert holders.gave_up == [], "the first look only takes note"
     for name in ("moves", "beyond"):
         holders[name].moved_bytes += FREE_BYTES
-    holders.budget.look_for_stalled()
+    holders.budget.close_stalled()
     assert holders.gave_up == ["still"]
     holders["moves"].moved_bytes += FREE_BYTES
-    holders.budget.look_for_stalled()
+    holders.budget.close_stalled()
     assert holders.gave_up == ["still", "beyond"]
     assert holders.told[-1] == "waits"
 
@@ -172,8 +172,8 @@ def test_little_memory_is_never_a_reason_to_give_up() -> None:
     holders["idle"].hold(FREE_BYTES)
     assert holders["beyond"].take(LARGE)
     assert not holders["waits"].take(LARGE)
-    holders.budget.look_for_stalled()
-    holders.budget.look_for_stalled()
+    holders.budget.close_stalled()
+    holders.budget.close_stalled()
     assert "idle" not in holders.gave_up
 
 
