@@ -19,6 +19,7 @@ from kraftrio.broker.log.partition.partition_log import (
     LogRead,
     PartitionLog,
 )
+from kraftrio.broker.replica.append_gate import AppendGate
 from kraftrio.broker.replica.directories.disk_errors import DiskErrors
 from kraftrio.broker.replica.directories.unmade_logs import UnmadeLogs
 from kraftrio.broker.replica.hosted_replicas import HostedReplicas
@@ -30,10 +31,15 @@ from kraftrio.wire.primitives import TopicPartition
 
 
 class LedPartitions:
-    """See the module."""
+    """See the module.
+
+    Attributes:
+        gate: what a Produce has to pass before its batches are appended.
+    """
 
     def __init__(
         self,
+        gate: AppendGate,
         hosted: HostedReplicas,
         unmade: UnmadeLogs,
         reads: ReplicaReads,
@@ -41,6 +47,7 @@ class LedPartitions:
         timers: Timers,
         clock: Clock,
     ) -> None:
+        self.gate = gate
         self._hosted = hosted
         self._unmade = unmade
         self._reads = reads

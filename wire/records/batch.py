@@ -283,6 +283,23 @@ def stored_size(buf: Buffer, pos: int = 0) -> int:
     return LOG_OVERHEAD + length if length > 0 else BATCH_OVERHEAD
 
 
+def stored_attributes(buf: Buffer) -> int:
+    """The low byte of the attributes of the first batch; 0 when it is none of magic 2."""
+    if len(buf) > _ATTRIBUTES_POS + 1 and buf[MAGIC_POSITION] == MAGIC:
+        return buf[_ATTRIBUTES_POS + 1]
+    return 0
+
+
+def stored_compression(buf: Buffer) -> int:
+    """The number of the first batch's compression codec; 0 (none) when it is none of magic 2."""
+    return stored_attributes(buf) & _COMPRESSION_MASK
+
+
+def is_transactional(buf: Buffer) -> bool:
+    """Is the first batch part of a transaction?"""
+    return bool(stored_attributes(buf) & _TRANSACTIONAL_BIT)
+
+
 def iter_headers(buf: Buffer, *, allow_partial: bool = False) -> Iterator[BatchHeader]:
     """Yield the headers of the batches that fill ``buf``.
 

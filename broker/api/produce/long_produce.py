@@ -8,8 +8,9 @@ one by one. Called by `produce/produce`.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
+from typing import TypeAlias
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.server.request_parts import PART_ENTRIES, nested_parts
@@ -25,7 +26,7 @@ from kraftrio.wire.messages.data import (
     TopicProduceResponse,
 )
 
-Answer = ProduceResponse | Deferred[ProduceResponse] | None
+Answer: TypeAlias = ProduceResponse | Deferred[ProduceResponse] | None
 
 
 def is_long(request: ProduceRequest) -> bool:
@@ -37,11 +38,11 @@ def is_long(request: ProduceRequest) -> bool:
 
 
 def produce_in_parts(
-    produce: Callable[[ProduceRequest], Answer],
+    produce: Callable[[ProduceRequest], Answer | Work[Answer]],
     is_transactional: Callable[[PartitionProduceData], bool],
     refuse: Callable[[PartitionProduceData, ErrorCode], PartitionProduceResponse],
     request: ProduceRequest,
-) -> Work[ProduceResponse | None]:
+) -> Work[Answer]:
     """Append part after part; answer when all are answered.
 
     Raises:
@@ -62,7 +63,9 @@ def produce_in_parts(
     failure: RemoteProtocolError | None = None
     for part in _parts(request):
         try:
-            answer = produce(part)
+            made = produce(part)
+            # Work: the gate has not decided yet.
+            answer = (yield from made) if isinstance(made, Generator) else made
         except RemoteProtocolError as error:
             failure = error
         else:

@@ -27,12 +27,13 @@ from functools import partial
 
 from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import Deferred
-from kraftrio.broker.api.produce.long_produce import is_long, produce_in_parts
-from kraftrio.broker.api.produce.refused_batches import Place, RefusedBatches, sequenced
+from kraftrio.broker.api.produce.long_produce import Answer, is_long, produce_in_parts
+from kraftrio.broker.api.produce.refused_batches import RefusedBatches, sequenced
 from kraftrio.broker.controller.producer_ids import ProducerIdManager
 from kraftrio.broker.log.partition.partition_log import RecordValidationError
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.metadata.leader_hints import WRONG_LEADER, LeaderHints
+from kraftrio.broker.replica.append_gate import NO_REFUSALS, Refusals, RequestedPartition
 from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.sliced_work import Work
@@ -56,7 +57,7 @@ from kraftrio.wire.messages.data import (
 )
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.protocol.api import ApiKey
-from kraftrio.wire.records.batch import MAGIC, Compression
+from kraftrio.wire.records.batch import Compression, is_transactional, stored_compression
 from kraftrio.wire.topic_names import INTERNAL_TOPICS, check_topic_name
 
 # Of tools that may write to internal topics, as in Kafka.
@@ -75,11 +76,6 @@ _BY_PRODUCER_STATE = (
     ErrorCode.UNKNOWN_PRODUCER_ID,
 )
 _LEADER_HINTS_VERSION = 10
-
-_MAGIC_POS = 16
-_ATTRIBUTES_POS = 22  # the low byte of a batch's attributes
-_COMPRESSION_MASK = 0x07
-_TRANSACTIONAL_BIT = 0x10
 
 
 class ProduceHandlers:
@@ -108,23 +104,37 @@ class ProduceHandlers:
 
     # -- Produce --------------------------------------------------------------------------------
 
-    def produce(
-        self, request: ProduceRequest, context: RequestContext
-    ) -> ProduceResponse | Deferred[ProduceResponse] | Work[ProduceResponse | None] | None:
-        """Append each partition's batch and answer as the acks ask."""
+    def produce(self, request: ProduceRequest, context: RequestContext) -> Answer | Work[Answer]:
+        """Append each partition's batch, once the gate lets it in, and answer as the acks ask."""
         if is_long(request):
             return produce_in_parts(
                 lambda part: self._produce(part, context), _is_transactional, _refusal, request
             )
         return self._produce(request, context)
 
-    def _produce(
-        self, request: ProduceRequest, context: RequestContext
-    ) -> ProduceResponse | Deferred[ProduceResponse] | None:
-        by_id = context.api_version >= _TOPIC_ID_VERSION
-        acks = request.acks
+    def _produce(self, request: ProduceRequest, context: RequestContext) -> Answer | Work[Answer]:
         if request.transactional_id is None and _has_transactional_batch(request):
             return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        by_id = context.api_version >= _TOPIC_ID_VERSION
+        admission = self._replicas.gate.admit(request, by_id=by_id)
+        if admission is None:
+            return self._append_all(request, context, NO_REFUSALS)
+        if admission.done:
+            return self._append_all(request, context, admission.value)
+        return self._append_admitted(request, context, admission)
+
+    def _append_admitted(
+        self, request: ProduceRequest, context: RequestContext, admission: Deferred[Refusals]
+    ) -> Work[Answer]:
+        """Append once the gate has decided; requests behind this one wait meanwhile."""
+        yield admission
+        return self._append_all(request, context, admission.value)
+
+    def _append_all(
+        self, request: ProduceRequest, context: RequestContext, refusals: Refusals
+    ) -> Answer:
+        by_id = context.api_version >= _TOPIC_ID_VERSION
+        acks = request.acks
         waiting: list[tuple[TopicPartition, int, PartitionProduceResponse]] = []
         doubted: list[tuple[TopicPartition, PartitionProduceResponse]] = []
         topics: list[TopicProduceResponse] = []
@@ -134,13 +144,15 @@ class ProduceHandlers:
                 name = self._metadata.topic_name(topic.topic_id)
             answers: list[PartitionProduceResponse] = []
             for data in topic.partition_data:
-                place = topic.topic_id if by_id else topic.name, data.index
+                requested = topic.topic_id if by_id else topic.name, data.index
                 if name is None:
                     answers.append(_refusal(data, ErrorCode.UNKNOWN_TOPIC_ID, None))
-                    self._note_refusal(place, data, ErrorCode.UNKNOWN_TOPIC_ID)
+                    self._note_refusal(requested, data, ErrorCode.UNKNOWN_TOPIC_ID)
                     continue
                 topic_partition = TopicPartition(name, data.index)
-                answer, end_offset = self._append(place, topic_partition, data, acks, context)
+                answer, end_offset = self._append(
+                    requested, topic_partition, data, acks, context, refusals
+                )
                 answers.append(answer)
                 if answer.error_code in _BY_PRODUCER_STATE:
                     doubted.append((topic_partition, answer))
@@ -174,11 +186,12 @@ class ProduceHandlers:
 
     def _append(
         self,
-        place: Place,
+        requested: RequestedPartition,
         topic_partition: TopicPartition,
         data: PartitionProduceData,
         acks: int,
         context: RequestContext,
+        refusals: Refusals,
     ) -> tuple[PartitionProduceResponse, int]:
         """Append one batch; return its answer and the offset to be committed, -1 if refused."""
         if acks not in (-1, 0, 1):
@@ -186,14 +199,13 @@ class ProduceHandlers:
         records = data.records
         if not records:
             return _refusal(data, ErrorCode.INVALID_RECORD, "the partition has no record batch"), -1
-        if context.api_version < _ZSTD_VERSION and _is_zstd(records):
+        if context.api_version < _ZSTD_VERSION and stored_compression(records) == Compression.ZSTD:
             return _refusal(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, None), -1
-        if _attributes(records) & _TRANSACTIONAL_BIT:
-            # No coordinator has this transaction (KIP-890), so nobody would ever end it.
-            return _refusal(data, ErrorCode.INVALID_PRODUCER_ID_MAPPING, None), -1
+        if refusals and (code := refusals.get(requested)) is not None:
+            return _refusal(data, code, None), -1
         if topic_partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
             return _refusal(data, self._why_internal(topic_partition), None), -1
-        if self._refused and self._is_overtaking(place, topic_partition, records):
+        if self._refused and self._is_overtaking(requested, topic_partition, records):
             message = "a batch that the producer sent before this one is to be sent again first"
             return _refusal(data, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message), -1
         try:
@@ -209,10 +221,10 @@ class ProduceHandlers:
             ]
             return answer, -1
         except KafkaError as error:
-            self._note_refusal(place, data, error.code)
+            self._note_refusal(requested, data, error.code)
             return _refusal(data, _known_to_version(error.code, context), error.message), -1
         if self._refused and (batch := sequenced(records)) is not None:
-            self._refused.accepted(place, batch)
+            self._refused.accepted(requested, batch)
         answer = PartitionProduceResponse(
             index=data.index,
             error_code=_NONE,
@@ -227,17 +239,19 @@ class ProduceHandlers:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.INVALID_TOPIC_EXCEPTION
 
-    def _note_refusal(self, place: Place, data: PartitionProduceData, code: ErrorCode) -> None:
+    def _note_refusal(
+        self, requested: RequestedPartition, data: PartitionProduceData, code: ErrorCode
+    ) -> None:
         if code.retriable and (batch := sequenced(data.records)) is not None:
-            self._refused.note(place, batch, self._clock.monotonic_ms())
+            self._refused.note(requested, batch, self._clock.monotonic_ms())
 
     def _is_overtaking(
-        self, place: Place, topic_partition: TopicPartition, records: memoryview
+        self, requested: RequestedPartition, topic_partition: TopicPartition, records: memoryview
     ) -> bool:
         """Whether an earlier batch of a producer that the partition does not know is to come."""
         batch = sequenced(records)
         now_ms = self._clock.monotonic_ms()
-        if batch is None or not self._refused.is_overtaking(place, batch, now_ms):
+        if batch is None or not self._refused.is_overtaking(requested, batch, now_ms):
             return False
         try:
             log = self._replicas.log(topic_partition)
@@ -387,19 +401,8 @@ def _known_to_version(code: ErrorCode, context: RequestContext) -> ErrorCode:
     return code
 
 
-def _attributes(records: memoryview) -> int:
-    """The low byte of the attributes of the batch, 0 when it is none of magic 2."""
-    if len(records) > _ATTRIBUTES_POS and records[_MAGIC_POS] == MAGIC:
-        return records[_ATTRIBUTES_POS]
-    return 0
-
-
-def _is_zstd(records: memoryview) -> bool:
-    return _attributes(records) & _COMPRESSION_MASK == Compression.ZSTD
-
-
 def _is_transactional(data: PartitionProduceData) -> bool:
-    return data.records is not None and bool(_attributes(data.records) & _TRANSACTIONAL_BIT)
+    return data.records is not None and is_transactional(data.records)
 
 
 def _has_transactional_batch(request: ProduceRequest) -> bool:

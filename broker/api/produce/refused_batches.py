@@ -17,14 +17,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from kraftrio.broker.replica.append_gate import RequestedPartition
 from kraftrio.wire.errors import CorruptRecordError
 from kraftrio.wire.records.batch import is_later_sequence, parse_header
 
 MOST_REMEMBERED: Final = 10_000
 REMEMBERED_MS: Final = 600_000  # longer than clients try
-
-Place = tuple[bytes | str, int]
-"""A partition as the request names it: the topic's id or its name, and the index."""
 
 
 class Sequenced(NamedTuple):
@@ -58,14 +56,14 @@ class RefusedBatches:
     """See the module; false while nothing is remembered."""
 
     def __init__(self) -> None:
-        self._oldest: dict[tuple[Place, int], _Refused] = {}  # in the order of time
+        self._oldest: dict[tuple[RequestedPartition, int], _Refused] = {}  # in the order of time
 
     def __bool__(self) -> bool:
         return bool(self._oldest)
 
-    def note(self, place: Place, batch: Sequenced, now_ms: float) -> None:
+    def note(self, requested: RequestedPartition, batch: Sequenced, now_ms: float) -> None:
         """A batch was refused, and its producer will send it again."""
-        key = (place, batch.producer_id)
+        key = (requested, batch.producer_id)
         refused = self._oldest.pop(key, None)
         sequence = batch.base_sequence
         if refused is not None and refused.producer_epoch == batch.producer_epoch:
@@ -75,9 +73,9 @@ class RefusedBatches:
             del self._oldest[next(iter(self._oldest))]
         self._oldest[key] = _Refused(batch.producer_epoch, sequence, now_ms)
 
-    def is_overtaking(self, place: Place, batch: Sequenced, now_ms: float) -> bool:
+    def is_overtaking(self, requested: RequestedPartition, batch: Sequenced, now_ms: float) -> bool:
         """Whether an earlier batch of that producer is still to come."""
-        key = (place, batch.producer_id)
+        key = (requested, batch.producer_id)
         refused = self._oldest.get(key)
         if refused is None:
             return False
@@ -86,6 +84,6 @@ class RefusedBatches:
             return False
         return is_later_sequence(batch.base_sequence, refused.base_sequence)
 
-    def accepted(self, place: Place, batch: Sequenced) -> None:
+    def accepted(self, requested: RequestedPartition, batch: Sequenced) -> None:
         """A batch is in the log: from now on the partition knows the producer."""
-        self._oldest.pop((place, batch.producer_id), None)
+        self._oldest.pop((requested, batch.producer_id), None)

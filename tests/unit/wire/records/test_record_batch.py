@@ -21,6 +21,7 @@ from kraftrio.wire.records.batch import (
     build_batch,
     check_client_header,
     check_lengths,
+    is_transactional,
     iter_headers,
     iter_records,
     parse_header,
@@ -29,6 +30,8 @@ from kraftrio.wire.records.batch import (
     sequence_after,
     set_log_append_time,
     set_max_timestamp,
+    stored_attributes,
+    stored_compression,
     validate_records,
     verify_crc,
 )
@@ -387,3 +390,15 @@ def test_large_batch_of_many_records() -> None:
     header = parse_header(buf)
     assert list(iter_records(buf, header)) == records
     assert validate_records(buf, header).max_timestamp == max(r.timestamp for r in records)
+
+
+def test_what_stands_in_a_batch_is_read_without_parsing_it() -> None:
+    plain = build_batch([Record(0, T0, None, b"x")])
+    zstd = build_batch([Record(0, T0, None, b"x")], compression=Compression.ZSTD)
+    assert (stored_compression(plain), stored_compression(zstd)) == (0, Compression.ZSTD)
+    assert not is_transactional(plain)
+    transactional = bytearray(plain)
+    transactional[22] |= 0x10
+    assert is_transactional(transactional)
+    for other in (b"", plain[:22], bytes(16) + b"\1" + bytes([0xFF]) * 20):
+        assert stored_attributes(other) == 0

@@ -12,12 +12,12 @@ from kraftrio.broker.api.produce.produce import ProduceHandlers
 from kraftrio.broker.api.produce.refused_batches import (
     MOST_REMEMBERED,
     REMEMBERED_MS,
-    Place,
     RefusedBatches,
     Sequenced,
     sequenced,
 )
 from kraftrio.broker.controller.producer_ids import ProducerIdManager
+from kraftrio.broker.replica.append_gate import RequestedPartition
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import (
     PartitionProduceData,
@@ -29,7 +29,7 @@ from tests.support.logs import batch
 from tests.unit.broker.api.cluster_context import context
 from tests.unit.broker.replica.replica_context import TOPIC_ID, Broker, topic
 
-PLACE: Place = ("t", 0)
+PLACE: RequestedPartition = ("t", 0)
 
 
 def a_batch(sequence: int, epoch: int = 0, producer_id: int = 7) -> Sequenced:
