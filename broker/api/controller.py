@@ -4,8 +4,8 @@ Behaviour (Kafka's ControllerApis)
 - Requests of brokers (registration, heartbeats, ISR changes, producer ids) and those that brokers
   forward for their clients go to the active controller of this node; when another node is it, the
   answer is NOT_CONTROLLER and the sender looks for that one.
-- Clients may come here on their own (--bootstrap-controller, KIP-919): DescribeCluster tells the
-  controllers and which is active; broker and topic metadata is not served here.
+- Clients may come here on their own (--bootstrap-controller, KIP-919): DescribeCluster lists the
+  controllers and names the active one; broker and topic metadata is not served here.
 - Configurations are described from what this node knows. Levels of loggers are changed on this node
   alone; any broker's configuration may be changed here, without that broker.
 
@@ -64,7 +64,7 @@ class ControllerHandlers:
     Args:
         controller: decides on requests, or answers that this node is not the controller.
         quorum: who leads, and where the controllers listen.
-        heartbeat_seen: told of each heartbeat's broker and connection, before it is decided on.
+        heartbeat_seen: called with each heartbeat's broker and connection, before the decision.
     """
 
     def __init__(
@@ -122,13 +122,13 @@ class ControllerHandlers:
         )
 
     def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> Work[Any]:
-        """Let the controller decide; version 0 tells an error by its partitions alone."""
+        """Let the controller decide; version 0 reports an error by its partitions alone."""
         return in_version(self.decide_in_time(request, context), context.api_version)
 
     def broker_heartbeat(
         self, request: BrokerHeartbeatRequest, context: RequestContext
     ) -> Deferred[Any]:
-        """Let the controller decide, and take note of the connection that it came by."""
+        """Let the controller decide, and note the connection that it came by."""
         if self._heartbeat_seen is not None:
             self._heartbeat_seen(request.broker_id, request.broker_epoch, context.client)
         return self._controller.submit(request, api_version=context.api_version)
@@ -188,7 +188,7 @@ class ControllerHandlers:
         return DescribeClusterResponse(
             endpoint_type=CONTROLLER_ENDPOINT,
             cluster_id=self._identity.cluster_id,
-            # A client is not told of a controller that it cannot find in the list.
+            # A controller that the client could not find in the list is not named.
             controller_id=leader_id if any(n.broker_id == leader_id for n in nodes) else -1,
             brokers=nodes,
             cluster_authorized_operations=cluster_operations(

@@ -2,8 +2,8 @@
 DescribeQuorum: what the controller's listener serves for the quorum.
 
 Behaviour (Apache Kafka's)
-- Another cluster's id is INCONSISTENT_CLUSTER_ID; no id is taken for ours, but for a vote that
-  would found a cluster: who has an id founds none without it. A request about anything
+- Another cluster's id is INCONSISTENT_CLUSTER_ID; a request without an id is accepted, except a
+  vote that would form a new cluster while this node knows an id. A request about anything
   but the metadata partition is INVALID_REQUEST; FetchSnapshot names it UNKNOWN_TOPIC_OR_PARTITION
   in the partition.
 - An older epoch is FENCED_LEADER_EPOCH, always with the epoch and the leader that are known here;
@@ -11,8 +11,9 @@ Behaviour (Apache Kafka's)
   observers find the leader.
 - Impossible numbers (negative ones; a log that is ahead of its candidate's epoch) are
   INVALID_REQUEST in the partition; a vote asked of another voter is INVALID_VOTER_KEY.
-- An answer leaves when what it says is durable. A fetch without news waits for max_wait_ms.
-- Until the log is loaded nobody can be answered: BROKER_NOT_AVAILABLE.
+- An answer leaves when what it says is durable. A fetch that would be answered empty waits for
+  max_wait_ms.
+- Until the log is loaded the answer is BROKER_NOT_AVAILABLE.
 - The voters are static (kraft.version 0): AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter are
   UNSUPPORTED_VERSION.
 
@@ -52,7 +53,7 @@ from kraftrio.wire.protocol.fitting import fit_version
 
 _MAX_SNAPSHOT_PIECE_BYTES = 8 * 1024 * 1024
 _MAX_WAIT_MS = 60_000
-_UNCHANGING_VOTERS = "the voters are static: the cluster's kraft.version is 0"
+_STATIC_VOTERS = "the voters are static: the cluster's kraft.version is 0"
 
 
 class QuorumHandlers:
@@ -104,14 +105,14 @@ class QuorumHandlers:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the metadata log is being loaded")
 
     def _check_founding(self, message: Request, cluster_id: str | None) -> None:
-        """Found no cluster with a candidate that does not know the id that this node has."""
+        """Form no new cluster with a candidate that does not know this node's cluster id."""
         service = self._service
         is_founding = isinstance(message, Vote) and message.candidate_is_empty
         if is_founding and service.has_nothing and not cluster_id and service.identity.is_known:
             raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID)
 
     def _check_message(self, message: Request, request: Any) -> ErrorCode:
-        """Look for what the core takes for granted."""
+        """Check what the core takes for granted."""
         match message:
             case Vote():
                 last = message.last_offset_and_epoch
@@ -199,7 +200,7 @@ class QuorumHandlers:
     def describe_quorum(
         self, request: quorum.DescribeQuorumRequest, context: RequestContext
     ) -> quorum.DescribeQuorumResponse:
-        """Tell how far voters and observers are."""
+        """Describe how far voters and observers are."""
         return fit_version(self._service.describe_quorum(request), context.api_version)
 
     def _voter_change(self, request: Any) -> KafkaError:
@@ -209,7 +210,7 @@ class QuorumHandlers:
             return error
         if self._service.leader_id != self._service.node_id:
             return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return KafkaError(ErrorCode.UNSUPPORTED_VERSION, _UNCHANGING_VOTERS)
+        return KafkaError(ErrorCode.UNSUPPORTED_VERSION, _STATIC_VOTERS)
 
     def add_voter(
         self, request: raft_voters.AddRaftVoterRequest, _context: RequestContext

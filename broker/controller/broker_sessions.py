@@ -1,18 +1,19 @@
-"""Notices brokers that died, before their sessions run out: `BrokerSessions`, on a controller.
+"""Fences brokers whose process is gone before their sessions time out: `BrokerSessions`.
 
-Owns: which connection each broker heartbeats on. A process that dies takes its sockets along: its
-connection ends and nobody listens at its address any more. Rules:
-1. When the connection of a broker's last heartbeat ends, and at the start of a reign for each
-   broker that is not heard of soon, the broker's listener is tried. Refused: the broker is fenced
-   at once. The former controller is tried without delay: it may have died, and may have been a
-   broker, too, which had no connection here.
+Owns, on a controller: which connection each broker heartbeats on. A process that dies takes its
+sockets along: its connection ends and nobody listens at its address any more. Rules:
+1. When the connection of a broker's last heartbeat ends, and when this node becomes the active
+   controller for each broker that does not heartbeat soon, the broker's listener is tried. Refused:
+   the broker is fenced at once. The former controller is tried without delay: it may have died, and
+   may have been a broker, too, which had no connection here.
 2. Accepted: tried again for a moment, since a process that dies closes its sockets one by one. A
-   heartbeat meanwhile ends the trial.
+   heartbeat meanwhile ends the attempts.
 3. Neither refused nor accepted (a link that is cut), or accepted for good (a process that is
    paused, a connection that was reset on its way): left to broker.session.timeout.ms.
-4. This is only haste. A broker fenced in error heartbeats and is unfenced.
+4. This only speeds up what the session timeout would do. A broker that is fenced in error is
+   unfenced by its next heartbeat.
 
-Called by: api/controller.py (`heartbeat_seen`), `services` (`run`). Nothing in Kafka does so.
+Called by: api/controller.py (`heartbeat_seen`), `controller_role` (`run`). Not in Kafka.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _log = logging.getLogger("kraftrio.broker_sessions")
 
 _TRIAL_PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 _CONNECT_TIMEOUT_S = 1.0
-_NO_REIGN = -1
+_NOT_LEADING = -1
 _NOBODY = -1
 _FIRST_HEARTBEAT_S = 0.1  # brokers heartbeat to a new controller at once
 
@@ -62,13 +63,13 @@ class BrokerSessions:
         self._listener_name = listener_name
         self._sessions: dict[int, _Session] = {}
         self._trials: set[tuple[int, int]] = set()
-        self._known_reign = _NO_REIGN
+        self._known_epoch = _NOT_LEADING
         self._former_leader = _NOBODY
         self._nursery: trio.Nursery | None = None
         quorum.on_leader_change(self._on_leader_change)
 
     def heartbeat_seen(self, broker_id: int, broker_epoch: int, client: ClientInfo) -> None:
-        """A broker heartbeats on this connection; of an outdated incarnation nothing is kept."""
+        """Note the connection that a broker heartbeats on, unless its incarnation is outdated."""
         session = self._sessions.get(broker_id)
         if (
             session is not None
@@ -85,26 +86,26 @@ class BrokerSessions:
 
     def _on_close(self, session: _Session) -> None:
         if self._sessions.get(session.broker_id) is not session:
-            return  # it heartbeats on another connection, or under another epoch
+            return  # it heartbeats on another connection, or with another epoch
         del self._sessions[session.broker_id]
         if self._nursery is not None and self._quorum.is_active_controller:
             self._nursery.start_soon(
-                self._try_broker, session.broker_id, session.broker_epoch, self._reign()
+                self._try_broker, session.broker_id, session.broker_epoch, self._epoch_led()
             )
 
     def _on_leader_change(self, *_told: object) -> None:
         leader_id = self._quorum.leader_id
         if leader_id not in (_NOBODY, self._node_id):
             self._former_leader = leader_id
-        reign = self._reign()
-        if self._nursery is not None and reign not in (_NO_REIGN, self._known_reign):
-            self._known_reign = reign
-            self._nursery.start_soon(self._begin_reign, reign)
+        leader_epoch = self._epoch_led()
+        if self._nursery is not None and leader_epoch not in (_NOT_LEADING, self._known_epoch):
+            self._known_epoch = leader_epoch
+            self._nursery.start_soon(self._on_leading, leader_epoch)
 
-    def _reign(self) -> int:
-        """The epoch in which this node leads, or _NO_REIGN."""
+    def _epoch_led(self) -> int:
+        """The epoch that this node leads, or _NOT_LEADING."""
         quorum = self._quorum
-        return quorum.leader_epoch if quorum.leader_id == self._node_id else _NO_REIGN
+        return quorum.leader_epoch if quorum.leader_id == self._node_id else _NOT_LEADING
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -114,42 +115,44 @@ class BrokerSessions:
                 self._on_leader_change()
                 await trio.sleep_forever()
             finally:
-                self._nursery = None  # from here on it takes nobody, while others still end
+                self._nursery = None  # from here on no task is started, while others still end
 
-    async def _begin_reign(self, reign: int) -> None:
+    async def _on_leading(self, leader_epoch: int) -> None:
         """Try every broker that does not heartbeat soon after this node has begun to lead."""
         while not self._quorum.is_active_controller:
-            if self._reign() != reign:
+            if self._epoch_led() != leader_epoch:
                 return
             await trio.sleep(_TRIAL_PAUSES_S[0])
         async with trio.open_nursery() as nursery:
             former = self._quorum.image.broker(self._former_leader)
             if former is not None:
-                nursery.start_soon(self._try_broker, former.broker_id, former.broker_epoch, reign)
+                nursery.start_soon(
+                    self._try_broker, former.broker_id, former.broker_epoch, leader_epoch
+                )
             await trio.sleep(_FIRST_HEARTBEAT_S)
             for broker in self._quorum.image.alive_brokers():
                 if broker.broker_id != self._node_id:
                     nursery.start_soon(
-                        self._try_broker, broker.broker_id, broker.broker_epoch, reign
+                        self._try_broker, broker.broker_id, broker.broker_epoch, leader_epoch
                     )
 
     # -- the trial ------------------------------------------------------------------------------
 
-    async def _try_broker(self, broker_id: int, broker_epoch: int, reign: int) -> None:
-        """Fence a broker that nobody hears of and whose listener refuses; one trial at a time."""
+    async def _try_broker(self, broker_id: int, broker_epoch: int, leader_epoch: int) -> None:
+        """Fence a broker that does not heartbeat and whose listener refuses; once at a time."""
         trial = (broker_id, broker_epoch)
         if trial in self._trials:
             return
         self._trials.add(trial)
         try:
-            if await self._is_refused(broker_id, broker_epoch, reign):
+            if await self._is_refused(broker_id, broker_epoch, leader_epoch):
                 self._quorum.fence_broker(broker_id, broker_epoch)
         finally:
             self._trials.discard(trial)
 
-    async def _is_refused(self, broker_id: int, broker_epoch: int, reign: int) -> bool:
+    async def _is_refused(self, broker_id: int, broker_epoch: int, leader_epoch: int) -> bool:
         for pause_s in _TRIAL_PAUSES_S:
-            endpoint = self._endpoint_to_try(broker_id, broker_epoch, reign)
+            endpoint = self._endpoint_to_try(broker_id, broker_epoch, leader_epoch)
             if endpoint is None:
                 return False
             try:
@@ -166,8 +169,8 @@ class BrokerSessions:
             except ConnectionLost as lost:
                 if not lost.refused:
                     return False
-                if self._endpoint_to_try(broker_id, broker_epoch, reign) is None:
-                    return False  # heard of meanwhile
+                if self._endpoint_to_try(broker_id, broker_epoch, leader_epoch) is None:
+                    return False  # it heartbeats again
                 _log.warning(
                     "broker is gone, fencing it broker=%d epoch=%d reason=%s",
                     broker_id,
@@ -177,12 +180,14 @@ class BrokerSessions:
                 return True
         return False
 
-    def _endpoint_to_try(self, broker_id: int, broker_epoch: int, reign: int) -> Endpoint | None:
-        """Where to try a broker; None when there is no need any more."""
+    def _endpoint_to_try(
+        self, broker_id: int, broker_epoch: int, leader_epoch: int
+    ) -> Endpoint | None:
+        """Where to connect to a broker; None when that is not needed any more."""
         quorum = self._quorum
         if broker_id in self._sessions or not quorum.is_active_controller:
             return None
-        if self._reign() != reign:
+        if self._epoch_led() != leader_epoch:
             return None
         broker = quorum.image.broker(broker_id)
         if broker is None or broker.fenced or broker.broker_epoch != broker_epoch:

@@ -2,23 +2,23 @@
 
 Owns: this broker's epoch and whether it is fenced. Rules, as KIP-631:
 1. It registers under its node id with a fresh incarnation id and gets a broker epoch; it is fenced.
-   While a former life still has its session (DUPLICATE_BROKER_REGISTRATION) it tries again.
+   While its previous incarnation still has its session (DUPLICATE_BROKER_REGISTRATION) it tries
+   again.
 2. It heartbeats with the metadata offset that it has applied; once that has caught up with its own
    registration the controller unfences it, and only then may it lead partitions.
-3. Heartbeats come at their interval, and at once when there is something to tell: a new way to the
-   controller, metadata that the controller waits for, this broker fenced in the image, a failed log
-   directory. One is under
-   way at a time.
-4. A registration that is gone (unregistered) is made anew as the same incarnation; when another
-   incarnation lives under this id, this one ends.
-5. It registers with the log directories that are online. Those that fail later are told by every
-   heartbeat, by one at once (KIP-858). When the controller cannot be told of one for
+3. Heartbeats come at their interval, and at once when there is something to report: a new
+   connection to the controller, metadata that the controller waits for, this broker fenced in the
+   image, a failed log directory. One is under way at a time.
+4. A registration that is gone (unregistered) is repeated as the same incarnation; when another
+   incarnation is registered under this id, this one ends.
+5. It registers with the log directories that are online. Those that fail later are reported by
+   every heartbeat, one of which goes at once (KIP-858). When a failure cannot be reported for
    log.dir.failure.timeout.ms this broker ends, so that its leaderships can move.
 6. At a graceful stop it asks for a controlled shutdown and goes when the controller says so.
 
 The way to the controller is a `ControllerPort`: `controller/client` in a broker. It waits
-through elections and sends again what may be; so an error here is the controller's word, or time
-is over.
+through elections and retries what may be retried; so an error here is the controller's decision,
+or a timeout.
 
 Called by `node` (lifecycle) and by the handlers (`submit`). Kafka's counterparts:
 BrokerLifecycleManager, BrokerRegistrationTracker.
@@ -85,7 +85,7 @@ class ControllerChannel:
         self._registration: BrokerRegistrationRequest | None = None
         self._heartbeat_due = trio.Event()
         self._directory_failed = trio.Event()
-        self._told_offline: frozenset[bytes] = frozenset()
+        self._reported_offline: frozenset[bytes] = frozenset()
         self._heartbeat_lock = trio.Lock()
         self._wants_shut_down = False
         self.broker_epoch = -1
@@ -101,7 +101,7 @@ class ControllerChannel:
         """Register this broker; it is fenced then.
 
         Raises:
-            RegistrationError: the controller refuses, or does not come round within the time.
+            RegistrationError: the controller refuses, or does not answer in time.
         """
         self._registration = request
         obstacle = ""
@@ -116,26 +116,26 @@ class ControllerChannel:
                     _log.info("waiting to register reason=%s", code.name)
                 obstacle = f": {code.text}"
                 await trio.sleep(_RETRY_S)
-        raise self._not_let_in(timeout_s, obstacle)
+        raise self._timed_out(timeout_s, obstacle)
 
     async def wait_unfenced(self, timeout_s: float) -> None:
         """Heartbeat until the controller has unfenced this broker.
 
         Raises:
-            RegistrationError: the controller refuses, or does not come round within the time.
+            RegistrationError: the controller refuses, or does not answer in time.
         """
         with trio.move_on_after(timeout_s):
             while self.is_fenced:
                 response = await self._heartbeat()
                 code = response.error_code
                 if code in _REGISTRATION_GONE:
-                    await self._register_anew(code)
+                    await self._register_again(code)
                 elif self.is_fenced:
                     await self._wait_until_due(_RETRY_S)
             return
-        raise self._not_let_in(timeout_s, "")
+        raise self._timed_out(timeout_s, "")
 
-    def _not_let_in(self, timeout_s: float, obstacle: str) -> RegistrationError:
+    def _timed_out(self, timeout_s: float, obstacle: str) -> RegistrationError:
         return RegistrationError(
             f"the controller did not let broker {self._broker_id} in within {timeout_s:g} s"
             f"{obstacle}"
@@ -151,15 +151,15 @@ class ControllerChannel:
         if code is ErrorCode.NONE:
             self.broker_epoch = response.broker_epoch
             self.is_fenced = True
-            self._told_offline = frozenset(offline)
+            self._reported_offline = frozenset(offline)
             _log.info("registered broker=%d epoch=%d", self._broker_id, self.broker_epoch)
         return code
 
-    async def _register_anew(self, reason: ErrorCode) -> None:
+    async def _register_again(self, reason: ErrorCode) -> None:
         """Rule 4."""
-        assert self._registration is not None, "who heartbeats has registered"
+        assert self._registration is not None, "a broker heartbeats once it is registered"
         _log.warning(
-            "registration lost, registering anew broker=%d reason=%s", self._broker_id, reason.name
+            "registration lost, registering again broker=%d reason=%s", self._broker_id, reason.name
         )
         while True:
             code = await self._try_to_register(self._registration)
@@ -170,34 +170,34 @@ class ControllerChannel:
             await trio.sleep(_RETRY_S)
 
     def _refusal(self, code: ErrorCode) -> RegistrationError:
-        is_foreign = code is ErrorCode.INCONSISTENT_CLUSTER_ID
-        kind = OtherClusterError if is_foreign else RegistrationError
+        is_other_cluster = code is ErrorCode.INCONSISTENT_CLUSTER_ID
+        kind = OtherClusterError if is_other_cluster else RegistrationError
         return kind(f"the controller refuses broker {self._broker_id}: {code.text}")
 
     # -- heartbeats -----------------------------------------------------------------------------
 
     def heartbeat_soon(self) -> None:
-        """Let the next heartbeat go at once: there is something to tell."""
+        """Let the next heartbeat go at once: there is something to report."""
         self._heartbeat_due.set()
 
     def directory_failed(self) -> None:
-        """Tell the controller of a log directory that has failed."""
+        """Report a log directory that has failed to the controller."""
         self._directory_failed.set()
         self.heartbeat_soon()
 
     async def watch_failed_directories(self, timeout_s: float) -> None:
-        """End this broker when a failed directory could not be told for so long (rule 5).
+        """End this broker when a failed directory could not be reported for so long (rule 5).
 
         Raises:
             RegistrationError: that is the case.
         """
-        untold_since: dict[bytes, float] = {}
+        unreported_since: dict[bytes, float] = {}
         while True:
             self._directory_failed = trio.Event()
-            now = trio.current_time()
-            untold = [one for one in self._offline_log_dirs() if one not in self._told_offline]
-            untold_since = {one: untold_since.get(one, now) for one in untold}
-            deadline = min(untold_since.values(), default=math.inf) + timeout_s
+            now, offline = trio.current_time(), self._offline_log_dirs()
+            unreported = [one for one in offline if one not in self._reported_offline]
+            unreported_since = {one: unreported_since.get(one, now) for one in unreported}
+            deadline = min(unreported_since.values(), default=math.inf) + timeout_s
             if now >= deadline:
                 raise RegistrationError(
                     f"the controller could not be told within {timeout_s:g} s that a log"
@@ -219,7 +219,7 @@ class ControllerChannel:
             return
         for broker_id, broker in delta.changed_brokers.items():
             if broker_id == self._broker_id:
-                # A registration newer than ours to know is one whose answer is under way.
+                # An older epoch here: the answer to a newer registration of ours is under way.
                 if (broker is None or broker.fenced) and image.offset >= self.broker_epoch:
                     self.heartbeat_soon()
             elif broker is not None and broker.in_controlled_shutdown and not broker.fenced:
@@ -236,7 +236,7 @@ class ControllerChannel:
             response = await self._heartbeat()
             code = response.error_code
             if code in _REGISTRATION_GONE and not self._wants_shut_down:
-                await self._register_anew(code)
+                await self._register_again(code)
                 self.heartbeat_soon()
             elif code is not ErrorCode.NONE:
                 await trio.sleep(_RETRY_S)
@@ -244,7 +244,7 @@ class ControllerChannel:
             await self._wait_until_due(self._heartbeat_interval_s)
 
     async def controlled_shutdown(self) -> None:
-        """Ask the controller to move leaders away; return when it agrees that we go."""
+        """Ask the controller to move leaders away; return when it lets this broker go."""
         self._wants_shut_down = True
         while True:
             response = await self._heartbeat()
@@ -281,7 +281,7 @@ class ControllerChannel:
                 response.error_code.name,
             )
             return response
-        self._told_offline = frozenset(request.offline_log_dirs)
+        self._reported_offline = frozenset(request.offline_log_dirs)
         if response.is_fenced != self.is_fenced:
             self.is_fenced = response.is_fenced
             _log.debug(

@@ -2,7 +2,7 @@
 
 Owns: one pipelined connection to the controller listener of the node that leads the metadata
 quorum, and the requests that wait for an answer or for a leader. Rules:
-1. While this node leads, a request is a call into its own quorum service, at once.
+1. While this node leads, a request is a call into its own quorum service.
 2. Else requests go over the connection, which is dialled as soon as a leader is known and again as
    soon as it is lost; a new leader is followed at once. Without a leader requests wait for one.
 3. A request that the active controller did not take (NOT_CONTROLLER, no connection, a full one) is
@@ -13,13 +13,14 @@ quorum, and the requests that wait for an answer or for a leader. Rules:
    over the answer is REQUEST_TIMED_OUT, as a Kafka broker gives it for a forwarded request.
 5. Forwarded requests that wait are bounded in number; above that the answer is NOT_CONTROLLER,
    which clients send again later.
-6. After a change of leaders the old connection, unless it was silent for long, stays a moment for
-   requests that should not be sent twice: a leader that resigned has often answered them. The
+6. After a change of leaders the old connection, unless it was silent for long, is kept a moment
+   for requests that should not be sent twice: a leader that resigned has often answered them. The
    others go to the new leader at once.
-7. A request that is over time on a connection that told nothing meanwhile closes the connection.
+7. A request that times out on a connection without any answer since closes the connection.
 
-Called by: `services` (builds it, runs it), `controller/channel`, `isr_proposals`, the handlers that
-forward. Kafka's counterparts: NodeToControllerChannelManager, ForwardingManager (KIP-590).
+Called by: `node` (builds it), `services` (runs it), `controller/channel`, `isr_proposals`, the
+handlers that forward. Kafka's counterparts: NodeToControllerChannelManager, ForwardingManager
+(KIP-590).
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class _Pending:
     answer: Deferred[Any]
     is_own: bool
     timer: Timer | None = None
-    line: _Line | None = None
+    line: _LeaderConnection | None = None
     sent_at: float = 0.0
     sent_to_active: bool = False
     in_doubt: bool = False
@@ -109,7 +110,7 @@ class _Pending:
         return (not self.is_own, self.number)
 
 
-class _Line:
+class _LeaderConnection:
     """The connection to one leader, dialled until another node leads.
 
     Attributes:
@@ -134,7 +135,7 @@ class _Line:
 
 
 class ControllerClient:
-    """Takes requests to the active controller; see the module.
+    """Sends requests to the active controller; see the module.
 
     Args:
         quorum: who leads, where the voters listen, and this node's own controller.
@@ -164,7 +165,7 @@ class ControllerClient:
         )
         self._numbers = itertools.count()
         self._waiting: dict[_Pending, None] = {}
-        self._line: _Line | None = None
+        self._line: _LeaderConnection | None = None
         self._changed = trio.Event()
         self._pause: Timer | None = None
         self._backoff_ms: float = _FIRST_BACKOFF_MS
@@ -248,7 +249,7 @@ class ControllerClient:
         for pending in sorted(waiting, key=lambda pending: pending.urgency):
             self._dispatch(pending)
 
-    def _send(self, pending: _Pending, line: _Line, connection: Connection) -> None:
+    def _send(self, pending: _Pending, line: _LeaderConnection, connection: Connection) -> None:
         try:
             reply = connection.send(pending.request, pending.api_version)
         except ConnectionBusy:
@@ -265,9 +266,9 @@ class ControllerClient:
 
     # -- answers --------------------------------------------------------------------------------
 
-    def _on_reply(self, pending: _Pending, line: _Line, reply: Reply) -> None:
+    def _on_reply(self, pending: _Pending, line: _LeaderConnection, reply: Reply) -> None:
         if line.unanswered.get(pending) is not reply:
-            return  # over time, or sent to the next leader meanwhile
+            return  # timed out, or sent to the next leader meanwhile
         del line.unanswered[pending]
         pending.line = None
         try:
@@ -373,16 +374,16 @@ class ControllerClient:
         self._last_leader = leader_id
         if leader_id == self._node_id:
             if has_changed:
-                self._tell_connected()
+                self._notify_connected()
         elif self._line is None and (address := self._voters.address(leader_id)) is not None:
-            self._line = _Line(self._network, leader_id, *address, self._link_settings)
+            self._line = _LeaderConnection(self._network, leader_id, *address, self._link_settings)
             nursery.start_soon(self._run_line, self._line)
         if has_changed and leader_id != _NO_LEADER:
             self._end_pause()
         elif self._pause is None:
             self._flush()
 
-    def _retire(self, line: _Line) -> None:
+    def _retire(self, line: _LeaderConnection) -> None:
         """Rule 6."""
         line.is_retired = True
         for pending in list(line.unanswered):
@@ -396,7 +397,7 @@ class ControllerClient:
             self._timers.schedule(self._config.linger_ms - silent_ms, line.scope.cancel)
         line.end_if_idle()
 
-    async def _run_line(self, line: _Line) -> None:
+    async def _run_line(self, line: _LeaderConnection) -> None:
         def on_loss(loss: Loss) -> None:
             if not loss.was_ready:
                 _log.debug("no controller node=%d reason=%s", line.leader_id, loss.reason)
@@ -406,7 +407,7 @@ class ControllerClient:
                 partial(self._serve, line), on_loss, wanted=lambda: not line.is_retired
             )
 
-    async def _serve(self, line: _Line, connection: Connection) -> None:
+    async def _serve(self, line: _LeaderConnection, connection: Connection) -> None:
         """Send over the leader's connection until it ends."""
         if line.is_retired:
             return
@@ -415,9 +416,9 @@ class ControllerClient:
         line.decides = False
         _log.debug("connected to the controller node=%d", line.leader_id)
         self._flush()
-        self._tell_connected()
+        self._notify_connected()
         await connection.wait_closed()
 
-    def _tell_connected(self) -> None:
+    def _notify_connected(self) -> None:
         for callback in self._connected_callbacks:
             callback()

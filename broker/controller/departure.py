@@ -1,11 +1,11 @@
-"""How a broker leaves the cluster: a controlled shutdown, while anybody is left to grant it.
+"""How a broker leaves the cluster: a controlled shutdown, while any controller is left to grant it.
 
 Rules:
 1. The controller moves the leaderships away and then lets the broker go (KIP-631).
-2. That is given up when nobody can grant it: no controller is known for `_WITHOUT_CONTROLLER_S`, or
-   so many voters refuse connections for `_WITHOUT_MAJORITY_S` that the others are no majority. A
-   process that ends closes its sockets, so the last nodes of a cluster need not wait for timeouts
-   to know that they are. A node that is paused or cut off refuses nothing.
+2. The broker stops waiting when nobody can grant it: no controller is known for
+   `_WITHOUT_CONTROLLER_S`, or so many voters refuse connections for `_WITHOUT_MAJORITY_S` that the
+   rest is no majority. A process that ends closes its sockets, so the last nodes of a cluster need
+   not wait for timeouts to know that they are. A node that is paused or cut off refuses nothing.
 3. After `timeout_s` the broker goes in any case.
 
 Called by: `broker_role`.
@@ -52,7 +52,7 @@ class Departure:
         self._controlled_shutdown = controlled_shutdown
 
     async def leave(self, timeout_s: float) -> None:
-        """Leave, granted or not."""
+        """Leave, whether the controller grants it or not."""
         with trio.move_on_after(timeout_s):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(
@@ -67,7 +67,7 @@ class Departure:
     async def _give_up_after(
         self, nursery: trio.Nursery, patience_s: float, is_hopeless: Callable[[], Awaitable[bool]]
     ) -> None:
-        """End the nursery when something was so at every look for a while."""
+        """End the nursery when a condition held at every check for a while."""
         hopeful_at = trio.current_time()
         while trio.current_time() - hopeful_at < patience_s:
             await trio.sleep(_POLL_S)

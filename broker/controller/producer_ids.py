@@ -38,7 +38,7 @@ class ProducerIdManager:
         self._next = 0
         self._end = 0
         self._next_block: tuple[int, int] | None = None
-        self._asking = False
+        self._is_requested = False
         self._waiting: deque[Deferred[tuple[ErrorCode, int]]] = deque()
 
     def next_producer_id(self) -> Deferred[tuple[ErrorCode, int]]:
@@ -59,19 +59,19 @@ class ProducerIdManager:
             self._next += 1
             self._waiting.popleft().complete((ErrorCode.NONE, producer_id))
         if self._next_block is None and self._end - self._next < _PREFETCH_BELOW:
-            self._ask()
+            self._request_block()
 
-    def _ask(self) -> None:
-        if self._asking:
+    def _request_block(self) -> None:
+        if self._is_requested:
             return
-        self._asking = True
+        self._is_requested = True
         request = AllocateProducerIdsRequest(
             broker_id=self._broker_id, broker_epoch=self._broker_epoch()
         )
         self._allocate(request).then(self._on_block)
 
     def _on_block(self, response: AllocateProducerIdsResponse) -> None:
-        self._asking = False
+        self._is_requested = False
         if response.error_code == ErrorCode.NONE:
             start = response.producer_id_start
             self._next_block = (start, start + response.producer_id_len)

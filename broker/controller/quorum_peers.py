@@ -2,8 +2,8 @@
 
 Owns: the connections to the voters and the download of a snapshot. Rules:
 1. Nothing blocks and nothing is kept for later: a message is sent when its connection is there or
-   can be made at once, else it is lost and `QuorumService.peer_unreachable` told; the consensus
-   core asks again when it wants to.
+   can be made at once, else it is lost and reported to `QuorumService.peer_unreachable`; the
+   consensus core retries when it wants to.
 2. A voter is reached by two connections, each made when it is needed: one for fetches, which the
    leader may keep waiting, and one for everything else, which must not wait behind them.
 3. A message about elections whose connection broke is sent once more over a new one: such messages
@@ -74,11 +74,11 @@ class QuorumPeers:
         self._addresses: dict[int, tuple[str, int]] = {}  # of the other voters
         self._fetches: dict[int, _Lane] = {}
         self._elections: dict[int, _Lane] = {}
-        self._silent: dict[int, str] = {}  # the voters that cannot be reached, and why
+        self._silent: dict[int, str] = {}  # voters that cannot be reached, and why
         self._nursery: trio.Nursery | None = None
         self._download: _Download | None = None
-        self._foreign: dict[int, str] = {}  # the voters of another cluster, and which
-        self._asking: set[int] = set()
+        self._other_clusters: dict[int, str] = {}  # voters of another cluster, and its id
+        self._asked_for_cluster: set[int] = set()
 
     @property
     def service(self) -> QuorumService:
@@ -142,10 +142,10 @@ class QuorumPeers:
         download.is_running = True
         self._nursery.start_soon(self._run_download, download)
 
-    # ---- what the lanes tell
+    # ---- reports of the lanes
 
     def unreachable(self, node_id: int, reason: str, refused: bool) -> None:
-        """Tell the core that what was sent to a node is lost."""
+        """Report to the core that what was sent to a node is lost."""
         if self._silent.get(node_id) != reason:
             _log.info("quorum node cannot be reached node=%d reason=%s", node_id, reason)
         self._silent[node_id] = reason
@@ -161,12 +161,13 @@ class QuorumPeers:
     def refused(self, node_id: int, error: KafkaError | RemoteProtocolError) -> None:
         """Take a voter's refusal of a request as a whole."""
         self.unreachable(node_id, f"it answers: {error}", False)
-        is_foreign = (
+        names_other_cluster = (
             isinstance(error, KafkaError) and error.code is ErrorCode.INCONSISTENT_CLUSTER_ID
         )
-        if is_foreign and self.service.identity.is_known and node_id not in self._asking:
+        is_asked = node_id in self._asked_for_cluster
+        if names_other_cluster and self.service.identity.is_known and not is_asked:
             assert self._nursery is not None, "run has started"
-            self._asking.add(node_id)
+            self._asked_for_cluster.add(node_id)
             self._nursery.start_soon(self._ask_cluster_id, node_id)
 
     async def _ask_cluster_id(self, node_id: int) -> None:
@@ -183,25 +184,26 @@ class QuorumPeers:
         except (ConnectionLost, RemoteProtocolError) as error:
             _log.info("cluster id cannot be asked for node=%d reason=%s", node_id, error)
         else:
-            self._take_foreign_id(node_id, response.cluster_id)
-        self._asking.discard(node_id)
+            self._on_cluster_id(node_id, response.cluster_id)
+        self._asked_for_cluster.discard(node_id)
 
-    def _take_foreign_id(self, node_id: int, cluster_id: str) -> None:
+    def _on_cluster_id(self, node_id: int, cluster_id: str) -> None:
         service = self.service
         if service.identity.admits(cluster_id):
-            self._foreign.pop(node_id, None)
+            self._other_clusters.pop(node_id, None)
             return
         host, port = self._addresses[node_id]
         source = f"the quorum's node {node_id} at {host}:{port}"
-        if self._foreign.get(node_id) != cluster_id:
+        if self._other_clusters.get(node_id) != cluster_id:
             _log.warning(
                 "%s is of cluster %s, this node of %s",
                 source,
                 cluster_id,
                 service.identity.cluster_id,
             )
-        self._foreign[node_id] = cluster_id
-        if len(self._foreign) >= service.voters.current.majority and not service.has_been_led:
+        self._other_clusters[node_id] = cluster_id
+        is_majority = len(self._other_clusters) >= service.voters.current.majority
+        if is_majority and not service.has_been_led:
             try:
                 service.identity.learn(cluster_id, source)
             except ClusterIdError as error:
@@ -333,7 +335,7 @@ class _Lane:
         await connection.wait_closed()
 
     def _on_loss(self, loss: Loss) -> None:
-        if not loss.was_ready:  # else the requests that were under way have told
+        if not loss.was_ready:  # else the requests under way have reported it
             self._queue.clear()
             self._peers.unreachable(self._node_id, loss.reason, loss.refused)
 

@@ -1,23 +1,23 @@
 """What a broker must know of the requests that it sends to the active controller.
 
-Owns: the answers to some questions; pure. May a request be sent again when nobody knows whether
-its first sending had an effect? Is a response the word of a controller that is not the active one?
-How long does its sender wait? Is it the broker's own or forwarded for a client? What is it told
-when the controller tells nothing?
+Owns: the answers to these questions; pure. May a request be sent again when nobody knows whether
+its first sending had an effect? Does a response come from a controller that is not the active one?
+How long does its sender wait? Is it the broker's own or forwarded for a client? What is the answer
+when the controller gives none?
 
 Sending again, per API. A response can be lost after its request has been decided and committed.
 - Freely: what asks for a state and not for a change, so that the second time finds it done:
   AlterConfigs, IncrementalAlterConfigs (lists have no repetitions), UpdateFeatures, ElectLeaders
   (the second answer may be ELECTION_NOT_NEEDED), AlterPartitionReassignments that cancel nothing,
   and everything that only reads or validates. Registration (by its incarnation id), heartbeats and
-  AlterPartition (by the partition epoch: INVALID_UPDATE_VERSION tells the leader to wait for the
-  metadata) are made for it; of AllocateProducerIds a block is lost at worst.
+  AlterPartition (by the partition epoch: INVALID_UPDATE_VERSION makes the leader wait for
+  the metadata) are made for it; of AllocateProducerIds a block is lost at worst.
 - In doubt: CreateTopics and CreatePartitions. The second time does no harm, but its answer may deny
-  what the first time did (TOPIC_ALREADY_EXISTS for the topic just made). Who is denied then is told
-  REQUEST_TIMED_OUT instead, which says that it may have happened.
+  what the first time did (TOPIC_ALREADY_EXISTS for the topic just made). Such a denial is replaced
+  by REQUEST_TIMED_OUT, which says that it may have happened.
 - Never: DeleteTopics (of that name there may be a new topic), UnregisterBroker (the broker may have
-  come back), cancellations of reassignments, and every API that is not named here. The client is
-  told REQUEST_TIMED_OUT and decides. Apache Kafka sends all of them again, and passes the second
+  come back), cancellations of reassignments, and every API that is not named here. The client gets
+  REQUEST_TIMED_OUT and decides. Apache Kafka sends all of them again, and passes the second
   answer on.
 
 Called by: controller/client.py. Kafka's counterparts: ForwardingManager (KIP-590),
@@ -106,7 +106,7 @@ def _replace(results: Iterable[Any], denial: ErrorCode) -> None:
 
 
 def refusal(request: Any, code: ErrorCode, message: str | None = None) -> Any:
-    """Return the response that says nothing but this error."""
+    """Return the response that carries only this error."""
     if isinstance(request, quorum.DescribeQuorumRequest):  # answered by the quorum itself
         return quorum.DescribeQuorumResponse(error_code=code, error_message=message)
     return error_response(request, code, message)
@@ -124,7 +124,7 @@ def client_timeout_ms(request: Any) -> int | None:
 def is_not_controller(response: Any) -> bool:
     """Tell whether whoever answered is not the active controller.
 
-    Such an answer is given to the whole request, so that its first item tells. It comes from a
+    Such an answer is given to the whole request, so its first item is enough. It comes from a
     node that never was the active controller, or from one that was and gave up what it had not
     committed.
     """
@@ -136,7 +136,7 @@ def is_not_controller(response: Any) -> bool:
 
 
 def _elections(response: admin.ElectLeadersResponse) -> Sequence[Any]:
-    """Version 0 tells an error of the whole request by its partitions alone."""
+    """Version 0 reports an error of the whole request by its partitions alone."""
     if response.error_code != ErrorCode.NONE:
         return [response]
     return [

@@ -1,18 +1,18 @@
 """Brokers in the cluster: registration, heartbeats, fencing, controlled shutdown, producer ids.
 
 Owns: `ClusterControl`, whose soft state (when each broker was last heard of, how far it has read)
-is built anew by each active controller and never recorded. Rules, as KIP-631:
+is rebuilt by each active controller and never recorded. Rules, as KIP-631:
 1. A broker's epoch is the offset of its registration record. A new incarnation takes the id over
    unless the former one was heard of within its session; what it led is led by others from then.
 2. A broker starts fenced; it is unfenced when it asks and has read its own registration, and fenced
    when its session ends or it asks. A fenced broker leads nothing.
 3. Controlled shutdown: leaderships move away first; the broker may go once it leads nothing and the
-   brokers that are left have read so. There is no way back but to register anew.
+   remaining brokers have read so. The only way back is to register again.
 4. A broker that registers again as the same incarnation amends its registration: its epoch and
-   its state stay. Log directories that it has no more have failed.
+   its state stay. Log directories that it no longer names have failed.
 5. A session starts with a heartbeat or registration that this controller saw. After a change of
    controllers brokers get one session timeout to be heard of, yet a restarted broker need not
-   wait for the session of its former life.
+   wait for the session of its previous incarnation.
 6. A session that ended while this controller heard nobody (its process stood still) goes on for as
    long as that was, at most for another session: heartbeats that wait are let in before anybody is
    fenced. It shows by a deadline that is looked at late, with nothing heard since.
@@ -28,9 +28,9 @@ from dataclasses import dataclass, replace
 
 from kraftrio.kraft_meta.controller.control import (
     METADATA_VERSION,
-    Circumstances,
     ControllerConfig,
     ControllerResult,
+    DecisionContext,
     check_broker_epoch,
 )
 from kraftrio.kraft_meta.controller.directory_control import (
@@ -90,7 +90,7 @@ class ClusterControl:
         self._listened_ms = 0.0  # when this controller last did anything
 
     def activate(self, image: MetadataImage, now_ms: float) -> None:
-        """Start the sessions of a new reign (rule 5)."""
+        """Start the sessions of a controller that has just become active (rule 5)."""
         self._listened_ms = now_ms
         self._contacts = {
             broker.broker_id: self._new_contact(broker.broker_epoch, now_ms, heard_of=False)
@@ -104,44 +104,44 @@ class ClusterControl:
     # ---- registration
 
     def register_broker(
-        self, request: BrokerRegistrationRequest, now: Circumstances
+        self, request: BrokerRegistrationRequest, context: DecisionContext
     ) -> ControllerResult:
         """Take a broker into the cluster, fenced."""
         try:
-            return self._register_broker(request, now)
+            return self._register_broker(request, context)
         except KafkaError as error:
             return ControllerResult([], BrokerRegistrationResponse(error_code=error.code))
 
     def _register_broker(
-        self, request: BrokerRegistrationRequest, now: Circumstances
+        self, request: BrokerRegistrationRequest, context: DecisionContext
     ) -> ControllerResult:
-        if request.cluster_id != now.image.cluster_id:
+        if request.cluster_id != context.image.cluster_id:
             raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, None)
-        check_supported_features(request, now.image)
-        _check_directories(request, now.image)
-        record = _registration(request, now)
-        existing = now.image.broker(request.broker_id)
+        check_supported_features(request, context.image)
+        _check_directories(request, context.image)
+        record = _registration(request, context)
+        existing = context.image.broker(request.broker_id)
         records: list[MetadataRecord] = []
         if existing is not None and existing.incarnation_id == request.incarnation_id:
-            return self._amend(existing, record, now)
-        if existing is not None and self._has_valid_session(existing, now.now_ms):
+            return self._amend(existing, record, context)
+        if existing is not None and self._has_valid_session(existing, context.now_ms):
             raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, None)
         records.append(record)
         if existing is not None:
             records += changes_when_broker_leaves(
-                self._config, now.image, now.index, request.broker_id
+                self._config, context.image, context.index, request.broker_id
             )
         self._contacts[request.broker_id] = self._new_contact(
-            record.broker_epoch, now.now_ms, heard_of=True
+            record.broker_epoch, context.now_ms, heard_of=True
         )
         return ControllerResult(
             records, BrokerRegistrationResponse(broker_epoch=record.broker_epoch)
         )
 
     def _amend(
-        self, existing: BrokerImage, record: RegisterBrokerRecord, now: Circumstances
+        self, existing: BrokerImage, record: RegisterBrokerRecord, context: DecisionContext
     ) -> ControllerResult:
-        # Most often the answer to its first try was lost, and nothing is new.
+        # Usually the answer to its first attempt was lost, and nothing has changed.
         amended = replace(
             record,
             broker_epoch=existing.broker_epoch,
@@ -153,10 +153,10 @@ class ClusterControl:
             records.append(amended)
             failed = [one for one in existing.log_dirs if one not in record.log_dirs]
             records += changes_when_directories_fail(
-                self._config, now.image, now.index, existing, failed
+                self._config, context.image, context.index, existing, failed
             )
         self._contacts[existing.broker_id] = self._new_contact(
-            existing.broker_epoch, now.now_ms, heard_of=True
+            existing.broker_epoch, context.now_ms, heard_of=True
         )
         return ControllerResult(
             records, BrokerRegistrationResponse(broker_epoch=existing.broker_epoch)
@@ -174,39 +174,43 @@ class ClusterControl:
         )
 
     def unregister_broker(
-        self, request: UnregisterBrokerRequest, now: Circumstances
+        self, request: UnregisterBrokerRequest, context: DecisionContext
     ) -> ControllerResult:
         """Remove a broker for good; its replicas stay assigned until someone reassigns them."""
-        broker = now.image.broker(request.broker_id)
+        broker = context.image.broker(request.broker_id)
         if broker is None:
             response = UnregisterBrokerResponse(
                 error_code=ErrorCode.BROKER_ID_NOT_REGISTERED,
                 error_message=f"Broker ID {request.broker_id} is not currently registered",
             )
             return ControllerResult([], response)
-        records = changes_when_broker_leaves(self._config, now.image, now.index, broker.broker_id)
+        records = changes_when_broker_leaves(
+            self._config, context.image, context.index, broker.broker_id
+        )
         records.append(UnregisterBrokerRecord(request.broker_id, broker.broker_epoch))
         self._contacts.pop(request.broker_id, None)
         return ControllerResult(records, UnregisterBrokerResponse(error_message=None))
 
     # ---- heartbeats
 
-    def heartbeat(self, request: BrokerHeartbeatRequest, now: Circumstances) -> ControllerResult:
+    def heartbeat(
+        self, request: BrokerHeartbeatRequest, context: DecisionContext
+    ) -> ControllerResult:
         """Keep a broker's session, and move it between its states as it asks."""
         try:
-            check_broker_epoch(now.image, request.broker_id, request.broker_epoch)
+            check_broker_epoch(context.image, request.broker_id, request.broker_epoch)
         except KafkaError as error:
             return ControllerResult([], BrokerHeartbeatResponse(error_code=error.code))
-        broker = now.image.brokers[request.broker_id]
+        broker = context.image.brokers[request.broker_id]
         contact = self._contacts.get(request.broker_id)
         if contact is None or contact.broker_epoch != broker.broker_epoch:
-            contact = self._new_contact(broker.broker_epoch, now.now_ms, heard_of=True)
+            contact = self._new_contact(broker.broker_epoch, context.now_ms, heard_of=True)
             self._contacts[request.broker_id] = contact
         contact.heard_of = True
-        contact.session_deadline_ms = now.now_ms + self._config.broker_session_timeout_ms
+        contact.session_deadline_ms = context.now_ms + self._config.broker_session_timeout_ms
         contact.grace_ms = self._config.broker_session_timeout_ms
         contact.metadata_offset = request.current_metadata_offset
-        records, fenced, should_shut_down = self._next_state(broker, contact, request, now)
+        records, fenced, should_shut_down = self._next_state(broker, contact, request, context)
         response = BrokerHeartbeatResponse(
             is_caught_up=request.current_metadata_offset >= broker.broker_epoch,
             is_fenced=fenced,
@@ -219,7 +223,7 @@ class ClusterControl:
         broker: BrokerImage,
         contact: _Contact,
         request: BrokerHeartbeatRequest,
-        now: Circumstances,
+        context: DecisionContext,
     ) -> tuple[list[MetadataRecord], bool, bool]:
         """Return the records, whether the broker is fenced then, and whether it may go."""
         is_caught_up = request.current_metadata_offset >= broker.broker_epoch
@@ -228,7 +232,8 @@ class ClusterControl:
         if broker.fenced:
             if request.want_shut_down:
                 return [], True, True
-            # A late heartbeat must not bring back who was let go: only a new incarnation comes.
+            # A late heartbeat must not bring back a broker that was let go: only a new incarnation
+            # may.
             if (
                 request.want_fence
                 or not is_caught_up
@@ -237,17 +242,17 @@ class ClusterControl:
             ):
                 return [], True, False
         if failed and not serves_nothing:
-            return self._without_directories(broker, failed, now), broker.fenced, False
+            return self._without_directories(broker, failed, context), broker.fenced, False
         if broker.fenced:
-            return self._unfence(broker, now), False, False
+            return self._unfence(broker, context), False, False
         if request.want_fence or serves_nothing:
-            return self._fence(broker, now.image, now.index), True, request.want_shut_down
+            return self._fence(broker, context.image, context.index), True, request.want_shut_down
         if not (request.want_shut_down or broker.in_controlled_shutdown):
             return [], False, False
-        if not now.index.leads_any(broker.broker_id) and self._others_know(
-            broker, contact, now.image
+        if not context.index.leads_any(broker.broker_id) and self._others_know(
+            broker, contact, context.image
         ):
-            return self._fence(broker, now.image, now.index), True, True
+            return self._fence(broker, context.image, context.index), True, True
         if broker.in_controlled_shutdown:
             return [], False, False
         records: list[MetadataRecord] = [
@@ -255,8 +260,10 @@ class ClusterControl:
                 broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True
             )
         ]
-        records += changes_when_broker_leaves(self._config, now.image, now.index, broker.broker_id)
-        contact.controlled_shutdown_offset = now.next_offset + len(records) - 1
+        records += changes_when_broker_leaves(
+            self._config, context.image, context.index, broker.broker_id
+        )
+        contact.controlled_shutdown_offset = context.next_offset + len(records) - 1
         return records, False, False
 
     def _others_know(self, broker: BrokerImage, contact: _Contact, image: MetadataImage) -> bool:
@@ -284,19 +291,23 @@ class ClusterControl:
         return records
 
     def _without_directories(
-        self, broker: BrokerImage, failed: list[bytes], now: Circumstances
+        self, broker: BrokerImage, failed: list[bytes], context: DecisionContext
     ) -> list[MetadataRecord]:
         """Rule 7."""
         return [
             registration_without(broker, failed),
-            *changes_when_directories_fail(self._config, now.image, now.index, broker, failed),
+            *changes_when_directories_fail(
+                self._config, context.image, context.index, broker, failed
+            ),
         ]
 
-    def _unfence(self, broker: BrokerImage, now: Circumstances) -> list[MetadataRecord]:
+    def _unfence(self, broker: BrokerImage, context: DecisionContext) -> list[MetadataRecord]:
         records: list[MetadataRecord] = [
             BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=False)
         ]
-        records += changes_when_broker_returns(self._config, now.image, now.index, broker.broker_id)
+        records += changes_when_broker_returns(
+            self._config, context.image, context.index, broker.broker_id
+        )
         return records
 
     # ---- sessions
@@ -320,7 +331,7 @@ class ClusterControl:
         return []
 
     def listened(self, now_ms: float) -> None:
-        """Take note that requests are heard."""
+        """Note that requests arrive."""
         self._listened_ms = now_ms
 
     def _prolong_unheard_sessions(self, now_ms: float) -> None:
@@ -348,24 +359,26 @@ class ClusterControl:
     # ---- producer ids
 
     def allocate_producer_ids(
-        self, request: AllocateProducerIdsRequest, now: Circumstances
+        self, request: AllocateProducerIdsRequest, context: DecisionContext
     ) -> ControllerResult:
         """Give a broker a block of producer ids that nobody else gets (KIP-730)."""
         try:
-            check_broker_epoch(now.image, request.broker_id, request.broker_epoch)
+            check_broker_epoch(context.image, request.broker_id, request.broker_epoch)
         except KafkaError as error:
             return ControllerResult([], AllocateProducerIdsResponse(error_code=error.code))
-        start, size = now.image.next_producer_id, self._config.producer_id_block_size
+        start, size = context.image.next_producer_id, self._config.producer_id_block_size
         record = ProducerIdsRecord(request.broker_id, request.broker_epoch, start + size)
         response = AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=size)
         return ControllerResult([record], response)
 
 
-def _registration(request: BrokerRegistrationRequest, now: Circumstances) -> RegisterBrokerRecord:
+def _registration(
+    request: BrokerRegistrationRequest, context: DecisionContext
+) -> RegisterBrokerRecord:
     return RegisterBrokerRecord(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,
-        broker_epoch=now.next_offset,
+        broker_epoch=context.next_offset,
         endpoints=tuple(
             Endpoint(e.name, e.host, e.port, e.security_protocol) for e in request.listeners
         ),
@@ -381,7 +394,7 @@ def _registration(request: BrokerRegistrationRequest, now: Circumstances) -> Reg
 def _check_directories(request: BrokerRegistrationRequest, image: MetadataImage) -> None:
     """Raise INVALID_REGISTRATION for a directory that is named twice or another broker's (KIP-858).
 
-    Most often somebody copied a broker's directory to start another one.
+    The usual cause: a broker's directory was copied to start another one.
     """
     if len(frozenset(request.log_dirs)) < len(request.log_dirs):
         raise KafkaError(ErrorCode.INVALID_REGISTRATION, "Duplicate directory ID in request")

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 from immutables import Map
 
-from kraftrio.kraft_meta.controller.control import Circumstances, ControllerResult
+from kraftrio.kraft_meta.controller.control import ControllerResult, DecisionContext
 from kraftrio.kraft_meta.metadata.image import (
     BROKER,
     CLIENT_METRICS,
@@ -48,7 +48,7 @@ _APPEND: Final = 2
 _SUBTRACT: Final = 3
 
 
-def alter_configs(request: AlterConfigsRequest, now: Circumstances) -> ControllerResult:
+def alter_configs(request: AlterConfigsRequest, context: DecisionContext) -> ControllerResult:
     """Replace the configurations of each resource."""
     records: list[MetadataRecord] = []
     responses: list[AlterConfigsResourceResponse] = []
@@ -58,7 +58,7 @@ def alter_configs(request: AlterConfigsRequest, now: Circumstances) -> Controlle
         )
         try:
             _check_once(len(named))
-            records += _replace_configs(resource, named[0], now)
+            records += _replace_configs(resource, named[0], context)
         except KafkaError as error:
             response.error_code = error.code
             response.error_message = error.message
@@ -69,7 +69,7 @@ def alter_configs(request: AlterConfigsRequest, now: Circumstances) -> Controlle
 
 
 def incremental_alter_configs(
-    request: IncrementalAlterConfigsRequest, now: Circumstances
+    request: IncrementalAlterConfigsRequest, context: DecisionContext
 ) -> ControllerResult:
     """Change single configurations of each resource."""
     records: list[MetadataRecord] = []
@@ -80,7 +80,7 @@ def incremental_alter_configs(
         )
         try:
             _check_once(len(named))
-            records += _change_configs(resource, named[0], now)
+            records += _change_configs(resource, named[0], context)
         except KafkaError as error:
             response.error_code = error.code
             response.error_message = error.message
@@ -115,16 +115,16 @@ def _check_keys(names: list[str]) -> None:
         )
 
 
-def check_resource(resource: ConfigResource, now: Circumstances) -> None:
+def check_resource(resource: ConfigResource, context: DecisionContext) -> None:
     """Raise unless configurations may be set on the resource."""
     if resource.type == TOPIC:
         check_topic_name(resource.name)
-        if now.image.topic(resource.name) is None:
+        if context.image.topic(resource.name) is None:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist."
             )
     elif resource.type == BROKER:
-        _check_broker_resource(resource.name, now)
+        _check_broker_resource(resource.name, context)
     elif resource.type == GROUP:
         if not resource.name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
@@ -137,7 +137,7 @@ def check_resource(resource: ConfigResource, now: Circumstances) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource.type}.")
 
 
-def _check_broker_resource(name: str, now: Circumstances) -> None:
+def _check_broker_resource(name: str, context: DecisionContext) -> None:
     if not name:
         return
     if not (name.isascii() and name.removeprefix("-").isdigit()):
@@ -145,12 +145,12 @@ def _check_broker_resource(name: str, now: Circumstances) -> None:
             ErrorCode.INVALID_REQUEST, f"Invalid broker id '{name}': it must be an integer."
         )
     node_id = int(name)
-    if now.image.broker(node_id) is None and node_id not in now.config.controller_ids:
+    if context.image.broker(node_id) is None and node_id not in context.config.controller_ids:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} found.")
 
 
 def _replace_configs(
-    resource: ConfigResource, data: AlterConfigsResource, now: Circumstances
+    resource: ConfigResource, data: AlterConfigsResource, context: DecisionContext
 ) -> list[MetadataRecord]:
     _check_keys([config.name for config in data.configs])
     nulls = [config.name for config in data.configs if config.value is None]
@@ -158,13 +158,13 @@ def _replace_configs(
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}"
         )
-    check_resource(resource, now)
+    check_resource(resource, context)
     new = {config.name: config.value for config in data.configs if config.value is not None}
-    return _records_to(resource, new, now)
+    return _records_to(resource, new, context)
 
 
 def _change_configs(
-    resource: ConfigResource, data: IncrementalAlterConfigsResource, now: Circumstances
+    resource: ConfigResource, data: IncrementalAlterConfigsResource, context: DecisionContext
 ) -> list[MetadataRecord]:
     _check_keys([config.name for config in data.configs])
     nulls = [
@@ -176,22 +176,22 @@ def _change_configs(
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}"
         )
-    check_resource(resource, now)
-    new = dict(now.image.config(resource.type, resource.name))
+    check_resource(resource, context)
+    new = dict(context.image.config(resource.type, resource.name))
     for config in data.configs:
-        value = _new_value(resource, config, new.get(config.name), now)
+        value = _new_value(resource, config, new.get(config.name), context)
         if value is None:
             new.pop(config.name, None)
         else:
             new[config.name] = value
-    return _records_to(resource, new, now)
+    return _records_to(resource, new, context)
 
 
 def _new_value(
     resource: ConfigResource,
     config: IncrementalAlterableConfig,
     current: str | None,
-    now: Circumstances,
+    context: DecisionContext,
 ) -> str | None:
     match config.config_operation:
         case 0:
@@ -199,7 +199,7 @@ def _new_value(
         case 1:
             return None
         case 2 | 3:
-            return _edited_list(resource, config, current, now)
+            return _edited_list(resource, config, current, context)
         case other:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operation type {other}.")
 
@@ -208,16 +208,16 @@ def _edited_list(
     resource: ConfigResource,
     config: IncrementalAlterableConfig,
     current: str | None,
-    now: Circumstances,
+    context: DecisionContext,
 ) -> str:
     operation = "APPEND" if config.config_operation == _APPEND else "SUBTRACT"
-    if not now.validator.is_list(resource.type, config.name):
+    if not context.validator.is_list(resource.type, config.name):
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
             f"Can't {operation} to key {config.name} because its type is not LIST.",
         )
     if current is None:
-        current = now.validator.default_value(resource.type, config.name)
+        current = context.validator.default_value(resource.type, config.name)
     items = _list_items(current or "")
     for item in _list_items(config.value or ""):
         if config.config_operation == _APPEND:
@@ -233,11 +233,11 @@ def _list_items(value: str) -> list[str]:
 
 
 def _records_to(
-    resource: ConfigResource, new: Mapping[str, str], now: Circumstances
+    resource: ConfigResource, new: Mapping[str, str], context: DecisionContext
 ) -> list[MetadataRecord]:
     """Return the records from what a resource sets to what it should set."""
-    now.validator.validate(resource.type, resource.name, new)
-    current: Map[str, str] = now.image.config(resource.type, resource.name)
+    context.validator.validate(resource.type, resource.name, new)
+    current: Map[str, str] = context.image.config(resource.type, resource.name)
     records: list[MetadataRecord] = [
         ConfigRecord(resource.type, resource.name, key, None)
         for key in sorted(current)

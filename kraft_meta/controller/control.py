@@ -1,12 +1,11 @@
-"""What the parts of the controller share: its configuration, its result, one call's circumstances.
+"""What the parts of the controller share: its configuration, its result, what a decision sees.
 
-Owns: `ControllerConfig`, `Circumstances`, `ControllerResult`. Rules: a handler is a function of the
-uncommitted image and a request; it returns records and the response that is sent once they are
+Owns: `ControllerConfig`, `DecisionContext`, `ControllerResult`. Rules: a handler is a function of
+the uncommitted image and a request; it returns records and the response that is sent once they are
 committed, and changes nothing itself (the heartbeat times of cluster_control.py are the one soft
 state). A refusal of one item is an `ErrorCode` in the response, raised inside as `KafkaError`.
 
-Called by: controller.py, replication_control.py, reassignment_control.py, cluster_control.py,
-configuration_control.py, feature_control.py.
+Called by: every module of this room.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ METADATA_VERSION: Final = "metadata.version"
 UNCLEAN_ELECTION_KEY: Final = "unclean.leader.election.enable"
 
 # What is served of Kafka 4.3's features (metadata.version 30 is 4.3-IV0); what a new cluster starts
-# with is the greatest of each range. A feature that is named here turns on protocols in clients:
+# with is the greatest of each range. A feature named here turns protocols on in clients:
 # group.version 1 the consumer group protocol, transaction.version 2 transactions without
 # AddPartitionsToTxn. kraft.version 0 is a quorum whose voters do not change.
 DEFAULT_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
@@ -40,7 +39,7 @@ DEFAULT_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
 class ControllerConfig:
     """The controller's own settings, by Kafka's property names.
 
-    `cluster_id` is the id that a new cluster gets, "" for one that is drawn.
+    `cluster_id` is the id that a new cluster gets, "" for a random one.
     """
 
     cluster_id: str
@@ -69,8 +68,8 @@ class ControllerResult(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
-    """Everything a handler may look at besides the request."""
+class DecisionContext:
+    """Everything that a handler may look at besides the request."""
 
     config: ControllerConfig
     validator: ConfigValidator

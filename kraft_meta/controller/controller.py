@@ -7,11 +7,11 @@ proposed so far is committed). Rules:
 2. The response is for the shell to send once the records are committed.
 3. It works only between `activate` (this node leads and has applied everything committed) and
    `deactivate` (leadership lost: the uncommitted image is dropped).
-4. `next_deadline_ms` tells when to call `on_deadline`, which answers with records (fencing of
+4. `next_deadline_ms` is when to call `on_deadline`, which answers with records (fencing of
    silent brokers, leaders back to preferred replicas, unclean elections where they came to be
    allowed), at most one broker or one bounded batch at a time.
 
-Called by: quorum/service.py. Kafka's counterpart: QuorumController.
+Called by: quorum/active_controller.py. Kafka's counterpart: QuorumController.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from kraftrio.kraft_meta.controller.configuration_control import (
 )
 from kraftrio.kraft_meta.controller.control import (
     UNCLEAN_ELECTION_KEY,
-    Circumstances,
     ControllerConfig,
     ControllerResult,
+    DecisionContext,
 )
 from kraftrio.kraft_meta.controller.directory_control import assign_replicas_to_dirs
 from kraftrio.kraft_meta.controller.feature_control import bootstrap_records, update_features
@@ -70,7 +70,7 @@ from kraftrio.wire.messages.quorum import (
 )
 from kraftrio.wire.primitives import uuid_to_text
 
-_Handler = Callable[[Any, Circumstances], ControllerResult]
+_Handler = Callable[[Any, DecisionContext], ControllerResult]
 
 
 class Controller:
@@ -115,14 +115,14 @@ class Controller:
         }
 
     def activate(self, image: MetadataImage, now_ms: float) -> list[MetadataRecord]:
-        """Start to reign with the committed image; return records to propose first."""
+        """Begin to decide, from the committed image; return records to propose first."""
         assert not self.is_active
         self.is_active = True
         self.image = image
         self.index = PartitionIndex.of(image)
         self._now_ms = now_ms
         self._cluster.activate(image, now_ms)
-        # The former controller may not have come to it, or may have been configured differently.
+        # The former controller may have been interrupted, or configured differently.
         self._unclean_elections_due_ms = now_ms
         if self.config.auto_leader_rebalance_enable:
             self._next_balance_ms = now_ms + self._balance_interval_ms
@@ -148,7 +148,7 @@ class Controller:
         assert self.is_active
         self._now_ms = now_ms
         self._cluster.listened(now_ms)
-        now = Circumstances(
+        context = DecisionContext(
             config=self.config,
             validator=self._validator,
             topic_configs=self._topic_configs,
@@ -160,7 +160,7 @@ class Controller:
             next_offset=next_offset,
             now_ms=now_ms,
         )
-        return self._handlers[type(request)](request, now)
+        return self._handlers[type(request)](request, context)
 
     def replay(self, records: Sequence[MetadataRecord], last_offset: int, epoch: int) -> None:
         """Move the uncommitted image by records that were just proposed."""
@@ -198,7 +198,7 @@ class Controller:
         return min((d for d in deadlines if d is not None), default=None)
 
     def on_deadline(self, now_ms: float) -> list[MetadataRecord]:
-        """Return the records of what fell due; they are proposed and replayed before the next."""
+        """Return the records of what is due; they are replayed before the next call."""
         assert self.is_active
         self._now_ms = now_ms
         records = self._cluster.fence_expired(self.image, self.index, now_ms)

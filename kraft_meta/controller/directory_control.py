@@ -1,13 +1,13 @@
 """Log directories of brokers: where replicas lie (AssignReplicasToDirs), and which have failed.
 
-Behaviour, as Kafka's (KIP-858): a broker tells where each replica lies that it was not told itself,
-and the image keeps it. A directory that a heartbeat reports offline leaves the registration, and
-the broker's replicas in it leave ISRs and leaderships in the same batch; so does a replica that is
-reported LOST or in a directory that is not registered. What is left of the broker goes on. It
-registers with its directories anew when it restarts: a replica in one that is back may lead and
-join the ISR again. A broker that came back with other directories, all online, has replaced its
-disks: what it does not find it reports LOST where it is the last of an ISR, so that an empty log
-leads only by an unclean election. (Kafka makes the log anew and elects it.)
+Behaviour, as Kafka's (KIP-858): a broker reports where each replica lies whose directory the
+controller did not choose, and the image keeps it. A directory that a heartbeat reports offline
+leaves the registration, and the broker's replicas in it leave ISRs and leaderships in the same
+batch; so does a replica that is reported LOST or in a directory that is not registered. The rest of
+the broker goes on. It registers with its directories again when it restarts: a replica in one that
+is back may lead and join the ISR again. A broker that came back with other directories, all online,
+has replaced its disks: what it does not find it reports LOST where it is the last of an ISR, so
+that an empty log leads only by an unclean election. (Kafka creates the log again and elects it.)
 
 Called by: controller.py (requests) and cluster_control.py (heartbeats, registrations). Kafka's
 counterpart: ReplicationControlManager.
@@ -19,9 +19,9 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from kraftrio.kraft_meta.controller.control import (
-    Circumstances,
     ControllerConfig,
     ControllerResult,
+    DecisionContext,
     check_broker_epoch,
 )
 from kraftrio.kraft_meta.controller.error_responses import error_response
@@ -82,7 +82,7 @@ def changes_when_directories_fail(
 def registration_without(
     broker: BrokerImage, failed: Collection[bytes]
 ) -> BrokerRegistrationChangeRecord:
-    """Return the record by which a broker has these directories no more."""
+    """Return the record that removes these directories from a broker."""
     return BrokerRegistrationChangeRecord(
         broker.broker_id,
         broker.broker_epoch,
@@ -91,14 +91,14 @@ def registration_without(
 
 
 def assign_replicas_to_dirs(
-    request: AssignReplicasToDirsRequest, now: Circumstances
+    request: AssignReplicasToDirsRequest, context: DecisionContext
 ) -> ControllerResult:
-    """Take note of where a broker's replicas lie."""
+    """Record where a broker's replicas lie."""
     try:
-        check_broker_epoch(now.image, request.broker_id, request.broker_epoch)
+        check_broker_epoch(context.image, request.broker_id, request.broker_epoch)
     except KafkaError as error:
         return ControllerResult([], error_response(request, error.code))
-    broker = now.image.brokers[request.broker_id]
+    broker = context.image.brokers[request.broker_id]
     records: list[MetadataRecord] = []
     response = AssignReplicasToDirsResponse()
     # A replica named twice: the second is decided on what the first made of it.
@@ -112,12 +112,12 @@ def assign_replicas_to_dirs(
             for data in topic.partitions:
                 index, code = data.partition_index, ErrorCode.NONE
                 try:
-                    image, partition = _find(topic.topic_id, index, broker.broker_id, now)
+                    image, partition = _find(topic.topic_id, index, broker.broker_id, context)
                 except KafkaError as error:
                     code = error.code
                 else:
                     partition = changed.get((topic.topic_id, index), partition)
-                    record = _assign_one(broker, image, index, partition, directory.id, now)
+                    record = _assign_one(broker, image, index, partition, directory.id, context)
                     if record is not None:
                         records.append(record)
                         changed[topic.topic_id, index] = partition.merge(record)
@@ -128,9 +128,9 @@ def assign_replicas_to_dirs(
 
 
 def _find(
-    topic_id: bytes, index: int, broker_id: int, now: Circumstances
+    topic_id: bytes, index: int, broker_id: int, context: DecisionContext
 ) -> tuple[TopicImage, PartitionImage]:
-    topic = now.image.topic_by_id(topic_id)
+    topic = context.image.topic_by_id(topic_id)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, None)
     partition = topic.partitions.get(index)
@@ -147,20 +147,20 @@ def _assign_one(
     index: int,
     partition: PartitionImage,
     directory: bytes,
-    now: Circumstances,
+    context: DecisionContext,
 ) -> PartitionChangeRecord | None:
     placed = placement(partition.replicas, partition.directories)
     placed[broker.broker_id] = directory
     moved = replace(partition, directories=directories_of(partition.replicas, placed))
     if not broker.has_online(directory):
         change = change_without_replica(
-            now.config, now.image, broker.broker_id, topic, index, partition
+            context.config, context.image, broker.broker_id, topic, index, partition
         )
         was_placed = partition.directory(broker.broker_id) not in (MIGRATING, UNASSIGNED)
         if directory == LOST and was_placed and change.election is Election.UNCLEAN:
-            allow_unclean(change, now.image)  # it may begin anew at once
+            allow_unclean(change, context.image)  # it may begin with an empty log at once
     else:
-        may_lead = leader_check(now.image, moved)
+        may_lead = leader_check(context.image, moved)
         change = PartitionChange(topic.topic_id, index, partition, may_lead)
     change.directories = placed
     return change.build()

@@ -1,7 +1,8 @@
 """The response that refuses a whole controller request with one error: `error_response`.
 
 Behaviour: APIs with a top-level error carry it there, others in every item that was asked about.
-Called by: quorum/service.py (NOT_CONTROLLER) and whoever must answer for an unreachable controller.
+Called by: quorum/active_controller.py, the controller listener (NOT_CONTROLLER), and whoever
+answers for a controller that cannot be reached.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def _create_topics(request: admin.CreateTopicsRequest, code: ErrorCode, text: st
 
 
 def _each_name(make: Callable[[str], Any], topics: list[Any]) -> list[Any]:
-    """Answer for each name once, unless there are too many to tell."""
+    """Answer for each name once, unless there are too many."""
     if isinstance(topics, list):
         return [make(name) for name in dict.fromkeys(topic.name for topic in topics)]
     return each(lambda topic: make(topic.name), topics)

@@ -16,9 +16,9 @@ from typing import Final
 
 from kraftrio.kraft_meta.controller.control import (
     METADATA_VERSION,
-    Circumstances,
     ControllerConfig,
     ControllerResult,
+    DecisionContext,
 )
 from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.kraft_meta.metadata.records import ClusterIdRecord, FeatureLevelRecord, MetadataRecord
@@ -46,13 +46,13 @@ def bootstrap_records(config: ControllerConfig, cluster_id: str) -> list[Metadat
     return records
 
 
-def update_features(request: UpdateFeaturesRequest, now: Circumstances) -> ControllerResult:
+def update_features(request: UpdateFeaturesRequest, context: DecisionContext) -> ControllerResult:
     """Finalize new levels of features."""
     records: list[MetadataRecord] = []
     try:
         for update in request.feature_updates:
-            _check_update(update, now)
-            if update.max_version_level != now.image.features.get(update.feature, 0):
+            _check_update(update, context)
+            if update.max_version_level != context.image.features.get(update.feature, 0):
                 records.append(FeatureLevelRecord(update.feature, update.max_version_level))
     except KafkaError as error:
         message = (
@@ -63,7 +63,7 @@ def update_features(request: UpdateFeaturesRequest, now: Circumstances) -> Contr
             [], UpdateFeaturesResponse(error_code=error.code, error_message=message)
         )
     results = []
-    if now.api_version <= 1:
+    if context.api_version <= 1:
         results = [
             UpdatableFeatureResult(feature=update.feature, error_message=None)
             for update in request.feature_updates
@@ -73,12 +73,12 @@ def update_features(request: UpdateFeaturesRequest, now: Circumstances) -> Contr
     return ControllerResult(records, UpdateFeaturesResponse(error_message=None, results=results))
 
 
-def _check_update(update: FeatureUpdateKey, now: Circumstances) -> None:
+def _check_update(update: FeatureUpdateKey, context: DecisionContext) -> None:
     name, level = update.feature, update.max_version_level
-    current = now.image.features.get(name, 0)
-    supported = now.config.supported_features.get(name)
+    current = context.image.features.get(name, 0)
+    supported = context.config.supported_features.get(name)
     where = f"Invalid update version {level} for feature {name}."
-    if now.api_version == 0:
+    if context.api_version == 0:
         upgrade_type = _SAFE_DOWNGRADE if update.allow_downgrade else _UPGRADE
     else:
         upgrade_type = update.upgrade_type
@@ -86,12 +86,12 @@ def _check_update(update: FeatureUpdateKey, now: Circumstances) -> None:
     if upgrade_type not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
         reason = f"{where} The controller does not support the given upgrade type."
     elif supported is None:
-        reason = f"{where} Local controller {now.config.node_id} does not support this feature."
+        reason = f"{where} Local controller {context.config.node_id} does not support this feature."
     elif not (level == 0 and name != METADATA_VERSION) and not (
         supported[0] <= level <= supported[1]
     ):
         reason = (
-            f"{where} Local controller {now.config.node_id} only supports versions "
+            f"{where} Local controller {context.config.node_id} only supports versions "
             f"{supported[0]}-{supported[1]}"
         )
     elif level < current and upgrade_type == _UPGRADE:
@@ -107,7 +107,7 @@ def _check_update(update: FeatureUpdateKey, now: Circumstances) -> None:
             else "Unsafe metadata downgrade is not supported in this version."
         )
     else:
-        reason = _broker_refusal(now.image, name, level, where)
+        reason = _broker_refusal(context.image, name, level, where)
     if reason is not None:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, reason)
 

@@ -1,14 +1,14 @@
 """Who leads a partition after something changed: `PartitionChange` builds the one record for it.
 
 Owns: the election rules of the controller. Rules, as Kafka's:
-1. A leader is an acceptable replica of the ISR (it lives, and its log directory is online), the
-   first in assignment order; the present leader stays while it is one. PREFERRED puts the first
-   replica of the assignment before that.
+1. A leader is an acceptable replica of the ISR (its broker is alive, and its log directory is
+   online), the first in assignment order; the present leader stays while it is one. PREFERRED puts
+   the first replica of the assignment before that.
 2. UNCLEAN takes any live replica when the ISR has none: the ISR becomes that replica alone and the
    partition is RECOVERING until its leader says otherwise (KIP-704). If all that live are replicas
    that are LOST, one of them begins with an empty log: its directory is UNASSIGNED from then.
 3. The last member of an ISR never leaves it: without a live one the partition has no leader and
-   keeps its ISR, so that nobody else is elected cleanly.
+   keeps its ISR, so that no other replica is elected cleanly.
 4. A reassignment ends once the adding replicas are all in the ISR: replicas become the target. One
    that makes the replicas fewer waits for the whole target, so that none of it is out of sync.
 5. A replica that leaves the assignment ends the leader epoch, so that its fetches are refused.
@@ -34,7 +34,7 @@ from kraftrio.kraft_meta.metadata.records import (
 
 
 class Election(Enum):
-    """What kind of leader is looked for."""
+    """Which kind of election this is."""
 
     ONLINE = "online"
     PREFERRED = "preferred"
@@ -49,11 +49,11 @@ class PartitionChange:
         "_partition",
         "_topic_id",
         "adding_replicas",
-        "can_start_anew",
         "directories",
         "election",
         "isr",
         "leader_recovery_state",
+        "may_start_empty",
         "partition_id",
         "removing_replicas",
         "replicas",
@@ -78,7 +78,7 @@ class PartitionChange:
         self.leader_recovery_state = partition.leader_recovery_state
         self.directories = placement(partition.replicas, partition.directories)  # by broker
         # Whether a replica without its log may lead, if records may be lost (rule 2).
-        self.can_start_anew: Callable[[int], bool] = _never
+        self.may_start_empty: Callable[[int], bool] = _never
 
     def build(self) -> PartitionChangeRecord | None:
         """Return the record of everything that changed, or None when nothing did."""
@@ -136,7 +136,7 @@ class PartitionChange:
                 if self._is_acceptable(replica):
                     return replica, True
             for replica in replicas:
-                if self.can_start_anew(replica):
+                if self.may_start_empty(replica):
                     self.directories[replica] = UNASSIGNED
                     return replica, True
         return NO_LEADER, False

@@ -1,11 +1,11 @@
-"""Which partitions a broker's fate matters to: `PartitionIndex`, so that nobody walks the cluster.
+"""Which partitions a change of a broker affects: `PartitionIndex`, which saves scanning them all.
 
 Owns: the partitions by broker in their ISR, by leader, without a leader, away from their preferred
 leader, and being reassigned. Rules:
 1. It is soft state of the active controller: made from an image once (`of`), then moved by each
    delta before that is applied (`update`); it says nothing that the image does not.
 2. What it returns is in order of topic name and partition, so that records come in one order.
-3. A change of one topic costs that change, and a broker's fate costs its own partitions.
+3. A change of one topic costs that change, and a change of a broker its own partitions.
 
 Called by: controller.py (keeps it), replication_control.py, cluster_control.py and
 reassignment_control.py (ask it). Kafka's counterpart: BrokersToIsrs.
@@ -63,14 +63,14 @@ class PartitionIndex:
                     self._remove((topic_id, number), previous)
                 self._add((topic_id, number), partition)
 
-    # ---- what it tells
+    # ---- queries
 
     def in_isr_of(self, image: MetadataImage, broker_id: int) -> list[Located]:
         """Return the partitions that have this broker in their ISR."""
         return _located(image, self._in_isr.get(broker_id, ()))
 
     def leads_any(self, broker_id: int) -> bool:
-        """Tell whether a broker leads something."""
+        """Tell whether a broker leads any partition."""
         return bool(self._led.get(broker_id))
 
     def leaderless(self, image: MetadataImage) -> list[Located]:
@@ -85,7 +85,7 @@ class PartitionIndex:
         """Return the partitions whose replicas are being moved."""
         return _located(image, self._reassigning)
 
-    # ---- how it is kept
+    # ---- updates
 
     def _add(self, key: _Key, partition: PartitionImage) -> None:
         for broker_id in partition.isr:

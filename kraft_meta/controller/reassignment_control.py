@@ -15,8 +15,8 @@ Called by: controller.py. Kafka's counterpart: ReplicationControlManager.
 from __future__ import annotations
 
 from kraftrio.kraft_meta.controller.control import (
-    Circumstances,
     ControllerResult,
+    DecisionContext,
     is_unclean_election_enabled,
 )
 from kraftrio.kraft_meta.controller.partition_change import Election, PartitionChange
@@ -39,7 +39,7 @@ from kraftrio.wire.messages.admin import (
 
 
 def alter_partition_reassignments(
-    request: AlterPartitionReassignmentsRequest, now: Circumstances
+    request: AlterPartitionReassignmentsRequest, context: DecisionContext
 ) -> ControllerResult:
     """Start, replace or cancel the reassignment of each partition named."""
     records: list[MetadataRecord] = []
@@ -55,10 +55,10 @@ def alter_partition_reassignments(
             )
             response.partitions.append(result)
             try:
-                image, partition = _find(topic.name, wanted.partition_index, now)
+                image, partition = _find(topic.name, wanted.partition_index, context)
                 key = (image.topic_id, wanted.partition_index)
                 partition = changed.get(key, partition)
-                record = _alter_one(image, partition, wanted, now, may_resize=may_resize)
+                record = _alter_one(image, partition, wanted, context, may_resize=may_resize)
             except KafkaError as error:
                 result.error_code = error.code
                 result.error_message = error.message or error.code.text
@@ -75,8 +75,8 @@ def alter_partition_reassignments(
     )
 
 
-def _find(name: str, index: int, now: Circumstances) -> tuple[TopicImage, PartitionImage]:
-    topic = now.image.topic(name)
+def _find(name: str, index: int, context: DecisionContext) -> tuple[TopicImage, PartitionImage]:
+    topic = context.image.topic(name)
     if topic is None:
         raise KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}."
@@ -93,20 +93,20 @@ def _alter_one(
     topic: TopicImage,
     partition: PartitionImage,
     wanted: ReassignablePartition,
-    now: Circumstances,
+    context: DecisionContext,
     *,
     may_resize: bool,
 ) -> PartitionChangeRecord | None:
     change = PartitionChange(
-        topic.topic_id, wanted.partition_index, partition, leader_check(now.image, partition)
+        topic.topic_id, wanted.partition_index, partition, leader_check(context.image, partition)
     )
     if wanted.replicas is None:
-        _cancel(change, topic, partition, now)
+        _cancel(change, topic, partition, context)
     else:
-        check_manual_assignment(wanted.replicas, now.image, None)
+        check_manual_assignment(wanted.replicas, context.image, None)
         if not may_resize:
             _check_same_size(partition, len(wanted.replicas))
-        _reassign(change, partition, wanted.replicas, now.image)
+        _reassign(change, partition, wanted.replicas, context.image)
     return change.build()
 
 
@@ -125,13 +125,13 @@ def _reassign(
 
 
 def _cancel(
-    change: PartitionChange, topic: TopicImage, partition: PartitionImage, now: Circumstances
+    change: PartitionChange, topic: TopicImage, partition: PartitionImage, context: DecisionContext
 ) -> None:
     if not partition.is_reassigning:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
     replicas = original_replicas(partition)
     isr = tuple(r for r in partition.isr if r not in partition.adding_replicas)
-    may_be_unclean = is_unclean_election_enabled(now.config, now.image, topic.name)
+    may_be_unclean = is_unclean_election_enabled(context.config, context.image, topic.name)
     if not isr:
         if not replicas:
             raise KafkaError(
@@ -166,17 +166,17 @@ def _check_same_size(partition: PartitionImage, wanted: int) -> None:
 
 
 def list_partition_reassignments(
-    request: ListPartitionReassignmentsRequest, now: Circumstances
+    request: ListPartitionReassignmentsRequest, context: DecisionContext
 ) -> ControllerResult:
-    """Tell of the reassignments under way: all (null), or those of the partitions named."""
+    """List the reassignments under way: all (null), or those of the partitions named."""
     ongoing: dict[str, list[OngoingPartitionReassignment]] = {}
     if request.topics is None:
-        for topic, index, partition in now.index.reassigning(now.image):
+        for topic, index, partition in context.index.reassigning(context.image):
             ongoing.setdefault(topic.name, []).append(_ongoing(index, partition))
     else:
         for wanted in request.topics:
             for index in dict.fromkeys(wanted.partition_indexes):
-                found = now.image.partition(wanted.name, index)
+                found = context.image.partition(wanted.name, index)
                 if found is not None and found.is_reassigning:
                     ongoing.setdefault(wanted.name, []).append(_ongoing(index, found))
     topics = [

@@ -5,7 +5,7 @@ Owns: the order in which brokers are offered. Rules, as Kafka's striped placer:
    the others do not suffice, and those that are shutting down not at all.
 2. Consecutive replicas of a partition go to different racks as long as there are any, and
    consecutive partitions start at different racks and brokers.
-3. After as many partitions as there are usable brokers, the lists are shuffled anew, so that
+3. After as many partitions as there are usable brokers, the lists are shuffled again, so that
    patterns do not repeat. All randomness is injected.
 
 Called by: replication_control.py for CreateTopics and CreatePartitions.

@@ -1,13 +1,13 @@
-"""Leaders and in-sync replicas: AlterPartition, ElectLeaders, and what follows from brokers' fates.
+"""Leaders and in-sync replicas: AlterPartition, ElectLeaders, and what changes of brokers entail.
 
 Behaviour: an ISR change names the partition epoch that it was made from, and is refused when that
-is not the present one; a leader's word counts only in its own epoch, and a replica that is fenced,
-shutting down, of another incarnation or in a log directory that is offline may not join (KIP-841,
-KIP-903, KIP-858); nor may the latter lead. When a broker is fenced,
-leaves or comes back, every partition that it matters to gets its change in the same batch; what is
-due from time to time (preferred leaders, unclean elections) comes in bounded ones.
+is not the present one; a leader's proposal counts only in its own epoch, and a replica that is
+fenced, shutting down, of another incarnation or in a log directory that is offline may not join
+(KIP-841, KIP-903, KIP-858); nor may the latter lead. When a broker is fenced, leaves or comes back,
+every partition that it affects gets its change in the same batch; periodic work (preferred leaders,
+unclean elections) comes in bounded batches.
 
-Called by: controller.py (requests, deadlines) and cluster_control.py (brokers' fates). Kafka's
+Called by: controller.py (requests, deadlines) and cluster_control.py (changes of brokers). Kafka's
 counterpart: ReplicationControlManager. Eligible leader replicas (KIP-966) are not kept.
 """
 
@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kraftrio.kraft_meta.controller.control import (
-    Circumstances,
     ControllerConfig,
     ControllerResult,
+    DecisionContext,
     check_broker_epoch,
     is_unclean_election_enabled,
 )
@@ -95,14 +95,14 @@ def allow_unclean(
     Args: see `leader_check`.
     """
 
-    def can_start_anew(replica: int) -> bool:
+    def may_start_empty(replica: int) -> bool:
         broker = image.brokers.get(replica)
         if broker is None or replica == gone or not (broker.is_active or replica == back):
             return False
         return change.directories.get(replica) == LOST
 
     change.election = Election.UNCLEAN
-    change.can_start_anew = can_start_anew
+    change.may_start_empty = may_start_empty
 
 
 def _is_online(broker: BrokerImage, partition: PartitionImage) -> bool:
@@ -163,14 +163,14 @@ def changes_when_broker_returns(
 
 
 def balance_leaders(image: MetadataImage, index: PartitionIndex) -> list[MetadataRecord]:
-    """Move leaders back to the preferred replicas that can lead, a bounded number at once."""
+    """Move leaders back to the preferred replicas that can lead, a bounded number at a time."""
     return _elect_where_possible(image, index.imbalanced(image), Election.PREFERRED)
 
 
 def elect_unclean_leaders(
     config: ControllerConfig, image: MetadataImage, index: PartitionIndex
 ) -> list[MetadataRecord]:
-    """Give leaders to leaderless partitions that may lose records, a bounded number at once."""
+    """Give leaders to leaderless partitions that may lose records, a bounded number at a time."""
     candidates = (
         located
         for located in index.leaderless(image)
@@ -204,7 +204,7 @@ def _append_if_changed(records: list[MetadataRecord], change: PartitionChange) -
 # ---- ElectLeaders
 
 
-def elect_leaders(request: ElectLeadersRequest, now: Circumstances) -> ControllerResult:
+def elect_leaders(request: ElectLeadersRequest, context: DecisionContext) -> ControllerResult:
     """Elect leaders for the partitions named, or for all (null) that need it."""
     if request.election_type not in (_PREFERRED_ELECTION, _UNCLEAN_ELECTION):
         message = f"Unknown election type {request.election_type}"
@@ -213,7 +213,9 @@ def elect_leaders(request: ElectLeadersRequest, now: Circumstances) -> Controlle
     records: list[MetadataRecord] = []
     results: list[ReplicaElectionResult] = []
     if request.topic_partitions is None:
-        wanted = [(topic.name, sorted(topic.partitions)) for topic in _topics_in_order(now.image)]
+        wanted = [
+            (topic.name, sorted(topic.partitions)) for topic in _topics_in_order(context.image)
+        ]
     else:
         wanted = [(topic.topic, list(topic.partitions)) for topic in request.topic_partitions]
     seen: dict[tuple[str, int], None] = {}
@@ -224,9 +226,9 @@ def elect_leaders(request: ElectLeadersRequest, now: Circumstances) -> Controlle
                 continue
             seen[name, index] = None
             try:
-                records.append(_elect_leader(now.image, name, index, is_unclean=is_unclean))
+                records.append(_elect_leader(context.image, name, index, is_unclean=is_unclean))
             except KafkaError as error:
-                # Asked about all, only those that needed a leader are told of.
+                # Asked about all, the answer lists only those that needed a leader.
                 if request.topic_partitions is None and error.code is ErrorCode.ELECTION_NOT_NEEDED:
                     continue
                 result.partition_result.append(
@@ -258,10 +260,10 @@ def _elect_leader(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}"
         )
     if is_unclean:
-        is_needless = partition.leader != NO_LEADER
+        is_not_needed = partition.leader != NO_LEADER
     else:
-        is_needless = partition.leader == partition.preferred_leader
-    if is_needless:
+        is_not_needed = partition.leader == partition.preferred_leader
+    if is_not_needed:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, None)
     change = PartitionChange(topic.topic_id, index, partition, leader_check(image, partition))
     if is_unclean:
@@ -282,22 +284,22 @@ def _elect_leader(
 # ---- AlterPartition
 
 
-def alter_partition(request: AlterPartitionRequest, now: Circumstances) -> ControllerResult:
+def alter_partition(request: AlterPartitionRequest, context: DecisionContext) -> ControllerResult:
     """Decide on the ISR changes that a leader proposes."""
     try:
-        check_broker_epoch(now.image, request.broker_id, request.broker_epoch)
+        check_broker_epoch(context.image, request.broker_id, request.broker_epoch)
     except KafkaError as error:
         return ControllerResult([], AlterPartitionResponse(error_code=error.code))
     records: list[MetadataRecord] = []
     topics: list[AlterPartitionResponseTopicData] = []
     for topic_data in request.topics:
-        topic = now.image.topic_by_id(topic_data.topic_id)
+        topic = context.image.topic_by_id(topic_data.topic_id)
         result = AlterPartitionResponseTopicData(topic_id=topic_data.topic_id)
         for data in topic_data.partitions:
             try:
                 if topic is None:
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, None)
-                record, answer = _alter_one(topic, data, request.broker_id, now)
+                record, answer = _alter_one(topic, data, request.broker_id, context)
             except KafkaError as error:
                 answer = AlterPartitionResponsePartitionData(
                     partition_index=data.partition_index, error_code=error.code
@@ -314,18 +316,18 @@ def _alter_one(
     topic: TopicImage,
     data: AlterPartitionRequestPartitionData,
     broker_id: int,
-    now: Circumstances,
+    context: DecisionContext,
 ) -> tuple[PartitionChangeRecord | None, AlterPartitionResponsePartitionData]:
     partition = topic.partitions.get(data.partition_index)
     if partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
-    has_epochs = now.api_version >= _ISR_EPOCHS_VERSION
+    has_epochs = context.api_version >= _ISR_EPOCHS_VERSION
     new_isr = (
         [state.broker_id for state in data.new_isr_with_epochs] if has_epochs else data.new_isr
     )
     _check_alter_partition(partition, data, new_isr, broker_id)
     for position, replica in enumerate(new_isr):
-        broker = now.image.broker(replica)
+        broker = context.image.broker(replica)
         epoch = data.new_isr_with_epochs[position].broker_epoch if has_epochs else -1
         if (
             broker is None
@@ -335,15 +337,15 @@ def _alter_one(
         ):
             raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, None)
     change = PartitionChange(
-        topic.topic_id, data.partition_index, partition, leader_check(now.image, partition)
+        topic.topic_id, data.partition_index, partition, leader_check(context.image, partition)
     )
     change.isr = tuple(new_isr)
     change.leader_recovery_state = data.leader_recovery_state
-    if is_unclean_election_enabled(now.config, now.image, topic.name):
-        allow_unclean(change, now.image)
+    if is_unclean_election_enabled(context.config, context.image, topic.name):
+        allow_unclean(change, context.image)
     record = change.build()
     after = partition if record is None else partition.merge(record)
-    # The proposer no longer leads (a reassignment took it away): it will hear of its successor.
+    # The proposer no longer leads (a reassignment took it away): it will learn of its successor.
     error = ErrorCode.NONE if after.leader == broker_id else ErrorCode.NEW_LEADER_ELECTED
     return record, AlterPartitionResponsePartitionData(
         partition_index=data.partition_index,

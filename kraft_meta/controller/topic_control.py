@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kraftrio.kraft_meta.controller.control import METADATA_TOPIC, Circumstances, ControllerResult
+from kraftrio.kraft_meta.controller.control import METADATA_TOPIC, ControllerResult, DecisionContext
 from kraftrio.kraft_meta.controller.replica_placement import ReplicaPlacer
 from kraftrio.kraft_meta.metadata.directories import directories_of
 from kraftrio.kraft_meta.metadata.image import TOPIC, MetadataImage
@@ -42,12 +42,14 @@ from kraftrio.wire.topic_names import (
 )
 
 
-def create_topics(request: CreateTopicsRequest, now: Circumstances) -> ControllerResult:
+def create_topics(request: CreateTopicsRequest, context: DecisionContext) -> ControllerResult:
     """Decide on each topic of the request."""
     records: list[MetadataRecord] = []
     results: list[CreatableTopicResult] = []
     duplicates = _duplicates(topic.name for topic in request.topics)
-    too_many = _total_partitions(request.topics, now) > now.config.max_partitions_per_request
+    too_many = (
+        _total_partitions(request.topics, context) > context.config.max_partitions_per_request
+    )
     placer: ReplicaPlacer | None = None
     created: dict[str, str] = {}
     seen: dict[str, None] = {}
@@ -60,10 +62,10 @@ def create_topics(request: CreateTopicsRequest, now: Circumstances) -> Controlle
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             if too_many:
                 raise _too_many_partitions()
-            _check_new_topic_name(topic.name, now.image, created)
+            _check_new_topic_name(topic.name, context.image, created)
             if placer is None:
-                placer = ReplicaPlacer(now.image.brokers.values(), now.rng)
-            topic_records, result = _create_topic(topic, now, placer)
+                placer = ReplicaPlacer(context.image.brokers.values(), context.rng)
+            topic_records, result = _create_topic(topic, context, placer)
         except KafkaError as error:
             results.append(_failed_topic(topic.name, error))
             continue
@@ -98,30 +100,32 @@ def _check_new_topic_name(name: str, image: MetadataImage, created: dict[str, st
 
 
 def _create_topic(
-    topic: CreatableTopic, now: Circumstances, placer: ReplicaPlacer
+    topic: CreatableTopic, context: DecisionContext, placer: ReplicaPlacer
 ) -> tuple[list[MetadataRecord], CreatableTopicResult]:
-    configs = _topic_configs(topic, now)
+    configs = _topic_configs(topic, context)
     if topic.assignments:
-        placements = _manual_placements(topic, now.image)
+        placements = _manual_placements(topic, context.image)
     else:
-        placements = _automatic_placements(topic, now, placer)
-    topic_id = now.new_uuid()
+        placements = _automatic_placements(topic, context, placer)
+    topic_id = context.new_uuid()
     records: list[MetadataRecord] = [TopicRecord(topic.name, topic_id)]
     records += [ConfigRecord(TOPIC, topic.name, key, value) for key, value in configs.items()]
     for index, replicas in enumerate(placements):
         is_manual = bool(topic.assignments)
-        records.append(_new_partition(topic_id, index, replicas, now.image, is_manual=is_manual))
+        records.append(
+            _new_partition(topic_id, index, replicas, context.image, is_manual=is_manual)
+        )
     return records, CreatableTopicResult(
         name=topic.name,
         topic_id=topic_id,
         error_message=None,
         num_partitions=len(placements),
         replication_factor=len(placements[0]),
-        configs=now.topic_configs.describe_topic_configs(configs),
+        configs=context.topic_configs.describe_topic_configs(configs),
     )
 
 
-def _topic_configs(topic: CreatableTopic, now: Circumstances) -> dict[str, str]:
+def _topic_configs(topic: CreatableTopic, context: DecisionContext) -> dict[str, str]:
     configs: dict[str, str] = {}
     for config in topic.configs:
         if config.value is None:
@@ -130,12 +134,12 @@ def _topic_configs(topic: CreatableTopic, now: Circumstances) -> dict[str, str]:
                 f"Null value not supported for topic configs: {config.name}",
             )
         configs[config.name] = config.value
-    now.validator.validate(TOPIC, topic.name, configs)
+    context.validator.validate(TOPIC, topic.name, configs)
     return configs
 
 
 def _automatic_placements(
-    topic: CreatableTopic, now: Circumstances, placer: ReplicaPlacer
+    topic: CreatableTopic, context: DecisionContext, placer: ReplicaPlacer
 ) -> list[tuple[int, ...]]:
     count, replication_factor = topic.num_partitions, topic.replication_factor
     if replication_factor < -1 or replication_factor == 0:
@@ -149,9 +153,9 @@ def _automatic_placements(
             "Number of partitions was set to an invalid non-positive value.",
         )
     if count == -1:
-        count = now.config.num_partitions
+        count = context.config.num_partitions
     if replication_factor == -1:
-        replication_factor = now.config.default_replication_factor
+        replication_factor = context.config.default_replication_factor
     return _place(placer, count, replication_factor)
 
 
@@ -257,13 +261,13 @@ def _new_partition(
     )
 
 
-def _total_partitions(topics: Sequence[CreatableTopic], now: Circumstances) -> int:
+def _total_partitions(topics: Sequence[CreatableTopic], context: DecisionContext) -> int:
     total = 0
     for topic in topics:
         if topic.assignments:
             total += len(topic.assignments)
         elif topic.num_partitions == -1:
-            total += now.config.num_partitions
+            total += context.config.num_partitions
         else:
             total += max(topic.num_partitions, 0)
     return total
@@ -285,14 +289,16 @@ def _duplicates(names: Iterable[str]) -> dict[str, None]:
     return repeated
 
 
-def create_partitions(request: CreatePartitionsRequest, now: Circumstances) -> ControllerResult:
+def create_partitions(
+    request: CreatePartitionsRequest, context: DecisionContext
+) -> ControllerResult:
     """Decide on each topic that should get more partitions."""
     records: list[MetadataRecord] = []
     results: list[CreatePartitionsTopicResult] = []
     duplicates = _duplicates(topic.name for topic in request.topics)
     added = 0
     for topic in request.topics:
-        image = now.image.topic(topic.name)
+        image = context.image.topic(topic.name)
         if image is not None:
             added += max(topic.count - image.partition_count, 0)
     seen: dict[str, None] = {}
@@ -303,9 +309,9 @@ def create_partitions(request: CreatePartitionsRequest, now: Circumstances) -> C
         try:
             if topic.name in duplicates:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            if added > now.config.max_partitions_per_request:
+            if added > context.config.max_partitions_per_request:
                 raise _too_many_partitions()
-            records += _add_partitions(topic, now)
+            records += _add_partitions(topic, context)
         except KafkaError as error:
             results.append(
                 CreatePartitionsTopicResult(
@@ -319,8 +325,8 @@ def create_partitions(request: CreatePartitionsRequest, now: Circumstances) -> C
     return ControllerResult(records, CreatePartitionsResponse(results=results))
 
 
-def _add_partitions(topic: CreatePartitionsTopic, now: Circumstances) -> list[MetadataRecord]:
-    image = now.image.topic(topic.name)
+def _add_partitions(topic: CreatePartitionsTopic, context: DecisionContext) -> list[MetadataRecord]:
+    image = context.image.topic(topic.name)
     if image is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
     count = image.partition_count
@@ -335,7 +341,7 @@ def _add_partitions(topic: CreatePartitionsTopic, now: Circumstances) -> list[Me
     additional = topic.count - count
     replication_factor = len(image.partitions[0].replicas)
     if topic.assignments is None:
-        placer = ReplicaPlacer(now.image.brokers.values(), now.rng)
+        placer = ReplicaPlacer(context.image.brokers.values(), context.rng)
         placements = _place(placer, additional, replication_factor)
     else:
         if len(topic.assignments) != additional:
@@ -346,10 +352,10 @@ def _add_partitions(topic: CreatePartitionsTopic, now: Circumstances) -> list[Me
             )
         placements = []
         for assignment in topic.assignments:
-            check_manual_assignment(assignment.broker_ids, now.image, replication_factor)
+            check_manual_assignment(assignment.broker_ids, context.image, replication_factor)
             placements.append(tuple(assignment.broker_ids))
     is_manual = topic.assignments is not None
     return [
-        _new_partition(image.topic_id, count + index, replicas, now.image, is_manual=is_manual)
+        _new_partition(image.topic_id, count + index, replicas, context.image, is_manual=is_manual)
         for index, replicas in enumerate(placements)
     ]

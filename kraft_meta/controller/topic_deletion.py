@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from kraftrio.kraft_meta.controller.control import Circumstances, ControllerResult
+from kraftrio.kraft_meta.controller.control import ControllerResult, DecisionContext
 from kraftrio.kraft_meta.metadata.image import MetadataImage, TopicImage
 from kraftrio.kraft_meta.metadata.records import MetadataRecord, RemoveTopicRecord
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -28,19 +28,19 @@ from kraftrio.wire.primitives import ZERO_UUID
 _FIRST_VERSION_WITH_DISABLED_CODE = 3
 
 
-def delete_topics(request: DeleteTopicsRequest, now: Circumstances) -> ControllerResult:
+def delete_topics(request: DeleteTopicsRequest, context: DecisionContext) -> ControllerResult:
     """Decide on each topic of the request, by name or by id."""
     states = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-    if not now.config.delete_topic_enable:
+    if not context.config.delete_topic_enable:
         code = ErrorCode.TOPIC_DELETION_DISABLED
-        if now.api_version < _FIRST_VERSION_WITH_DISABLED_CODE:
+        if context.api_version < _FIRST_VERSION_WITH_DISABLED_CODE:
             code = ErrorCode.INVALID_REQUEST
         disabled = KafkaError(code, "Topic deletion is disabled.")
         refused = [_failed(state.name, state.topic_id, disabled) for state in states]
         return ControllerResult([], DeleteTopicsResponse(responses=refused))
     records: list[MetadataRecord] = []
     results: list[DeletableTopicResult] = []
-    deletions = _Deletions(states, now.image)
+    deletions = _Deletions(states, context.image)
     for state in states:
         if deletions.is_answered(state):
             continue
@@ -71,7 +71,7 @@ class _Deletions:
     def is_answered(self, state: DeleteTopicState) -> bool:
         """Whether an earlier entry of the request said the same; it counts as answered now."""
         if (state.name is None) == (state.topic_id == ZERO_UUID):
-            return False  # it names nothing, or too much: each of these is refused for itself
+            return False  # it names nothing, or too much: each of these is refused individually
         key = state.name, state.topic_id
         if key in self._answered:
             return True
@@ -79,7 +79,7 @@ class _Deletions:
         return False
 
     def topic(self, state: DeleteTopicState) -> TopicImage:
-        """Find the topic that an entry means (KafkaError: none, or it is said twice)."""
+        """Find the topic that an entry means (KafkaError: none, or named twice)."""
         name, topic_id = state.name, state.topic_id
         if name is None:
             if topic_id == ZERO_UUID:

@@ -2,11 +2,11 @@
 
 Owns: the reserved ids and the arithmetic of a partition's directories, which stand beside its
 replicas in the same order. Rules:
-1. A directory has the random id of its meta.properties. MIGRATING: nobody has said where the
+1. A directory has the random id of its meta.properties. MIGRATING: it is not known where the
    replica lies (as in logs from before directories were kept). UNASSIGNED: the replica is new, and
-   its broker will say. LOST: it was somewhere, and that is gone.
-2. No directories at all, (), are MIGRATING ones: what is not known takes no room.
-3. A replica whose directory nobody has said may be online; one in a directory that its broker did
+   its broker will report its directory. LOST: it had one, which is gone.
+2. No directories at all, (), are MIGRATING ones: what is unknown takes no space.
+3. A replica whose directory is unknown may be online; one in a directory that its broker did
    not register, or has reported since, is not.
 
 Called by: image.py, partition_change.py, directory_control.py, topic_control.py, and the broker.
@@ -49,7 +49,7 @@ def directories_of(replicas: Sequence[int], placed: Mapping[int, bytes]) -> tupl
 
 @lru_cache(maxsize=1024)
 def shared(directories: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """Return an equal value that others have, too: there are far more partitions than values."""
+    """Return an equal value that is shared: there are far more partitions than values."""
     return directories
 
 

@@ -89,7 +89,7 @@ class ConfigResource(NamedTuple):
 class PartitionImage:
     """One partition. `leader` is -1 when no replica may lead.
 
-    `directories` are where the replicas lie, in their order; () while nobody has said.
+    `directories` are where the replicas lie, in their order; () while that is unknown.
     """
 
     replicas: tuple[int, ...]
@@ -412,7 +412,7 @@ class MetadataDelta:
 
     @classmethod
     def full(cls, image: MetadataImage) -> MetadataDelta:
-        """Return the delta from nothing to an image: what a new subscriber is told first."""
+        """Return the delta from nothing to an image: what a new subscriber is given first."""
         return cls.between(MetadataImage(), image)
 
     def replay(self, record: MetadataRecord) -> None:

@@ -159,7 +159,7 @@ class ActiveController:
         return self._controller.next_deadline_ms()
 
     def on_time(self, now_ms: float) -> None:
-        """Decide on what fell due."""
+        """Decide whatever is due by now."""
         while self._controller.is_active:
             deadline_ms = self._controller.next_deadline_ms()
             if deadline_ms is None or deadline_ms > now_ms:

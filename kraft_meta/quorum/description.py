@@ -44,8 +44,8 @@ def describe_quorum(
 ) -> DescribeQuorumResponse:
     """Answer for each partition asked about; now_ms and wall_ms are the same moment.
 
-    Of a quorum there is one: who asks for very many is told that of all of them, as by Kafka of any
-    other than that one.
+    There is one quorum: a request that names very many partitions is answered that none of them is
+    known, as Kafka answers for every partition but that one.
     """
     if _is_long(request):
         return _unknown_partitions(request)

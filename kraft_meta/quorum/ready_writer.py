@@ -2,10 +2,10 @@
 
 Rules:
 1. Election state, then truncation, then appends, then the fsync; all but the appends in a worker
-   thread. Voters sync what they append before they tell anybody; observers leave that to the
-   system.
-2. A log without space is waited for: whoever waits for an append is not told that it failed. Every
-   other OSError propagates, and ends the node.
+   thread. Voters sync what they append before they send anything; observers leave that to
+   the operating system.
+2. Lack of space is waited out: an append does not fail for it. Every other OSError propagates, and
+   ends the node.
 
 Called by: quorum/service.py. The order is the one that raft/raft.py asks for.
 """

@@ -52,7 +52,7 @@ from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from kraftrio.wire.primitives import Buffer
 
-_TURNS_IF_LATE = 8  # of the event loop, for what waits in sockets
+_TURNS_IF_LATE = 8  # of the event loop, so that what waits in sockets is read
 
 
 class QuorumService:
@@ -90,7 +90,7 @@ class QuorumService:
         self._active: ActiveController | None = None  # once the log is loaded
         self._asked: dict[int, Deferred[Response]] = {}
         self._next_request_id = 1
-        self._failure: Exception | None = None  # met by somebody else than `run`
+        self._failure: Exception | None = None  # met outside `run`
 
     # ---- what everyone may ask
 
@@ -208,12 +208,12 @@ class QuorumService:
             try:
                 self._core.step(message, self._clock.monotonic_ms())
             except (OSError, CommittedRecordsError) as error:
-                self.fail(error)  # no matter of who sent the message
+                self.fail(error)  # whoever sent the message
                 return
             self._after_input(self._core)
 
     def fail(self, error: Exception) -> None:
-        """End `run` with an error that somebody else met."""
+        """End `run` with an error that was met elsewhere."""
         self._failure = error
         self._wake_up()
 
@@ -227,7 +227,7 @@ class QuorumService:
         return deferred
 
     def peer_unreachable(self, node_id: int, *, refused: bool = True) -> None:
-        """Take the news that what was sent to a node is lost; refused: nobody listens there."""
+        """Learn that what was sent to a node is lost; refused: nobody listens there."""
         if self._core is not None:
             self._core.peer_unreachable(node_id, self._clock.monotonic_ms(), refused=refused)
             self._after_input(self._core)
@@ -277,7 +277,7 @@ class QuorumService:
         return self.node_id if core is None or core.memory.is_proven else NO_NODE
 
     def snapshot_progress(self, source: int) -> bool:
-        """Take the news that a piece of the snapshot has come; False: it is not wanted any more."""
+        """Learn that a piece of the snapshot has come; False: it is not wanted any more."""
         core = self._core
         return core is not None and core.snapshots.on_progress(source, self._clock.monotonic_ms())
 
@@ -287,7 +287,7 @@ class QuorumService:
         self._wake_up()
 
     def snapshot_failed(self) -> None:
-        """Take the news that the snapshot cannot be had; the leader is asked for another."""
+        """Learn that the snapshot cannot be fetched; the leader is asked again."""
         if self._core is not None:
             self._core.snapshots.on_failed(self._clock.monotonic_ms())
             self._wake_up()

@@ -8,7 +8,7 @@ Rules:
    ranks. The pause between two such attempts doubles as long as they go on, so that a link that
    flaps costs the others next to nothing.
 
-Called by: role_changes.py, elections.py, leader_loss.py.
+Called by: role_transitions.py, elections.py, leader_loss.py.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ElectionPace:
     def first_election_ms(self, now_ms: float) -> float:
         """Return when a voter that has just started asks for pre-votes: soon.
 
-        A pre-vote disturbs nobody, and tells who leads or that nobody does.
+        A pre-vote disturbs nobody, and its answers show who leads, if anybody does.
         """
         return now_ms + self._rng.random() * self._config.election_timeout_ms / 10
 

@@ -22,7 +22,7 @@ from kraftrio.kraft_meta.raft.quorum_state import (
     Prospective,
     Unattached,
 )
-from kraftrio.kraft_meta.raft.role_changes import RoleChanges
+from kraftrio.kraft_meta.raft.role_transitions import RoleTransitions
 from kraftrio.kraft_meta.raft.values import NO_NODE
 from kraftrio.wire.errors import ErrorCode
 
@@ -30,7 +30,7 @@ from kraftrio.wire.errors import ErrorCode
 class Elections:
     """See the module."""
 
-    def __init__(self, state: CoreState, pace: ElectionPace, roles: RoleChanges) -> None:
+    def __init__(self, state: CoreState, pace: ElectionPace, roles: RoleTransitions) -> None:
         self._state = state
         self._quorum = state.quorum
         self._pace = pace
@@ -82,7 +82,7 @@ class Elections:
             role.votes.setdefault(response.source, response.vote_granted)
             self._count_votes(now_ms)
         elif isinstance(role, Follower) and response.error is ErrorCode.NONE:
-            self._state.memory.on_epoch_told(response.source, response.epoch)
+            self._state.memory.on_epoch_confirmed(response.source, response.epoch)
 
     def _ask_for_votes(self, *, pre_vote: bool) -> None:
         state = self._state

@@ -1,9 +1,9 @@
-"""How a leader announces the begin and the end of its epoch: `EpochAnnouncements`.
+"""How a leader announces the beginning and the end of its epoch: `EpochAnnouncements`.
 
 Rules: BeginQuorumEpoch goes to the voters that have not answered or fetched yet, EndQuorumEpoch to
 those that have not confirmed it; both again after half a request timeout.
 
-Called by: raft.py, role_changes.py. Protocol: KIP-595.
+Called by: raft.py, role_transitions.py. Protocol: KIP-595.
 Tested by: tests/unit/kraft_meta/raft/test_raft.py, by whole cores.
 """
 
@@ -27,7 +27,7 @@ class EpochAnnouncements:
         self._retry_ms = state.config.request_timeout_ms / 2
 
     def announce_begin(self, role: Leader, now_ms: float) -> None:
-        """Tell the voters who leads, when that is due."""
+        """Announce to the voters who leads, if it is time to."""
         if now_ms < role.begin_epoch_retry_ms:
             return
         role.begin_epoch_retry_ms = now_ms + self._retry_ms
@@ -37,7 +37,7 @@ class EpochAnnouncements:
                 state.outbox.send(BeginQuorumEpoch(state.node_id, voter, state.epoch))
 
     def announce_end(self, role: Resigned, now_ms: float) -> None:
-        """Tell the voters, when that is due, that this node resigns and who should try first."""
+        """Announce, if it is time to, that this node has resigned and who should try first."""
         if not role.unconfirmed or now_ms < role.end_epoch_retry_ms:
             return
         role.end_epoch_retry_ms = now_ms + self._retry_ms

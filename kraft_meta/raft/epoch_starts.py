@@ -105,7 +105,7 @@ class EpochStarts:
         self.log_start_offset = offset
 
     def reset_to(self, snapshot_id: SnapshotId) -> None:
-        """Start anew at the end of a snapshot received from the leader."""
+        """Begin again at the end of a snapshot received from the leader."""
         self._starts = []
         self.snapshot_epoch = snapshot_id.epoch
         self.log_start_offset = self.log_end_offset = snapshot_id.end_offset

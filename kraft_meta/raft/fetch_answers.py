@@ -1,15 +1,15 @@
 """The leader's side of replication: what it answers to fetches (`FetchAnswers`).
 
-Owns: the fetches that wait for news. Rules:
+Owns: the parked fetches, which wait until there is something new. Rules:
 1. A fetch says where a log ends; the leader answers with what follows, with where the logs part
    (KIP-595), or with the snapshot to start from (KIP-630). It answers from what is durable.
-2. A fetch without news waits; a record that becomes durable, a new high watermark (KIP-1166) and
-   the end of leadership answer it at once.
+2. A fetch that would be answered empty is parked; a record that becomes durable, a new high
+   watermark (KIP-1166) and the end of leadership answer it at once.
 3. The high watermark moves by majority, and only once a record of the leader's own epoch is covered
    (its LeaderChange record).
 
-Called by: raft.py (fetches), role_changes.py (what waits when leadership ends), the quorum's shell
-(`on_snapshot_fetch`).
+Called by: raft.py (fetches), role_transitions.py (parked fetches when leadership ends), the
+quorum's shell (`on_snapshot_fetch`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kraftrio.wire.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class _ParkedFetch:
-    """A fetch that waits for news until its deadline."""
+    """A fetch that is answered when there is something new, at its deadline at the latest."""
 
     fetch: Fetch
     deadline_ms: float
@@ -45,7 +45,7 @@ class FetchAnswers:
     # ---- fetches
 
     def on_fetch(self, fetch: Fetch, now_ms: float) -> None:
-        """Answer a fetch, or let it wait for news."""
+        """Answer a fetch, or park it."""
         error = self._check_leader_request(fetch.epoch)
         if error is not ErrorCode.NONE:
             self._refuse(fetch, error)
@@ -71,10 +71,10 @@ class FetchAnswers:
         if self._maybe_advance_high_watermark():
             self._wake_parked()
         high_watermark = self._log.high_watermark
-        has_news = fetch.fetch_offset < self._log.stable_end_offset or (
+        has_anything_new = fetch.fetch_offset < self._log.stable_end_offset or (
             high_watermark is not None and high_watermark > fetch.high_watermark
         )
-        if has_news or fetch.max_wait_ms <= 0:
+        if has_anything_new or fetch.max_wait_ms <= 0:
             self._answer(fetch)
         else:
             key = fetch.source, fetch.request_id
@@ -120,7 +120,7 @@ class FetchAnswers:
             role.check_quorum_deadline_ms = max(role.check_quorum_deadline_ms, deadline_ms)
 
     def _maybe_advance_high_watermark(self) -> bool:
-        """Commit what a majority has (rule 3); False: that is no news."""
+        """Commit what a majority has (rule 3); return whether that is more than before."""
         role = self._quorum.role
         assert isinstance(role, Leader)
         majority_end = role.majority_end_offset(

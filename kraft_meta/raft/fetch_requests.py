@@ -1,12 +1,12 @@
 """A follower's side of replication: what it asks for, and what the answers mean (`FetchRequests`).
 
-Owns: the one fetch that is under way, and which voter an observer had better not ask. Rules:
+Owns: the one fetch that is under way, and which voter an observer avoids. Rules:
 1. One fetch is under way at a time; an answer counts if it is about the log as it is now.
 2. The leader's answer appends to the log, cuts it where the logs part, or offers a snapshot.
 3. A voter that may not be believed yet asks the others for their epoch once it has caught up
-   (voter_memory.py), by a pre-vote that nothing comes of.
+   (voter_memory.py), by a pre-vote request without consequences.
 
-Called by: raft.py, role_changes.py.
+Called by: raft.py, role_transitions.py.
 Tested by: tests/unit/kraft_meta/raft/test_raft.py, by whole cores.
 """
 
@@ -86,7 +86,7 @@ class FetchRequests:
         self._state.outbox.send(fetch)
 
     def send_to_any_voter(self, now_ms: float) -> None:
-        """Ask some voter: its answer tells an observer who leads."""
+        """Ask some voter: its answer names the leader."""
         others = self._quorum.other_voters
         candidates = [voter for voter in others if voter != self._avoided_voter]
         self.send(self._rng.choice(candidates or others), now_ms)
@@ -121,7 +121,8 @@ class FetchRequests:
             CommittedRecordsError: following the leader would lose committed records.
         """
         if response.error is ErrorCode.UNKNOWN_LEADER_EPOCH and not self._state.memory.is_proven:
-            # Nobody may ask for votes in its epoch, nor did it name itself: its epoch must be told.
+            # That node may not know of this epoch: nobody may be asking for votes in it, and this
+            # fetch did not name its sender. A vote request tells it.
             self._ask_for_epoch(response.source)
         role, sent = self._quorum.role, self._schedule.sent
         if isinstance(role, Unattached):

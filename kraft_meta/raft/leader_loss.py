@@ -17,30 +17,30 @@ from collections.abc import Sequence
 from kraftrio.kraft_meta.raft.core_state import CoreState
 from kraftrio.kraft_meta.raft.election_pace import ElectionPace
 from kraftrio.kraft_meta.raft.quorum_state import Follower
-from kraftrio.kraft_meta.raft.role_changes import RoleChanges
+from kraftrio.kraft_meta.raft.role_transitions import RoleTransitions
 
 
 class LeaderLoss:
     """See the module."""
 
-    def __init__(self, state: CoreState, pace: ElectionPace, roles: RoleChanges) -> None:
+    def __init__(self, state: CoreState, pace: ElectionPace, roles: RoleTransitions) -> None:
         self._state = state
         self._pace = pace
         self._roles = roles
 
     def on_resigned(self, role: Follower, successors: Sequence[int], now_ms: float) -> None:
-        """Take the leader's message that it has resigned."""
+        """Act on the leader's message that it has resigned."""
         node_id = self._state.node_id
         rank = successors.index(node_id) if node_id in successors else len(successors)
         self._end_epoch(role, rank, now_ms)
 
     def on_leads_no_more(self, role: Follower, now_ms: float) -> None:
-        """Take the leader's answer that nobody leads this epoch any more."""
+        """Act on the leader's answer that nobody leads this epoch any more."""
         rank = self._rank_behind(role.leader_id) if self._state.may_stand else 0
         self._end_epoch(role, rank, now_ms)
 
     def on_refused(self, role: Follower, now_ms: float) -> None:
-        """Take the news that nobody listens at the leader's address (rule 2)."""
+        """Learn that nobody listens at the leader's address (rule 2)."""
         if role.is_suspected:
             return
         deadline_ms = self._pace.after_suspicion_ms(self._rank_behind(role.leader_id), now_ms)

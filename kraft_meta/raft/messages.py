@@ -23,7 +23,7 @@ NO_FETCH_ID = 0
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """Asks for a vote, or with pre_vote whether one would be given."""
+    """Asks for a vote or, with pre_vote, whether one would be granted."""
 
     source: int
     destination: int
@@ -34,7 +34,7 @@ class Vote:
 
     @property
     def candidate_is_empty(self) -> bool:
-        """The candidate has no record at all: it wants to found a new cluster."""
+        """The candidate has no record at all: it wants to form a new cluster."""
         return self.last_offset_and_epoch.offset == 0
 
 
@@ -95,10 +95,10 @@ class EndQuorumEpochResponse:
 class Fetch:
     """A replica asks for what follows its log; `fetch_offset` is its log end offset.
 
-    `high_watermark` is what it knows, so that the leader answers at once when that is news.
-    `fetch_id` is the asker's own, to tell an answer to this fetch from one to an earlier fetch.
-    `is_counted` is False for a voter that may not be believed yet (voter_memory.py): on the wire it
-    does not name itself. `directory_id` tells the leader in which log directory the replica lies.
+    `high_watermark` is what it knows, so that the leader answers at once when it has moved.
+    `fetch_id` is the sender's own: it distinguishes the answer to this fetch from one to an earlier
+    fetch. `is_counted` is False for a voter that may not be believed yet (voter_memory.py): on the
+    wire it does not name itself. `directory_id` is the log directory in which the replica lies.
     """
 
     source: int
@@ -116,7 +116,7 @@ class Fetch:
 
     @property
     def replica_id(self) -> int:
-        """Who is counted as having the log up to here; NO_NODE: nobody."""
+        """The replica that is counted as having the log up to here; NO_NODE: none."""
         return self.source if self.is_counted else NO_NODE
 
 

@@ -5,8 +5,8 @@ Rules:
 2. Only `flush` of the log, the writes of the election state and the snapshot calls may block; the
    quorum service runs them in a worker thread. Everything else is quick and synchronous.
 
-Called by: the Raft core (LogReader), the controller core (ConfigValidator, TopicConfigs) and the
-quorum's shell (all).
+Called by: the Raft core (RaftLogReader), the controller core (ConfigValidator, TopicConfigs) and
+the quorum's shell (all).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kraftrio.kraft_meta.raft.values import ElectionState, LogBatch, SnapshotId
 from kraftrio.wire.messages.admin import CreatableTopicConfigs
 
 
-class LogReader(Protocol):
+class RaftLogReader(Protocol):
     """The part of the log that the raft core reads."""
 
     def read(self, start_offset: int, max_offset: int, max_bytes: int) -> list[LogBatch]:
@@ -27,7 +27,7 @@ class LogReader(Protocol):
         ...
 
 
-class ReplicatedLog(LogReader, Protocol):
+class ReplicatedLog(RaftLogReader, Protocol):
     """The metadata log on disk, with its snapshots."""
 
     @property
@@ -76,7 +76,7 @@ class ReplicatedLog(LogReader, Protocol):
         ...
 
     def clean_before(self, snapshot_id: SnapshotId) -> None:
-        """Delete segments and snapshots that this snapshot makes needless; blocks."""
+        """Delete segments and snapshots that this snapshot supersedes; blocks."""
         ...
 
     def reset_to(self, snapshot_id: SnapshotId) -> None:
@@ -111,7 +111,7 @@ class ConfigValidator(Protocol):
 
 
 class TopicConfigs(Protocol):
-    """Tells what the configuration of a topic is, for the CreateTopics response (KIP-525)."""
+    """Describes the configuration of a topic, for the CreateTopics response (KIP-525)."""
 
     def describe_topic_configs(self, overrides: Mapping[str, str]) -> list[CreatableTopicConfigs]:
         """Return every configuration of a topic that sets these itself."""
@@ -127,8 +127,8 @@ class Peers(Protocol):
     def fetch_snapshot(self, source: int, snapshot_id: SnapshotId) -> None:
         """Start or go on to fetch a snapshot.
 
-        Each piece is told to `QuorumService.snapshot_progress`, the end to `snapshot_received` or
-        `snapshot_failed`.
+        Each piece is reported by `QuorumService.snapshot_progress`, the end by `snapshot_received`
+        or `snapshot_failed`.
         """
 
 

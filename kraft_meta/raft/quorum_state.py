@@ -57,7 +57,7 @@ LEGAL_MOVES: Final[dict[State, frozenset[State]]] = {
 
 
 OBSERVER_SESSION_TIMEOUT_MS: Final = 300_000
-"""How long a leader remembers an observer that has stopped to fetch."""
+"""How long a leader remembers an observer that has stopped fetching."""
 
 
 @dataclass(slots=True)
@@ -141,7 +141,7 @@ class Leader:
         progress.leader_end_at_last_fetch = own_end_offset
 
     def record_contact(self, source: int, now_ms: float) -> None:
-        """Take news of a replica that is fetching a snapshot."""
+        """Record that a replica is fetching a snapshot."""
         progress = self.progress.get(source) or self.observers.get(source)
         if progress is not None:
             progress.last_fetch_ms = now_ms
@@ -170,7 +170,7 @@ class Leader:
 class Follower:
     """Follows `leader_id`; silent leaders are given up at fetch_deadline_ms.
 
-    `has_fetched`: the leader has answered, and since then nothing told that it is gone.
+    `has_fetched`: the leader has answered, and nothing has shown since that it is gone.
     """
 
     leader_id: int
@@ -188,7 +188,7 @@ class Follower:
 
 @dataclass(slots=True)
 class Resigned:
-    """Was the leader; lets others try first, and tells those that have not confirmed it."""
+    """Was the leader; lets others try first, and notifies those that have not confirmed it."""
 
     election_deadline_ms: float
     preferred_successors: tuple[int, ...]

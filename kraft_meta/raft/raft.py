@@ -1,6 +1,6 @@
 """The consensus core: who leads the metadata quorum, and which records are committed.
 
-Owns: `RaftCore`, sans-IO. Inputs are `step(message)`, `tick`, `propose`, `resign` and what becomes
+Owns: `RaftCore`, sans-IO. Inputs are `step(message)`, `tick`, `propose`, `resign` and the progress
 of snapshots; the output is `ready()`, one value that names what to do, in this order:
     1. write the election state, 2. truncate and append to the log and make it durable,
     3. send the messages, 4. apply what is committed, 5. call `advance()`.
@@ -14,7 +14,7 @@ Invariants:
    committed: that is CommittedRecordsError, which ends the node.
 
 The parts, each with its own module: the values that they share (`CoreState`: role, memory, log,
-outbox); `RoleChanges`, `Elections`, `LeaderLoss` and `EpochAnnouncements` for who leads;
+outbox); `RoleTransitions`, `Elections`, `LeaderLoss` and `EpochAnnouncements` for who leads;
 `FetchAnswers`, `FetchRequests` and `SnapshotInstall` for the log. `RaftCore` builds them, and hands
 each input to the part that it is for.
 
@@ -47,7 +47,7 @@ from kraftrio.kraft_meta.raft.messages import (
     Vote,
     VoteResponse,
 )
-from kraftrio.kraft_meta.raft.ports import LogReader
+from kraftrio.kraft_meta.raft.ports import RaftLogReader
 from kraftrio.kraft_meta.raft.quorum_state import (
     Candidate,
     Follower,
@@ -60,7 +60,7 @@ from kraftrio.kraft_meta.raft.quorum_state import (
 )
 from kraftrio.kraft_meta.raft.raft_log import CommittedRecordsError, RaftLog
 from kraftrio.kraft_meta.raft.ready import NotLeaderError, RaftConfig, Ready
-from kraftrio.kraft_meta.raft.role_changes import RoleChanges
+from kraftrio.kraft_meta.raft.role_transitions import RoleTransitions
 from kraftrio.kraft_meta.raft.snapshot_install import FetchSchedule, SnapshotInstall
 from kraftrio.kraft_meta.raft.values import NO_NODE, ElectionState
 from kraftrio.kraft_meta.raft.voter_memory import VoterMemory
@@ -87,7 +87,7 @@ class RaftCore:
         *,
         node_id: int,
         voters: VoterSet,
-        log: LogReader,
+        log: RaftLogReader,
         epochs: EpochStarts,
         stored: ElectionState | None,
         config: RaftConfig,
@@ -124,7 +124,7 @@ class RaftCore:
         self._pace = pace
         self._requests = FetchRequests(state, schedule, self.snapshots, rng)
         self._announcements = EpochAnnouncements(state)
-        self._roles = RoleChanges(
+        self._roles = RoleTransitions(
             state, pace, self.answers, self._requests, self.snapshots, self._announcements
         )
         self._elections = Elections(state, pace, self._roles)
@@ -241,11 +241,11 @@ class RaftCore:
         return self.log.propose(values, self.epoch)
 
     def resign(self, now_ms: float) -> None:
-        """Stop leading for good (shutdown); tells the others who should try first."""
+        """Stop leading for good (shutdown), and name who should try to succeed first."""
         self._roles.retire(now_ms)
 
     def tick(self, now_ms: float) -> None:
-        """Act on what fell due."""
+        """Act on every deadline that has passed."""
         self.answers.on_time(now_ms)
         match self.quorum.role:
             case Leader() as leader:
@@ -307,7 +307,7 @@ class RaftCore:
         return min(deadlines, default=None)
 
     def peer_unreachable(self, node_id: int, now_ms: float, *, refused: bool) -> None:
-        """Take the news that a message to a node was lost with its connection.
+        """Learn that a message to a node was lost with its connection.
 
         refused: nobody listens there. Else the connection broke or could not be made, which says
         less: the node may only be slow.

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kraftrio.kraft_meta.raft.epoch_starts import EpochStarts
-from kraftrio.kraft_meta.raft.ports import LogReader
+from kraftrio.kraft_meta.raft.ports import RaftLogReader
 from kraftrio.kraft_meta.raft.values import LogBatch, OffsetAndEpoch, SnapshotId
 
 _UNSTAMPED: Final = -1
@@ -29,7 +29,7 @@ class CommittedRecordsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Proposal:
+class _ProposedRecords:
     """Records that are to be in one batch."""
 
     base_offset: int
@@ -54,7 +54,7 @@ class RaftLog:
 
     def __init__(
         self,
-        reader: LogReader,
+        reader: RaftLogReader,
         epochs: EpochStarts,
         committed_offset: int,
         batch_max_records: int,
@@ -67,7 +67,7 @@ class RaftLog:
         self.high_watermark = None if self.has_lost_records else self.committed_floor or None
         self._reader = reader
         self._batch_max_records = batch_max_records
-        self._proposals: list[_Proposal] = []
+        self._proposals: list[_ProposedRecords] = []
         self._batches: list[LogBatch] = []
         self._truncate_to: int | None = None
         self._in_flight_end: int | None = None
@@ -110,7 +110,7 @@ class RaftLog:
     def propose(self, values: Sequence[bytes], epoch: int) -> int:
         """Queue records of this node's own epoch; return the offset of the first."""
         base_offset = self.end_offset
-        self._proposals.append(_Proposal(base_offset, epoch, tuple(values)))
+        self._proposals.append(_ProposedRecords(base_offset, epoch, tuple(values)))
         self.epochs.append(epoch, base_offset, base_offset + len(values))
         return base_offset
 
@@ -173,7 +173,7 @@ class RaftLog:
     # ---- commits
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """Take it that what is below an offset is committed; False: that is no news."""
+        """Commit what is below an offset; return whether that is more than before."""
         if self.high_watermark is not None and offset <= self.high_watermark:
             return False
         self.high_watermark = offset
@@ -200,7 +200,7 @@ class RaftLog:
 
     def truncate_to(self, offset: int) -> None:
         """Drop everything from an offset on, if there is anything."""
-        assert not self._batches, "whoever is told to cut has everything on disk"
+        assert not self._batches, "a truncation comes when everything before it is durable"
         if offset < self.end_offset:
             self.epochs.truncate_to(offset)
             self.stable_end_offset = min(self.stable_end_offset, offset)

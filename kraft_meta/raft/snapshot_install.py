@@ -7,7 +7,7 @@ Owns: the snapshot that the leader offered, and whether it is being installed. R
 2. While it is being installed nothing else changes the log, and this node does not stand for
    election. A snapshot holds what is committed, so it is right whoever leads meanwhile.
 
-Called by: fetch_requests.py (offers), role_changes.py, the quorum's shell (everything else).
+Called by: fetch_requests.py (offers), role_transitions.py, the quorum's shell (everything else).
 """
 
 from __future__ import annotations

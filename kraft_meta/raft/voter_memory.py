@@ -1,7 +1,7 @@
 """Whether a voter remembers what it promised, and what one may do that does not.
 
-A voter promises two things: it votes once in an epoch, and what it has told a leader to be in its
-log stays there. Both rest on its disk. A voter that comes back with another disk, or without its
+A voter promises two things: it votes once in an epoch, and what it has acknowledged to a leader
+stays in its log. Both rest on its disk. A voter that comes back with another disk, or without its
 log or its election state, knows neither what it voted nor what it held: believed, two such voters
 of three would elect each other and cut what the third has from the log. So a voter is *proven* or
 not; the mark lies in the election state file, written with the vote it belongs to, so that a kill
@@ -14,7 +14,7 @@ at any point leaves the truth. Owns: `VoterMemory`, sans-IO. Rules for a voter t
    for its own quorum.
 4. It is proven by a leader and a majority of *other* voters that are proven. It has caught up: an
    answer of the leader of epoch E showed that nothing follows its log. And a majority of the others
-   has told, when asked after that, that E is the epoch they are in.
+   has answered, when asked after that, that E is the epoch they are in.
 
    Why that is enough. What this voter may once have helped to commit in E or before is in the log
    of E's leader, hence in its own now. What it may have helped to commit later needs a leader of
@@ -95,8 +95,8 @@ class VoterMemory:
             self._confirmed = set()
         return [voter for voter in self._others if voter not in self._confirmed]
 
-    def on_epoch_told(self, voter: int, epoch: int) -> None:
-        """Take the word of a proven voter that it is in this epoch (rule 4)."""
+    def on_epoch_confirmed(self, voter: int, epoch: int) -> None:
+        """Learn from a proven voter that it is in this epoch (rule 4)."""
         if self.is_proven or epoch != self._asked_epoch or voter not in self._others:
             return
         self._confirmed.add(voter)
@@ -106,6 +106,6 @@ class VoterMemory:
             self._vouched_epoch = epoch
 
     def on_epoch_begun(self, epoch: int, *, has_leader: bool) -> None:
-        """Take the news of an epoch that this voter is in now (rule 4)."""
+        """Learn of the epoch that this voter is in now (rule 4)."""
         if self._vouched_epoch != _NEVER and epoch > self._vouched_epoch + (not has_leader):
             self.is_proven = True

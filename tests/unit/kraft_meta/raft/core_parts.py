@@ -22,7 +22,7 @@ from kraftrio.kraft_meta.raft.quorum_state import (
 )
 from kraftrio.kraft_meta.raft.raft_log import RaftLog
 from kraftrio.kraft_meta.raft.ready import RaftConfig
-from kraftrio.kraft_meta.raft.role_changes import RoleChanges
+from kraftrio.kraft_meta.raft.role_transitions import RoleTransitions
 from kraftrio.kraft_meta.raft.snapshot_install import FetchSchedule, SnapshotInstall
 from kraftrio.kraft_meta.raft.values import ElectionState, LogBatch
 from kraftrio.kraft_meta.raft.voter_memory import VoterMemory
@@ -44,7 +44,7 @@ class Parts:
     snapshots: SnapshotInstall
     requests: FetchRequests
     announcements: EpochAnnouncements
-    roles: RoleChanges
+    roles: RoleTransitions
 
     @property
     def role(self) -> Role:
@@ -107,5 +107,5 @@ def parts(*, end_offset: int = 0, is_proven: bool = True) -> Parts:
     snapshots = SnapshotInstall(state, schedule)
     requests = FetchRequests(state, schedule, snapshots, random.Random(2))
     announcements = EpochAnnouncements(state)
-    roles = RoleChanges(state, pace, answers, requests, snapshots, announcements)
+    roles = RoleTransitions(state, pace, answers, requests, snapshots, announcements)
     return Parts(disk, state, schedule, pace, answers, snapshots, requests, announcements, roles)

@@ -15,7 +15,7 @@ delivered. Commands:
                                  connections; start it again
     wipe ID                      give a node that is down an empty disk
     snapshot ID OFFSET           take a snapshot of the log below an offset, and forget that part
-    install ID                   finish the snapshot that a node was told to fetch
+    install ID                   finish the snapshot that a node has to fetch
     nodes                        show where every node stands
 
 A trace has a line per effect: node, effect, details, in the order of the core's Ready.

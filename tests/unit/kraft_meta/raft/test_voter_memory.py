@@ -213,22 +213,22 @@ def test_three_voters_prove_each_other_at_once() -> None:
     """Both others are in the epoch: neither is a candidate with a vote that was forgotten."""
     memory, asked = caught_up(3)
     assert asked == [2, 3]
-    memory.on_epoch_told(2, 7)
-    memory.on_epoch_told(2, 7)
-    memory.on_epoch_told(3, 6)
+    memory.on_epoch_confirmed(2, 7)
+    memory.on_epoch_confirmed(2, 7)
+    memory.on_epoch_confirmed(3, 6)
     assert not memory.is_proven
     assert memory.voters_to_ask(7) == [3]
-    memory.on_epoch_told(3, 7)
+    memory.on_epoch_confirmed(3, 7)
     assert memory.is_proven
 
 
 def test_words_of_another_epoch_do_not_add_up() -> None:
     """Asking starts anew in each epoch."""
     memory, _asked = caught_up(3)
-    memory.on_epoch_told(2, 7)
+    memory.on_epoch_confirmed(2, 7)
     assert memory.voters_to_ask(8) == [2, 3]
-    memory.on_epoch_told(3, 7)
-    memory.on_epoch_told(3, 8)
+    memory.on_epoch_confirmed(3, 7)
+    memory.on_epoch_confirmed(3, 8)
     assert not memory.is_proven
 
 
@@ -236,7 +236,7 @@ def test_a_majority_of_five_proves_for_later_epochs() -> None:
     """Who was not asked may win the next epoch with the forgotten vote, but no later one."""
     memory, asked = caught_up(5)
     for voter in asked[:3]:
-        memory.on_epoch_told(voter, 7)
+        memory.on_epoch_confirmed(voter, 7)
     assert not memory.is_proven
     grants = {"has_nothing": False, "candidate_is_empty": False}
     assert memory.may_grant(**grants, pre_vote=True)
@@ -247,7 +247,7 @@ def test_a_majority_of_five_proves_for_later_epochs() -> None:
     assert memory.is_proven
     memory, asked = caught_up(5)
     for voter in asked[:3]:
-        memory.on_epoch_told(voter, 7)
+        memory.on_epoch_confirmed(voter, 7)
     memory.on_epoch_begun(8, has_leader=True)
     assert memory.is_proven
 
@@ -257,7 +257,7 @@ def test_all_of_five_prove_at_once() -> None:
     memory, asked = caught_up(5)
     for voter in asked:
         assert not memory.is_proven
-        memory.on_epoch_told(voter, 7)
+        memory.on_epoch_confirmed(voter, 7)
     assert memory.is_proven
 
 
@@ -265,7 +265,7 @@ def test_two_voters_cannot_prove_each_other() -> None:
     """One is no majority of two: an operator has to say it."""
     memory, asked = caught_up(2)
     for voter in asked:
-        memory.on_epoch_told(voter, 7)
+        memory.on_epoch_confirmed(voter, 7)
     assert not memory.is_proven
 
 

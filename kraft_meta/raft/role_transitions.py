@@ -1,4 +1,4 @@
-"""How this node changes its role in the quorum: `RoleChanges`.
+"""How this node changes its role in the quorum: `RoleTransitions`.
 
 Owns: every move of `QuorumState`, with what belongs to it in the log, in the memory and in the
 fetches of both sides. Rules:
@@ -35,7 +35,7 @@ from kraftrio.kraft_meta.raft.values import NO_NODE, ElectionState
 _NO_EPOCH = -1
 
 
-class RoleChanges:
+class RoleTransitions:
     """See the module."""
 
     def __init__(
