@@ -107,7 +107,7 @@ class LogMaintenance:
     async def _expire(self) -> None:
         now_ms = self._clock.wall_ms()
         expiration_ms = self._settings().producer_id_expiration_ms
-        self._logs.factory.producer_id_expiration_ms = (
+        self._logs.factory.resources.producer_id_expiration_ms = (
             expiration_ms  # of logs that are opened later
         )
         for log in self._logs.logs():

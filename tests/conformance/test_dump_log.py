@@ -10,6 +10,7 @@ import pytest
 
 from kraftrio.broker.log.files import OsFileSystem
 from kraftrio.broker.log.log_config import LogConfig
+from kraftrio.broker.log.partition.log_parts import CheckpointedOffsets, LogResources
 from kraftrio.broker.log.partition.partition_log import AppendOrigin, PartitionLog
 from kraftrio.broker.log.partition.recovery import open_log
 from kraftrio.wire.primitives import TopicPartition
@@ -45,13 +46,12 @@ class DiskLog:
 
     def open(self, *, clean: bool) -> PartitionLog:
         self.log = open_log(
-            OsFileSystem(),
+            LogResources(OsFileSystem()),
             str(self.path),
             TopicPartition("topic", 0),
             self.config,
+            CheckpointedOffsets(),
             topic_id=TOPIC_ID,
-            recovery_point=0,
-            log_start_offset=0,
             clean_shutdown=clean,
             now_ms=NOW_MS,
         )

@@ -83,7 +83,8 @@ class FileSizes:
     def apply(self, node: Node) -> None:
         """Let a node that was just made work with these."""
         if self.tail_cache_bytes is not None:
-            node._storage.log_manager.factory.tail_budget.limit_bytes = self.tail_cache_bytes
+            resources = node._storage.log_manager.factory.resources
+            resources.tail_budget.limit_bytes = self.tail_cache_bytes
         if self.metadata_segment_bytes is not None:
             node._storage.metadata_log._segment_bytes = self.metadata_segment_bytes
         if self.segment_bytes is not None:

@@ -10,6 +10,7 @@ from kraftrio.broker.log.checkpoints import LEADER_EPOCH_CHECKPOINT
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.manager.log_dir import PendingLog
 from kraftrio.broker.log.manager.log_manager import LogManager
+from kraftrio.broker.log.partition.log_parts import CheckpointedOffsets, LogResources
 from kraftrio.broker.log.partition.partition_log import AppendInfo, AppendOrigin, PartitionLog
 from kraftrio.broker.log.partition.recovery import open_log
 from kraftrio.broker.log.segment.segment import Segment
@@ -87,20 +88,24 @@ class LogContext:
         self.config = dataclasses.replace(LogConfig(), **config)  # type: ignore[arg-type]
         self.now_ms = NOW_MS
         self.leader_epoch = 0
-        self.recovery_point = 0  # as the checkpoint of the log manager would have it
+        self.recovery_point: int | None = 0  # as the checkpoint of the log manager would have it
         self.log_start_offset = 0
+        self.first_dirty_offset = 0
         self.log = self.open(clean=True)
 
     def open(self, *, clean: bool) -> PartitionLog:
         """Open the log from what is on the file system."""
         self.log = open_log(
-            self.fs,
+            LogResources(self.fs),
             DIRECTORY,
             TOPIC_PARTITION,
             self.config,
+            CheckpointedOffsets(
+                log_start_offset=self.log_start_offset,
+                recovery_point=self.recovery_point,
+                first_dirty_offset=self.first_dirty_offset,
+            ),
             topic_id=TOPIC_ID,
-            recovery_point=self.recovery_point,
-            log_start_offset=self.log_start_offset,
             clean_shutdown=clean,
             now_ms=self.now_ms,
         )

@@ -26,6 +26,7 @@ from kraftrio.broker.log.manager.directories import (
 )
 from kraftrio.broker.log.manager.log_dir import LogDir
 from kraftrio.broker.log.manager.log_manager import LogManager
+from kraftrio.broker.log.partition.log_parts import CheckpointedOffsets
 from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
@@ -102,6 +103,7 @@ class FutureLogs:
             path,
             topic_partition,
             current.config,
+            CheckpointedOffsets(),
             clean_shutdown=log_dir.clean_shutdown,
             now_ms=now_ms,
         )
@@ -134,8 +136,8 @@ class FutureLogs:
                 path,
                 topic_partition,
                 current.config,
+                CheckpointedOffsets(log_start_offset=current.log_start_offset),
                 topic_id=current.topic_id,
-                log_start_offset=current.log_start_offset,
                 clean_shutdown=True,
                 now_ms=now_ms,
             )

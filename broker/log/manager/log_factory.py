@@ -11,38 +11,27 @@ from collections.abc import Callable
 
 from kraftrio.base.no_room import NO_ROOM
 from kraftrio.broker.log.checkpoints import read_topic_id
-from kraftrio.broker.log.files import FileSystem
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.manager.directories import directory_name, stray_directory_name
 from kraftrio.broker.log.manager.log_dir import LogDir
 from kraftrio.broker.log.manager.removed_logs import RemovedLogs
+from kraftrio.broker.log.partition.log_parts import CheckpointedOffsets, LogResources
 from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.broker.log.partition.recovery import open_log
-from kraftrio.broker.log.partition.tail_cache import TailBudget
 from kraftrio.wire.primitives import TopicPartition
 
 _logger = logging.getLogger(__name__)
 
 
 class LogFactory:
-    """See the module.
-
-    Attributes:
-        producer_id_expiration_ms: of the logs that are opened from now on.
-    """
+    """See the module."""
 
     def __init__(
-        self,
-        fs: FileSystem,
-        removed: RemovedLogs,
-        tail_budget: TailBudget,
-        producer_id_expiration_ms: int | None,
-        new_id: Callable[[], bytes],
+        self, resources: LogResources, removed: RemovedLogs, new_id: Callable[[], bytes]
     ) -> None:
-        self._fs = fs
+        self.resources = resources
+        self._fs = resources.fs
         self._removed = removed
-        self.tail_budget = tail_budget
-        self.producer_id_expiration_ms = producer_id_expiration_ms
         self._new_id = new_id
 
     def open(
@@ -50,26 +39,22 @@ class LogFactory:
         path: str,
         topic_partition: TopicPartition,
         config: LogConfig,
+        checkpointed: CheckpointedOffsets,
         *,
         topic_id: bytes | None = None,
-        log_start_offset: int = 0,
-        recovery_point: int = 0,
         clean_shutdown: bool,
         now_ms: int,
     ) -> PartitionLog:
         """Open or make a log in that folder, not in service yet. Raises OSError. Any thread."""
         return open_log(
-            self._fs,
+            self.resources,
             path,
             topic_partition,
             config,
+            checkpointed,
             topic_id=topic_id,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
             clean_shutdown=clean_shutdown,
             now_ms=now_ms,
-            tail_budget=self.tail_budget,
-            producer_id_expiration_ms=self.producer_id_expiration_ms,
         )
 
     def create(
@@ -89,6 +74,7 @@ class LogFactory:
                 path,
                 topic_partition,
                 config,
+                CheckpointedOffsets(),
                 topic_id=topic_id,
                 clean_shutdown=is_new,
                 now_ms=now_ms,

@@ -19,12 +19,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from kraftrio.base.no_room import NO_ROOM
-from kraftrio.broker.log.checkpoints import (
-    CLEANER_CHECKPOINT,
-    LOG_START_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-    REPLICATION_CHECKPOINT,
-)
+from kraftrio.broker.log.checkpoints import CLEANER_CHECKPOINT
 from kraftrio.broker.log.files import FileSystem
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.manager.checkpoint_writer import CheckpointWriter
@@ -42,8 +37,9 @@ from kraftrio.broker.log.manager.log_dirs import LogDirError, LogDirs
 from kraftrio.broker.log.manager.log_factory import LogFactory
 from kraftrio.broker.log.manager.log_registry import LogRegistry
 from kraftrio.broker.log.manager.removed_logs import RemovedLogs
+from kraftrio.broker.log.partition.log_parts import LogResources
 from kraftrio.broker.log.partition.partition_log import PartitionLog
-from kraftrio.broker.log.partition.tail_cache import DEFAULT_TOTAL_LIMIT_BYTES, TailBudget
+from kraftrio.broker.log.producers.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
 
@@ -70,8 +66,7 @@ class LogManager:
         fs: FileSystem,
         log_dirs: Iterable[str],
         *,
-        tail_cache_bytes: int = DEFAULT_TOTAL_LIMIT_BYTES,
-        producer_id_expiration_ms: int | None = None,
+        producer_id_expiration_ms: int = DEFAULT_PRODUCER_ID_EXPIRATION_MS,
         new_id: Callable[[], bytes] = lambda: uuid.uuid4().bytes,
     ) -> None:
         self.fs = fs
@@ -79,9 +74,8 @@ class LogManager:
         self.dirs = LogDirs(fs, log_dirs, new_id)
         self._registry = LogRegistry()
         self._removed = RemovedLogs(fs)
-        self.factory = LogFactory(
-            fs, self._removed, TailBudget(tail_cache_bytes), producer_id_expiration_ms, new_id
-        )
+        resources = LogResources(fs, producer_id_expiration_ms=producer_id_expiration_ms)
+        self.factory = LogFactory(resources, self._removed, new_id)
         self.checkpoints = CheckpointWriter(self.dirs, self._registry)
         self.flushes = FlushSchedule(self._registry)
         self.on_lost: Callable[[list[TopicPartition]], None] | None = None
@@ -133,7 +127,7 @@ class LogManager:
         Several threads may call this for different partitions.
         """
         log_dir, topic_partition = pending
-        checkpoints = log_dir.checkpoints
+        checkpointed = log_dir.checkpoints.of(topic_partition)
         if not log_dir.is_online:
             return None
         try:
@@ -141,8 +135,7 @@ class LogManager:
                 pending.path,
                 topic_partition,
                 config,
-                recovery_point=checkpoints.offset(RECOVERY_POINT_CHECKPOINT, topic_partition),
-                log_start_offset=checkpoints.offset(LOG_START_CHECKPOINT, topic_partition),
+                checkpointed,
                 clean_shutdown=log_dir.clean_shutdown,
                 now_ms=now_ms,
             )
@@ -152,11 +145,9 @@ class LogManager:
             self.fail_dir(log_dir, error)
             return None
         # A tail that is lost, or a start that went on since, leaves the checkpoint outside the log.
-        high_watermark = checkpoints.offset(REPLICATION_CHECKPOINT, topic_partition)
-        log.update_high_watermark(
-            max(log.log_start_offset, min(high_watermark, log.log_end_offset))
-        )
-        log.first_dirty_offset = checkpoints.offset(CLEANER_CHECKPOINT, topic_partition)
+        high_watermark = min(checkpointed.high_watermark, log.log_end_offset)
+        log.update_high_watermark(max(log.log_start_offset, high_watermark))
+        log.first_dirty_offset = checkpointed.first_dirty_offset
         for event in log.recovery_events:
             _logger.warning("recovery of %s %s", topic_partition, event)
         known = self._registry.add(log, log_dir)
@@ -277,6 +268,17 @@ class LogManager:
         finally:
             if log.recovery_point < recovery_point:
                 self.write_checkpoints()
+            self._lower_cleaner_offset(log)
+
+    def _lower_cleaner_offset(self, log: PartitionLog) -> None:
+        """What is written behind the end of a cut log is not compacted, also after a restart."""
+        log_dir = self._registry.dir_of(log.topic_partition)
+        if log_dir is not None:
+            key, offset = log.topic_partition, log.first_dirty_offset
+            try:
+                log_dir.checkpoints.lower(CLEANER_CHECKPOINT, key, offset)
+            except OSError as error:
+                self.fail_dir(log_dir, error)
 
     def truncate_fully_and_start_at(self, log: PartitionLog, offset: int, now_ms: int) -> None:
         """Drop everything in a log and let it start at `offset`, also after a restart."""

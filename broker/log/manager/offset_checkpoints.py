@@ -27,6 +27,7 @@ from kraftrio.broker.log.checkpoints import (
     write_offset_checkpoint,
 )
 from kraftrio.broker.log.files import FileSystem
+from kraftrio.broker.log.partition.log_parts import CheckpointedOffsets
 from kraftrio.wire.primitives import TopicPartition
 
 Offsets: TypeAlias = Mapping[TopicPartition, int]
@@ -69,6 +70,20 @@ class OffsetCheckpoints:
     def offset(self, name: str, topic_partition: TopicPartition) -> int:
         """What a file holds for a partition, 0 if nothing."""
         return self._held[name].get(topic_partition, 0)
+
+    def of(self, topic_partition: TopicPartition) -> CheckpointedOffsets:
+        """What the files say of a partition's log."""
+        return CheckpointedOffsets(
+            log_start_offset=self.offset(LOG_START_CHECKPOINT, topic_partition),
+            recovery_point=self._held[RECOVERY_POINT_CHECKPOINT].get(topic_partition),
+            high_watermark=self.offset(REPLICATION_CHECKPOINT, topic_partition),
+            first_dirty_offset=self.offset(CLEANER_CHECKPOINT, topic_partition),
+        )
+
+    def lower(self, name: str, topic_partition: TopicPartition, offset: int) -> None:
+        """Take a partition's entry in a file down to `offset`. Raises OSError."""
+        if self.offset(name, topic_partition) > offset:
+            self.write(name, {**self._held[name], topic_partition: offset}, self.next_number())
 
     def is_stale(self, name: str, offsets: Offsets) -> bool:
         """Whether a file does not hold just these."""

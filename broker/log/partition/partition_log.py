@@ -21,8 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from kraftrio.broker.log.files import FileSystem
-from kraftrio.broker.log.leader_epoch_cache import EpochEntry, LeaderEpochCache
+from kraftrio.broker.log.leader_epoch_cache import EpochEntry
 from kraftrio.broker.log.log_config import INT_MAX, LONG_MAX, LogConfig
 from kraftrio.broker.log.partition.append_validation import (
     RecordValidationError,
@@ -30,16 +29,16 @@ from kraftrio.broker.log.partition.append_validation import (
 )
 from kraftrio.broker.log.partition.follower_batches import check_follower_batches
 from kraftrio.broker.log.partition.log_flush import LogFlush
+from kraftrio.broker.log.partition.log_parts import LogParts, LogResources
 from kraftrio.broker.log.partition.log_reads import ReadLimits, read_batches
 from kraftrio.broker.log.partition.partition_files import PartitionFiles
 from kraftrio.broker.log.partition.results import AppendInfo, LogRead, LogSlice, RecoveryEvent
 from kraftrio.broker.log.partition.retention import RetiredSegments, deletable_segments
 from kraftrio.broker.log.partition.roll_policy import RollPolicy
 from kraftrio.broker.log.partition.segment_list import OffsetAndTimestamp, SegmentList
-from kraftrio.broker.log.partition.tail_cache import TailBudget, TailCache
-from kraftrio.broker.log.producers.producer_state import AppendOrigin, ProducerStateManager
+from kraftrio.broker.log.partition.tail_cache import TailCache
+from kraftrio.broker.log.producers.producer_state import AppendOrigin
 from kraftrio.broker.log.producers.replay import rebuild_producer_state, record_producer
-from kraftrio.broker.log.producers.snapshots import ProducerSnapshots
 from kraftrio.broker.log.segment.batch_scan import ScannedBatch
 from kraftrio.broker.log.segment.names import SWAP_SUFFIX
 from kraftrio.broker.log.segment.segment import Segment
@@ -71,46 +70,38 @@ class PartitionLog:
 
     def __init__(
         self,
-        fs: FileSystem,
+        resources: LogResources,
         directory: str,
         topic_partition: TopicPartition,
         config: LogConfig,
-        *,
-        topic_id: bytes | None,
-        segments: SegmentList,
-        leader_epochs: LeaderEpochCache,
-        producer_state: ProducerStateManager,
-        snapshots: ProducerSnapshots,
-        log_start_offset: int,
-        recovery_point: int,
-        tail_budget: TailBudget | None = None,
+        parts: LogParts,
     ) -> None:
         """Put the parts together; they must fit (`recovery.open_log` sees to that)."""
-        assert segments.active.end_offset >= log_start_offset
-        self._fs = fs
+        self._fs = resources.fs
         self.directory = directory
         self.topic_partition = topic_partition
-        self.topic_id = topic_id
+        self.topic_id = parts.topic_id
         self._config = config
-        self.segments = segments
-        self._active = segments.active
-        self.leader_epochs = leader_epochs
-        self.producer_state = producer_state
-        self.snapshots = snapshots
-        self.log_start_offset = log_start_offset
+        self.segments = parts.segments
+        self._active = parts.segments.active
+        self.leader_epochs = parts.leader_epochs
+        self.producer_state = parts.producer_state
+        self.snapshots = parts.snapshots
+        self.log_start_offset = parts.log_start_offset
         self.log_end_offset = self._active.end_offset
-        self.high_watermark = log_start_offset
-        self.size_bytes = segments.total_bytes()
+        assert self.log_start_offset <= self.log_end_offset, parts
+        self.high_watermark = parts.log_start_offset
+        self.size_bytes = parts.segments.total_bytes()
         self.recovery_events: list[RecoveryEvent] = []
         self.last_append_ms = 0  # by the clock of whoever appends: producers expire by it
         self.first_dirty_offset = 0  # compaction has looked at everything before it
-        self._tail = TailCache(tail_budget or TailBudget())
+        self._tail = TailCache(resources.tail_budget)
         self._retired = RetiredSegments()
-        self._files = PartitionFiles(fs, directory, leader_epochs)
+        self._files = PartitionFiles(self._fs, directory, self.leader_epochs)
         self._flush = LogFlush(
             self._files,
-            snapshots,
-            min(recovery_point, self.log_end_offset),
+            self.snapshots,
+            min(parts.recovery_point, self.log_end_offset),
             lambda: (self.segments, self.log_end_offset),
         )
         # What is left of a truncation that the disk stopped: done before the next append.

@@ -6,8 +6,16 @@ Rules:
 2. After an unclean one every batch from the segment of the recovery point on is read: its checksum,
    and that offsets rise. The log is cut before the first bad one, and later segments are dropped;
    indexes, producer state, aborted transactions and leader epochs of that part are made anew.
-3. Opening an existing log never moves its recovery point up: a second crash checks again.
-4. Leftovers: `.deleted` and `.cleaned` are removed, a `.swap` is completed (KAFKA-12520); so are
+3. Segments that are read for that have no gap between them, or what lies behind it is dropped: a
+   sync that failed may have lost the end of a segment that whole ones follow. In compacted logs of
+   Apache Kafka there are gaps all the same: one is accepted below the checkpoint of the cleaner, in
+   a log that no checkpoint names (somebody put it there), and where one segment could not hold the
+   offsets. Ours have none: the cleaner keeps the last batch of every segment.
+4. A truncation is durable with the next flush. A power cut before that may bring back what was cut,
+   also behind batches that were written since, and none of it may pass for the newer leader's: the
+   epochs of what is read are taken from the batches, and where they fall the log is cut.
+5. Opening an existing log never moves its recovery point up: a second crash checks again.
+6. Leftovers: `.deleted` and `.cleaned` are removed, a `.swap` is completed (KAFKA-12520); so are
    empty segments that are not where the log ends.
 
 What was done is returned as `RecoveryEvent`s in `PartitionLog.recovery_events`, for the caller to
@@ -27,17 +35,17 @@ from kraftrio.broker.log.checkpoints import (
     parse_leader_epochs,
     parse_partition_metadata,
 )
-from kraftrio.broker.log.files import FileSystem
 from kraftrio.broker.log.leader_epoch_cache import LeaderEpochCache
 from kraftrio.broker.log.log_config import LogConfig
+from kraftrio.broker.log.partition.log_parts import (
+    CheckpointedOffsets,
+    LogParts,
+    LogResources,
+)
 from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.broker.log.partition.results import RecoveryEvent
 from kraftrio.broker.log.partition.segment_list import SegmentList
-from kraftrio.broker.log.partition.tail_cache import TailBudget
-from kraftrio.broker.log.producers.producer_state import (
-    DEFAULT_PRODUCER_ID_EXPIRATION_MS,
-    ProducerStateManager,
-)
+from kraftrio.broker.log.producers.producer_state import ProducerStateManager
 from kraftrio.broker.log.producers.replay import rebuild_producer_state, record_producer
 from kraftrio.broker.log.producers.snapshots import ProducerSnapshots
 from kraftrio.broker.log.segment.names import (
@@ -52,6 +60,7 @@ from kraftrio.broker.log.segment.names import (
 from kraftrio.broker.log.segment.segment import Segment
 from kraftrio.wire.errors import CorruptRecordError, KafkaError
 from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.records.batch import BatchHeader
 from kraftrio.wire.records.control import read_end_transaction_marker
 
 
@@ -60,41 +69,38 @@ class InconsistentTopicIdError(Exception):
 
 
 def open_log(
-    fs: FileSystem,
+    resources: LogResources,
     directory: str,
     topic_partition: TopicPartition,
     config: LogConfig,
+    checkpointed: CheckpointedOffsets,
     *,
     topic_id: bytes | None,
-    recovery_point: int,
-    log_start_offset: int,
     clean_shutdown: bool,
     now_ms: int,
-    tail_budget: TailBudget | None = None,
-    producer_id_expiration_ms: int | None = None,
 ) -> PartitionLog:
     """Open the log in `directory`, recovering what a crash left, or make an empty one.
+
+    Args:
+        topic_id: of the log that is wanted; None: whichever is found.
 
     Raises:
         InconsistentTopicIdError: it is another topic's. OSError: the disk fails; to be tried again.
     """
     with ExitStack() as on_failure:
-        loader = _Loader(fs, directory, config, now_ms, on_failure)
+        loader = _Loader(resources, directory, config, checkpointed, now_ms, on_failure)
         names = loader.prepare_directory()
         stored_id = loader.load_topic_id(names)
         if stored_id is not None and topic_id is not None and stored_id != topic_id:
             raise InconsistentTopicIdError(f"{directory} has another topic id")
         segments = loader.open_segments(names)
-        start = max(log_start_offset, segments[0].base_offset) if segments else log_start_offset
-        loader.snapshots = ProducerSnapshots(fs, directory, names)
-        if producer_id_expiration_ms is None:
-            producer_id_expiration_ms = DEFAULT_PRODUCER_ID_EXPIRATION_MS
-        loader.producer_state = ProducerStateManager(
-            producer_id_expiration_ms=producer_id_expiration_ms
-        )
+        start = checkpointed.log_start_offset
+        if segments:
+            start = max(start, segments[0].base_offset)
+        loader.snapshots = ProducerSnapshots(resources.fs, directory, names)
         loader.load_epochs(names, has_data=any(segment.size_bytes for segment in segments))
         if segments:
-            segments = loader.recover(segments, start, recovery_point, clean_shutdown)
+            segments = loader.recover(segments, start, clean_shutdown)
         else:
             loader.producer_state.clear(start)
             segments = [loader.create_segment(start)]
@@ -103,21 +109,18 @@ def open_log(
         end_offset = segments[-1].end_offset
         loader.leader_epochs.truncate_from_end(end_offset)
         loader.leader_epochs.truncate_from_start(start)
-        log = PartitionLog(
-            fs,
-            directory,
-            topic_partition,
-            config,
+        is_durable = clean_shutdown and not loader.repaired
+        parts = LogParts(
             topic_id=stored_id,
             segments=SegmentList(segments),
             leader_epochs=loader.leader_epochs,
             producer_state=loader.producer_state,
             snapshots=loader.snapshots,
             log_start_offset=start,
-            recovery_point=end_offset if clean_shutdown and not loader.repaired else recovery_point,
-            tail_budget=tail_budget,
+            recovery_point=end_offset if is_durable else loader.recovery_point,
         )
-        if names and clean_shutdown and not loader.repaired:
+        log = PartitionLog(resources, directory, topic_partition, config, parts)
+        if names and is_durable:
             log.mark_durable()
         log.last_append_ms = now_ms
         log.recovery_events = loader.events
@@ -132,23 +135,29 @@ class _Loader:
 
     def __init__(
         self,
-        fs: FileSystem,
+        resources: LogResources,
         directory: str,
         config: LogConfig,
+        checkpointed: CheckpointedOffsets,
         now_ms: int,
         on_failure: ExitStack,
     ) -> None:
-        self._fs = fs
+        self._fs = resources.fs
         self._on_failure = on_failure  # closes the files
         self._directory = directory
         self._config = config
+        self._checkpointed = checkpointed
+        self.recovery_point = checkpointed.recovery_point or 0
         self._now_ms = now_ms
         self.events: list[RecoveryEvent] = []
         self.repaired = False
         self.leader_epochs = LeaderEpochCache()
         self._epochs_lost = False
-        self.producer_state = ProducerStateManager()
-        self.snapshots = ProducerSnapshots(fs, directory, ())
+        self._newest_epoch = -1  # of the batches that were checked
+        self.producer_state = ProducerStateManager(
+            producer_id_expiration_ms=resources.producer_id_expiration_ms
+        )
+        self.snapshots = ProducerSnapshots(resources.fs, directory, ())
 
     def _note(self, action: str, path: str, reason: str) -> None:
         self.events.append(RecoveryEvent(action, path, reason))
@@ -294,29 +303,34 @@ class _Loader:
         return kept
 
     def _goes_on(self, before: Sequence[Segment], segment: Segment) -> bool:
-        """Whether an empty last segment begins where the one before it ends."""
+        """Whether an empty last segment is where the log goes on after the one before it."""
         if not before:
             return True
         try:
             end_offset = before[-1].load_end_offset()
         except CorruptRecordError:
             return True  # what is whole of it is found out later
-        if self._config.compact:
-            return end_offset <= segment.base_offset
+        if end_offset < segment.base_offset:
+            return self._may_have_gap(before[-1], segment)
         return end_offset == segment.base_offset
 
+    def _may_have_gap(self, before: Segment, after: Segment) -> bool:
+        """Whether records that are missing between two segments are no sign of loss (rule 3)."""
+        if not self._config.compact:
+            return False
+        checkpointed, offset = self._checkpointed, after.base_offset
+        if checkpointed.recovery_point is None or not before.fits_offset(offset):
+            return True
+        return offset <= max(checkpointed.recovery_point, checkpointed.first_dirty_offset)
+
     def recover(
-        self,
-        segments: list[Segment],
-        log_start_offset: int,
-        recovery_point: int,
-        clean_shutdown: bool,
+        self, segments: list[Segment], log_start_offset: int, clean_shutdown: bool
     ) -> list[Segment]:
         """Find the log's end and rebuild what is in doubt; return the segments that stay."""
         first_unsure = len(segments)
         if not clean_shutdown:
             first_unsure = max(
-                0, sum(segment.base_offset <= recovery_point for segment in segments) - 1
+                0, sum(segment.base_offset <= self.recovery_point for segment in segments) - 1
             )
         else:
             try:
@@ -332,6 +346,7 @@ class _Loader:
         else:
             self.repaired = True
             base_offset = segments[first_unsure].base_offset
+            self.leader_epochs.truncate_from_end(base_offset)  # from there on the batches tell
             self._rebuild_producers(segments[:first_unsure], log_start_offset, base_offset)
             segments = self._recover_from(segments, first_unsure)
             self._forget_snapshots_after(segments[-1].end_offset)
@@ -390,10 +405,12 @@ class _Loader:
             segment = segments[index]
             reason = self._recover_segment(segment)
             is_last = index == len(segments) - 1
-            if reason is None and not is_last and not self._config.compact:
-                after = segments[index + 1].base_offset
-                if segment.end_offset != after:
-                    reason = f"records {segment.end_offset}..{after - 1} are lost"
+            if reason is None and not is_last:
+                after = segments[index + 1]
+                if segment.end_offset != after.base_offset and (
+                    segment.end_offset > after.base_offset or not self._may_have_gap(segment, after)
+                ):
+                    reason = f"records {segment.end_offset}..{after.base_offset - 1} are lost"
             if reason is not None and not is_last:
                 for dropped in reversed(segments[index + 1 :]):
                     self._note("dropped", dropped.path(LOG_SUFFIX), f"behind lost data: {reason}")
@@ -403,6 +420,15 @@ class _Loader:
                 segment.end_offset = segments[index + 1].base_offset
         return segments
 
+    def _check_epoch(self, header: BatchHeader) -> None:
+        """Refuse a batch of an older epoch than one before it: a log was cut there (rule 4)."""
+        epoch = header.partition_leader_epoch
+        if 0 <= epoch < self._newest_epoch:
+            raise CorruptRecordError(
+                f"leader epoch {epoch} at offset {header.base_offset} follows {self._newest_epoch}"
+            )
+        self._newest_epoch = epoch
+
     def _recover_segment(self, segment: Segment) -> str | None:
         """Check and index one segment anew; cut it before a bad batch and say why."""
         segment.indexes.reset()
@@ -411,6 +437,7 @@ class _Loader:
         try:
             for batch in segment.log_file.scan(check_crc=True):
                 header = batch.header
+                self._check_epoch(header)
                 marker = read_end_transaction_marker(batch.buffer, header)
                 segment.indexes.note_batch(header, batch.position)
                 self._note_epoch(header.partition_leader_epoch, header.base_offset)

@@ -14,6 +14,7 @@ from kraftrio.broker.log.checkpoints import (
 from kraftrio.broker.log.leader_epoch_cache import EpochEntry
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.manager.log_manager import LogManager
+from kraftrio.broker.log.partition.log_parts import CheckpointedOffsets, LogResources
 from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.broker.log.partition.recovery import open_log
 from kraftrio.wire.primitives import TopicPartition, uuid_from_text
@@ -86,13 +87,12 @@ def test_unclean_opening_rebuilds_the_same_files(fs: MemoryFileSystem, name: str
         cleanup_policy="compact" if name == "compacted-0" else "delete",
     )
     log = open_log(
-        fs,
+        LogResources(fs),
         f"/data/{name}",
         partition(name),
         config,
+        CheckpointedOffsets(log_start_offset=4 if name == "deleted-records-0" else 0),
         topic_id=None,
-        recovery_point=0,
-        log_start_offset=4 if name == "deleted-records-0" else 0,
         clean_shutdown=False,
         now_ms=NOW_MS,
     )

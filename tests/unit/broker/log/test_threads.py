@@ -11,6 +11,7 @@ import pytest
 from kraftrio.broker.log.files import OsFileSystem
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.manager.log_manager import LogManager
+from kraftrio.broker.log.partition.log_parts import CheckpointedOffsets, LogResources
 from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.broker.log.partition.recovery import open_log
 from tests.support.logs import (
@@ -27,13 +28,12 @@ from tests.support.memory_files import MemoryFileSystem
 def opened(path: Path, *, clean: bool) -> PartitionLog:
     config = LogConfig(segment_bytes=4000, index_interval_bytes=100, retention_bytes=20_000)
     return open_log(
-        OsFileSystem(),
+        LogResources(OsFileSystem()),
         str(path / "topic-0"),
         TOPIC_PARTITION,
         config,
+        CheckpointedOffsets(),
         topic_id=TOPIC_ID,
-        recovery_point=0,
-        log_start_offset=0,
         clean_shutdown=clean,
         now_ms=NOW_MS,
     )

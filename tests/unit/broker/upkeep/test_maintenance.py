@@ -130,7 +130,7 @@ async def test_idle_producers_expire_by_the_settings_of_now(
     assert log.producer_state.get(7) is not None
     await context.run_for(6)
     assert log.producer_state.get(7) is None
-    assert context.logs.factory.producer_id_expiration_ms == 20_000
+    assert context.logs.factory.resources.producer_id_expiration_ms == 20_000
 
 
 @pytest.mark.parametrize(

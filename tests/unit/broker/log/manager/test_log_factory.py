@@ -12,8 +12,8 @@ from kraftrio.broker.log.manager.log_dir import LogDir
 from kraftrio.broker.log.manager.log_factory import LogFactory
 from kraftrio.broker.log.manager.offset_checkpoints import OffsetCheckpoints
 from kraftrio.broker.log.manager.removed_logs import RemovedLogs
+from kraftrio.broker.log.partition.log_parts import LogResources
 from kraftrio.broker.log.partition.partition_log import PartitionLog
-from kraftrio.broker.log.partition.tail_cache import TailBudget
 from tests.support.logs import DIRECTORY, NOW_MS, TOPIC_ID, TOPIC_PARTITION, LogContext
 from tests.support.memory_files import MemoryFileSystem
 
@@ -24,7 +24,9 @@ class Factory:
     def __init__(self, fs: MemoryFileSystem) -> None:
         fs.make_directory("/logs")
         self.log_dir = LogDir("/logs", OffsetCheckpoints(fs, "/logs"))
-        self.factory = LogFactory(fs, RemovedLogs(fs), TailBudget(), 5000, lambda: bytes(16))
+        self.factory = LogFactory(
+            LogResources(fs, producer_id_expiration_ms=5000), RemovedLogs(fs), lambda: bytes(16)
+        )
 
     def create(self, topic_id: bytes) -> PartitionLog:
         return self.factory.create(self.log_dir, TOPIC_PARTITION, topic_id, LogConfig(), NOW_MS)

@@ -545,3 +545,16 @@ def test_an_error_of_a_log_that_was_replaced_fails_its_own_directory() -> None:
     assert node.manager.get_log(TP) is new
     old.flush()
     node.manager.flushes.on_flushed(old, node.now_ms)
+
+
+def test_a_cut_takes_the_checkpoint_of_the_cleaner_back() -> None:
+    """What is written there anew is not compacted: a hole in it is a loss."""
+    node = Node()
+    log = node.create()
+    node.append(log, b"a", b"b")
+    node.append(log, b"c")
+    log.first_dirty_offset = 3
+    for checkpoint in node.manager.checkpoints.stale_cleaner_offsets():
+        node.manager.checkpoints.write(checkpoint)
+    node.manager.truncate(log, 2)
+    assert node.manager.dirs[0].checkpoints.of(TP).first_dirty_offset == 2

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from kraftrio.broker.log.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
+from kraftrio.broker.log.partition.log_parts import CheckpointedOffsets, LogResources
 from kraftrio.broker.log.partition.recovery import InconsistentTopicIdError, open_log
 from kraftrio.wire.errors import CorruptRecordError
 from tests.support.logs import DIRECTORY, NOW_MS, TOPIC_ID, TOPIC_PARTITION, LogContext, batch
@@ -110,15 +113,104 @@ def test_lost_middle_segment_ends_the_log() -> None:
     assert context.log.recovery_events[-1].action == "dropped"
 
 
-def test_compacted_log_may_have_holes_between_segments() -> None:
-    """Compaction makes holes: there they are no sign of loss."""
+def without_end_of_the_second_segment() -> LogContext:
+    """A compacted log whose segment of offsets 4 to 7 ends after 5."""
     context = filled(cleanup_policy="compact")
     context.log.close()
     name = f"{4:020d}.log"
     data = context.read_file(name)
     context.overwrite(name, data[: len(data) // 2])
+    return context
+
+
+@pytest.mark.parametrize(
+    ("recovery_point", "first_dirty_offset"), [(0, 8), (3, 12), (8, 0), (12, 0), (None, 0)]
+)
+def test_compacted_log_may_have_holes_between_segments(
+    recovery_point: int | None, first_dirty_offset: int
+) -> None:
+    """Kafka's compaction makes holes: where it was at work, or nobody knows, they are no loss."""
+    context = without_end_of_the_second_segment()
+    context.recovery_point = recovery_point
+    context.first_dirty_offset = first_dirty_offset
     context.kill()
     assert context.values() == VALUES[:6] + VALUES[8:]
+    assert "dropped" not in [event.action for event in context.log.recovery_events]
+
+
+@pytest.mark.parametrize(("recovery_point", "first_dirty_offset"), [(0, 0), (5, 0), (7, 7)])
+def test_a_hole_behind_what_was_compacted_is_a_loss(
+    recovery_point: int, first_dirty_offset: int
+) -> None:
+    """A sync that failed may lose the end of a segment; this log never had a hole there."""
+    context = without_end_of_the_second_segment()
+    context.recovery_point = recovery_point
+    context.first_dirty_offset = first_dirty_offset
+    context.kill()
+    assert context.values() == VALUES[:6]
+    (event,) = [one for one in context.log.recovery_events if one.action == "dropped"]
+    assert "records 6..7 are lost" in event.reason
+    assert context.append(b"next").base_offset == 6
+
+
+def test_a_hole_that_no_segment_could_hold_is_no_loss() -> None:
+    """A follower rolls there: relative offsets would not fit."""
+    context = LogContext(cleanup_policy="compact")
+    context.append(b"first")
+    far = batch(b"far", base_offset=1 << 32, leader_epoch=0)
+    context.log.append_as_follower(bytes(far), NOW_MS)
+    assert context.log.segments.base_offsets == [0, 1 << 32]
+    context.kill()
+    assert context.values() == [b"first", b"far"]
+
+
+def test_batches_of_an_older_epoch_behind_newer_ones_were_cut() -> None:
+    """A truncation that the disk did not keep, when what was written since is in their place."""
+    context = LogContext()
+    context.leader_epoch = 1
+    for value in (b"a0", b"a1", b"a2", b"a3"):
+        context.append(value)
+    name = FIRST + ".log"
+    before = context.read_file(name)
+    context.log.truncate_to(1)
+    context.leader_epoch = 2
+    context.append(b"b1")
+    after = context.read_file(name)
+    context.log.close_files()
+    context.overwrite(name, after + before[len(after) :])
+    context.kill()
+    assert context.values() == [b"a0", b"b1"]
+    assert context.log.log_end_offset == 2
+    (event,) = [one for one in context.log.recovery_events if one.action == "cut"]
+    assert "leader epoch 1 at offset 2 follows 2" in event.reason
+
+
+def test_epochs_are_those_of_the_batches_that_came_back() -> None:
+    """A power cut after a truncation may keep the checkpoint of epochs, and none of the cut.
+
+    Else the follower would say that its old records are the new leader's, and keep them.
+    """
+    seen = set()
+    for seed in range(60):
+        context = LogContext()
+        context.leader_epoch = 1
+        for value in (b"a0", b"a1", b"a2", b"a3"):
+            context.append(value)
+        context.log.flush()
+        context.log.truncate_to(1)
+        context.recovery_point = context.log.recovery_point
+        context.leader_epoch = 2
+        context.append(b"b1")
+        context.log.close_files()
+        context.fs = context.fs.after_crash(random=Random(seed))
+        context.open(clean=False)
+        batches = [one.header for one in context.log.batches(0)]
+        for header in batches:
+            epoch = context.log.leader_epoch_at(header.base_offset)
+            assert epoch == header.partition_leader_epoch, (seed, batches)
+        assert context.log.latest_epoch == batches[-1].partition_leader_epoch
+        seen.add(tuple(context.values()))
+    assert (b"a0", b"a1", b"a2", b"a3") in seen, "the truncation was never lost"
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
@@ -232,13 +324,12 @@ def test_log_of_another_topic_is_refused() -> None:
     context.log.close()
     with pytest.raises(InconsistentTopicIdError):
         open_log(
-            context.fs,
+            LogResources(context.fs),
             DIRECTORY,
             TOPIC_PARTITION,
             context.config,
+            CheckpointedOffsets(),
             topic_id=bytes(16),
-            recovery_point=0,
-            log_start_offset=0,
             clean_shutdown=True,
             now_ms=NOW_MS,
         )
@@ -379,16 +470,18 @@ def test_an_empty_segment_inside_is_removed(clean: bool) -> None:
 @pytest.mark.parametrize("policy", ["delete", "compact"])
 @pytest.mark.parametrize("base_offset", [9, 12, 20])
 @pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("first_dirty_offset", [0, 12, 20])
 def test_an_empty_last_segment_begins_where_the_log_ends(
-    clean: bool, base_offset: int, policy: str
+    first_dirty_offset: int, clean: bool, base_offset: int, policy: str
 ) -> None:
     """One that lies elsewhere was left by a failed roll, and perhaps the log was cut since."""
     context = filled(cleanup_policy=policy)
     context.log.close()
     context.overwrite(f"{base_offset:020d}.log", b"")
     context.recovery_point = 12 if clean else 0
+    context.first_dirty_offset = first_dirty_offset
     context.open(clean=clean)
-    end_offset = 20 if policy == "compact" and base_offset == 20 else 12
+    end_offset = 20 if policy == "compact" and base_offset == first_dirty_offset == 20 else 12
     assert context.log.log_end_offset == end_offset  # compaction may have left a hole before it
     context.append(b"after")
     assert context.values() == [*VALUES, b"after"]

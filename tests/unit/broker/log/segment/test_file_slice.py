@@ -11,6 +11,7 @@ import pytest
 
 from kraftrio.broker.log.files import OsFileSystem
 from kraftrio.broker.log.log_config import LogConfig
+from kraftrio.broker.log.partition.log_parts import CheckpointedOffsets, LogResources
 from kraftrio.broker.log.partition.recovery import open_log
 from kraftrio.broker.log.segment.file_slice import FileSlice
 from kraftrio.wire.stored_bytes import StoredBytes, StoredBytesGone
@@ -148,13 +149,12 @@ def test_a_deleted_segment_is_read_until_its_files_go() -> None:
 def test_bytes_that_may_be_truncated_are_not_sent_from_the_file(tmp_path: Path) -> None:
     """Above the high watermark a socket must not keep the memory of the file."""
     log = open_log(
-        OsFileSystem(),
+        LogResources(OsFileSystem()),
         str(tmp_path / "topic-0"),
         TOPIC_PARTITION,
         LogConfig(),
+        CheckpointedOffsets(),
         topic_id=TOPIC_ID,
-        recovery_point=0,
-        log_start_offset=0,
         clean_shutdown=True,
         now_ms=NOW_MS,
     )
