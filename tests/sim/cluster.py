@@ -170,10 +170,13 @@ class SimNode:
 
     @property
     def replica_manager(self) -> ReplicaManager | None:
-        """The replicas of the running node, if it is a broker."""
+        """The replicas of the running node, if it is a broker and has not closed their logs."""
         if self.node is None or self.node._broker is None:
             return None
-        return self.node._broker._services.replica_manager
+        manager = self.node._broker._services.replica_manager
+        if self.is_stopping and any(r.log._flush.is_closed for r in manager.hosted.partitions()):
+            return None
+        return manager
 
     # -- a life -----------------------------------------------------------------------------------
 

@@ -172,7 +172,9 @@ class Nemesis:
         return [node.quorum.image for node in nodes if node.quorum.is_active_controller]
 
     def may_lose_power(self, node: SimNode) -> bool:
-        """Tell whether nothing else is broken and each of a node's replicas has a partner."""
+        """Tell whether nothing else is broken and each of a node's replicas has a partner, which no
+        leader is about to take out of the ISR.
+        """
         if self._under_way > 1:
             return False
         cluster = self._cluster
@@ -187,7 +189,12 @@ class Nemesis:
                     len(partition.isr) < len(partition.replicas) or len(partition.isr) < 2
                 ):
                     return False
-        return True
+        return not any(
+            partition.state.pending_proposal
+            for broker in cluster.brokers
+            if broker.replica_manager is not None
+            for partition in broker.replica_manager.hosted.partitions()
+        )
 
     def _is_in_sync(self, node: SimNode) -> bool:
         images = self._images()

@@ -74,6 +74,8 @@ def _meant(
     of_topic = [
         one for one in candidates if _topic_id(log_manager, one) in (None, placement.topic_id)
     ]
+    if not of_topic:
+        return candidates[0]  # both are of topics that had this name before
     there = [one for one in of_topic if one.directory.directory_id == placement.directory_id]
     for chosen in (of_topic, there):
         if len(chosen) == 1:

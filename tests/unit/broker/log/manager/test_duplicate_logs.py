@@ -105,10 +105,11 @@ def test_where_it_cannot_be_told_the_start_is_refused(directory_id: bytes) -> No
     assert directories.strays() == []
 
 
-def test_of_two_strays_one_is_left_to_be_set_aside_later() -> None:
-    """The metadata does not place the partition here any more."""
-    directories = Directories()
-    manager, kept = directories.start(None)
+@pytest.mark.parametrize("placement", [None, Placement(b"3" * 16, b"a" * 16)])
+def test_of_two_strays_one_is_left_to_be_set_aside_later(placement: Placement | None) -> None:
+    """The partition is not placed here any more, or both logs are of topics before this one."""
+    directories = Directories(ID, OTHER_ID)
+    manager, kept = directories.start(placement)
     load_all(manager, kept, NOW_MS)
     assert len(directories.strays()) == 1
     assert {one.topic_partition for one in kept} == {TP, SINGLE}
