@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 
 import trio
 
+from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.clients.config import ClientConfig
 from kraftrio.clients.errors import KafkaClientError, TimedOutError, error_for
 from kraftrio.clients.metadata import ClusterMetadata
@@ -87,6 +88,7 @@ class MetadataFetcher:
         self._wanted = trio.Event()
         self._urgent = trio.Event()  # wanted without back-off
         self._awaited = trio.Event()  # set after the first fetch that begins from now on
+        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._fruitless = 0  # fetches in a row that brought nothing new
 
     # -- what is wanted -------------------------------------------------------------------------
@@ -154,18 +156,12 @@ class MetadataFetcher:
             else:
                 self._wanted.set()
                 self._urgent = trio.Event()  # who cannot be reached is not hurried
-            self._fruitless = (
-                0 if _is_progress(before, self.metadata) else min(self._fruitless + 1, 30)
-            )
-            with trio.move_on_after(self._backoff_s()):
+            self._fruitless = 0 if _is_progress(before, self.metadata) else self._fruitless + 1
+            backoff_ms = self._backoff.jittered(max(self._fruitless - 1, 0), self._rng)
+            with trio.move_on_after(backoff_ms / 1000):
                 await self._urgent.wait()
             with trio.move_on_after(self._config.metadata_max_age_ms / 1000):
                 await self._wanted.wait()
-
-    def _backoff_s(self) -> float:
-        backoff_ms = self._config.retry_backoff_ms * 2.0 ** max(self._fruitless - 1, 0)
-        backoff_ms = min(backoff_ms, float(self._config.retry_backoff_max_ms))
-        return backoff_ms * self._rng.uniform(0.8, 1.2) / 1000
 
     async def _fetch(self) -> bool:
         """Ask one broker after the other; True when one has answered."""

@@ -23,6 +23,7 @@ from typing import Any
 import trio
 
 from kraftrio import __version__
+from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.clients.config import ClientConfig
 from kraftrio.clients.errors import (
     ClosedError,
@@ -41,7 +42,7 @@ from kraftrio.net.connection import (
     Reply,
     RequestTimedOut,
 )
-from kraftrio.net.link import Address, Doubling, Link, LinkSettings
+from kraftrio.net.link import Address, Link, LinkSettings
 from kraftrio.net.transport import Network
 from kraftrio.wire.codec.message import spec_of
 from kraftrio.wire.errors import ErrorCode, LocalProtocolError, MissingFieldError
@@ -357,11 +358,11 @@ class Node:
 def _link_settings(config: ClientConfig) -> LinkSettings:
     return LinkSettings(
         client_id=config.client_id,
-        connect_timeout=Doubling(
+        connect_timeout=ExponentialBackoff(
             config.socket_connection_setup_timeout_ms,
             config.socket_connection_setup_timeout_max_ms,
         ),
-        backoff=Doubling(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
+        backoff=ExponentialBackoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
         spare_frames=_SPARE_FRAMES,
     )
 

@@ -20,15 +20,13 @@ import math
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import trio
 
+from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.net.connection import Connection, ConnectionLost, open_connection
 from kraftrio.net.transport import Network
-
-_JITTER: Final = 0.2
-_MAX_DOUBLINGS: Final = 30
 
 Address = tuple[str, int]
 Use = Callable[[Connection], Awaitable[object]]
@@ -48,21 +46,6 @@ class Loss(NamedTuple):
     was_ready: bool = False
 
 
-class Doubling(NamedTuple):
-    """A time that doubles with each failure in a row, up to a limit."""
-
-    first_ms: float
-    max_ms: float
-
-    def after(self, failures: int) -> float:
-        """Return the time after so many failures in a row, in milliseconds."""
-        doubled_ms: float = self.first_ms * 2.0 ** min(failures, _MAX_DOUBLINGS)
-        return min(doubled_ms, self.max_ms)
-
-
-NO_BACKOFF: Final = Doubling(0, 0)
-
-
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
     """How a link connects.
@@ -75,8 +58,8 @@ class LinkSettings:
     """
 
     client_id: str
-    connect_timeout: Doubling
-    backoff: Doubling
+    connect_timeout: ExponentialBackoff
+    backoff: ExponentialBackoff
     spare_frames: int = 0
 
 
@@ -234,7 +217,10 @@ class Link:
             self._connection = None
 
     def _back_off(self) -> None:
-        backoff_ms = self._settings.backoff.after(self._failures)
-        if self._rng is not None:
-            backoff_ms *= self._rng.uniform(1 - _JITTER, 1 + _JITTER)
+        backoff = self._settings.backoff
+        backoff_ms = (
+            backoff.after(self._failures)
+            if self._rng is None
+            else backoff.jittered(self._failures, self._rng)
+        )
         self._retry_at = trio.current_time() + backoff_ms / 1000

@@ -34,6 +34,7 @@ from typing import Any
 
 import trio
 
+from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.base.deferred import Deferred
 from kraftrio.base.statistics import Statistics
 from kraftrio.base.timers import Timer, Timers
@@ -56,7 +57,7 @@ from kraftrio.net.connection import (
     ConnectionLost,
     Reply,
 )
-from kraftrio.net.link import Doubling, Link, LinkSettings, Loss
+from kraftrio.net.link import Link, LinkSettings, Loss
 from kraftrio.net.transport import Network
 from kraftrio.wire.errors import ErrorCode
 
@@ -158,10 +159,10 @@ class ControllerClient:
         self._config = config if config is not None else ControllerClientConfig()
         self._link_settings = LinkSettings(
             client_id=self._config.client_id,
-            connect_timeout=Doubling(
+            connect_timeout=ExponentialBackoff(
                 self._config.connect_timeout_ms, self._config.connect_timeout_ms
             ),
-            backoff=Doubling(_FIRST_BACKOFF_MS, _MAX_DIAL_BACKOFF_MS),
+            backoff=ExponentialBackoff(_FIRST_BACKOFF_MS, _MAX_DIAL_BACKOFF_MS),
         )
         self._numbers = itertools.count()
         self._waiting: dict[_Pending, None] = {}

@@ -25,6 +25,7 @@ from functools import partial
 
 import trio
 
+from kraftrio.base.backoff import NO_BACKOFF, ExponentialBackoff
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdError
 from kraftrio.kraft_meta.quorum.raft_wire import (
     SENT_VERSIONS,
@@ -45,7 +46,7 @@ from kraftrio.net.connection import (
     RequestTimedOut,
     open_connection,
 )
-from kraftrio.net.link import NO_BACKOFF, Doubling, Link, LinkSettings, Loss
+from kraftrio.net.link import Link, LinkSettings, Loss
 from kraftrio.net.transport import Network
 from kraftrio.wire.codec.message import records_view
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -299,7 +300,9 @@ class _Lane:
         timeout_ms = peers.config.request_timeout_ms
         self._timeout_s = timeout_ms / 1000
         # Without back-off: the consensus core says when it wants to try again.
-        settings = LinkSettings(peers.client_id, Doubling(timeout_ms, timeout_ms), NO_BACKOFF)
+        settings = LinkSettings(
+            peers.client_id, ExponentialBackoff(timeout_ms, timeout_ms), NO_BACKOFF
+        )
         self._link = Link(peers.network, lambda: (host, port), settings)
         # What waits for the connection: the newest message of each kind, and whether it was sent
         # before.

@@ -23,7 +23,8 @@ from functools import partial
 import trio
 
 from kraftrio.clients.consumer.config import ConsumerConfig
-from kraftrio.clients.consumer.membership import GroupMetadata, Membership
+from kraftrio.clients.consumer.group_requests import GroupMetadata
+from kraftrio.clients.consumer.membership import Membership
 from kraftrio.clients.consumer.offsets import OffsetAndMetadata, OffsetClient
 from kraftrio.clients.errors import (
     CommitFailedError,

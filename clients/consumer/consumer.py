@@ -58,8 +58,8 @@ from kraftrio.clients.consumer.config import (
 )
 from kraftrio.clients.consumer.fetcher import Fetcher
 from kraftrio.clients.consumer.group import Group, RebalanceListener
+from kraftrio.clients.consumer.group_requests import GroupMetadata
 from kraftrio.clients.consumer.handover import Handover
-from kraftrio.clients.consumer.membership import GroupMetadata
 from kraftrio.clients.consumer.offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,

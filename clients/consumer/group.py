@@ -30,13 +30,13 @@ from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.auto_commit import AutoCommit
 from kraftrio.clients.consumer.calls import Calls
 from kraftrio.clients.consumer.config import ConsumerConfig
+from kraftrio.clients.consumer.group_requests import MembershipConfig
 from kraftrio.clients.consumer.handover import Handover
+from kraftrio.clients.consumer.member_state import MemberState
 from kraftrio.clients.consumer.membership import (
     Complete,
     Join,
     Membership,
-    MembershipConfig,
-    MemberState,
     Prepare,
     Share,
     Sync,
@@ -138,7 +138,7 @@ class Group:
     def polled(self) -> None:
         """The application polls."""
         is_away = self.membership.state is MemberState.UNJOINED
-        self.membership.polled(_now_ms())
+        self.membership.liveness.polled(_now_ms())
         if is_away:
             if self.membership.owned:
                 self._turnstile.announce()  # what it still holds is lost
@@ -148,7 +148,7 @@ class Group:
         """Look whether the group has to share out anew, or whether topics are still missing."""
         topics = self._cluster.metadata.topics
         watched = self.membership.group_topics
-        self.membership.metadata_changed(self._partition_counts(watched))
+        self.membership.leader.metadata_changed(self._partition_counts(watched))
         if any(name not in topics or topics[name].error_code for name in watched):
             self._cluster.request_refresh()
         self.wake()
@@ -274,7 +274,7 @@ class Group:
             if error.retriable:
                 self.membership.request_failed(_now_ms())
             else:
-                self.membership.failed(error)
+                self.membership.fail(error.code, str(error))
         return None
 
     async def _share(self, step: Share) -> None:
@@ -305,10 +305,10 @@ class Group:
             if due_ms is None:
                 await self._wake_heart.wait()
                 continue
-            with trio.move_on_at(min(due_ms, membership.poll_deadline_ms()) / 1000):
+            with trio.move_on_at(min(due_ms, membership.liveness.poll_deadline_ms) / 1000):
                 await self._wake_heart.wait()
             if self._handover.has_moved() or self._calls.is_waiting:
-                membership.polled(_now_ms())
+                membership.liveness.polled(_now_ms())
             request = membership.heartbeat(_now_ms())
             if membership.state is MemberState.UNJOINED:
                 self._turnstile.notify()
@@ -322,7 +322,7 @@ class Group:
                 await self._beat(request)
             if membership.session_is_over(_now_ms()):
                 self._offsets.forget_coordinator()
-                membership.coordinator_found(_now_ms())
+                membership.liveness.heard(_now_ms())
 
     async def _beat(self, request: HeartbeatRequest) -> None:
         membership = self.membership
@@ -331,7 +331,7 @@ class Group:
             response: HeartbeatResponse = await self._offsets.ask_coordinator(request, timeout_s)
         except KafkaClientError as error:
             logger.debug("heartbeat failed: %s", error)
-            membership.heartbeat_failed(_now_ms())
+            membership.liveness.heartbeat_failed(_now_ms())
             return
         code = response.error_code
         if not membership.heartbeat_answered(request, code, _now_ms()):

@@ -13,17 +13,8 @@ Owns the member's id, generation and partitions, and what is to be done next. Ru
 4. A static member (group_instance_id) does not leave; if another one takes its place it fails.
 5. What an old generation is answered is ignored.
 
-    state       what is done            moves to
-    UNJOINED    nothing, or a start     PREPARING
-    PREPARING   partitions given up     JOINING
-    JOINING     JoinGroup               SHARING (the leader), SYNCING
-    SHARING     assignments made up     SYNCING
-    SYNCING     SyncGroup               COMPLETING, JOINING
-    COMPLETING  partitions taken over   STABLE
-    STABLE      nothing                 PREPARING
-    FAILED      nothing any more        -
-
-and all but the last to UNJOINED, when the member is thrown out or leaves, and to FAILED.
+The states and their moves are `member_state`'s table; `liveness` has the times of heartbeats and
+polls, `group_leader` what the leader does for all.
 
 Called by: `group`, which talks to the coordinator. KIP-62, KIP-345, KIP-394, KIP-429, KIP-792,
 KIP-800; what the Java client's ConsumerCoordinator does.
@@ -31,68 +22,38 @@ KIP-800; what the Java client's ConsumerCoordinator does.
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from typing import NamedTuple
 
-from kraftrio.clients.consumer.assignors import (
-    NO_GENERATION,
-    Assignor,
-    Subscription,
-    assignment_bytes,
-    assignment_partitions,
+from kraftrio.base.backoff import ExponentialBackoff
+from kraftrio.clients.consumer.assignors import NO_GENERATION, Assignor, assignment_partitions
+from kraftrio.clients.consumer.group_leader import GroupLeader
+from kraftrio.clients.consumer.group_requests import (
+    PROTOCOL_TYPE,
+    GroupMetadata,
+    MembershipConfig,
+    heartbeat_request,
+    join_request,
+    leave_request,
+    sync_request,
 )
+from kraftrio.clients.consumer.liveness import Liveness
+from kraftrio.clients.consumer.member_state import MemberState
 from kraftrio.clients.errors import KafkaClientError, error_for
 from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
 from kraftrio.wire.messages.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
-    JoinGroupRequestProtocol,
     JoinGroupResponse,
     LeaveGroupRequest,
-    MemberIdentity,
     SyncGroupRequest,
-    SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
 from kraftrio.wire.primitives import TopicPartition
 
-PROTOCOL_TYPE = "consumer"
-
 Partitions = frozenset[TopicPartition]
 _NOTHING: Partitions = frozenset()
-
-_MAX_REASON_CHARACTERS = 255
-
-
-class MemberState(Enum):
-    """Where a member is; see the module's table."""
-
-    UNJOINED = "unjoined"
-    PREPARING = "preparing"
-    JOINING = "joining"
-    SHARING = "sharing"
-    SYNCING = "syncing"
-    COMPLETING = "completing"
-    STABLE = "stable"
-    FAILED = "failed"
-
-
-_MOVES: Mapping[MemberState, frozenset[MemberState]] = {
-    MemberState.UNJOINED: frozenset({MemberState.PREPARING}),
-    MemberState.PREPARING: frozenset({MemberState.JOINING}),
-    MemberState.JOINING: frozenset({MemberState.SHARING, MemberState.SYNCING}),
-    MemberState.SHARING: frozenset({MemberState.SYNCING}),
-    MemberState.SYNCING: frozenset({MemberState.COMPLETING, MemberState.JOINING}),
-    MemberState.COMPLETING: frozenset({MemberState.STABLE}),
-    MemberState.STABLE: frozenset({MemberState.PREPARING}),
-    MemberState.FAILED: frozenset(),
-}
-_ENDS = frozenset({MemberState.UNJOINED, MemberState.FAILED})
-
 
 # What is to be done next
 
@@ -139,30 +100,6 @@ class Complete(NamedTuple):
 Step = Wait | Prepare | Join | Share | Sync | Complete
 
 
-@dataclass(frozen=True, slots=True)
-class MembershipConfig:
-    """The settings of a member, by the names of the Java client."""
-
-    group_id: str
-    group_instance_id: str | None = None
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 3_000
-    max_poll_interval_ms: int = 300_000
-    retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 1_000
-    rack_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GroupMetadata:
-    """Who the member is at the moment; generation -1 and no member id: not in the group."""
-
-    group_id: str
-    generation_id: int = NO_GENERATION
-    member_id: str = ""
-    group_instance_id: str | None = None
-
-
 class Membership:
     """One member.
 
@@ -182,6 +119,8 @@ class Membership:
         self.is_leader = False
         self.owned: Partitions = _NOTHING
         self.failure: KafkaClientError | None = None
+        self.liveness = Liveness(config)
+        self.leader = GroupLeader()
         # Members may keep what they own only if every assignor that may be chosen allows it.
         self.is_cooperative = all(assignor.supports_cooperative for assignor in assignors)
         self._assignors = {assignor.name: assignor for assignor in assignors}
@@ -190,17 +129,10 @@ class Membership:
         self._joined_topics: frozenset[str] = frozenset()
         self._rejoin_reason: str | None = None
         self._is_lost = False  # the partitions owned belong to others by now
-        self._members: dict[str, Subscription] = {}
-        self._skip_assignment = False
-        self._shared_counts: dict[str, int] = {}  # what the leader shared out by
-        self._seen_counts: dict[str, int] = {}  # as of the latest metadata
-        self._assignments: list[SyncGroupRequestAssignment] = []
         self._assigned: Partitions = _NOTHING
         self._retry_at_ms = 0.0
+        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._failures = 0
-        self._polled_at_ms = -math.inf  # before the first poll nobody joins
-        self._heard_at_ms = 0.0
-        self._next_heartbeat_ms = 0.0
 
     # -- what others ask ------------------------------------------------------------------------
 
@@ -215,7 +147,7 @@ class Membership:
     @property
     def can_commit(self) -> bool:
         """Whether the coordinator takes commits from the member for what it owns."""
-        return self.state in _SETTLED and self.generation_id != NO_GENERATION
+        return self.state.is_settled and self.generation_id != NO_GENERATION
 
     @property
     def is_rebalancing(self) -> bool:
@@ -228,7 +160,7 @@ class Membership:
     def group_topics(self) -> frozenset[str]:
         """The topics whose partitions the leader watches; for other members their own."""
         own = self._topics or frozenset()
-        return own | self._shared_counts.keys() if self.is_leader else own
+        return own | self.leader.watched_topics if self.is_leader else own
 
     def step(self, now_ms: float) -> Step:
         """Say what is to be done next.
@@ -248,11 +180,16 @@ class Membership:
         if now_ms < self._retry_at_ms:
             return Wait(self._retry_at_ms)
         if state is MemberState.JOINING:
-            return Join(self._join_request())
+            topics = self._joined_topics = self._topics or frozenset()
+            reason = self._rejoin_reason or ""
+            assignors = self._assignors.values()
+            return Join(
+                join_request(self.metadata, self.config, assignors, topics, self.owned, reason)
+            )
         if state is MemberState.SHARING:
-            return Share(self._members_topics())
+            return Share(self.leader.members_topics)
         if state is MemberState.SYNCING:
-            return Sync(self._sync_request())
+            return Sync(sync_request(self.metadata, self.protocol_name, self.leader.assignments))
         return Wait(None)
 
     def _begin(self, now_ms: float) -> None:
@@ -260,12 +197,12 @@ class Membership:
         if self._topics is None:
             return
         if self.state is MemberState.UNJOINED:
-            if self._poll_is_overdue(now_ms):
+            if self.liveness.poll_is_overdue(now_ms):
                 return  # nobody looks at what it would be assigned
             self._request_rejoin("the member is not in the group")
             self._move(MemberState.PREPARING)
         elif self.state is MemberState.STABLE:
-            if self.is_leader and self._seen_counts != self._shared_counts:
+            if self.is_leader and self.leader.is_outdated:
                 self._request_rejoin("cached metadata has changed")
             if self._rejoin_reason is not None:
                 self._move(MemberState.PREPARING)
@@ -277,10 +214,7 @@ class Membership:
         return frozenset(partition for partition in self.owned if partition.topic not in topics)
 
     def _move(self, state: MemberState) -> None:
-        is_legal = state in _MOVES[self.state] or (
-            state in _ENDS and self.state is not MemberState.FAILED
-        )
-        assert is_legal, f"{self.state} does not move to {state}"
+        assert self.state.may_become(state), f"{self.state} does not move to {state}"
         self.state = state
 
     # -- what the application does --------------------------------------------------------------
@@ -293,16 +227,14 @@ class Membership:
         if topics != self._joined_topics:
             self._request_rejoin("subscription has changed")
 
-    def polled(self, now_ms: float) -> None:
-        """Take note that the application lives."""
-        self._polled_at_ms = now_ms
-
     def leave(self) -> LeaveGroupRequest | None:
         """Want nothing any more; return what is to be sent, if anything.
 
         The partitions are still owned: they are given up with `forget_owned`.
         """
-        request = self._leave_request("the consumer is being closed")
+        request: LeaveGroupRequest | None = None
+        if self.state not in {MemberState.UNJOINED, MemberState.FAILED}:
+            request = leave_request(self.metadata, "the consumer is being closed")
         self._topics = None
         self._joined_topics = frozenset()
         self._rejoin_reason = None
@@ -315,16 +247,6 @@ class Membership:
         """Own nothing, after leaving."""
         self.owned = _NOTHING
         self._is_lost = False
-
-    def _leave_request(self, reason: str) -> LeaveGroupRequest | None:
-        if (
-            not self.member_id
-            or self.config.group_instance_id is not None
-            or self.state in {MemberState.UNJOINED, MemberState.FAILED}
-        ):
-            return None
-        member = MemberIdentity(member_id=self.member_id, reason=reason[:_MAX_REASON_CHARACTERS])
-        return LeaveGroupRequest(group_id=self.config.group_id, members=[member])
 
     # -- steps done -----------------------------------------------------------------------------
 
@@ -349,9 +271,9 @@ class Membership:
         elif code != ErrorCode.NONE:
             self._refused("join", code, now_ms)
         elif response.protocol_type not in (None, PROTOCOL_TYPE):
-            self._fail(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group is not one of consumers")
+            self.fail(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group is not one of consumers")
         elif response.protocol_name not in self._assignors:
-            self._fail(
+            self.fail(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
                 f"the coordinator chose the assignor {response.protocol_name!r},"
                 " which was not offered",
@@ -365,44 +287,28 @@ class Membership:
         self.generation_id = response.generation_id
         self.protocol_name = response.protocol_name
         self.is_leader = response.leader == response.member_id
-        self._assignments = []
-        self._heard(now_ms)
+        self.leader.drop_assignments()
+        self.liveness.joined(now_ms)
         if not self.is_leader:
-            self._shared_counts = {}
+            self.leader.step_down()
             self._move(MemberState.SYNCING)
             return
         try:
-            self._members = {
-                member.member_id: Subscription.decode(member.metadata, member.group_instance_id)
-                for member in response.members
-            }
+            self.leader.begin(response)
         except RemoteProtocolError as error:
-            self._fail(
+            self.fail(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
                 f"a member's subscription cannot be read: {error}",
             )
             return
-        self._skip_assignment = response.skip_assignment
         self._move(MemberState.SHARING)
 
     def shared(self, partition_counts: Mapping[str, int]) -> None:
         """The leader knows the partitions: share them out."""
         if self.state is not MemberState.SHARING:
             return
-        topics = self._members_topics()
-        self._shared_counts = {topic: partition_counts.get(topic, 0) for topic in topics}
-        self._seen_counts = dict(self._shared_counts)
-        if not self._skip_assignment:
-            assert self.protocol_name is not None
-            assignor = self._assignors[self.protocol_name]
-            assigned = assignor.assign(self._shared_counts, self._members)
-            self._assignments = [
-                SyncGroupRequestAssignment(
-                    member_id=member, assignment=assignment_bytes(assigned.get(member, ()))
-                )
-                for member in self._members
-            ]
-        self._members = {}
+        assert self.protocol_name is not None
+        self.leader.share(partition_counts, self._assignors[self.protocol_name])
         self._move(MemberState.SYNCING)
 
     def synced(self, response: SyncGroupResponse, now_ms: float) -> None:
@@ -423,7 +329,7 @@ class Membership:
             None,
             self.protocol_name,
         ):
-            self._fail(
+            self.fail(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group's protocol changed while syncing"
             )
         else:
@@ -433,12 +339,12 @@ class Membership:
         try:
             assigned = assignment_partitions(data)
         except RemoteProtocolError as error:
-            self._fail(
+            self.fail(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the assignment cannot be read: {error}"
             )
             return
         self._failures = 0
-        self._heard(now_ms)
+        self.liveness.joined(now_ms)
         self._assigned = frozenset(assigned)
         self._rejoin_reason = None
         topics = self._topics or frozenset()
@@ -466,12 +372,17 @@ class Membership:
         """JoinGroup or SyncGroup was not answered, or no coordinator is known: try again later."""
         if self.state is MemberState.SYNCING:
             self._move(MemberState.JOINING)  # a coordinator that is new may know nothing of it
-        self._back_off(now_ms)
+        self._retry_at_ms = now_ms + self._backoff.jittered(self._failures, self._rng)
+        self._failures += 1
 
-    def failed(self, error: KafkaClientError) -> None:
-        """The coordinator cannot be asked, and never will."""
-        if self.state is not MemberState.FAILED:
-            self._fail(error.code, str(error))
+    def fail(self, code: ErrorCode, message: str) -> None:
+        """End the membership for good: the program must be told."""
+        if self.state is MemberState.FAILED:
+            return
+        self.failure = error_for(code, message)
+        self._is_lost = bool(self.owned)
+        self.generation_id = NO_GENERATION
+        self._move(MemberState.FAILED)
 
     def _refused(self, what: str, code: ErrorCode, now_ms: float) -> None:
         """Back off where the coordinator has to settle first; everything else is final."""
@@ -479,127 +390,51 @@ class Membership:
         if known.retriable or code == ErrorCode.REBALANCE_IN_PROGRESS:
             self.request_failed(now_ms)
         else:
-            self._fail(known.code, f"cannot {what} the group {self.config.group_id!r}: {known}")
-
-    def _back_off(self, now_ms: float) -> None:
-        backoff_ms = self.config.retry_backoff_ms * 2.0 ** min(self._failures, 30)
-        backoff_ms = min(backoff_ms, float(self.config.retry_backoff_max_ms))
-        self._failures += 1
-        self._retry_at_ms = now_ms + backoff_ms * self._rng.uniform(0.8, 1.2)
-
-    # -- requests -------------------------------------------------------------------------------
-
-    def _members_topics(self) -> frozenset[str]:
-        return frozenset(topic for each in self._members.values() for topic in each.topics)
-
-    def _join_request(self) -> JoinGroupRequest:
-        config = self.config
-        topics = self._topics or frozenset()
-        self._joined_topics = topics
-        protocols = [
-            JoinGroupRequestProtocol(
-                name=name,
-                metadata=Subscription(
-                    topics=tuple(sorted(topics)),
-                    user_data=assignor.user_data(sorted(topics)),
-                    owned_partitions=tuple(sorted(self.owned)),
-                    generation_id=self.generation_id,
-                    rack_id=config.rack_id,
-                ).encode(),
-            )
-            for name, assignor in self._assignors.items()
-        ]
-        return JoinGroupRequest(
-            group_id=config.group_id,
-            session_timeout_ms=config.session_timeout_ms,
-            rebalance_timeout_ms=config.max_poll_interval_ms,
-            member_id=self.member_id,
-            group_instance_id=config.group_instance_id,
-            protocol_type=PROTOCOL_TYPE,
-            protocols=protocols,
-            reason=(self._rejoin_reason or "")[:_MAX_REASON_CHARACTERS],
-        )
-
-    def _sync_request(self) -> SyncGroupRequest:
-        return SyncGroupRequest(
-            group_id=self.config.group_id,
-            generation_id=self.generation_id,
-            member_id=self.member_id,
-            group_instance_id=self.config.group_instance_id,
-            protocol_type=PROTOCOL_TYPE,
-            protocol_name=self.protocol_name,
-            assignments=self._assignments,
-        )
+            self.fail(known.code, f"cannot {what} the group {self.config.group_id!r}: {known}")
 
     # -- heartbeats -----------------------------------------------------------------------------
 
     @property
     def next_heartbeat_ms(self) -> float | None:
         """When the next heartbeat is due; None while none is sent."""
-        return self._next_heartbeat_ms if self._has_heartbeat() else None
-
-    def _has_heartbeat(self) -> bool:
-        return self.generation_id != NO_GENERATION and self.state in _BEATING
+        if self.generation_id == NO_GENERATION or not self.state.sends_heartbeats:
+            return None
+        return self.liveness.next_heartbeat_ms
 
     def heartbeat(self, now_ms: float) -> HeartbeatRequest | LeaveGroupRequest | None:
         """Return what is to be sent now: a heartbeat, or a farewell when nobody polls any more."""
-        if not self._has_heartbeat():
+        due_ms = self.next_heartbeat_ms
+        if due_ms is None:
             return None
-        if self._poll_is_overdue(now_ms):
-            farewell = self._leave_request("consumer poll timeout has expired")
+        if self.liveness.poll_is_overdue(now_ms):
+            farewell = leave_request(self.metadata, "consumer poll timeout has expired")
             self._throw_out(forget_member_id=True, reason="consumer poll timeout has expired")
             return farewell
-        if now_ms < self._next_heartbeat_ms:
+        if now_ms < due_ms:
             return None
-        self._next_heartbeat_ms = now_ms + self.config.heartbeat_interval_ms
-        return HeartbeatRequest(
-            group_id=self.config.group_id,
-            generation_id=self.generation_id,
-            member_id=self.member_id,
-            group_instance_id=self.config.group_instance_id,
-        )
-
-    def _poll_is_overdue(self, now_ms: float) -> bool:
-        return now_ms - self._polled_at_ms > self.config.max_poll_interval_ms
-
-    def poll_deadline_ms(self) -> float:
-        """When the application must have polled again."""
-        return self._polled_at_ms + self.config.max_poll_interval_ms
+        self.liveness.heartbeat_sent(now_ms)
+        return heartbeat_request(self.metadata)
 
     def heartbeat_answered(self, request: HeartbeatRequest, code: ErrorCode, now_ms: float) -> bool:
         """Take note of a heartbeat's answer; False: another coordinator must be found."""
         if code == ErrorCode.NONE:
-            self._heard_at_ms = now_ms
+            self.liveness.heard(now_ms)
         elif code == ErrorCode.REBALANCE_IN_PROGRESS:
-            self._heard_at_ms = now_ms
+            self.liveness.heard(now_ms)
             if self.state is MemberState.STABLE:
                 self._request_rejoin("group is already rebalancing")
         elif code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
-            self.heartbeat_failed(now_ms)
+            self.liveness.heartbeat_failed(now_ms)
             return False
         elif code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            self.heartbeat_failed(now_ms)
+            self.liveness.heartbeat_failed(now_ms)
         elif (request.generation_id, request.member_id) == (self.generation_id, self.member_id):
             self.fenced(code)
         return True
 
-    def heartbeat_failed(self, now_ms: float) -> None:
-        """A heartbeat was not answered, or not by the coordinator: the next one comes soon."""
-        self._next_heartbeat_ms = now_ms + self.config.retry_backoff_ms
-
     def session_is_over(self, now_ms: float) -> bool:
         """Whether the coordinator has not been heard of for so long that it must be another one."""
-        return self._has_heartbeat() and (
-            now_ms - self._heard_at_ms > self.config.session_timeout_ms
-        )
-
-    def coordinator_found(self, now_ms: float) -> None:
-        """Give a coordinator that was looked up anew a whole session's time."""
-        self._heard_at_ms = now_ms
-
-    def _heard(self, now_ms: float) -> None:
-        self._heard_at_ms = now_ms
-        self._next_heartbeat_ms = now_ms + self.config.heartbeat_interval_ms
+        return self.next_heartbeat_ms is not None and self.liveness.session_is_over(now_ms)
 
     # -- losing one's place ---------------------------------------------------------------------
 
@@ -614,13 +449,7 @@ class Membership:
             if self.state is MemberState.STABLE:
                 self._request_rejoin("group is already rebalancing")
         else:
-            self._fail(
-                known.code, f"the group {self.config.group_id!r} refuses the member: {known}"
-            )
-
-    def metadata_changed(self, partition_counts: Mapping[str, int]) -> None:
-        """The leader makes the group share out anew when partitions came or went."""
-        self._seen_counts = {topic: partition_counts.get(topic, 0) for topic in self._shared_counts}
+            self.fail(known.code, f"the group {self.config.group_id!r} refuses the member: {known}")
 
     def _request_rejoin(self, reason: str) -> None:
         if self._rejoin_reason is None:
@@ -637,24 +466,5 @@ class Membership:
         self.is_leader = False
         if forget_member_id:
             self.member_id = ""
-        self._members = {}
-        self._assignments = []
+        self.leader.drop_assignments()
         self._move(MemberState.UNJOINED)
-
-    def _fail(self, code: ErrorCode, message: str) -> None:
-        self.failure = error_for(code, message)
-        self._is_lost = bool(self.owned)
-        self.generation_id = NO_GENERATION
-        self._move(MemberState.FAILED)
-
-
-_BEATING = frozenset(
-    {
-        MemberState.PREPARING,
-        MemberState.SHARING,
-        MemberState.SYNCING,
-        MemberState.COMPLETING,
-        MemberState.STABLE,
-    }
-)
-_SETTLED = frozenset({MemberState.PREPARING, MemberState.COMPLETING, MemberState.STABLE})

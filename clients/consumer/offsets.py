@@ -13,15 +13,17 @@ KIP-207, KIP-320, KIP-447 (stable offsets), KIP-709.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 import trio
 
+from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.consumer.config import ConsumerConfig
-from kraftrio.clients.consumer.membership import GroupMetadata
+from kraftrio.clients.consumer.group_requests import GroupMetadata
 from kraftrio.clients.errors import (
     CommitFailedError,
     CoordinatorNotAvailableError,
@@ -159,15 +161,14 @@ class OffsetClient:
         if timeout_s is None:
             timeout_s = config.default_api_timeout_ms / 1000
         failure: RetriableError | None = None
-        backoff_ms = float(config.retry_backoff_ms)
+        backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         with trio.move_on_after(timeout_s):
-            while True:
+            for failures in itertools.count():
                 try:
                     return await attempt()
                 except RetriableError as error:
                     failure = error
-                await trio.sleep(backoff_ms * self._rng.uniform(0.8, 1.2) / 1000)
-                backoff_ms = min(2 * backoff_ms, float(config.retry_backoff_max_ms))
+                await trio.sleep(backoff.jittered(failures, self._rng) / 1000)
         because = "" if failure is None else f": {failure}"
         raise TimedOutError(f"not answered within {timeout_s:g} s{because}")
 

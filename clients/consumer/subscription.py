@@ -24,7 +24,7 @@ from kraftrio.clients.consumer.calls import Calls
 from kraftrio.clients.consumer.commits import Commits
 from kraftrio.clients.consumer.config import ConsumerConfig
 from kraftrio.clients.consumer.group import Group, RebalanceListener
-from kraftrio.clients.consumer.membership import GroupMetadata
+from kraftrio.clients.consumer.group_requests import GroupMetadata
 from kraftrio.clients.consumer.offsets import OffsetClient
 from kraftrio.clients.errors import error_for
 from kraftrio.wire.primitives import TopicPartition

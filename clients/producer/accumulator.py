@@ -26,6 +26,7 @@ from __future__ import annotations
 import random
 from itertools import count
 
+from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.clients.config import ProducerConfig
 from kraftrio.clients.errors import (
     InvalidRecordError,
@@ -75,6 +76,7 @@ class Accumulator:
         self._config = config
         self._rng = rng
         self._ignores_keys = config.partitioner_ignore_keys
+        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._serials = count()
 
     # -- accepting records ----------------------------------------------------------------------
@@ -388,13 +390,9 @@ class Accumulator:
         return self.sequences.may_retry(queue.sequence, batch, code, log_start_offset)
 
     def _retry(self, queue: PartitionQueue, batch: Batch, now_ms: float) -> None:
-        config = self._config
-        backoff_ms = min(
-            config.retry_backoff_ms * 2.0 ** min(batch.attempts, 30),
-            float(config.retry_backoff_max_ms),
-        )
+        backoff_ms = self._backoff.jittered(batch.attempts, self._rng)
         batch.attempts += 1
-        batch.retry_at_ms = now_ms + backoff_ms * self._rng.uniform(0.8, 1.2)
+        batch.retry_at_ms = now_ms + backoff_ms
         self.schedule.back_off(queue, batch)
         queue.put_back(batch)
         self.schedule.add(queue)

@@ -15,6 +15,7 @@ Called by: `producer`. Protocol guide, "Produce"; KIP-360, KIP-467, KIP-516, KIP
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from functools import partial
 from math import inf
@@ -22,6 +23,7 @@ from typing import Final
 
 import trio
 
+from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.config import ProducerConfig
 from kraftrio.clients.errors import KafkaClientError, RetriableError, error_for
@@ -355,15 +357,14 @@ class Sender:
         """Get an id, however long it takes; an error that will not go away ends all batches."""
         config = self._config
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFF_FFFF)
-        backoff_ms = float(config.retry_backoff_ms)
-        while True:
+        backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        for failures in itertools.count():
             try:
                 response: InitProducerIdResponse = await self._cluster.request_any(request)
                 if response.error_code != ErrorCode.NONE:
                     raise error_for(response.error_code)
             except RetriableError:
-                await trio.sleep(backoff_ms / 1000)
-                backoff_ms = min(backoff_ms * 2, float(config.retry_backoff_max_ms))
+                await trio.sleep(backoff.after(failures) / 1000)
             except KafkaClientError as error:
                 self._core.abort(error)
                 break

@@ -26,6 +26,7 @@ from typing import Final, NamedTuple, Protocol
 
 import trio
 
+from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.base.clock import Clock
 from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.broker.metadata.cache import MetadataCache
@@ -41,7 +42,7 @@ from kraftrio.broker.replica.follower.partition import (
     TruncateTo,
 )
 from kraftrio.net.connection import Connection, ConnectionLost, Reply
-from kraftrio.net.link import Address, Doubling, Link, LinkSettings, Loss
+from kraftrio.net.link import Address, Link, LinkSettings, Loss
 from kraftrio.net.transport import Network
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import Buffer, TopicPartition
@@ -51,7 +52,7 @@ _log = logging.getLogger("kraftrio.replication")
 FETCH_VERSION: Final = 17
 LIST_OFFSETS_VERSION: Final = 9
 
-_BACKOFF: Final = Doubling(20, 1000)
+_BACKOFF: Final = ExponentialBackoff(20, 1000)
 
 
 class FollowedReplica(Protocol):
@@ -250,7 +251,7 @@ class _LeaderFetcher:
             self._address,
             LinkSettings(
                 client_id=f"broker-{owner.broker_id}-fetcher-{leader_id}",
-                connect_timeout=Doubling(connect_timeout_ms, connect_timeout_ms),
+                connect_timeout=ExponentialBackoff(connect_timeout_ms, connect_timeout_ms),
                 backoff=_BACKOFF,
             ),
             rng=owner.rng,

@@ -11,8 +11,9 @@ import pytest
 import trio
 import trio.testing
 
+from kraftrio.base.backoff import NO_BACKOFF, ExponentialBackoff
 from kraftrio.net.connection import Connection, ConnectionLost
-from kraftrio.net.link import NO_BACKOFF, Doubling, Link, LinkSettings, Loss
+from kraftrio.net.link import Link, LinkSettings, Loss
 
 CLOSED_BY_PEER = "the peer closed the connection"
 
@@ -77,12 +78,14 @@ class ScriptedNetwork:
 
 def link_over(
     network: ScriptedNetwork,
-    backoff: Doubling = NO_BACKOFF,
+    backoff: ExponentialBackoff = NO_BACKOFF,
     address: Callable[[], tuple[str, int] | None] = lambda: ("node", 9092),
     **options: Any,
 ) -> Link:
     any_network: Any = network
-    settings = LinkSettings("tester", connect_timeout=Doubling(1000, 4000), backoff=backoff)
+    settings = LinkSettings(
+        "tester", connect_timeout=ExponentialBackoff(1000, 4000), backoff=backoff
+    )
     return Link(any_network, address, settings, **options)
 
 
@@ -104,7 +107,7 @@ async def test_each_failure_in_a_row_doubles_the_rest_up_to_its_limit(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     network = ScriptedNetwork(*["refuse"] * 6)
-    link = link_over(network, Doubling(20, 100))
+    link = link_over(network, ExponentialBackoff(20, 100))
     losses = await keep_for(link, 6)
     assert network.times == [0, 0.02, 0.06, 0.14, 0.24, 0.34]
     assert link.failures == 6
@@ -116,7 +119,7 @@ async def test_success_is_for_the_owner_to_say_and_lets_the_rest_start_over(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     network = ScriptedNetwork("refuse", "refuse", "connect", "refuse", "connect", "refuse")
-    link = link_over(network, Doubling(100, 10_000))
+    link = link_over(network, ExponentialBackoff(100, 10_000))
     said = []
 
     async def use(connection: Connection) -> None:
@@ -140,7 +143,7 @@ async def test_rests_of_many_links_spread_by_a_fifth(
     rng = random.Random(1)
     for _ in range(50):
         network = ScriptedNetwork("refuse", "refuse")
-        await keep_for(link_over(network, Doubling(100, 100), rng=rng), 2)
+        await keep_for(link_over(network, ExponentialBackoff(100, 100), rng=rng), 2)
         rests.append(network.times[1])
     assert 0.08 <= min(rests) < 0.085
     assert 0.115 < max(rests) <= 0.12
@@ -157,7 +160,7 @@ async def test_the_time_to_connect_grows_likewise(autojump_clock: trio.testing.M
 
 async def test_a_rest_can_be_cut_short(autojump_clock: trio.testing.MockClock) -> None:
     network = ScriptedNetwork("refuse", "refuse")
-    link = link_over(network, Doubling(1000, 1000))
+    link = link_over(network, ExponentialBackoff(1000, 1000))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(keep_for, link, 2)
         await trio.sleep(0.25)
@@ -173,7 +176,7 @@ async def test_nothing_is_dialled_while_no_address_is_known(
 ) -> None:
     network = ScriptedNetwork("refuse")
     addresses: list[tuple[str, int] | None] = [None, None, ("late", 7)]
-    link = link_over(network, Doubling(20, 100), address=lambda: addresses.pop(0))
+    link = link_over(network, ExponentialBackoff(20, 100), address=lambda: addresses.pop(0))
     start = trio.current_time()
     losses = await keep_for(link, 3)
     assert [loss.reason for loss in losses[:2]] == ["no address is known"] * 2
@@ -223,7 +226,7 @@ async def test_a_connection_that_has_ended_is_shown_to_nobody() -> None:
 
 async def test_what_its_owner_ends_is_no_failure() -> None:
     network = ScriptedNetwork()
-    link = link_over(network, Doubling(100, 100))
+    link = link_over(network, ExponentialBackoff(100, 100))
 
     async def use(connection: Connection) -> None:
         await trio.lowlevel.checkpoint()
@@ -239,7 +242,7 @@ async def test_a_link_that_nobody_wants_rests_no_more(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     start = trio.current_time()
-    losses = await keep_for(link_over(ScriptedNetwork("refuse"), Doubling(1000, 1000)), 1)
+    losses = await keep_for(link_over(ScriptedNetwork("refuse"), ExponentialBackoff(1000, 1000)), 1)
     assert len(losses) == 1
     assert trio.current_time() == start
 
@@ -276,7 +279,7 @@ async def test_other_errors_of_preparation_come_out_and_count_as_failures() -> N
     async def prepare(connection: Connection) -> None:
         raise ValueError("too old")
 
-    link = link_over(ScriptedNetwork(), Doubling(100, 100), prepare=prepare)
+    link = link_over(ScriptedNetwork(), ExponentialBackoff(100, 100), prepare=prepare)
     before = trio.current_time()
     with pytest.raises(ValueError, match="too old"):
         await link.attempt(until_closed)
@@ -294,7 +297,7 @@ async def test_a_node_that_has_moved_is_dialled_at_once(
     """While connected, while connecting, and between two attempts."""
     network = ScriptedNetwork(first, "connect")
     hosts = ["here"]
-    link = link_over(network, Doubling(1000, 1000), address=lambda: (hosts[-1], 1))
+    link = link_over(network, ExponentialBackoff(1000, 1000), address=lambda: (hosts[-1], 1))
     losses: list[Loss] = []
     async with trio.open_nursery() as nursery:
         nursery.start_soon(link.keep, until_closed, losses.append)

@@ -11,11 +11,11 @@ from kraftrio.clients.consumer.assignors import (
     RangeAssignor,
     StickyAssignor,
 )
+from kraftrio.clients.consumer.group_requests import MembershipConfig
 from kraftrio.clients.consumer.membership import (
     Complete,
     Join,
     Membership,
-    MembershipConfig,
     Prepare,
     Share,
     Step,
@@ -178,7 +178,7 @@ class Member:
         self.core = Membership(
             MembershipConfig(group_id=GROUP, **config), ASSIGNORS[assignors](), random.Random(1)
         )
-        self.core.polled(self.now_ms)
+        self.core.liveness.polled(self.now_ms)
         self.core.subscribe(frozenset(topics))
         self.owned: frozenset[TopicPartition] = frozenset()
         self.log: list[tuple[str, list[TopicPartition]]] = []
@@ -221,7 +221,7 @@ class Member:
     def beat(self) -> None:
         """Send a heartbeat, if the member has one to send."""
         self.now_ms += self.core.config.heartbeat_interval_ms
-        self.core.polled(self.now_ms)
+        self.core.liveness.polled(self.now_ms)
         request = self.core.heartbeat(self.now_ms)
         if isinstance(request, HeartbeatRequest):
             code = self.coordinator.heartbeat(request)

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from kraftrio.clients.consumer.assignors import RangeAssignor, Subscription, assignment_bytes
+from kraftrio.clients.consumer.group_requests import MembershipConfig
+from kraftrio.clients.consumer.member_state import MemberState
 from kraftrio.clients.consumer.membership import (
     Complete,
     Join,
     Membership,
-    MembershipConfig,
-    MemberState,
     Prepare,
     Share,
     Sync,
@@ -59,7 +59,7 @@ def joined_as_leader(core: Membership, member_id: str = "m1") -> JoinGroupRespon
 
 def alone(**config: Any) -> Membership:
     core = Membership(MembershipConfig(group_id="g", **config), [RangeAssignor()], random.Random(1))
-    core.polled(0)
+    core.liveness.polled(0)
     core.subscribe(frozenset({"a"}))
     return core
 
@@ -91,7 +91,7 @@ def test_nobody_joins_before_the_first_poll() -> None:
     core = Membership(MembershipConfig(group_id="g"), [RangeAssignor()], random.Random(1))
     core.subscribe(frozenset({"a"}))
     assert core.step(10_000_000) == Wait(None)
-    core.polled(10_000_000)
+    core.liveness.polled(10_000_000)
     assert isinstance(core.step(10_000_000), Prepare)
 
 
@@ -271,7 +271,7 @@ def test_a_heartbeat_that_failed_is_repeated_soon() -> None:
     """Also one that did not reach the coordinator; that one is to be looked up."""
     core = stable()
     beat(core, 3_000)
-    core.heartbeat_failed(3_500)
+    core.liveness.heartbeat_failed(3_500)
     assert core.next_heartbeat_ms == 3_600
     request = beat(core, 3_600)
     assert not core.heartbeat_answered(request, ErrorCode.NOT_COORDINATOR, 3_700)
@@ -285,7 +285,7 @@ def test_session_is_over_when_nothing_was_heard() -> None:
     core.heartbeat_answered(request, ErrorCode.NONE, 3_000)
     assert not core.session_is_over(13_000)
     assert core.session_is_over(13_001)
-    core.coordinator_found(13_001)
+    core.liveness.heard(13_001)
     assert not core.session_is_over(13_002)
 
 
@@ -345,12 +345,12 @@ def test_who_does_not_poll_says_farewell() -> None:
     """After max_poll_interval_ms; he comes back with his next poll, and his partitions are lost."""
     core = stable(max_poll_interval_ms=60_000)
     beat(core, 60_000)
-    assert core.poll_deadline_ms() == 60_000
+    assert core.liveness.poll_deadline_ms == 60_000
     farewell = core.heartbeat(60_001)
     assert isinstance(farewell, LeaveGroupRequest)
     assert [member.member_id for member in farewell.members] == ["m1"]
     assert core.step(60_001) == Wait(None)
-    core.polled(70_000)
+    core.liveness.polled(70_000)
     assert core.step(70_000) == Prepare(frozenset(partitions("a", 0)), lost=True)
 
 
@@ -376,13 +376,13 @@ def test_thrown_out_while_it_gives_up() -> None:
 def test_the_leader_watches_partitions() -> None:
     """More of them make the group share out anew; followers leave that to the leader."""
     core = stable()
-    core.metadata_changed({"a": 1, "other": 5})
+    core.leader.metadata_changed({"a": 1, "other": 5})
     assert core.step(0) == Wait(None)
-    core.metadata_changed({"a": 2})
+    core.leader.metadata_changed({"a": 2})
     assert isinstance(core.step(0), Prepare)
     follower = stable()
     follower.is_leader = False
-    follower.metadata_changed({"a": 2})
+    follower.leader.metadata_changed({"a": 2})
     assert follower.step(0) == Wait(None)
 
 
@@ -489,7 +489,7 @@ def test_one_owner_whatever_happens(assignors: str, seed: int) -> None:
         else:
             counts["a"] += 1
             for each in members:
-                each.core.metadata_changed(counts)
+                each.core.leader.metadata_changed(counts)
         check_owners(*members)
     for member in members:
         member.core.subscribe(frozenset({"a", "b"}))
