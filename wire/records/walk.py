@@ -6,7 +6,7 @@ It knows nothing of batch headers; ``records/batch`` calls it with the uncompres
 batch as ``bytes``.
 
 Rules:
-- These are the hottest loops of the broker, so varints of one and two bytes are read inline.
+- These are the hottest loops of the broker: they read short varints in place (`inlining`).
 - A record is well formed only if its fields end exactly where its length says. Since positions
   only grow, that one comparison also proves that no slice ran over the end.
 - Malformed bytes are ``KafkaError(INVALID_RECORD)``, as in Kafka.
@@ -14,13 +14,14 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import NamedTuple, NoReturn
 
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from kraftrio.wire.primitives import Buffer, encode_varint, read_uvarint, read_uvarlong
 from kraftrio.wire.records.columns import MIN_RUN_RECORDS, encode_uniform, uniform_run
+from kraftrio.wire.records.inlining import inlined
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -81,13 +82,14 @@ def check_records(data: bytes, count: int) -> RecordCheck:
     pos = index = 0
     # Where a batch is not uniform it is tried again in longer and longer steps.
     stretch = 2 * MIN_RUN_RECORDS
+    check_each = inlined(_check_each)
     try:
         while index < count:
             run = None
             if count - index >= MIN_RUN_RECORDS:
                 run = uniform_run(data, pos, index, count - index)
             if run is None:
-                pos = _check_each(data, pos, index, min(index + stretch, count), found)
+                pos = check_each(data, pos, index, min(index + stretch, count), found)
                 index += stretch
                 stretch *= 2
                 continue
@@ -126,19 +128,9 @@ def _check_each(data: bytes, pos: int, first: int, end: int, found: _Found) -> i
     max_raw, index_of_max = found.max_raw, found.index_of_max
     negative_raw, null_keys = found.negative_raw, found.null_keys
     for expected in range(first, end):
-        if (raw := data[pos]) < 0x80:
-            pos += 1
-        elif (high := data[pos + 1]) < 0x80:
-            raw, pos = raw + (high << 7) - 0x80, pos + 2
-        else:
-            raw, pos = read_uvarint(data, pos)
+        raw, pos = read_uvarint(data, pos)
         twice_end = pos + pos + raw  # odd, so never reached, if the size is negative
-        if (raw := data[pos + 1]) < 0x80:  # after the attributes
-            pos += 2
-        elif (high := data[pos + 2]) < 0x80:
-            raw, pos = raw + (high << 7) - 0x80, pos + 3
-        else:
-            raw, pos = read_uvarlong(data, pos + 1)
+        raw, pos = read_uvarlong(data, pos + 1)  # after the attributes
         if raw > max_raw:
             if not raw & 1:
                 max_raw = raw
@@ -146,30 +138,15 @@ def _check_each(data: bytes, pos: int, first: int, end: int, found: _Found) -> i
             elif max_raw < 0 and (index_of_max < 0 or raw < negative_raw):
                 negative_raw = raw
                 index_of_max = expected
-        if (raw := data[pos]) < 0x80:
-            pos += 1
-        elif (high := data[pos + 1]) < 0x80:
-            raw, pos = raw + (high << 7) - 0x80, pos + 2
-        else:
-            raw, pos = read_uvarint(data, pos)
+        raw, pos = read_uvarint(data, pos)
         if raw != expected << 1:
             _invalid(f"record {expected}: offset delta {raw >> 1} is not consecutive")
-        if (raw := data[pos]) < 0x80:
-            pos += 1
-        elif (high := data[pos + 1]) < 0x80:
-            raw, pos = raw + (high << 7) - 0x80, pos + 2
-        else:
-            raw, pos = read_uvarint(data, pos)
+        raw, pos = read_uvarint(data, pos)
         if raw & 1:
             null_keys.append(expected)
         else:
             pos += raw >> 1
-        if (raw := data[pos]) < 0x80:
-            pos += 1
-        elif (high := data[pos + 1]) < 0x80:
-            raw, pos = raw + (high << 7) - 0x80, pos + 2
-        else:
-            raw, pos = read_uvarint(data, pos)
+        raw, pos = read_uvarint(data, pos)
         if not raw & 1:
             pos += raw >> 1
         pos = _skip_headers(data, pos) if data[pos] else pos + 1
@@ -183,48 +160,30 @@ def decode_records(
     data: bytes, count: int, base_offset: int, base_timestamp: int, append_timestamp: int | None
 ) -> Iterator[Record]:
     """Yield ``count`` records; ``append_timestamp`` replaces the timestamp of every record."""
+    decode_each: Callable[..., Iterator[Record]] = inlined(_decode_each)
+    return decode_each(data, count, base_offset, base_timestamp, append_timestamp)
+
+
+def _decode_each(
+    data: bytes, count: int, base_offset: int, base_timestamp: int, append_timestamp: int | None
+) -> Iterator[Record]:
     pos = 0
     new = tuple.__new__
     try:
         for _ in range(count):
-            if (raw := data[pos]) < 0x80:
-                pos += 1
-            elif (high := data[pos + 1]) < 0x80:
-                raw, pos = raw + (high << 7) - 0x80, pos + 2
-            else:
-                raw, pos = read_uvarint(data, pos)
+            raw, pos = read_uvarint(data, pos)
             twice_end = pos + pos + raw  # odd, so never reached, if the size is negative
-            if (raw := data[pos + 1]) < 0x80:  # after the attributes
-                pos += 2
-            elif (high := data[pos + 2]) < 0x80:
-                raw, pos = raw + (high << 7) - 0x80, pos + 3
-            else:
-                raw, pos = read_uvarlong(data, pos + 1)
+            raw, pos = read_uvarlong(data, pos + 1)  # after the attributes
             timestamp = append_timestamp
             if timestamp is None:
                 timestamp = base_timestamp + ((raw >> 1) ^ -(raw & 1))
-            if (raw := data[pos]) < 0x80:
-                pos += 1
-            elif (high := data[pos + 1]) < 0x80:
-                raw, pos = raw + (high << 7) - 0x80, pos + 2
-            else:
-                raw, pos = read_uvarint(data, pos)
+            raw, pos = read_uvarint(data, pos)
             offset = base_offset + ((raw >> 1) ^ -(raw & 1))
-            if (raw := data[pos]) < 0x80:
-                pos += 1
-            elif (high := data[pos + 1]) < 0x80:
-                raw, pos = raw + (high << 7) - 0x80, pos + 2
-            else:
-                raw, pos = read_uvarint(data, pos)
+            raw, pos = read_uvarint(data, pos)
             key = None
             if not raw & 1:
                 key = data[pos : (pos := pos + (raw >> 1))]
-            if (raw := data[pos]) < 0x80:
-                pos += 1
-            elif (high := data[pos + 1]) < 0x80:
-                raw, pos = raw + (high << 7) - 0x80, pos + 2
-            else:
-                raw, pos = read_uvarint(data, pos)
+            raw, pos = read_uvarint(data, pos)
             value = None
             if not raw & 1:
                 value = data[pos : (pos := pos + (raw >> 1))]
