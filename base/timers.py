@@ -2,8 +2,9 @@
 
 Parked requests, group sessions and periodic work schedule a callback here instead of holding a
 task or a cancel scope each. Callbacks run on the event loop, synchronously, in the order of their
-deadlines.  An exception in a callback is a fault of
-ours: it ends the task and with it the node.
+deadlines. However many are due, one turn of the loop runs them for `TURN_S` and no longer than the
+callback that was then running takes; the rest has the turns after that. An exception in a callback
+is a fault of ours: it ends the task and with it the node.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable
+from typing import Final
 
 import trio
+
+TURN_S: Final = 0.004
 
 
 class Timer:
@@ -56,7 +60,8 @@ class Timers:
     async def run(self) -> None:
         """Run callbacks as they fall due, until cancelled."""
         while True:
-            self._run_due()
+            while not self._run_due():
+                await trio.lowlevel.checkpoint()
             with trio.CancelScope() as self._sleep_scope:
                 if self._heap:
                     self._sleeping_until = self._heap[0][0]
@@ -66,11 +71,17 @@ class Timers:
                     await trio.sleep_forever()
             self._sleeping_until = -1.0
 
-    def _run_due(self) -> None:
-        now = trio.current_time()
-        while self._heap and self._heap[0][0] <= now:
-            _, _, timer = heapq.heappop(self._heap)
+    def _run_due(self) -> bool:
+        """Run callbacks that are due, for a turn; return whether that was all of them."""
+        heap = self._heap
+        now = began = trio.current_time()
+        while heap and heap[0][0] <= began:
+            if now - began >= TURN_S:
+                return False
+            _, _, timer = heapq.heappop(heap)
             callback = timer.callback
             if callback is not None:
                 timer.callback = None
                 callback()
+            now = trio.current_time()
+        return True

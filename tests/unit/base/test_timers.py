@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import trio
 import trio.testing
 
-from kraftrio.base.timers import Timers
+from kraftrio.base.timers import TURN_S, Timers
 
 
 async def test_callbacks_run_in_order_of_their_deadlines(
@@ -53,3 +55,29 @@ async def test_a_callback_may_schedule_another(
     timers.schedule(0, lambda: timers.schedule(0, done.set))
     with trio.fail_after(1):
         await done.wait()
+
+
+async def test_others_have_a_turn_while_many_callbacks_are_due(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """They run in their order, some in each turn of the loop."""
+    timers = Timers()
+    ran: list[int] = []
+
+    def take_long(number: int) -> None:
+        autojump_clock.jump(TURN_S / 2)
+        ran.append(number)
+
+    for number in range(20):
+        timers.schedule(1, partial(take_long, number))
+    in_a_turn: list[int] = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(timers.run)
+        await trio.sleep(0.001)
+        while len(ran) < 20:
+            before = len(ran)
+            await trio.lowlevel.checkpoint()
+            in_a_turn.append(len(ran) - before)
+        nursery.cancel_scope.cancel()
+    assert ran == list(range(20))
+    assert max(in_a_turn) <= 2 * 2  # this task may be first in one turn, and last in the next
