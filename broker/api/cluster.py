@@ -70,6 +70,8 @@ from kraftrio.wire.topic_names import INTERNAL_TOPICS, check_topic_name
 MAX_TOPICS_AT_ONCE: Final = 10_000
 """The controller refuses a request for more partitions than this, and makes none of them."""
 
+_FEW_TOPICS = 16  # named by a request are looked up without a pause
+
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 _TELEMETRY_CODECS = (4, 3, 1, 2)  # zstd, lz4, gzip, snappy: the order Kafka prefers
 _TELEMETRY_INTERVAL_MS = 300_000
@@ -197,12 +199,67 @@ class ClusterHandlers:
 
     def metadata(
         self, request: MetadataRequest, context: RequestContext
+    ) -> MetadataResponse | Slices[MetadataResponse]:
+        """Describe brokers and topics; in slices where it is about many."""
+        image, version = self._metadata.image, context.api_version
+        if request.topics is None or (version == 0 and not request.topics):
+            every = None
+            if not request.include_topic_authorized_operations:
+                every = self._descriptions.known(image, context.listener_name, version)
+            if every is None:
+                return self._metadata_of_all(request, image, context)
+            return self._metadata_response(every, request, image, context)
+        if len(request.topics) > _FEW_TOPICS:
+            return self._metadata_of_many(request, context)
+        named = _NamedTopics()
+        for topic in request.topics:
+            if not named.add(topic, version):
+                return _refused_topics(request)
+        missing = _MissingTopics(image)
+        if not named.ids and self._may_create(request, version):
+            for name in named.names.values:
+                missing.look_for(name)
+            self._create(missing)
+        topics = self._describe(named, request, image, context)
+        return self._metadata_response(topics, request, image, context)
+
+    def _metadata_of_all(
+        self, request: MetadataRequest, image: MetadataImage, context: RequestContext
     ) -> Slices[MetadataResponse]:
-        """Describe brokers and topics."""
-        named = yield from _named_topics(request, context.api_version)
-        if named is None:
-            return _refused_topics(request)
+        if request.include_topic_authorized_operations:
+            every = yield from topics_in_order(image)
+            topics = each(partial(self._describe_topic, request, image, context), every)
+        else:
+            listener, version = context.listener_name, context.api_version
+            topics = yield from self._descriptions.every_topic(image, listener, version)
+        return self._metadata_response(topics, request, image, context)
+
+    def _metadata_of_many(
+        self, request: MetadataRequest, context: RequestContext
+    ) -> Slices[MetadataResponse]:
+        version = context.api_version
+        named = _NamedTopics()
+        for topic in request.topics or ():
+            if not named.add(topic, version):
+                return _refused_topics(request)
+            yield
         image = self._metadata.image
+        if not named.ids and self._may_create(request, version):
+            missing = _MissingTopics(image)
+            for name in named.names.values:
+                missing.look_for(name)
+                yield
+            self._create(missing)
+        topics = self._describe(named, request, image, context)
+        return self._metadata_response(topics, request, image, context)
+
+    def _metadata_response(
+        self,
+        topics: list[MetadataResponseTopic],
+        request: MetadataRequest,
+        image: MetadataImage,
+        context: RequestContext,
+    ) -> MetadataResponse:
         brokers = []
         for broker in image.alive_brokers():
             endpoint = broker.endpoint(context.listener_name)
@@ -215,7 +272,6 @@ class ClusterHandlers:
                         rack=broker.rack,
                     )
                 )
-        topics = yield from self._topics(request, named, image, context)
         return MetadataResponse(
             brokers=brokers,
             cluster_id=image.cluster_id or None,
@@ -232,59 +288,52 @@ class ClusterHandlers:
             return self._node_id
         return broker_ids[0] if broker_ids else -1
 
-    def _topics(
+    def _describe(
         self,
-        request: MetadataRequest,
         named: _NamedTopics,
+        request: MetadataRequest,
         image: MetadataImage,
         context: RequestContext,
-    ) -> Slices[list[MetadataResponseTopic]]:
-        listener, version = context.listener_name, context.api_version
-        is_asked = request.include_topic_authorized_operations
-
-        def describe(topic: TopicImage) -> MetadataResponseTopic:
-            operations = topic_operations(context, topic.name, is_asked=is_asked)
-            return self._descriptions.topic(image, topic, listener, version, operations)
-
-        if request.topics is None or (version == 0 and not request.topics):
-            if not is_asked:
-                return (yield from self._descriptions.every_topic(image, listener, version))
-            every = yield from topics_in_order(image)
-            return each(describe, every)
-
+    ) -> list[MetadataResponseTopic]:
+        """Describe what a request names."""
+        describe = partial(self._describe_topic, request, image, context)
         if named.ids:  # as in Kafka, names beside ids are ignored
 
             def by_id(topic_id: bytes) -> MetadataResponseTopic:
                 topic = image.topic_by_id(topic_id)
                 return _unknown_id(topic_id) if topic is None else describe(topic)
 
-            return each(by_id, named.ids)
+            return each(by_id, named.ids.values)
 
         def by_name(name: str) -> MetadataResponseTopic:
             topic = image.topic(name)
             if topic is None:
-                operations = topic_operations(context, name, is_asked=is_asked)
+                operations = topic_operations(
+                    context, name, is_asked=request.include_topic_authorized_operations
+                )
                 return _topic_failure(name, _missing_code(name), operations)
             return describe(topic)
 
-        if self._may_create(request, version):
-            yield from self._create_missing(named.names, image)
-        return each(by_name, named.names)
+        return each(by_name, named.names.values)
 
-    def _create_missing(self, names: list[str], image: MetadataImage) -> Slices[None]:
+    def _describe_topic(
+        self,
+        request: MetadataRequest,
+        image: MetadataImage,
+        context: RequestContext,
+        topic: TopicImage,
+    ) -> MetadataResponseTopic:
+        operations = topic_operations(
+            context, topic.name, is_asked=request.include_topic_authorized_operations
+        )
+        return self._descriptions.topic(
+            image, topic, context.listener_name, context.api_version, operations
+        )
+
+    def _create(self, missing: _MissingTopics) -> None:
         """Have topics created, unless they are too many for the controller to create at once."""
-        missing = []
-        for name in names:
-            if (
-                image.topic(name) is None
-                and _missing_code(name) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            ):
-                missing.append(name)
-                if len(missing) > MAX_TOPICS_AT_ONCE:
-                    return
-            yield
-        if missing:
-            self._auto_topics.create(missing)
+        if 0 < len(missing.names) <= MAX_TOPICS_AT_ONCE:
+            self._auto_topics.create(missing.names)
 
     def _may_create(self, request: MetadataRequest, version: int) -> bool:
         # Clients before version 4 could not say no.
@@ -378,29 +427,45 @@ def _missing_code(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-class _NamedTopics(NamedTuple):
+class _NamedTopics:
     """The topics that a request names, each once."""
 
-    ids: list[bytes]
-    names: list[str]
+    __slots__ = ("ids", "names")
 
+    def __init__(self) -> None:
+        self.ids: Distinct[bytes] = Distinct()
+        self.names: Distinct[str] = Distinct()
 
-def _named_topics(request: MetadataRequest, version: int) -> Slices[_NamedTopics | None]:
-    """Read what a request names; None: a topic has neither name nor id, or an id too early."""
-    ids: Distinct[bytes] = Distinct()
-    names: Distinct[str] = Distinct()
-    for topic in request.topics or ():
+    def add(self, topic: MetadataRequestTopic, version: int) -> bool:
+        """Add a topic; False if it has neither name nor id, or an id too early."""
         name, topic_id = topic.name, topic.topic_id
         if topic_id != ZERO_UUID:
             if version in (10, 11) or (name is None and version < 12):
-                return None
-            ids.add(topic_id)
-        elif name is None:
-            return None
-        else:
-            names.add(name)
-        yield
-    return _NamedTopics(ids.values, names.values)
+                return False
+            self.ids.add(topic_id)
+            return True
+        if name is not None:
+            self.names.add(name)
+        return name is not None
+
+
+class _MissingTopics:
+    """Names of topics that are to be created; one more than can be is enough to know."""
+
+    __slots__ = ("_image", "names")
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+        self.names: list[str] = []
+
+    def look_for(self, name: str) -> None:
+        """Note a name that no topic has, but that one may have."""
+        if (
+            self._image.topic(name) is None
+            and len(self.names) <= MAX_TOPICS_AT_ONCE
+            and _missing_code(name) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        ):
+            self.names.append(name)
 
 
 def _refused_topics(request: MetadataRequest) -> MetadataResponse:

@@ -150,15 +150,21 @@ class TopicDescriptions:
         kept[topic.topic_id] = (topic, description)
         return description
 
+    def known(
+        self, image: MetadataImage, listener_name: str, version: int
+    ) -> list[MetadataResponseTopic] | None:
+        """Give the descriptions of all topics, if they were made already."""
+        self._follow(image)
+        return self._every.get(_View(listener_name, _kind_of(version), NO_AUTHORIZED_OPERATIONS))
+
     def every_topic(
         self, image: MetadataImage, listener_name: str, version: int
     ) -> Slices[list[MetadataResponseTopic]]:
         """Describe all topics, by name."""
-        self._follow(image)
-        view = _View(listener_name, _kind_of(version), NO_AUTHORIZED_OPERATIONS)
-        found = self._every.get(view)
+        found = self.known(image, listener_name, version)
         if found is not None:
             return found
+        view = _View(listener_name, _kind_of(version), NO_AUTHORIZED_OPERATIONS)
         topics = yield from topics_in_order(image)
         found = each_once(lambda topic: self.topic(image, topic, listener_name, version), topics)
         if self._image is image:

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def finish(work: Generator[None, None, T]) -> T:
-    """Return the value of some work."""
-    return finish_counting(work)[0]
+def finish(work: Generator[None, None, T] | T) -> T:
+    """Return the value of some work; what little there was to do is done already."""
+    return finish_counting(work)[0] if isinstance(work, Generator) else work
 
 
 def finish_counting(work: Generator[None, None, T]) -> tuple[T, int]:

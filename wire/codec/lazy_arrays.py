@@ -172,8 +172,8 @@ class _Remembered(_Made[T, U]):
 
 def each_once(make: Callable[[T], U], entries: Countable[T]) -> list[U]:
     """Make entries like `each`, and keep them for answers to come."""
-    if len(entries) <= _MADE_AT_ONCE:
-        return each(make, entries)
+    if len(entries) <= _LITTLE:  # made once, they leave the answer little for good
+        return [make(entry) for entry in entries]
     return cast(list[U], _Remembered(make, entries))
 
 
