@@ -19,6 +19,7 @@ from 5 on clients know OFFSET_NOT_AVAILABLE.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from functools import partial
 
 from kraftrio.base.deferred import Deferred
@@ -72,6 +73,15 @@ _READ_COMMITTED = 1
 _CONSUMER_REPLICA_ID = -1
 
 
+_FEW = 16  # topics, and partitions of each, are answered without a pause
+_NOTHING: Container[str] = ()
+
+
+def _named(topic: str, asked: ListOffsetsPartition) -> str:
+    """Give a partition as one word: many of these are no matter of the garbage collector."""
+    return f"{asked.partition_index} {topic}"
+
+
 class OffsetHandlers:
     """Handlers that answer from a partition's offsets."""
 
@@ -91,18 +101,34 @@ class OffsetHandlers:
 
     def list_offsets(
         self, request: ListOffsetsRequest, context: RequestContext
+    ) -> ListOffsetsResponse | Slices[ListOffsetsResponse]:
+        """Find offsets by position or time; in slices those of many partitions."""
+        topics = request.topics
+        if len(topics) > _FEW or any(len(topic.partitions) > _FEW for topic in topics):
+            return self._list_many_offsets(request, context)
+        named = [_named(topic.name, one) for topic in topics for one in topic.partitions]
+        if len(set(named)) == len(named):
+            return self._list_offsets(request, context, _NOTHING)
+        return self._list_offsets(request, context, {one for one in named if named.count(one) > 1})
+
+    def _list_many_offsets(
+        self, request: ListOffsetsRequest, context: RequestContext
     ) -> Slices[ListOffsetsResponse]:
-        """Find offsets by position or time."""
         named: Repeated[str] = Repeated()
         for topic in request.topics:
             for partition in topic.partitions:
-                named.add(f"{partition.partition_index} {topic.name}")
+                named.add(_named(topic.name, partition))
                 yield
             yield
-        twice = named.values
+        return self._list_offsets(request, context, named.values)
+
+    def _list_offsets(
+        self, request: ListOffsetsRequest, context: RequestContext, twice: Container[str]
+    ) -> ListOffsetsResponse:
+        """Answer; `twice` has the partitions that are named more than once."""
 
         def answer(topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
-            is_repeated = f"{asked.partition_index} {topic}" in twice
+            is_repeated = twice is not _NOTHING and _named(topic, asked) in twice
             return self._list_offset(topic, asked, request, context.api_version, is_repeated)
 
         def answer_topic(topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:

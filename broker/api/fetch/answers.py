@@ -48,10 +48,10 @@ class FetchAnswer:
         This must be done in the step that reads: of news between the session would take no note.
         """
         plan, topics, hints = self._plan, self._topics, self._hints
-        keep = self._keep
+        keep, has_session = self._keep, self._plan.session is not None
         for key, part, answer in reading.data:
             has_records = bool(answer.records)
-            if not plan.is_news(
+            if has_session and not plan.is_news(
                 part,
                 has_records=has_records
                 or answer.diverging_epoch is not None
@@ -78,7 +78,6 @@ class FetchAnswer:
             topic.partitions.append(answer if keep is None else keep(answer))
         if reading.up_to_date:
             plan.is_up_to_date(reading.up_to_date)
-        reading.clear()
 
     def response(self) -> FetchResponse:
         """Give the whole answer."""

@@ -34,7 +34,7 @@ from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import Deferred
 from kraftrio.base.timers import Timers
 from kraftrio.broker.api.fetch.answers import FetchAnswer
-from kraftrio.broker.api.fetch.long_fetch import LongFetch, LongFetches, names_many, reads_many
+from kraftrio.broker.api.fetch.long_fetch import LongFetch, LongFetches, names_many
 from kraftrio.broker.api.fetch.reads import (
     Asking,
     Entries,
@@ -122,16 +122,16 @@ class FetchHandlers:
         )
         if plan.error is not ErrorCode.NONE:
             return FetchResponse(error_code=plan.error)
-        asking = self._reader.ask(request, plan, context, now_ms)
-        if reads_many(plan):
+        asking = self._reader.ask(request, replica_id, plan, context, now_ms)
+        if plan.parts is not None and len(plan.parts) > PART_ENTRIES:
             return self._long.fetch(asking, context)
         if replica_id >= 0:
             self._reader.note_progress(asking, plan.partitions(), now_ms)
         reading = self._read(asking, plan.partitions())
         if (
-            reading.must_answer
-            or request.max_wait_ms <= 0
+            request.max_wait_ms <= 0
             or reading.records_bytes >= request.min_bytes
+            or reading.must_answer
         ):
             return self._respond(plan, reading, context)
         return self._wait(asking, reading, context)

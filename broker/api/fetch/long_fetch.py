@@ -53,18 +53,15 @@ _FREED_AT_ONCE = 64
 
 def names_many(request: FetchRequest) -> bool:
     """Whether a request names more partitions than are looked up at once."""
-    count = len(request.topics) + len(request.forgotten_topics_data)
-    if count <= PART_ENTRIES:
-        for topic in request.topics:
-            count += len(topic.partitions)
-        for forgotten in request.forgotten_topics_data:
-            count += len(forgotten.partitions)
+    topics, forgotten = request.topics, request.forgotten_topics_data
+    count = len(topics) + len(forgotten)
+    if count > PART_ENTRIES:
+        return True
+    for topic in topics:
+        count += len(topic.partitions)
+    for dropped in forgotten:
+        count += len(dropped.partitions)
     return count > PART_ENTRIES
-
-
-def reads_many(plan: FetchPlan) -> bool:
-    """Whether more partitions are to be read than are read at once."""
-    return plan.parts is not None and len(plan.parts) > PART_ENTRIES
 
 
 class LongFetches:
@@ -94,8 +91,8 @@ class LongFetches:
                 asked[key] = part
                 yield None
             yield None
-        is_follower = replica_id_of(request) >= 0
-        if is_follower:
+        replica_id = replica_id_of(request)
+        if replica_id >= 0:
             superseded = self._sessions.superseded_by(request.session_id, request.session_epoch)
             if superseded is not None:
                 superseded.answer()
@@ -107,12 +104,13 @@ class LongFetches:
             (key for topic in request.forgotten_topics_data for key in forgotten_of(topic, by_id)),
             uses_topic_ids=by_id,
             now_ms=now_ms,
-            is_follower=is_follower,
+            is_follower=replica_id >= 0,
         )
         if plan.error is not ErrorCode.NONE:
             return FetchResponse(error_code=plan.error)
         del asked
-        return (yield from self.fetch(self._reader.ask(request, plan, context, now_ms), context))
+        asking = self._reader.ask(request, replica_id, plan, context, now_ms)
+        return (yield from self.fetch(asking, context))
 
     def fetch(self, asking: Asking, context: RequestContext) -> LongFetch:
         """Read in parts, and answer now or when there is enough."""
@@ -166,6 +164,7 @@ class LongFetches:
                 break
             self._reader.read_some(asking, reading, entries)
             answer.add(reading)
+            reading.clear()
             yield None
         response = answer.response()
         for topic in response.responses:

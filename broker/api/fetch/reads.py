@@ -144,10 +144,15 @@ class FetchReader:
     # -- followers ------------------------------------------------------------------------------
 
     def ask(
-        self, request: FetchRequest, plan: FetchPlan, context: RequestContext, now_ms: float
+        self,
+        request: FetchRequest,
+        replica_id: int,
+        plan: FetchPlan,
+        context: RequestContext,
+        now_ms: float,
     ) -> Asking:
-        """Begin to work on a fetch; a follower is told from now on what changes in its session."""
-        replica_id, session = replica_id_of(request), plan.session
+        """Begin to work on a fetch; a follower's session hears from now on what changes."""
+        session = plan.session
         asking = Asking(request, plan, replica_id)
         if replica_id == CONSUMER_REPLICA_ID:
             asking.only_leader = context.api_version < _ANY_REPLICA_VERSION
@@ -205,11 +210,11 @@ class FetchReader:
         Args:
             only_looks: nothing is answered with what is read.
         """
-        memory = self._answers_memory
+        memory, plan = self._answers_memory, asking.plan
         return Reading(
             min(asking.request.max_bytes, self._fetch_max_bytes),
             _HOLD_BYTES_IN_ALL if memory is None or memory.has_room else 0,
-            asking.plan.is_partial,
+            plan.session is not None and plan.is_partial,
             only_looks,
         )
 

@@ -278,10 +278,11 @@ class FetchPlan:
         """Has a later fetch of the session come?"""
         return self.session is not None and self.session.epoch != self.epoch
 
-    def partitions(self) -> Iterator[tuple[FetchKey, FetchPart]]:
+    def partitions(self) -> Iterable[tuple[FetchKey, FetchPart]]:
         """The partitions to read, in order; more may become due meanwhile."""
-        if self.parts is not None:
-            yield from self.parts.items() if self.session is None else list(self.parts.items())
+        if self.parts is None:
+            return ()
+        return self.parts.items() if self.session is None else list(self.parts.items())
 
     @property
     def is_partial(self) -> bool:
@@ -366,18 +367,24 @@ class FetchSessions:
         is_follower: bool = False,
     ) -> FetchPlan:
         """Decide what a Fetch request reads and how it is answered (rules 1, 2 and 4)."""
-        found = self._begin(
-            session_id,
-            epoch,
-            parts,
-            uses_topic_ids=uses_topic_ids,
-            now_ms=now_ms,
-            is_follower=is_follower,
-        )
+        if epoch == FINAL_EPOCH and not session_id:
+            return FetchPlan(ErrorCode.NONE, parts=parts)
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            return self._begin(
+                session_id,
+                epoch,
+                parts,
+                uses_topic_ids=uses_topic_ids,
+                now_ms=now_ms,
+                is_follower=is_follower,
+            )
+        found = self._find(session_id, epoch, uses_topic_ids=uses_topic_ids)
         if isinstance(found, FetchPlan):
             return found
-        found.update(parts.items())
-        found.forget(forgotten)
+        if parts:
+            found.update(parts.items())
+        if forgotten:
+            found.forget(forgotten)
         return self._go_on(found, now_ms)
 
     def plan_slices(
@@ -392,14 +399,16 @@ class FetchSessions:
         is_follower: bool = False,
     ) -> Slices[FetchPlan]:
         """Like `plan`, with pauses; `parts` may be packed for a fetch without a session."""
-        found = self._begin(
-            session_id,
-            epoch,
-            parts,
-            uses_topic_ids=uses_topic_ids,
-            now_ms=now_ms,
-            is_follower=is_follower,
-        )
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            return self._begin(
+                session_id,
+                epoch,
+                parts,
+                uses_topic_ids=uses_topic_ids,
+                now_ms=now_ms,
+                is_follower=is_follower,
+            )
+        found = self._find(session_id, epoch, uses_topic_ids=uses_topic_ids)
         if isinstance(found, FetchPlan):
             return found
         for entry in parts.items():
@@ -421,27 +430,25 @@ class FetchSessions:
         uses_topic_ids: bool,
         now_ms: float,
         is_follower: bool,
+    ) -> FetchPlan:
+        """Plan a fetch without a session, or with a new one."""
+        if session_id:
+            self._sessions.pop(session_id, None)
+        if epoch == FINAL_EPOCH or not parts or not self._has_room(is_follower, now_ms):
+            return FetchPlan(ErrorCode.NONE, parts=parts)
+        assert not isinstance(parts, PackedParts), "a session keeps them"
+        session = FetchSession(
+            self._new_id(), parts, now_ms, uses_topic_ids=uses_topic_ids, is_follower=is_follower
+        )
+        self._sessions[session.session_id] = session
+        return FetchPlan(
+            ErrorCode.NONE, session.session_id, False, session, session.due, session.epoch
+        )
+
+    def _find(
+        self, session_id: int, epoch: int, *, uses_topic_ids: bool
     ) -> FetchPlan | FetchSession:
-        """Plan a fetch without a session, or with a new one; or find the session that goes on."""
-        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            if session_id:
-                self._sessions.pop(session_id, None)
-            if epoch == FINAL_EPOCH or not parts:
-                return FetchPlan(ErrorCode.NONE, parts=parts)
-            if not self._has_room(is_follower, now_ms):
-                return FetchPlan(ErrorCode.NONE, parts=parts)
-            assert not isinstance(parts, PackedParts), "a session keeps them"
-            session = FetchSession(
-                self._new_id(),
-                parts,
-                now_ms,
-                uses_topic_ids=uses_topic_ids,
-                is_follower=is_follower,
-            )
-            self._sessions[session.session_id] = session
-            return FetchPlan(
-                ErrorCode.NONE, session.session_id, False, session, session.due, session.epoch
-            )
+        """Find the session that goes on, or say why there is none."""
         existing = self._sessions.get(session_id)
         if existing is None:
             return FetchPlan(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

@@ -32,9 +32,12 @@ Answer: TypeAlias = ProduceResponse | Deferred[ProduceResponse] | None
 def is_long(request: ProduceRequest) -> bool:
     """Whether a request names more partitions than are appended to at once."""
     topics = request.topic_data
-    return len(topics) > PART_ENTRIES or (
-        sum(len(topic.partition_data) for topic in topics) > PART_ENTRIES
-    )
+    if len(topics) > PART_ENTRIES:
+        return True
+    count = 0
+    for topic in topics:
+        count += len(topic.partition_data)
+    return count > PART_ENTRIES
 
 
 def produce_in_parts(
