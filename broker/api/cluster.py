@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -211,15 +211,13 @@ class ClusterHandlers:
             return self._metadata_response(every, request, image, context)
         if len(request.topics) > _FEW_TOPICS:
             return self._metadata_of_many(request, context)
-        named = _NamedTopics()
-        for topic in request.topics:
-            if not named.add(topic, version):
-                return _refused_topics(request)
-        missing = _MissingTopics(image)
+        named = _few_named(request.topics, version)
+        if named is None:
+            return _refused_topics(request)
         if not named.ids and self._may_create(request, version):
-            for name in named.names.values:
-                missing.look_for(name)
-            self._create(missing)
+            missing = [name for name in named.names if _is_missing(image, name)]
+            if missing:
+                self._auto_topics.create(missing)
         topics = self._describe(named, request, image, context)
         return self._metadata_response(topics, request, image, context)
 
@@ -237,21 +235,26 @@ class ClusterHandlers:
     def _metadata_of_many(
         self, request: MetadataRequest, context: RequestContext
     ) -> Slices[MetadataResponse]:
-        version = context.api_version
-        named = _NamedTopics()
-        for topic in request.topics or ():
-            if not named.add(topic, version):
-                return _refused_topics(request)
-            yield
+        named = yield from _named(request.topics or (), context.api_version)
+        if named is None:
+            return _refused_topics(request)
         image = self._metadata.image
-        if not named.ids and self._may_create(request, version):
-            missing = _MissingTopics(image)
-            for name in named.names.values:
-                missing.look_for(name)
-                yield
-            self._create(missing)
+        if not named.ids and self._may_create(request, context.api_version):
+            yield from self._create_missing(named.names, image)
         topics = self._describe(named, request, image, context)
         return self._metadata_response(topics, request, image, context)
+
+    def _create_missing(self, names: list[str], image: MetadataImage) -> Slices[None]:
+        """Have topics created, unless they are too many for the controller to create at once."""
+        missing = []
+        for name in names:
+            if _is_missing(image, name):
+                missing.append(name)
+                if len(missing) > MAX_TOPICS_AT_ONCE:
+                    return
+            yield
+        if missing:
+            self._auto_topics.create(missing)
 
     def _metadata_response(
         self,
@@ -303,7 +306,7 @@ class ClusterHandlers:
                 topic = image.topic_by_id(topic_id)
                 return _unknown_id(topic_id) if topic is None else describe(topic)
 
-            return each(by_id, named.ids.values)
+            return each(by_id, named.ids)
 
         def by_name(name: str) -> MetadataResponseTopic:
             topic = image.topic(name)
@@ -314,7 +317,7 @@ class ClusterHandlers:
                 return _topic_failure(name, _missing_code(name), operations)
             return describe(topic)
 
-        return each(by_name, named.names.values)
+        return each(by_name, named.names)
 
     def _describe_topic(
         self,
@@ -329,11 +332,6 @@ class ClusterHandlers:
         return self._descriptions.topic(
             image, topic, context.listener_name, context.api_version, operations
         )
-
-    def _create(self, missing: _MissingTopics) -> None:
-        """Have topics created, unless they are too many for the controller to create at once."""
-        if 0 < len(missing.names) <= MAX_TOPICS_AT_ONCE:
-            self._auto_topics.create(missing.names)
 
     def _may_create(self, request: MetadataRequest, version: int) -> bool:
         # Clients before version 4 could not say no.
@@ -427,45 +425,52 @@ def _missing_code(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-class _NamedTopics:
+class _NamedTopics(NamedTuple):
     """The topics that a request names, each once."""
 
-    __slots__ = ("ids", "names")
-
-    def __init__(self) -> None:
-        self.ids: Distinct[bytes] = Distinct()
-        self.names: Distinct[str] = Distinct()
-
-    def add(self, topic: MetadataRequestTopic, version: int) -> bool:
-        """Add a topic; False if it has neither name nor id, or an id too early."""
-        name, topic_id = topic.name, topic.topic_id
-        if topic_id != ZERO_UUID:
-            if version in (10, 11) or (name is None and version < 12):
-                return False
-            self.ids.add(topic_id)
-            return True
-        if name is not None:
-            self.names.add(name)
-        return name is not None
+    ids: list[bytes]
+    names: list[str]
 
 
-class _MissingTopics:
-    """Names of topics that are to be created; one more than can be is enough to know."""
+def _is_wrong(topic: MetadataRequestTopic, version: int) -> bool:
+    """Whether a topic has neither name nor id, or an id too early."""
+    if topic.topic_id == ZERO_UUID:
+        return topic.name is None
+    return version in (10, 11) or (topic.name is None and version < 12)
 
-    __slots__ = ("_image", "names")
 
-    def __init__(self, image: MetadataImage) -> None:
-        self._image = image
-        self.names: list[str] = []
+def _few_named(topics: list[MetadataRequestTopic], version: int) -> _NamedTopics | None:
+    """Read what a request names; None: one of it is wrong."""
+    ids: list[bytes] = []
+    names: list[str] = []
+    for topic in topics:
+        if _is_wrong(topic, version):
+            return None
+        if topic.topic_id != ZERO_UUID:
+            ids.append(topic.topic_id)
+        elif topic.name is not None:
+            names.append(topic.name)
+    return _NamedTopics(list(dict.fromkeys(ids)), list(dict.fromkeys(names)))
 
-    def look_for(self, name: str) -> None:
-        """Note a name that no topic has, but that one may have."""
-        if (
-            self._image.topic(name) is None
-            and len(self.names) <= MAX_TOPICS_AT_ONCE
-            and _missing_code(name) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        ):
-            self.names.append(name)
+
+def _named(topics: Iterable[MetadataRequestTopic], version: int) -> Slices[_NamedTopics | None]:
+    """Like `_few_named`, with pauses."""
+    ids: Distinct[bytes] = Distinct()
+    names: Distinct[str] = Distinct()
+    for topic in topics:
+        if _is_wrong(topic, version):
+            return None
+        if topic.topic_id != ZERO_UUID:
+            ids.add(topic.topic_id)
+        elif topic.name is not None:
+            names.add(topic.name)
+        yield
+    return _NamedTopics(ids.values, names.values)
+
+
+def _is_missing(image: MetadataImage, name: str) -> bool:
+    """Whether no topic has a name that one may have."""
+    return image.topic(name) is None and _missing_code(name) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _refused_topics(request: MetadataRequest) -> MetadataResponse:

@@ -56,9 +56,6 @@ class Distinct(Generic[H]):
         self.values: list[H] = []
         self._seen: SlicedSet[H] | None = None  # made when they are more than a few
 
-    def __bool__(self) -> bool:
-        return bool(self.values)
-
     def add(self, value: H) -> None:
         """Add a value, if it is new."""
         if self._seen is None:
