@@ -25,7 +25,7 @@ def _complain(text: str) -> None:
 
 
 class _OneLineParser(argparse.ArgumentParser):
-    """Tells what is wrong in one sentence."""
+    """Reports what is wrong in one sentence."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_USAGE, f"kraftrio: {message} (see {self.prog} --help)\n")
@@ -64,14 +64,14 @@ def _parser() -> argparse.ArgumentParser:
         "--data",
         metavar="DIR",
         default="kraftrio-cluster",
-        help="folder of the nodes' folders (default ./kraftrio-cluster)",
+        help="directory of the nodes' directories (default ./kraftrio-cluster)",
     )
     cluster.add_argument(
         "--base-port",
         metavar="PORT",
         type=int,
         help="node i listens on PORT+2(i-1) and its controller one above; 0 picks free ports"
-        " (default 9092); a cluster that is there keeps its ports",
+        " (default 9092); an existing cluster keeps its ports",
     )
     cluster.add_argument(
         "--host", default="localhost", help="name or address to listen on (default localhost)"
@@ -80,16 +80,16 @@ def _parser() -> argparse.ArgumentParser:
     cluster.set_defaults(run=_cluster)
     recover = commands.add_parser(
         "recover-quorum",
-        help="have a controller vote that lost its disk, when a majority is lost for good",
-        description="Tell what is left of a controller that is stopped and, with --accept-loss,"
-        " have it vote again though nobody is left to tell what it had promised. Only for a quorum"
+        help="let a controller that lost its disk vote, when a majority is lost for good",
+        description="Show what is left of a stopped controller and, with --accept-loss, let it"
+        " vote again although no other voter can confirm what it had promised. Only for a quorum"
         " that lost the disks of a majority: one that has a majority takes the others back by"
         " itself.",
     )
     recover.add_argument("--config", metavar="FILE", help="the node's server.properties file")
     recover.add_argument("--data", metavar="DIR", help="data directory (log.dirs)")
     recover.add_argument(
-        "--accept-loss", action="store_true", help="do it; without this nothing is changed"
+        "--accept-loss", action="store_true", help="do it; without this option nothing is changed"
     )
     _add_common_options(recover)
     recover.set_defaults(run=_recover_quorum, listen=None)

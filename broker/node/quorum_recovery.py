@@ -140,7 +140,7 @@ def recover_quorum(
 
 
 def inspect_voter(fs: FileSystem, config: BrokerConfig) -> VoterRemains:
-    """Tell what is left of this node as a voter. Raises StartError."""
+    """Find out what is left of this node as a voter. Raises StartError."""
     with _locked(fs, config) as directory:
         owner = read_meta_properties(fs, config.metadata_log_dir)
         state = _state_file(fs, directory, owner).read()
@@ -167,15 +167,15 @@ def inspect_voter(fs: FileSystem, config: BrokerConfig) -> VoterRemains:
 
 
 def declare_proven(fs: FileSystem, config: BrokerConfig, remains: VoterRemains) -> None:
-    """Have the voter vote and count from its next start. Raises StartError."""
+    """Let the voter vote and count from its next start. Raises StartError."""
     state = remains.state if remains.state is not None else ElectionState()
     if state.epoch < remains.log_end.epoch:
         state = ElectionState(remains.log_end.epoch)
-    believed = replace(
+    proven = replace(
         state,
         is_proven=True,
         committed_offset=min(remains.committed_offset, remains.log_end.offset),
     )
     voters = [voter.node_id for voter in config.controller_quorum_voters]
     with _locked(fs, config) as directory:
-        _state_file(fs, directory, remains.owner).write(believed, voters)
+        _state_file(fs, directory, remains.owner).write(proven, voters)
