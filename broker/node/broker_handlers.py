@@ -101,7 +101,7 @@ def _data_path(
         environment.clock,
         config.fetch_max_bytes,
         replication.leader_quota,
-        node.resources.answers,
+        node.resources.response_memory,
         selects_by_rack=config.replica_selector_class == RACK_AWARE_SELECTOR,
     )
     return {

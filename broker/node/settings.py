@@ -112,8 +112,8 @@ def server_limits(config: BrokerConfig) -> ServerLimits:
 def server_resources(config: BrokerConfig, environment: Environment) -> ServerResources:
     """What all listeners of a node share."""
     return ServerResources(
-        requests=MemoryBudget(config.queued_max_request_bytes),
-        answers=MemoryBudget(config.kraftrio_queued_max_response_bytes),
+        request_memory=MemoryBudget(config.queued_max_request_bytes),
+        response_memory=MemoryBudget(config.kraftrio_queued_max_response_bytes),
         run_in_thread=environment.run_in_thread,
         pace=AcceptPace(config.max_connection_creation_rate),
     )

@@ -67,7 +67,6 @@ class ClientConnection:
     """One client's socket with its reader and writer."""
 
     __slots__ = (
-        "_answers",
         "_closed",
         "_dispatcher",
         "_ended",
@@ -75,12 +74,13 @@ class ClientConnection:
         "_limits",
         "_network",
         "_protocol",
-        "_requests",
+        "_request_memory",
         "_resources",
+        "_response_memory",
         "_responses",
-        "_room",
         "_sending",
         "_sock",
+        "_wake_reader",
         "_wake_writer",
         "client",
         "last_active",
@@ -105,11 +105,11 @@ class ClientConnection:
         self._sending = False  # the writer owns the socket's sending side
         self._ended = Push.DONE  # how the reader's last push ended
         self._wake_writer = trio.Event()
-        self._room = trio.Event()  # what the reader waits for may have come
-        self._requests = resources.requests.share(self._wake_reader, self._give_up)
-        self._answers = resources.answers.share(self._wake_reader, self._give_up)
+        self._wake_reader = trio.Event()  # what it waits for may have come
+        self._request_memory = resources.request_memory.share(self._on_memory, self._give_up)
+        self._response_memory = resources.response_memory.share(self._on_memory, self._give_up)
         self._responses = ResponseQueue(
-            self._protocol, SendQueue(sock, network.file_sender(sock)), self._answers
+            self._protocol, SendQueue(sock, network.file_sender(sock)), self._response_memory
         )
         self._closed = False
         self._given_up = False
@@ -131,8 +131,8 @@ class ClientConnection:
             self._closed = True
             self._responses.clear()
             self._protocol.discard()
-            self._requests.close()
-            self._answers.close()
+            self._request_memory.close()
+            self._response_memory.close()
             self._sock.close()
             self.client.closed()
 
@@ -142,7 +142,7 @@ class ClientConnection:
             self._closed = True
             self._network.notify_closing(self._sock)
             self._wake_writer.set()
-            self._room.set()
+            self._wake_reader.set()
 
     @property
     def is_idle(self) -> bool:
@@ -157,12 +157,12 @@ class ClientConnection:
     @property
     def received_bytes(self) -> int:
         """What has arrived so far."""
-        return self._requests.moved_bytes
+        return self._request_memory.moved_bytes
 
     @property
     def sent_bytes(self) -> int:
         """What the socket has taken so far."""
-        return self._answers.moved_bytes
+        return self._response_memory.moved_bytes
 
     def _give_up(self) -> None:
         self._given_up = True
@@ -177,7 +177,7 @@ class ClientConnection:
             if protocol.growth_bytes:
                 await self._wait_for_memory_of_frame()
             try:
-                has_room = self._resources.requests.has_room
+                has_room = self._resources.request_memory.has_room
                 buffers = protocol.receive_buffers(None if has_room else FREE_BYTES)
             except RemoteProtocolError:
                 await self._send_all_ready()
@@ -192,16 +192,16 @@ class ClientConnection:
             if count == 0:
                 return
             self.last_active = now = trio.current_time()
-            self._requests.moved_bytes += count
+            self._request_memory.moved_bytes += count
             frames = protocol.bytes_received(count, buffers)
             held_bytes = protocol.unfinished_bytes + sum(map(len, frames))
-            if held_bytes > FREE_BYTES or self._requests.held_bytes:
-                self._requests.hold(held_bytes)
+            if held_bytes > FREE_BYTES or self._request_memory.held_bytes:
+                self._request_memory.hold(held_bytes)
             await self._serve_requests(frames, now + _TURN_S)
             if self.client.queued_work:  # its frame counts until it is worked off
                 await self._wait_for_room()
-            if self._requests.held_bytes:
-                self._requests.hold(protocol.unfinished_bytes)
+            if self._request_memory.held_bytes:
+                self._request_memory.hold(protocol.unfinished_bytes)
             self._send_ready()
 
     async def _serve_requests(self, frames: list[memoryview], turn_end: float) -> None:
@@ -220,7 +220,7 @@ class ClientConnection:
             try:
                 start = self._dispatcher.start(frame)
                 if (
-                    not self._resources.answers.is_plentiful
+                    not self._resources.response_memory.is_plentiful
                     and _may_be_large(start, len(frame))
                     and not self.client.is_peer
                 ):
@@ -263,36 +263,36 @@ class ClientConnection:
             or (self._sending and protocol.has_ready_response)
         )
 
+    async def _reader_woken(self) -> None:
+        self._wake_reader = trio.Event()
+        await self._wake_reader.wait()
+
     async def _wait_for_room(self) -> None:
         while self._must_pause() and not self._closed:
-            self._room = trio.Event()
-            await self._room.wait()
+            await self._reader_woken()
 
     async def _send_all_ready(self) -> None:
         """Send what is ready before a later request closes the connection (as in Kafka)."""
         self._send_ready()
         while not self._closed and self._sending:
-            self._room = trio.Event()
-            await self._room.wait()
+            await self._reader_woken()
 
     # -- memory that all connections share ------------------------------------------------------
 
-    def _wake_reader(self) -> None:
-        self._room.set()
+    def _on_memory(self) -> None:
+        self._wake_reader.set()
 
     async def _wait_for_memory_of_frame(self) -> None:
         """Wait until the unfinished frame may grow."""
-        self._requests.is_peer = self.client.is_peer
-        while not self._closed and not self._requests.take(self._protocol.growth_bytes):
-            self._room = trio.Event()
-            await self._room.wait()
+        self._request_memory.is_peer = self.client.is_peer
+        while not self._closed and not self._request_memory.take(self._protocol.growth_bytes):
+            await self._reader_woken()
 
     async def _wait_for_memory_of_answer(self) -> None:
         """Wait until a response that may be large may be made; nodes of the cluster do not wait."""
-        while not self._closed and not self._answers.take(_ESTIMATED_BYTES):
+        while not self._closed and not self._response_memory.take(_ESTIMATED_BYTES):
             self._send_ready()
-            self._room = trio.Event()
-            await self._room.wait()
+            await self._reader_woken()
 
     # -- writer ---------------------------------------------------------------------------------
 
@@ -326,9 +326,9 @@ class ClientConnection:
                 if end is Push.DONE:
                     break
                 if not self._must_pause():
-                    self._room.set()
+                    self._wake_reader.set()
             self._sending = False
-            self._room.set()
+            self._wake_reader.set()
 
     async def _wait_to_push(self, end: Push) -> None:
         """Wait for what stopped the last push."""

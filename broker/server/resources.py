@@ -20,14 +20,14 @@ class ServerResources:
     """See the module.
 
     Attributes:
-        requests: memory of requests that have not arrived whole, or are not handled.
-        answers: memory of encoded responses that sockets have not taken.
+        request_memory: of requests that have not arrived whole, or are not handled.
+        response_memory: of encoded responses that sockets have not taken.
         loads: how many threads load files at a time.
         pace: how fast connections are accepted.
     """
 
-    requests: MemoryBudget = field(default_factory=lambda: MemoryBudget(0))
-    answers: MemoryBudget = field(default_factory=lambda: MemoryBudget(0))
+    request_memory: MemoryBudget = field(default_factory=lambda: MemoryBudget(0))
+    response_memory: MemoryBudget = field(default_factory=lambda: MemoryBudget(0))
     run_in_thread: RunInThread = run_in_worker_thread
     loads: trio.CapacityLimiter = field(default_factory=lambda: trio.CapacityLimiter(_MAX_LOADS))
     pace: AcceptPace = field(default_factory=AcceptPace)
@@ -38,14 +38,14 @@ class ServerResources:
         """
         while True:
             await trio.sleep(_STALL_CHECK_INTERVAL_S)
-            self.requests.close_stalled()
-            self.answers.close_stalled()
+            self.request_memory.close_stalled()
+            self.response_memory.close_stalled()
 
     def statistics(self) -> Statistics:
         """Memory in use, and connections that wait for some."""
         return {
-            "request_bytes": self.requests.used_bytes,
-            "requests_waiting_for_memory": self.requests.waiting_count,
-            "response_bytes": self.answers.used_bytes,
-            "responses_waiting_for_memory": self.answers.waiting_count,
+            "request_bytes": self.request_memory.used_bytes,
+            "requests_waiting_for_memory": self.request_memory.waiting_count,
+            "response_bytes": self.response_memory.used_bytes,
+            "responses_waiting_for_memory": self.response_memory.waiting_count,
         }

@@ -15,8 +15,8 @@ def check_memory(node: SimNode) -> None:
     """Check both budgets of a running node."""
     assert node.node is not None
     resources = node.node._context.resources
-    check_budget(f"requests of {node.name}", resources.requests)
-    check_budget(f"answers of {node.name}", resources.answers)
+    check_budget(f"requests of {node.name}", resources.request_memory)
+    check_budget(f"answers of {node.name}", resources.response_memory)
 
 
 def check_budget(name: str, budget: MemoryBudget) -> None:

@@ -149,7 +149,7 @@ async def test_large_answers_wait_while_others_are_not_taken() -> None:
     """Clients that take nothing fill the memory of answers; another one's turn comes later."""
     handlers = Fetches()
     handlers.answer = MetadataResponse(cluster_id="x" * 32_000, brokers=BROKERS)
-    resources = ServerResources(answers=MemoryBudget(1 << 20))
+    resources = ServerResources(response_memory=MemoryBudget(1 << 20))
     async with listening(handlers, NARROW, resources=resources) as (_, connect):
         idle = [await connect() for _ in range(6)]
         for client in idle:
@@ -157,26 +157,26 @@ async def test_large_answers_wait_while_others_are_not_taken() -> None:
             await client.send(3, 2, 1, METADATA_BODY)
         await settled()
         assert handlers.asked < 6
-        assert resources.answers.waiting_count == 6 - handlers.asked
-        assert resources.answers.used_bytes < 4 << 20
+        assert resources.response_memory.waiting_count == 6 - handlers.asked
+        assert resources.response_memory.used_bytes < 4 << 20
         small = await connect()
         await small.send(18, 0, 5, b"")
         assert (await small.receive())[0] == 5, "small answers wait for nobody"
         for client in idle:
             assert (await client.receive())[0] == 1
-        assert resources.answers.used_bytes == 0
+        assert resources.response_memory.used_bytes == 0
 
 
 async def test_nodes_of_the_cluster_do_not_wait_for_the_memory_of_answers() -> None:
     """Whatever clients leave lying: brokers that are not answered in time would be fenced."""
-    resources = ServerResources(answers=MemoryBudget(1))
+    resources = ServerResources(response_memory=MemoryBudget(1))
     for number in range(2):  # what there is, and what one may have beyond it
-        resources.answers.share(lambda: None, lambda: None).take((number + 1) << 20)
+        resources.response_memory.share(lambda: None, lambda: None).take((number + 1) << 20)
     async with listening(Fetches(), resources=resources) as (_, connect):
         client = await connect()
         await client.send(3, 2, 1, METADATA_BODY)
         await settled()
-        assert resources.answers.waiting_count == 1
+        assert resources.response_memory.waiting_count == 1
     async with listening(Fetches(), resources=resources, for_peers=True) as (_, connect):
         peer = await connect()
         await peer.send(3, 2, 1, METADATA_BODY)
@@ -194,7 +194,7 @@ async def test_large_requests_wait_for_memory_and_those_that_stand_still_are_end
     """Frames that were begun and never end fill the memory of requests, but not for ever."""
     monkeypatch.setattr(resources_module, "_STALL_CHECK_INTERVAL_S", 0.05)
     handlers = Fetches()
-    resources = ServerResources(requests=MemoryBudget(2 << 20))
+    resources = ServerResources(request_memory=MemoryBudget(2 << 20))
     limits = replace(LIMITS, socket_request_max_bytes=8 << 20)
     begun = struct.pack(">i", 8 << 20) + bytes(3 << 20)
     async with listening(handlers, limits, resources=resources) as (listener, connect):
@@ -203,7 +203,7 @@ async def test_large_requests_wait_for_memory_and_those_that_stand_still_are_end
             for client in hostile:
                 nursery.start_soon(send_what_is_taken, client, begun)
             await settled()
-            assert resources.requests.used_bytes < 9 << 20, "the limit, and one beyond it"
+            assert resources.request_memory.used_bytes < 9 << 20, "the limit, and one beyond it"
             honest = await connect()
             await honest.send(18, 0, 5, bytes(4 << 20))
             assert (await honest.receive())[0] == 5
@@ -213,7 +213,7 @@ async def test_large_requests_wait_for_memory_and_those_that_stand_still_are_end
 
 async def test_the_memory_of_a_connection_goes_with_it() -> None:
     """Also that of a request which never came to its end, and not at some later time."""
-    resources = ServerResources(requests=MemoryBudget(64 << 20))
+    resources = ServerResources(request_memory=MemoryBudget(64 << 20))
     limits = replace(LIMITS, socket_request_max_bytes=64 << 20)
     async with listening(Fetches(), limits, resources=resources) as (listener, connect):
         client = await connect()
@@ -230,6 +230,6 @@ async def test_the_memory_of_a_connection_goes_with_it() -> None:
                 await trio.lowlevel.checkpoint()
             await settled()
             assert frame() is None
-            assert resources.requests.used_bytes == 0
+            assert resources.request_memory.used_bytes == 0
         finally:
             gc.enable()
