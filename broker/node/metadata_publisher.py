@@ -20,7 +20,7 @@ from kraftrio.broker.replica.quota import ReplicationQuota
 from kraftrio.kraft_meta.metadata.image import BROKER, TOPIC, MetadataDelta, MetadataImage
 
 
-class Coordinator(Protocol):
+class TopicCoordinator(Protocol):
     """What follows the leaders of an internal topic."""
 
     def elect(self, partition: int, leader_epoch: int) -> None: ...
@@ -42,7 +42,7 @@ class MetadataPublisher:
         metadata: MetadataCache,
         dynamic_config: DynamicConfig,
         replicas: MetadataChanges,
-        coordinators: Mapping[str, Coordinator],
+        coordinators: Mapping[str, TopicCoordinator],
         fetchers: ReplicaFetchers,
         quotas: Sequence[ReplicationQuota],
         when_applied: Callable[[MetadataDelta, MetadataImage], object],

@@ -63,7 +63,7 @@ class PeerGone(Exception):
     """The socket failed: the peer reset the connection, or cannot be reached any more."""
 
 
-class ClientConnection:
+class AcceptedConnection:
     """One client's socket with its reader and writer."""
 
     __slots__ = (

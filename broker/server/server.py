@@ -20,7 +20,7 @@ import trio
 from kraftrio.base.exception_groups import innermost
 from kraftrio.base.statistics import Statistics
 from kraftrio.broker.security.principal import ANONYMOUS
-from kraftrio.broker.server.client_connection import ClientConnection, PeerGone
+from kraftrio.broker.server.client_connection import AcceptedConnection, PeerGone
 from kraftrio.broker.server.context import ClientInfo
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.limits import ServerLimits
@@ -90,7 +90,7 @@ class ServerListener:
         self._dispatcher = dispatcher
         self._limits = limits
         self._scratch = bytearray(_SCRATCH_BYTES)
-        self._connections: dict[ClientConnection, None] = {}  # in the order they came in
+        self._connections: dict[AcceptedConnection, None] = {}  # in the order they came in
         self._per_ip: Counter[str] = Counter()
         self._below_limit = trio.Event()
         self._accepted_count = 0
@@ -176,7 +176,7 @@ class ServerListener:
             sock.close()
             return
         client = ClientInfo(host, port, self.name, principal=ANONYMOUS, is_peer=self._for_peers)
-        connection = ClientConnection(
+        connection = AcceptedConnection(
             self._network,
             sock,
             client,
@@ -192,7 +192,7 @@ class ServerListener:
             self._resources.pace.accepted(trio.current_time())
         nursery.start_soon(self._serve, connection)
 
-    async def _serve(self, connection: ClientConnection) -> None:
+    async def _serve(self, connection: AcceptedConnection) -> None:
         client = connection.client
         try:
             await connection.serve()

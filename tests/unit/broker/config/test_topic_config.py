@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import asdict
 
 import pytest
 
@@ -121,9 +122,12 @@ def test_no_policy_keeps_everything() -> None:
     ],
 )
 def test_values_that_kafka_takes(name: str, value: str) -> None:
-    """Each of these may be set, and gives a log."""
+    """Each of these may be set, and the log that it gives differs by this setting alone."""
     validate_topic_configs({name: value}, config())
-    log_config({name: value}, config())
+    plain, changed = asdict(log_config({}, config())), asdict(log_config({name: value}, config()))
+    settings = {key.replace(".", "_") for key in TOPIC_KEYS}
+    different = {key for key in settings & plain.keys() if plain[key] != changed[key]}
+    assert different <= {name.replace(".", "_")}
 
 
 @pytest.mark.parametrize(

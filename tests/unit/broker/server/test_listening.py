@@ -190,4 +190,7 @@ async def test_connections_to_ipv6_addresses() -> None:
     sock = network.bind("::1", 0)
     with trio.fail_after(5):
         (await network.connect("::1", sock.getsockname()[1])).close()
+        accepted, address = sock.accept()
+    assert address[0] == "::1"
+    accepted.close()
     sock.close()
