@@ -1,13 +1,13 @@
 """Topics that the broker creates by itself: those a client just asked for, and the internal ones.
 
-Owns `AutoTopicCreator`, the one place that does it. Rules:
+Owns `AutoTopicCreator`, the only place that creates topics without a CreateTopics request. Rules:
 1. One creation at a time for a name: hundreds of clients may ask for the same topic at once.
 2. The answer to a client does not wait: it is UNKNOWN_TOPIC_OR_PARTITION until the image has the
    topic, as in Kafka, and clients ask again.
-3. Internal topics get the replicas that their setting says, as in Kafka: the controller refuses
-   while fewer brokers have registered, and coordinators are not available until then. Only where
-   every broker is a controller too, and nobody set the factor, as many as there are such nodes do,
-   at most three: a single node works without settings.
+3. Internal topics get as many replicas as their setting says, as in Kafka: the controller refuses
+   while fewer brokers have registered, and coordinators are not available until then. Where every
+   broker is a controller, too, and the factor is not set, it is the number of such nodes, at most
+   three, so that a single node works without settings.
 4. Other topics get the controller's numbers of partitions and replicas unless this broker sets
    its own.
 Called by `api/cluster` (Metadata) and the coordinators (FindCoordinator).
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from kraftrio.base.logging_setup import log_event
 from kraftrio.broker.config.dynamic_config import DynamicConfig
@@ -48,7 +49,7 @@ class AutoTopicCreator:
 
     @property
     def enabled(self) -> bool:
-        """Whether a client may bring topics into being by asking for them."""
+        """Whether a client's request for an unknown topic creates it."""
         return self._dynamic.current.auto_create_topics_enable
 
     def create(
@@ -67,7 +68,7 @@ class AutoTopicCreator:
                 self._in_flight[name] = []
                 wanted.append(name)
             if when_done is not None:
-                self._in_flight[name].append(_bind(when_done, name))
+                self._in_flight[name].append(partial(when_done, name))
         if not wanted:
             return
         request = CreateTopicsRequest(
@@ -148,7 +149,7 @@ class AutoTopicCreator:
         assert isinstance(factor, int)
         if config.is_set(name) or not config.is_controller:
             return factor
-        # Its fellow voters are brokers like itself; some may only be late.
+        # The other voters are brokers, too, which may not have registered yet.
         brokers = max(len(self._metadata.image.brokers), len(config.controller_quorum_voters))
         return max(1, min(factor, brokers))
 
@@ -162,7 +163,3 @@ class AutoTopicCreator:
             replication_factor=replication_factor,
             configs=[CreatableTopicConfig(name=key, value=configs[key]) for key in configs],
         )
-
-
-def _bind(when_done: Callable[[str, ErrorCode], None], name: str) -> Callable[[ErrorCode], None]:
-    return lambda code: when_done(name, code)

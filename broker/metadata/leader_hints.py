@@ -1,5 +1,4 @@
-"""Who leads a partition instead, told beside the error to a client that asked the wrong broker
-(KIP-951).
+"""The current leader of a partition, for a client that asked the wrong broker (KIP-951).
 
 A client of Produce 10 and later or Fetch 16 and later finds in the answer what it would otherwise
 have to ask for by Metadata: the leader and its epoch beside NOT_LEADER_OR_FOLLOWER or
@@ -45,5 +44,5 @@ class LeaderHints:
         return LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=partition.leader_epoch)
 
     def node_endpoints(self) -> list[NodeEndpoint]:
-        """Every leader that was told, once."""
+        """The endpoint of every leader that was named, once."""
         return list(self._nodes.values())

@@ -1,7 +1,7 @@
 """How topics and partitions look to a client: Metadata's and DescribeTopicPartitions' view of the
 image.
 
-Owns the rules both APIs share: which leader a client is told, and when it is told none.
+Owns the rules both APIs share: which leader a client gets, and when it gets none.
 - A leader that is fenced or gone is none: LEADER_NOT_AVAILABLE.
 - A leader that has no listener of the name the client came in by cannot be reached by it:
   LISTENER_NOT_FOUND from Metadata 6 on, LEADER_NOT_AVAILABLE before (KIP-103).
@@ -120,8 +120,8 @@ def topics_in_order(image: MetadataImage) -> Slices[list[TopicImage]]:
 class TopicDescriptions:
     """Metadata's descriptions of topics, kept while neither the topic nor a broker has changed.
 
-    Images share what is equal, so that identity tells. Descriptions are shared by responses: nobody
-    may change them.
+    Images share equal parts, so identity shows what has not changed. Responses share descriptions,
+    so they must not be changed.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
 """What a Produce may have to pass before its batches are appended: gate, append, await.
 
 A gate is asked once for each request, or part of a large one, before anything of it is appended:
-a batch of a transaction needs the transaction coordinator's word that its partition is part of it
-(KIP-890), for instance. Rules for gates:
-1. None lets everything pass at once: that costs the call and nothing else.
+for instance, the transaction coordinator has to confirm that a transactional batch's partition is
+part of its transaction (KIP-890). Rules for gates:
+1. None lets everything pass at once; that costs no more than the call.
 2. A deferred holds the request until it is completed, and the requests behind it on its connection,
    so that nothing is appended out of order; requests of other connections go on. Its value names
    the batches that are refused, each with an error code; the others are appended.

@@ -1,9 +1,9 @@
-"""What followers do to their logs: take over what the leader answered, and cut.
+"""Writes to the logs of followers: appending what the leader answered, and truncating.
 
 Owns: `FollowerWrites`. Rules:
 1. Nothing of another leader epoch, or of an earlier topic of the same name, is written.
-2. The high watermark follows the leader's, and is never beyond the log, also if the disk stops a
-   cut half-way.
+2. The high watermark follows the leader's and never exceeds the log end offset, even if the disk
+   fails in the middle of a truncation.
 
 Called by the fetchers (`follower/fetcher`).
 """
@@ -41,7 +41,7 @@ class FollowerWrites:
         self._clock = clock
 
     def partition(self, topic_partition: TopicPartition) -> Partition | None:
-        """The replica that is to follow, once it has its log."""
+        """The replica, once it has its log; None: it is not hosted here."""
         return self._hosted.partition(topic_partition)
 
     def append_as_follower(
@@ -54,11 +54,11 @@ class FollowerWrites:
         leader_log_start_offset: int,
         topic_id: bytes | None = None,
     ) -> None:
-        """Take over what the leader answered to a fetch at our log end; `records` may be empty.
+        """Append what the leader answered to a fetch at our log end; `records` may be empty.
 
         Args:
-            leader_epoch: of the fetch: nothing of an older leadership is taken.
-            topic_id: of the fetch: nothing of an earlier topic of that name is taken.
+            leader_epoch: the fetch's; what an older leadership answered is refused.
+            topic_id: the fetch's; what belongs to an earlier topic of that name is refused.
 
         Raises:
             KafkaError: not followed here in that leader epoch (NOT_LEADER_OR_FOLLOWER,
@@ -75,7 +75,7 @@ class FollowerWrites:
                 high_watermark = partition.state.high_watermark
                 log.delete_records_before(min(leader_log_start_offset, high_watermark))
         except OSError as error:
-            partition.on_truncation()  # a log that is to begin within a batch was perhaps emptied
+            partition.on_truncation()  # the append may have restarted the log at another offset
             raise self._disk_errors.refused("append", partition, error) from error
 
     def truncate(
@@ -85,7 +85,7 @@ class FollowerWrites:
         leader_epoch: int | None = None,
         topic_id: bytes | None = None,
     ) -> None:
-        """Cut a followed log from `offset` on (raises like `append_as_follower`)."""
+        """Truncate the log to `offset` (raises what `append_as_follower` does)."""
         partition = self._followed(topic_partition, leader_epoch, topic_id)
         with self._truncating(partition):
             self._log_manager.truncate(partition.log, offset)
@@ -97,7 +97,7 @@ class FollowerWrites:
         leader_epoch: int | None = None,
         topic_id: bytes | None = None,
     ) -> None:
-        """Drop everything in a followed log and start at `offset` (raises likewise)."""
+        """Empty the log and start it at `offset` (raises likewise)."""
         partition = self._followed(topic_partition, leader_epoch, topic_id)
         with self._truncating(partition):
             now_ms = self._clock.wall_ms()

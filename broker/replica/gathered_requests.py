@@ -1,11 +1,11 @@
-"""What this broker has to ask of the controller, gathered into one request at a time.
+"""Gathers what concerns single partitions into requests to the controller, one at a time.
 
-Owns: `GatheredRequests`: by partition, what waits to be sent, and what the request under way holds.
-Everything that comes within a short time, or while a request is under way, goes in the next one: a
-broker that dies changes thousands of partitions at once.
+Owns: `GatheredRequests`: what waits to be sent, and what the request under way contains. Whatever
+comes within a short time, or while a request is under way, goes into the next one: a broker that
+dies changes thousands of partitions at once.
 
-Called by `isr_proposals` and `directory_assignments`, which say what a request holds and what its
-answer means.
+Called by `isr_proposals` and `directory_assignments`, which build the requests and read their
+answers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class GatheredRequests(Generic[T]):
 
     Attributes:
         waiting: to be sent, by partition; the owner may change it at any time.
-        under_way: what the request that is not answered yet holds; empty if there is none.
+        under_way: what the request that is not answered yet contains; empty if there is none.
     """
 
     def __init__(self, scheduler: SchedulerPort, send: Callable[[], None]) -> None:
@@ -47,7 +47,7 @@ class GatheredRequests(Generic[T]):
             self._scheduler.schedule(delay_ms, self._on_time)
 
     def take_answered(self) -> dict[PartitionKey, T]:
-        """The request under way is answered: return what it held."""
+        """The request under way is answered: return what it contained."""
         answered, self.under_way = self.under_way, {}
         return answered
 

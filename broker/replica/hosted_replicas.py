@@ -1,7 +1,7 @@
-"""The replicas on this broker, by name, and which of them may serve whom.
+"""The replicas on this broker, by topic and partition, and which requests each may serve.
 
 Owns: `HostedReplicas`. The log of a new partition is made soon after its metadata came
-(`metadata_changes`), or here, at once, when somebody asks for the partition.
+(`metadata_changes`), or at once when a request asks for the partition.
 
 Called by the data handlers, and by what else of `replica/` looks a partition up.
 """
@@ -15,7 +15,7 @@ from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.replica.directories.unmade_logs import UnmadeLogs
 from kraftrio.broker.replica.partition import Partition
 from kraftrio.broker.replica.ports import MetadataBrokers
-from kraftrio.broker.replica.role_changes import RoleChanges
+from kraftrio.broker.replica.replica_roles import ReplicaRoles
 from kraftrio.broker.replica.settings import ReplicaSettings
 from kraftrio.broker.replica.state.partition_state import Role
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -26,7 +26,7 @@ class HostedReplicas:
     """See the module.
 
     Args:
-        partitions: those that have a log, by name; others may look, only this class changes it.
+        partitions: those that have a log; only this class changes it, others may read it.
         unmade: those that have none yet.
     """
 
@@ -35,7 +35,7 @@ class HostedReplicas:
         settings: ReplicaSettings,
         partitions: dict[TopicPartition, Partition],
         unmade: UnmadeLogs,
-        roles: RoleChanges,
+        roles: ReplicaRoles,
         metadata: MetadataCache,
         clock: Clock,
     ) -> None:
@@ -99,7 +99,7 @@ class HostedReplicas:
         return partition
 
     def make(self, topic_partition: TopicPartition) -> Partition:
-        """Give a partition that was placed here its log, and let it take its role.
+        """Create the log of a partition that is placed here, and give it its role.
 
         Raises:
             KafkaError: there is no such partition here, or KAFKA_STORAGE_ERROR: not now.

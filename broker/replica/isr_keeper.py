@@ -1,10 +1,10 @@
-"""Keeps the ISRs of what is led here: takes followers' fetches, proposes, takes answers, and looks
-from time to time for followers that have fallen behind.
+"""Keeps the ISRs of the partitions led here up to date.
 
-Rules: `PartitionState` decides; this only carries out. A partition that is not led here any more,
-or is led again, ignores answers to what it proposed before.
+Takes followers' fetches, sends proposals, takes the answers, and checks periodically for followers
+that have fallen behind. `PartitionState` decides; this carries out. A partition that is not led
+here any more, or is led in a new leader epoch, ignores answers to earlier proposals.
 
-Called by the Fetch handler, `role_changes`, and `full_directories` (`resign`).
+Called by the Fetch handler, `replica_roles`, and `full_directories` (`resign`).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class IsrKeeper:
     """See the module; one per broker.
 
     Args:
-        partitions: the replicas on this broker; those that are led here are looked at.
-        lag_time_max_ms: replica.lag.time.max.ms; late followers are looked for twice in it.
+        partitions: the replicas on this broker.
+        lag_time_max_ms: replica.lag.time.max.ms; half of it passes between two checks.
         proposals: the way to the controller.
 
     Attributes:
@@ -58,7 +58,7 @@ class IsrKeeper:
         self.shrink_count = 0
 
     def start(self) -> None:
-        """Look for late followers from now on."""
+        """Check for late followers from now on."""
         if self._timer is None:
             self._timer = self._timers.schedule(self._interval_ms, self._check_all)
 
@@ -73,7 +73,7 @@ class IsrKeeper:
             self._carry_out(partition, Effects(advanced, state.check_isr(now_ms)))
 
     def resign(self, partition: Partition) -> None:
-        """This broker cannot write what it leads: let another one of the ISR lead, if it can be."""
+        """This broker cannot write to a partition that it leads: let another replica lead."""
         proposal = partition.state.propose_resignation()
         if proposal is not None:
             self._propose(partition, proposal)
@@ -87,7 +87,7 @@ class IsrKeeper:
         log_start_offset: int,
         now_ms: float,
     ) -> None:
-        """A follower has everything before `fetch_offset`: it was found to be within our log.
+        """A follower has everything before `fetch_offset`, which lies within our log.
 
         Raises:
             KafkaError: NOT_LEADER_OR_FOLLOWER: that broker has restarted since.
@@ -108,7 +108,7 @@ class IsrKeeper:
             partition.on_follower_fetch(replica_id)
 
     def _carry_out(self, partition: Partition, effects: Effects) -> None:
-        """Do what a state asks for."""
+        """Carry out what a state decided."""
         if effects.proposal is not None:
             if effects.send_later:
                 send = partial(self._propose, partition, effects.proposal)
@@ -141,7 +141,7 @@ class IsrKeeper:
                 *partition.topic_partition, answer.error.name,
             )  # fmt: skip
         now_ms = self._clock.monotonic_ms()
-        partition.tell_followers(0)  # perhaps they are not in the ISR any more
+        partition.notify_followers(0)  # they may have left the ISR
         effects = partition.state.on_isr_answer(proposal, answer, now_ms)
         self.expand_count += len(partition.state.isr) > before
         self.shrink_count += len(partition.state.isr) < before

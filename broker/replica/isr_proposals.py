@@ -41,7 +41,7 @@ _RETRY_MS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class _Proposal:
+class _WaitingProposal:
     data: AlterPartitionRequestPartitionData
     callback: Callable[[IsrAnswer], None]
 
@@ -66,7 +66,7 @@ class IsrProposals:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._scheduler = scheduler
-        self._requests: GatheredRequests[_Proposal] = GatheredRequests(scheduler, self._send)
+        self._requests: GatheredRequests[_WaitingProposal] = GatheredRequests(scheduler, self._send)
 
     def propose(
         self,
@@ -93,11 +93,11 @@ class IsrProposals:
         key = (topic_id, topic_partition.partition)
         waiting = self._requests.waiting
         self._withdraw(waiting.pop(key, None))
-        waiting[key] = _Proposal(data, callback)
+        waiting[key] = _WaitingProposal(data, callback)
         self._requests.send_after(0)
 
-    def _withdraw(self, proposal: _Proposal | None) -> None:
-        """Give up a proposal for a newer one; answered later, as whoever made it is proposing."""
+    def _withdraw(self, proposal: _WaitingProposal | None) -> None:
+        """Drop a proposal for a newer one; its answer comes later, not within `propose`."""
         if proposal is None:
             return
         answer = IsrAnswer(ErrorCode.OPERATION_NOT_ATTEMPTED)
@@ -134,7 +134,7 @@ class IsrProposals:
             self._keep(proposals)
             self._requests.send_after(_RETRY_MS)
             return
-        answered: list[tuple[_Proposal, IsrAnswer]] = []
+        answered: list[tuple[_WaitingProposal, IsrAnswer]] = []
         for topic in response.topics:
             for partition in topic.partitions:
                 proposal = proposals.pop((topic.topic_id, partition.partition_index), None)
@@ -152,12 +152,12 @@ class IsrProposals:
                     tuple(partition.isr),
                 )
                 answered.append((proposal, answer))
-        self._keep(proposals)  # what the controller did not speak of is asked again
+        self._keep(proposals)  # what the answer leaves out is asked again
         self._requests.send_after(_RETRY_MS if proposals else 0)
         for proposal, answer in answered:
             proposal.callback(answer)
 
-    def _keep(self, proposals: dict[PartitionKey, _Proposal]) -> None:
+    def _keep(self, proposals: dict[PartitionKey, _WaitingProposal]) -> None:
         """Put proposals back, before those that came since; a newer one of a partition counts."""
         newer = self._requests.waiting
         self._requests.waiting = waiting = {}

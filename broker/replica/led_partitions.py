@@ -1,8 +1,7 @@
-"""The partitions that this broker leads, for whoever writes to them: handlers and coordinators.
+"""The partitions that this broker leads: appends, and waiting until they are committed.
 
-Owns: `LedPartitions`. An append asks the partition's state whether it may be, hands the batch to
-its log, and lets the state know the new log end, all in one turn of the event loop. It is committed
-later:
+Owns: `LedPartitions`. An append is checked by the partition's state, written by its log, and then
+reported to the state, all in one turn of the event loop. It is committed later:
 - `when_committed` calls back once the high watermark reaches an offset (acks=all);
 - `when_confirmed` calls back once the followers show that this broker still leads.
 
@@ -54,10 +53,10 @@ class LedPartitions:
         self._disk_errors = disk_errors
         self._timers = timers
         self._clock = clock
-        self._unannounced: list[tuple[Partition, int]] = []  # appends that followers do not know of
+        self._unannounced: list[tuple[Partition, int]] = []  # appends not yet notified
 
     def log(self, topic_partition: TopicPartition) -> PartitionLog:
-        """The log of a partition led here (raises like `HostedReplicas.leader`)."""
+        """The log of a partition led here (raises what `HostedReplicas.leader` does)."""
         return self._hosted.leader(topic_partition).log
 
     def is_empty(self, topic_partition: TopicPartition) -> bool:
@@ -136,11 +135,11 @@ class LedPartitions:
                 self.wake_followers()
 
     def wake_followers(self) -> None:
-        """Let followers fetch what was appended with `wake_followers=False`."""
+        """Notify followers of what was appended with `wake_followers=False`."""
         if self._unannounced:
             appends, self._unannounced = self._unannounced, []
             for partition, size_bytes in appends:
-                partition.tell_followers(size_bytes)
+                partition.notify_followers(size_bytes)
 
     # -- until it is committed ------------------------------------------------------------------
 
@@ -177,10 +176,10 @@ class LedPartitions:
     def when_confirmed(
         self, topic_partition: TopicPartition, timeout_ms: float, callback: CommitCallback
     ) -> None:
-        """Call `callback` once it is sure that no other replica was leader before now, or is not.
+        """Call `callback` once it is certain that no other replica had become leader before now.
 
-        A broker that was cut off, or stood still, may take itself for the leader while another one
-        has gone on; then it is given NOT_LEADER_OR_FOLLOWER, in time.
+        A broker that was cut off or paused may still take itself for the leader while another one
+        has taken over; then `callback` gets NOT_LEADER_OR_FOLLOWER when the time is up.
         """
         try:
             partition = self._hosted.leader(topic_partition)

@@ -1,17 +1,17 @@
-"""All partition replicas of this broker: puts their parts together.
+"""All partition replicas of this broker: builds their parts and connects them.
 
-The parts, by what they do:
-- `hosted`: the replicas by name, and which may serve whom;
-- `led`: appends to what is led here, and waiting for commits;
-- `reads`, `deletions`: of a replica's log, by handlers;
+The parts:
+- `hosted`: the replicas by topic and partition, and which requests each may serve;
+- `led`: appends to partitions led here, and waiting for commits;
+- `reads`, `deletions`: reads of a replica's log and deletions of records, for handlers;
 - `isrs`: followers' fetches, and the ISRs that follow from them;
-- `follower_writes`: what the fetchers do to what is followed here;
-- `metadata_changes`: what the controller decided; `roles` lets one replica be that;
-- `disk_errors`, `failures`: what a failing disk comes to, for a request and for a directory.
+- `follower_writes`: what the fetchers do to the logs that follow;
+- `metadata_changes`: applies what the controller decided, through `roles` to each replica;
+- `disk_errors`, `failures`: what a failing disk means for a request, and for a log directory.
 
-Rules: `PartitionState` decides (roles, ISR, high watermark) and `PartitionLog` keeps the bytes;
-whoever calls both does so without an await between, so that nothing changes between a check and its
-act. Every part has what it needs from here, and none of them knows this class.
+Rules: `PartitionState` decides (role, ISR, high watermark) and `PartitionLog` stores the bytes; a
+part that calls both does so without an await in between, so that nothing changes between a check
+and the act that it allows. Each part is given what it needs here, and none knows this class.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from kraftrio.broker.replica.partition import Partition
 from kraftrio.broker.replica.ports import DirectoryReports, FetcherManager, IsrProposer
 from kraftrio.broker.replica.record_deletions import RecordDeletions
 from kraftrio.broker.replica.replica_reads import ReplicaReads
-from kraftrio.broker.replica.role_changes import RoleChanges
+from kraftrio.broker.replica.replica_roles import ReplicaRoles
 from kraftrio.broker.replica.settings import ReplicaSettings
 from kraftrio.wire.primitives import TopicPartition
 
@@ -65,7 +65,7 @@ class ReplicaManager:
         self._fetchers = FullDirectories(log_manager, timers, self.isrs.resign)
         self.disk_errors = DiskErrors(log_manager, clock, self._fetchers.on_no_space)
         self.unmade = UnmadeLogs(settings.broker_id, log_manager, directory_reports)
-        self.roles = RoleChanges(self._fetchers, self.isrs, self.disk_errors, clock)
+        self.roles = ReplicaRoles(self._fetchers, self.isrs, self.disk_errors, clock)
         self.hosted = HostedReplicas(settings, partitions, self.unmade, self.roles, metadata, clock)
         self.reads = ReplicaReads(self.disk_errors)
         self.deletions = RecordDeletions(self.disk_errors, timers)
@@ -95,11 +95,11 @@ class ReplicaManager:
         log_manager.on_lost = self.failures.go_offline
 
     def fetch_with(self, fetchers: FetcherManager) -> None:
-        """Let these copy what is followed here; to be called before the first metadata."""
+        """Use these fetchers for what is followed here; called before the first metadata."""
         self._fetchers.fetchers = fetchers
 
     def statistics(self) -> Statistics:
-        """How many replicas there are in which state, and how often ISRs changed."""
+        """How many replicas are in which state, and how often ISRs have changed."""
         states = [partition.state for partition in self.hosted.partitions()]
         led = [state for state in states if state.is_leader]
         return {

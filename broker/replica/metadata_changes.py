@@ -1,9 +1,10 @@
-"""Makes the replicas on this broker what the newest metadata says.
+"""Applies the newest metadata to the replicas on this broker.
 
 Owns: `MetadataChanges`. Rules:
-1. The log of a new partition is made soon after its metadata came, in slices of time: thousands of
-   new partitions stop nobody. Who asks for one before has it made at once (`hosted_replicas`).
-2. While its log cannot be made (no space, say) the partition answers KAFKA_STORAGE_ERROR; each
+1. The log of a new partition is created soon after its metadata came, in slices of time, so that
+   thousands of new partitions delay no request; a request for one creates it at once
+   (`hosted_replicas`).
+2. While its log cannot be created (no space, say) the partition answers KAFKA_STORAGE_ERROR; each
    request and a timer try again.
 
 Called by the metadata publisher.
@@ -20,7 +21,7 @@ from kraftrio.broker.replica.directories.disk_errors import DiskErrors
 from kraftrio.broker.replica.directories.unmade_logs import UnmadeLogs
 from kraftrio.broker.replica.hosted_replicas import HostedReplicas
 from kraftrio.broker.replica.partition import Partition
-from kraftrio.broker.replica.role_changes import RoleChanges
+from kraftrio.broker.replica.replica_roles import ReplicaRoles
 from kraftrio.broker.replica.settings import ReplicaSettings
 from kraftrio.kraft_meta.metadata.image import (
     MetadataDelta,
@@ -44,7 +45,7 @@ class MetadataChanges:
         settings: ReplicaSettings,
         hosted: HostedReplicas,
         unmade: UnmadeLogs,
-        roles: RoleChanges,
+        roles: ReplicaRoles,
         log_manager: LogManager,
         disk_errors: DiskErrors,
         timers: Timers,
@@ -61,7 +62,7 @@ class MetadataChanges:
         self._make_timer: Timer | None = None
 
     def apply_delta(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Make the hosted replicas what the controller decided."""
+        """Apply what the controller decided to the replicas hosted here."""
         for topic in delta.deleted_topics.values():
             self._delete_topic(topic)
         for topic_id, topic_delta in delta.changed_topics.items():
@@ -72,7 +73,7 @@ class MetadataChanges:
                 self._apply_partition(current, index, partition)
         if delta.changed_brokers:
             for hosted in self._hosted.partitions():
-                hosted.check_low_watermark()  # nobody waits for a broker that is dead
+                hosted.check_low_watermark()  # a dead broker is not waited for
         self._unmade.knows_cluster = True
         if self._unmade and self._make_timer is None:
             self._make_timer = self._timers.schedule(0, self._make_some)
@@ -94,7 +95,7 @@ class MetadataChanges:
         partition = self._hosted.partition(topic_partition)
         if self._settings.broker_id not in image.replicas:
             self._unmade.discard(topic_partition)
-            if partition is not None:  # it is served elsewhere from now on
+            if partition is not None:  # other brokers host it from now on
                 self._remove(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         if partition is not None:
@@ -106,7 +107,7 @@ class MetadataChanges:
             self._hosted.make(topic_partition)
 
     def _make_some(self) -> None:
-        """Make logs of new partitions for a while; come again for the rest."""
+        """Create logs of new partitions for a slice of time; the timer comes back for the rest."""
         self._make_timer = None
         end_ms = self._clock.monotonic_ms() + _MAKE_SLICE_MS
         delay_ms = _MAKE_PAUSE_MS
@@ -130,7 +131,7 @@ class MetadataChanges:
                 self._remove(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _remove(self, partition: Partition, code: ErrorCode) -> None:
-        """Drop a replica and its log; `code` is for those who wait."""
+        """Remove a replica and its log; `code` answers the requests that wait on it."""
         self._hosted.remove(partition.topic_partition)
         self._roles.retire(partition, code)
         self._log_manager.delete_log(partition.topic_partition, self._clock.wall_ms())

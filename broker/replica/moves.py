@@ -6,13 +6,13 @@ Owns: `ReplicaMoves`. A move
 2. copies what the log in service has, in small pieces between which the event loop goes on, no
    faster than replica.alter.log.dirs.io.max.bytes.per.second. Before each piece it is cut to where
    both logs agree, by leader epochs, as a follower is;
-3. when it has nearly all: makes the copy durable, tells the controller the new directory, and waits
-   until the metadata has it;
-4. then copies the rest and swaps the logs, in one turn of the event loop: whoever reads or appends
-   sees the one or the other.
-It goes on after a restart, and is given up when another directory is asked for, the replica goes
-away, or either directory fails. Where the controller had been told of the new directory already it
-is told otherwise: the old one, or LOST when that has failed.
+3. when it has nearly all: makes the copy durable, reports the new directory to the controller, and
+   waits until the metadata has it;
+4. then copies the rest and swaps the logs, in one turn of the event loop: reads and appends see the
+   one or the other.
+It continues after a restart, and is given up when another directory is asked for, the replica is
+removed, or either directory fails. If the new directory had been reported already, that is taken
+back: the old one is reported, or LOST when that has failed.
 
 Called by: api/log_dirs.py (`alter`), broker_role.py (the others). KIP-113, KIP-858.
 """
@@ -82,7 +82,7 @@ class ReplicaMoves:
         self._rate = rate
         self._futures = FutureLogs(self._logs)
         replicas.unmade.is_abandoned = self._futures.is_abandoned
-        self._told: dict[TopicPartition, bytes] = {}  # the topic id; told of the new directory
+        self._reported: dict[TopicPartition, bytes] = {}  # topic ids
         self._without_room: set[TopicPartition] = set()
         self._news = trio.Event()
 
@@ -190,11 +190,11 @@ class ReplicaMoves:
         try:
             if self._copy_piece(partition, future.log):
                 return True
-            if topic_partition not in self._told:
+            if topic_partition not in self._reported:
                 # Else a power cut soon after the swap could take what the old log had long saved.
                 await self._run_in_thread(future.log.flush)
                 if self._moving(future) is partition:
-                    self._tell(partition, future.log_dir.directory_id)
+                    self._report(partition, future.log_dir.directory_id)
                 return True
             if not self._is_known(partition, future.log_dir.directory_id):
                 return False
@@ -260,9 +260,9 @@ class ReplicaMoves:
             future.delete_records_before(start)
         return future.log_end_offset < current.log_end_offset
 
-    def _tell(self, partition: Partition, directory_id: bytes) -> None:
-        """Tell the controller in which directory the replica lies, or soon will."""
-        self._told[partition.topic_partition] = partition.topic_id
+    def _report(self, partition: Partition, directory_id: bytes) -> None:
+        """Report to the controller in which directory the replica is, or soon will be."""
+        self._reported[partition.topic_partition] = partition.topic_id
         self._reports.place(partition.topic_id, partition.topic_partition.partition, directory_id)
 
     def _is_known(self, partition: Partition, directory_id: bytes) -> bool:
@@ -281,7 +281,7 @@ class ReplicaMoves:
         log.config = current.config
         self._futures.promote(partition.topic_partition, self._clock.wall_ms())
         self._replicas.roles.serve_from(partition, log)
-        self._told.pop(partition.topic_partition, None)
+        self._reported.pop(partition.topic_partition, None)
         self._without_room.discard(partition.topic_partition)
         _log.info(
             "replica moved partition=%s-%d to=%s log_end_offset=%d",
@@ -295,7 +295,7 @@ class ReplicaMoves:
         _log.warning("move given up partition=%s-%d reason=%s", *topic_partition, reason)
         self._futures.drop(topic_partition, self._clock.wall_ms())
         self._without_room.discard(topic_partition)
-        topic_id = self._told.pop(topic_partition, None)
+        topic_id = self._reported.pop(topic_partition, None)
         if topic_id is not None:
             serving = self._logs.dir_of(topic_partition)
             directory_id = LOST if serving is None else serving.directory_id

@@ -1,7 +1,8 @@
 """One replica hosted here: its log, its replication state, and who waits for it.
 
-Rules: the state decides, the log keeps, and `Partition` carries the news from one to the other and
-to those who wait.  The high watermark is the state's alone; the log is told whenever it changes.
+Rules: the state decides, the log stores, and `Partition` passes what changed from one to the other
+and to the requests that wait. Only the state decides the high watermark; the log is given each new
+value.
 
 Called by what else is in `replica/`; handlers look at `log` and `state`.
 """
@@ -85,23 +86,23 @@ class Partition:
 
     @property
     def is_only_isr_member(self) -> bool:
-        """Is nobody else in the ISR, nor about to be?"""
+        """Is there no other member in the maximal ISR?"""
         return self.state.maximal_isr == {self.state.broker_id}
 
-    # -- a leader's news ------------------------------------------------------------------------
+    # -- as a leader ---------------------------------------------------------------------------
 
     def note_uncommitted(self, end_offset: int, size_bytes: int) -> None:
         """Remember the size of an append until it is committed."""
         uncommitted = self._uncommitted
-        if len(uncommitted) >= _MAX_UNCOMMITTED:  # nobody counts exactly so far behind
+        if len(uncommitted) >= _MAX_UNCOMMITTED:  # exact sizes do not matter that far behind
             size_bytes += uncommitted.pop()[1]
         uncommitted.append((end_offset, size_bytes))
 
     def publish_high_watermark(self, committed_bytes: int = 0) -> None:
-        """Let the log and everybody who waits know that a leader's high watermark advanced.
+        """Pass a leader's new high watermark to the log and to the requests that wait for it.
 
         Args:
-            committed_bytes: by how much, beside what `note_uncommitted` was told.
+            committed_bytes: of newly committed batches that `note_uncommitted` did not get.
         """
         high_watermark = self.state.high_watermark
         self.log.update_high_watermark(high_watermark)
@@ -115,7 +116,7 @@ class Partition:
         if self.fetch_waiters:
             self._count_readable(committed_bytes)
         if self.watches:
-            self.tell_followers(0)
+            self.notify_followers(0)
 
     def _count_readable(self, size_bytes: int) -> None:
         for waiter in list(self.fetch_waiters):
@@ -127,8 +128,8 @@ class Partition:
             total += uncommitted.popleft()[1]
         return total
 
-    def tell_followers(self, appended_bytes: int) -> None:
-        """There is news for followers: so much more in the log, or (0) what can wait a little."""
+    def notify_followers(self, appended_bytes: int) -> None:
+        """Something changed for followers: so many bytes more, or (0) what can wait a little."""
         if appended_bytes:
             for waiter in list(self.follower_waiters):
                 waiter.count(appended_bytes)
@@ -136,11 +137,11 @@ class Partition:
             watch.on_change(self.state.progress(replica_id), appended_bytes)
 
     def wake_followers(self) -> None:
-        """Let followers that wait look again."""
-        self.tell_followers(_ENOUGH_BYTES)
+        """Answer the fetches of followers that wait, whatever there is."""
+        self.notify_followers(_ENOUGH_BYTES)
 
     def check_low_watermark(self) -> None:
-        """Answer the deletions that every live replica has carried out."""
+        """Answer the deletions that all live replicas have carried out."""
         if not self.low_watermark_waiters:
             return
         low_watermark = self.low_watermark()
@@ -191,11 +192,11 @@ class Partition:
     # -- does anybody follow? -------------------------------------------------------------------
 
     def confirm(self, callback: CommitCallback, timers: Timers, timeout_ms: float) -> None:
-        """Let every member of the ISR show that it follows us now.
+        """Call back once every member of the ISR has shown that it still follows this leader.
 
-        A member that has been made leader follows nobody, so what it acknowledged it did after its
-        last fetch here.  But that fetch must have been sent from now on: the one after an answer of
-        now.
+        A member that has been made leader follows nobody, so it acknowledges only after its last
+        fetch here. The fetch that counts must have been sent after this call: of a follower that is
+        not waiting here it is the second to come, as the first may be on its way already.
         """
         confirmation = Confirmation({}, callback)
 
@@ -236,13 +237,13 @@ class Partition:
             self.confirmations.remove(confirmation)
             confirmation.finish(ErrorCode.NONE)
 
-    # -- a follower's news ----------------------------------------------------------------------
+    # -- as a follower --------------------------------------------------------------------------
 
     def on_leader_answer(self, leader_high_watermark: int, appended_bytes: int) -> None:
-        """The log has taken what the leader answered, and has the leader's high watermark to know.
+        """The log has appended what the leader answered; follow the leader's high watermark.
 
         Args:
-            appended_bytes: what came with it; about so much more may consumers read in the end.
+            appended_bytes: the size of that; consumers may read about as much once it is committed.
         """
         self._unread_bytes += appended_bytes
         log, state = self.log, self.state
@@ -268,39 +269,39 @@ class Partition:
         log.update_high_watermark(self.state.high_watermark)
 
     def start_to_lead(self) -> None:
-        """A leader epoch begins: what lies above the high watermark has sizes nobody counted.
+        """A leader epoch begins here.
 
-        Another replica may have led since the epoch before, if the metadata tells of both changes
-        at once, so that nobody's fetches show any more what they were to confirm. Whoever waits for
-        a commit goes on: what this log holds at its offset is what it is told of.
+        The sizes of the batches above the high watermark are not known. If the metadata brought
+        several changes at once, another replica may have led in between, so earlier fetches confirm
+        nothing. Requests that wait for a commit go on waiting: they are about what this log holds.
         """
-        self._deny_confirmations(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._fail_confirmations(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._uncommitted.clear()
         if self.log.log_end_offset > self.state.high_watermark:
             self._uncommitted.append((self.log.log_end_offset, _ENOUGH_BYTES))
         self.wake_fetches()
 
     def wake_fetches(self) -> None:
-        """Let every parked fetch look again: who leads, or since when, is another."""
+        """Answer every parked fetch: the leader or its epoch has changed."""
         for waiter in list(self.fetch_waiters):
             waiter.finish()
         self.wake_followers()
 
-    def forget_watches(self) -> None:
-        """Tell no more news to those who were taken off the replicas."""
+    def drop_watches(self) -> None:
+        """Drop the watches of brokers that are not replicas any more."""
         for replica_id in set(self.watches).difference(self.state.replicas):
             del self.watches[replica_id]
 
     def abandon(self, code: ErrorCode) -> None:
-        """This replica no longer leads: nobody's wait can succeed here."""
+        """This replica no longer leads: nothing that waits on it can succeed."""
         waiters = self.commit_waiters + self.low_watermark_waiters
         self.commit_waiters, self.low_watermark_waiters = [], []
         self._uncommitted.clear()
         answer(waiters, code)
-        self._deny_confirmations(code)
+        self._fail_confirmations(code)
         self.wake_fetches()
 
-    def _deny_confirmations(self, code: ErrorCode) -> None:
+    def _fail_confirmations(self, code: ErrorCode) -> None:
         confirmations, self.confirmations = self.confirmations, []
         for confirmation in confirmations:
             confirmation.finish(code)

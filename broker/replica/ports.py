@@ -1,9 +1,7 @@
-"""What the replica manager asks of the rest of the broker about replication, as narrow protocols.
+"""What the replicas ask of the rest of the broker, as narrow protocols; and who is alive.
 
-`isr_proposals` sends ISRs to the controller and `directory_assignments` where replicas lie,
-`follower/fetcher` copies from leaders,
-`replica/quota` bounds how fast followers that catch up are served; `MetadataBrokers` reads the
-newest image.
+`isr_proposals` is an `IsrProposer`, `directory_assignments` are `DirectoryReports`, and
+`follower/fetcher` is a `FetcherManager`. `MetadataBrokers` reads the newest image.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ class DirectoryReports(Protocol):
     """Reports to the controller where replicas lie (AssignReplicasToDirs)."""
 
     def place(self, topic_id: bytes, partition: int, directory_id: bytes) -> None:
-        """A replica lies in that log directory, or is LOST."""
+        """A replica is in that log directory, or LOST."""
         ...
 
 
@@ -48,7 +46,7 @@ class FetcherManager(Protocol):
         ...
 
     def stop(self, topic_partition: TopicPartition) -> None:
-        """Fetch it no more; answers under way are dropped.  Nothing happens if it is not."""
+        """Stop fetching it; answers under way are dropped. Nothing happens if it is not fetched."""
         ...
 
 

@@ -13,7 +13,7 @@ Rules
 3. Only replicas that lag are held back, so that a throttle cannot push a replica out of the ISR:
    the callers see to that. What all throttled replicas move is counted.
 
-Called by: the fetch handlers (leader), `follower/fetch` (follower); the metadata publisher tells of
+Called by: the fetch handlers (leader), `follower/fetch` (follower); the metadata publisher passes
 configs.
 """
 

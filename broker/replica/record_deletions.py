@@ -1,7 +1,7 @@
-"""Deletions of records: the leader moves its log's start, and its followers do likewise.
+"""Deletes records: the leader advances its log start offset, and its followers do the same.
 
-Owns: `RecordDeletions`. Followers hear of the new start by their next fetch, and show by the one
-after that they have moved theirs.
+Owns: `RecordDeletions`. Followers learn the new start from the answer to their next fetch, and show
+by the fetch after that that they have advanced theirs.
 
 Called by the DeleteRecords handler.
 """
@@ -23,7 +23,7 @@ class RecordDeletions:
         self._timers = timers
 
     def delete_records(self, partition: Partition, offset: int) -> int:
-        """Move our log start offset to `offset` (-1: the high watermark); return where it is to be.
+        """Move our log start offset to `offset` (-1: the high watermark); return its new value.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, POLICY_VIOLATION, KAFKA_STORAGE_ERROR.
@@ -39,7 +39,7 @@ class RecordDeletions:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         with self._disk_errors.guard("delete records", partition):
             partition.log.delete_records_before(target)
-        partition.wake_followers()  # they learn the new start by the answer
+        partition.wake_followers()  # the answer has the new start
         return target
 
     def when_deleted(

@@ -1,6 +1,6 @@
-"""Reads of a replica's log, whose disk may fail: then KAFKA_STORAGE_ERROR is the answer.
+"""Reads of a replica's log; an error of its disk becomes KAFKA_STORAGE_ERROR.
 
-Owns: `ReplicaReads`. Fetches of whole answers read by `api/fetch/reads` themselves.
+Owns: `ReplicaReads`. The Fetch handler has its own way to read (`api/fetch/reads`).
 
 Called by the ListOffsets handler, `led_partitions` and `moves`.
 """

@@ -1,1 +1,1 @@
-"""What is done from time to time: flushes, checkpoints, retention, compaction."""
+"""Periodic work on the logs: flushes, checkpoints, retention, compaction."""

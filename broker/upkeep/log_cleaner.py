@@ -1,14 +1,14 @@
 """The task that compacts logs: picks the dirtiest, has a thread do the work, swaps the result in.
 
-The rules of compaction are `log/cleaner.py`'s; this is its shell. The thread is the port
+The rules of compaction are in `log/cleaner/`; this is its shell. The thread is the port
 `run_in_thread`: a simulation does the work in place, and then without rests. One log is cleaned at
 a time, as more threads of Python would only take turns; then the checkpoint is written.
-log.cleaner.enable turns it off, log.cleaner.backoff.ms is the rest when nothing is due,
+log.cleaner.enable turns it off, log.cleaner.backoff.ms is the pause when there is nothing to clean,
 log.cleaner.dedupe.buffer.size (times its load factor) bounds the memory,
 log.cleaner.io.max.bytes.per.second the speed.
 
 Failures
-- A log that changed under the cleaner: the copy is dropped, the next round looks anew.
+- A log that changed meanwhile: the copy is dropped, and the log is considered again later.
 - A damaged batch: the log is left alone until the broker restarts.
 - No space: the log is left alone for a while; its segments are as they were.
 - Any other fault of the disk: the log directory goes offline, as after a failed write elsewhere.
@@ -29,6 +29,7 @@ import trio
 
 from kraftrio.base.clock import Clock
 from kraftrio.base.no_room import NO_ROOM
+from kraftrio.base.statistics import Statistics
 from kraftrio.base.threads import RunInThread, run_in_worker_thread
 from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.broker.log.cleaner.cleaner import CleaningAborted, CleaningRun
@@ -67,9 +68,21 @@ class LogCleaner:
         self._run_in_thread = run_in_thread
         self._is_moving = is_moving
         self._put_off: dict[PartitionLog, float] = {}
+        self._cleaned_count = 0
+        self._read_bytes = 0
+        self._written_bytes = 0
+
+    def statistics(self) -> Statistics:
+        """How much was compacted, and what cannot be."""
+        return {
+            "logs_cleaned_total": self._cleaned_count,
+            "cleaner_read_bytes_total": self._read_bytes,
+            "cleaner_written_bytes_total": self._written_bytes,
+            "uncleanable_partitions": sum(until == math.inf for until in self._put_off.values()),
+        }
 
     async def run(self) -> None:
-        """Clean what is due, until cancelled."""
+        """Clean what needs it, until cancelled."""
         while True:
             settings = self._settings()
             is_on = settings.log_cleaner_enable and settings.log_cleaner_threads > 0
@@ -78,7 +91,7 @@ class LogCleaner:
             await trio.sleep(max(settings.log_cleaner_backoff_ms / 1000, _MIN_BACKOFF_S))
 
     async def clean_next(self) -> bool:
-        """Clean the dirtiest log; False when none is due."""
+        """Clean the dirtiest log; False when none needs it."""
         now_ms = self._clock.wall_ms()
         compacted = [log for log in self._logs.logs() if log.config.compact]
         for log in compacted:
@@ -135,6 +148,9 @@ class LogCleaner:
             else:
                 self._logs.fail_log(log, error)
         else:
+            self._cleaned_count += 1
+            self._read_bytes += run.bytes_before
+            self._written_bytes += run.bytes_after
             _log.info(
                 "cleaned partition=%s end_offset=%d bytes=%d->%d",
                 log.topic_partition,
@@ -177,6 +193,6 @@ class LogCleaner:
 def _rest(seconds: float) -> None:
     """Let the event loop have the interpreter; the thread ends here once the broker stops."""
     if trio.lowlevel.in_trio_run():
-        return  # in place there is nobody to rest for, and time may be virtual
+        return  # done in place: nobody else would run meanwhile, and time may be virtual
     trio.from_thread.check_cancelled()
     time.sleep(seconds)

@@ -1,9 +1,9 @@
 """Periodic work on the logs: flushing, checkpoints, retention, compaction, expiry of producers.
 
-Whatever syncs files runs in a worker thread (the port `run_in_thread`; a simulation runs it in
-place), one at a time, so that the event loop goes on; the rest is quick and runs on the loop.
+What syncs files runs in a worker thread (the port `run_in_thread`; a simulation runs it in place),
+one at a time, so that the event loop goes on; the rest is quick and runs on the loop.
 
-Called by `node`, one task.
+Called by `node/broker_role`, as one task.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import partial
 import trio
 
 from kraftrio.base.clock import Clock
+from kraftrio.base.statistics import Statistics
 from kraftrio.base.threads import RunInThread, run_in_worker_thread
 from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.broker.log.manager.log_dirs import LogDirError
@@ -44,9 +45,21 @@ class LogMaintenance:
         self._settings = settings
         self._run_in_thread = run_in_thread
         self._cleaner = LogCleaner(log_manager, clock, settings, run_in_thread, is_moving)
+        self._flush_count = 0
+        self._checkpoint_count = 0
+        self._deleted_segment_count = 0
+
+    def statistics(self) -> Statistics:
+        """How often each kind of work was done, and what the cleaner did."""
+        return {
+            "flushes_total": self._flush_count,
+            "checkpoint_writes_total": self._checkpoint_count,
+            "segments_deleted_total": self._deleted_segment_count,
+            **self._cleaner.statistics(),
+        }
 
     async def run(self) -> None:
-        """Do what is due, until cancelled."""
+        """Do all of it, each at its interval, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._every, self._flush_interval_ms, self._flush)
             nursery.start_soon(self._every, self._checkpoint_interval_ms, self._checkpoint)
@@ -90,6 +103,7 @@ class LogMaintenance:
             except OSError as error:
                 self._logs.fail_log(log, error)
                 continue
+            self._flush_count += 1
             self._logs.flushes.on_flushed(log, self._clock.wall_ms())
 
     async def _checkpoint(self) -> None:
@@ -98,18 +112,20 @@ class LogMaintenance:
                 await self._run_in_thread(partial(self._logs.checkpoints.write, checkpoint))
             except OSError as error:
                 self._logs.fail_dir(checkpoint.log_dir, error)
+            else:
+                self._checkpoint_count += 1
 
     async def _retain(self) -> None:
         deleted = self._logs.retain(self._clock.wall_ms())
+        self._deleted_segment_count += deleted
         if deleted:
             _log.info("retention deleted segments count=%d", deleted)
 
     async def _expire(self) -> None:
         now_ms = self._clock.wall_ms()
         expiration_ms = self._settings().producer_id_expiration_ms
-        self._logs.factory.resources.producer_id_expiration_ms = (
-            expiration_ms  # of logs that are opened later
-        )
+        # Logs that are opened later take it from the factory.
+        self._logs.factory.resources.producer_id_expiration_ms = expiration_ms
         for log in self._logs.logs():
             log.producer_state.producer_id_expiration_ms = expiration_ms
             log.producer_state.expire(now_ms)

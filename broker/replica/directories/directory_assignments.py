@@ -67,7 +67,7 @@ class DirectoryAssignments:
         self._requests.waiting[topic_id, partition] = directory_id
         self._requests.send_after(_GATHER_MS)
 
-    def _is_news(self, key: PartitionKey, directory_id: bytes) -> bool:
+    def _is_new(self, key: PartitionKey, directory_id: bytes) -> bool:
         """Rule 2."""
         topic = self._metadata.image.topics_by_id.get(key[0])
         partition = None if topic is None else topic.partitions.get(key[1])
@@ -79,9 +79,11 @@ class DirectoryAssignments:
 
     def _send(self) -> None:
         requests = self._requests
-        news = {key: one for key, one in requests.waiting.items() if self._is_news(key, one)}
-        requests.under_way = dict(islice(news.items(), _MAX_REPLICAS))
-        requests.waiting = {key: one for key, one in news.items() if key not in requests.under_way}
+        reports = {key: one for key, one in requests.waiting.items() if self._is_new(key, one)}
+        requests.under_way = dict(islice(reports.items(), _MAX_REPLICAS))
+        requests.waiting = {
+            key: one for key, one in reports.items() if key not in requests.under_way
+        }
         if not requests.under_way:
             return
         request = AssignReplicasToDirsRequest(

@@ -1,4 +1,4 @@
-"""What a failing disk comes to for whoever asked for something: KAFKA_STORAGE_ERROR, and a line.
+"""Turns errors of a disk into KAFKA_STORAGE_ERROR for the request, and a line in the log.
 
 Owns: `DiskErrors`. A lack of room (NO_ROOM) passes; any other fault takes the log directory
 offline (`LogManager.fail_log`). Of each partition one line is logged in some seconds: a full disk
@@ -42,14 +42,14 @@ class DiskErrors:
 
     @contextmanager
     def guard(self, doing: str, partition: Partition) -> Iterator[None]:
-        """Whatever the disk refuses in here is KAFKA_STORAGE_ERROR."""
+        """Raise KAFKA_STORAGE_ERROR for an OSError in the block."""
         try:
             yield
         except OSError as error:
             raise self.refused(doing, partition, error) from error
 
     def refused(self, doing: str, partition: Partition, error: OSError) -> KafkaError:
-        """The error to answer with; the directory goes offline if room would not help."""
+        """The error to answer with; takes the directory offline unless more room would help."""
         self.report(partition.topic_partition, doing, error)
         if error.errno not in NO_ROOM:
             self._log_manager.fail_log(partition.log, error)
@@ -58,7 +58,7 @@ class DiskErrors:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{doing} failed: {error.strerror}")
 
     def report(self, topic_partition: TopicPartition, doing: str, error: Exception) -> None:
-        """Log a line, unless there was one about this partition just before."""
+        """Log a line, unless there was one about this partition in the last seconds."""
         now_ms = self._clock.monotonic_ms()
         last_ms = self._reported_ms.get(topic_partition)
         if last_ms is not None and now_ms < last_ms + _REPORT_INTERVAL_MS:

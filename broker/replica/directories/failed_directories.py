@@ -1,4 +1,4 @@
-"""Takes the replicas of a failed log directory out of service, and no others.
+"""Takes the replicas in a failed log directory out of service.
 
 Owns: `FailedDirectories`. Such a replica answers KAFKA_STORAGE_ERROR from then on; only its removal
 ends that (`partition_state`).
@@ -32,7 +32,7 @@ class FailedDirectories:
         self._fetchers = fetchers
 
     def go_offline(self, lost: Iterable[TopicPartition]) -> None:
-        """The log directory of these partitions has failed: they are served no more."""
+        """The log directory of these partitions has failed: stop serving them."""
         for topic_partition in lost:
             partition = self._partitions.get(topic_partition)
             if partition is None or partition.state.role is Role.OFFLINE:

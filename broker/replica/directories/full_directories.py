@@ -1,4 +1,4 @@
-"""Log directories without room: what is led there moves, and what is followed there waits.
+"""Log directories without room: partitions led there get another leader, followers there wait.
 
 A full disk under a leader need not stop a partition whose other replicas have room. Rules:
 1. A leader whose append finds no room proposes an ISR without itself (`IsrKeeper.resign`), as soon
@@ -12,7 +12,7 @@ A full disk under a leader need not stop a partition whose other replicas have r
 Owns: `FullDirectories`, which stands before the fetchers. What was followed before its directory
 was full goes on trying, and leaves the ISR by falling behind.
 
-Called by `disk_errors` (`on_no_space`) and `role_changes`.
+Called by `disk_errors` (`on_no_space`) and `replica_roles`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class FullDirectories:
         self._waiting: dict[TopicPartition, Callable[[], None]] = {}
 
     def on_no_space(self, partition: Partition) -> None:
-        """The directory of this partition has no room; if it is led here, another may lead it."""
+        """The directory of this partition has no room; if it is led here, let another replica."""
         log_dir = self._log_manager.dir_of(partition.topic_partition)
         if log_dir is not None and log_dir not in self._full:
             self._add(log_dir)
@@ -71,7 +71,7 @@ class FullDirectories:
     def follow(
         self, topic_partition: TopicPartition, topic_id: bytes, leader_id: int, leader_epoch: int
     ) -> None:
-        """Let the partition be fetched, now or once its directory has room."""
+        """Start fetching the partition, now or once its directory has room."""
         follow = partial(self.fetchers.follow, topic_partition, topic_id, leader_id, leader_epoch)
         if self._is_full(topic_partition):
             self.fetchers.stop(topic_partition)
@@ -81,7 +81,7 @@ class FullDirectories:
             follow()
 
     def stop(self, topic_partition: TopicPartition) -> None:
-        """Let it not be fetched any more."""
+        """Stop fetching it."""
         self._waiting.pop(topic_partition, None)
         self.fetchers.stop(topic_partition)
 

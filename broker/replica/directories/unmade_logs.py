@@ -1,17 +1,18 @@
-"""The partitions placed on this broker whose logs are not there yet, or are lost.
+"""The partitions placed on this broker whose logs do not exist yet, or are lost.
 
-Owns: `UnmadeLogs`. A log that is not found was
-- never made: the partition is new, or no directory was told for it while this broker is not in its
-  ISR. It is made in the directory that the controller names, or in the least used one;
-- or is lost with a log directory that is offline. It is not made anew, since it may come back with
-  the directory; the controller is told, unless it knows: directory ids are in its registration.
-- or is lost with a directory that is gone: another disk is in its place. Out of the ISR it is made
-  anew, and follows. The last member of an ISR makes none, or an empty log would lead and have
-  the others cut what was acknowledged: it tells that it is LOST, until an unclean election says
-  that it may begin anew. Where there are no other replicas there is nothing to save: it begins anew
-  at once, as in Kafka.
-An administrator may have asked for another directory before (AlterReplicaLogDirs): that one it is.
-Where a log was made or found is told likewise (`DirectoryReports`; KIP-858).
+Owns: `UnmadeLogs`. A log that is not found was either
+- never created: the partition is new, or no directory has been reported for it while this broker
+  is not in its ISR. It is created in the directory that the controller names, or in the least used
+  one;
+- or lost with a log directory that is offline. It is not created again, since it may come back with
+  the directory. The controller is informed, unless the ids in this broker's registration say it;
+- or lost with a directory that is gone: another disk is in its place. Out of the ISR it is created
+  again, and follows. The last member of an ISR does not create it, or an empty log would lead and
+  the others would truncate what was acknowledged: it reports that it is LOST, until an unclean
+  election allows it to start empty. Where there are no other replicas there is nothing to save, and
+  it starts empty at once, as in Kafka.
+An administrator may have asked for another directory before (AlterReplicaLogDirs), which then wins.
+The directory in which a log was created or found is reported (`DirectoryReports`; KIP-858).
 
 Called by `hosted_replicas` (`make`) and `metadata_changes`.
 """
@@ -44,7 +45,7 @@ class UnmadeLogs:
     """See the module.
 
     Args:
-        reports: takes where each replica lies, if the metadata says otherwise.
+        reports: gets the directory of a replica where the metadata has another one.
     """
 
     def __init__(self, broker_id: int, log_manager: LogManager, reports: DirectoryReports) -> None:
@@ -81,7 +82,7 @@ class UnmadeLogs:
             del self._unmade[topic_partition]
 
     def prefer(self, topic_partition: TopicPartition, directory_id: bytes) -> None:
-        """Make its log in that directory when it comes to that; a later word replaces this one."""
+        """Create its log in that directory when its turn comes; the last call counts."""
         self._preferred[topic_partition] = directory_id
 
     def is_new(self, topic_partition: TopicPartition) -> bool:
@@ -104,16 +105,18 @@ class UnmadeLogs:
         unmade = self._unmade.get(topic_partition)
         if unmade is None:
             return None
-        told = unmade.image.directory(self._broker_id)
+        assigned = unmade.image.directory(self._broker_id)
         if self._is_lost(topic_partition, unmade):
-            is_known = told == LOST or (told not in (MIGRATING, UNASSIGNED) and self._has_offline())
-            if not is_known or self._log_manager.dirs.has_online(told):
+            is_known = assigned == LOST or (
+                assigned not in (MIGRATING, UNASSIGNED) and self._has_offline()
+            )
+            if not is_known or self._log_manager.dirs.has_online(assigned):
                 self._place(topic_partition, unmade, LOST)
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"the log of {topic_partition} is lost, or in a log directory that is offline",
             )
-        wanted = self._preferred.get(topic_partition, told)
+        wanted = self._preferred.get(topic_partition, assigned)
         try:
             log = self._log_manager.get_or_create_log(
                 topic_partition, unmade.topic.topic_id, config, now_ms, directory_id=wanted
@@ -123,7 +126,7 @@ class UnmadeLogs:
         del self._unmade[topic_partition]
         self._preferred.pop(topic_partition, None)
         log_dir = self._log_manager.dir_of(topic_partition)
-        if log_dir is not None and log_dir.directory_id != told:
+        if log_dir is not None and log_dir.directory_id != assigned:
             self._place(topic_partition, unmade, log_dir.directory_id)
         return unmade, log
 
@@ -131,14 +134,14 @@ class UnmadeLogs:
         if unmade.is_new or self._log_manager.get_log(topic_partition) is not None:
             return False
         image = unmade.image
-        told, is_in_sync = image.directory(self._broker_id), self._broker_id in image.isr
-        if told == UNASSIGNED:  # nothing that was acknowledged can be in it
+        assigned, is_in_sync = image.directory(self._broker_id), self._broker_id in image.isr
+        if assigned == UNASSIGNED:  # nothing that was acknowledged can be in it
             starts_anew = image.leader_recovery_state == LEADER_RECOVERING
             return self._has_offline() and is_in_sync and not starts_anew
-        if self._log_manager.dirs.has_online(told):
+        if self._log_manager.dirs.has_online(assigned):
             return self._has_offline() and self.is_abandoned(topic_partition)
         has_others = len(image.replicas) > 1  # that may have what this one lost
-        return self._has_offline() or (is_in_sync and told != MIGRATING and has_others)
+        return self._has_offline() or (is_in_sync and assigned != MIGRATING and has_others)
 
     def _has_offline(self) -> bool:
         return not all(log_dir.is_online for log_dir in self._log_manager.dirs)

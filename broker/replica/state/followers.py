@@ -1,8 +1,8 @@
-"""How far the followers of a leader have come, by their fetches; sans-IO.
+"""The progress of a leader's followers, as their fetches show it; sans-IO.
 
 Owns: `Followers`, a `Progress` for each other replica of a partition that is led here. Nothing is
-known of a follower until it fetches in this leadership: what it showed to an earlier one may be cut
-by now.
+known of a follower until it fetches in this leadership: what it had in an earlier one may have been
+truncated since.
 
 Called by `partition_state`; `waiters` notes the fetches of quiet followers.
 """
@@ -51,7 +51,7 @@ class Progress:
         self.broker_epoch: int | None = None
 
     def on_fetch(self, fetch_offset: int, leader_end_offset: int, now_ms: float) -> None:
-        """Note a fetch: it has everything before `fetch_offset`.
+        """Note a fetch: the follower has everything before `fetch_offset`.
 
         A follower that reads as fast as we write never reaches our end; so it counts as caught up
         at its previous fetch when it has now what we had then.
@@ -65,7 +65,7 @@ class Progress:
         self.fetch_ms = now_ms
 
     def on_quiet_fetch(self, now_ms: float) -> None:
-        """Note fetches, the last one at this time, that found the follower at an end unchanged."""
+        """Note that fetches up to this time were sent from the same, unchanged log end offset."""
         self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         self.fetch_ms = max(self.fetch_ms, now_ms)
 
@@ -80,7 +80,7 @@ class Followers:
     """See the module.
 
     Args:
-        brokers: who is alive; asked only where followers take part.
+        brokers: which brokers are alive.
         lag_time_max_ms: replica.lag.time.max.ms.
     """
 
@@ -98,7 +98,7 @@ class Followers:
         return replica_id in self._progress
 
     def get(self, replica_id: int) -> Progress | None:
-        """What is known of a follower; None: it is no follower of ours."""
+        """What is known of a follower; None: it is not a replica."""
         return self._progress.get(replica_id)
 
     # -- who they are ---------------------------------------------------------------------------
@@ -118,10 +118,10 @@ class Followers:
         }
 
     def clear(self) -> None:
-        """Nobody follows this replica any more."""
+        """This replica does not lead any more."""
         self._progress = {}
 
-    # -- how far they are -----------------------------------------------------------------------
+    # -- progress ------------------------------------------------------------------------------
 
     def on_fetch(
         self,
@@ -132,7 +132,7 @@ class Followers:
         leader_end_offset: int,
         now_ms: float,
     ) -> bool:
-        """Note a fetch; True when the follower's log end is another than before.
+        """Note a fetch; True when the follower's log end offset has changed.
 
         Raises:
             KafkaError: NOT_LEADER_OR_FOLLOWER from a broker that has restarted since.
@@ -152,7 +152,7 @@ class Followers:
     def shared_end_offset(
         self, maximal_isr: Collection[int], leader_end_offset: int, now_ms: float
     ) -> int:
-        """Where the log ends on the leader, the maximal ISR, and all who are about to join it."""
+        """The smallest log end offset of the leader, the maximal ISR, and those about to join."""
         offset = leader_end_offset
         for replica_id, progress in self._progress.items():
             if progress.log_end_offset < offset and (
@@ -185,7 +185,7 @@ class Followers:
         )
 
     def may_join(self, replica_id: int, offset: int) -> bool:
-        """Has it everything before `offset`, and is it the broker that is registered now?"""
+        """Does it have everything before `offset`, and is it eligible?"""
         progress = self._progress.get(replica_id)
         return (
             progress is not None
@@ -194,7 +194,10 @@ class Followers:
         )
 
     def is_eligible(self, replica_id: int) -> bool:
-        """Is whoever fetched the broker that is registered now, and does it stay (KIP-903)?"""
+        """Was its last fetch sent by the broker that is registered now, and not shutting down?
+
+        See KIP-903.
+        """
         progress = self._progress.get(replica_id)
         epoch = None if progress is None else progress.broker_epoch
         return (
@@ -204,7 +207,7 @@ class Followers:
         )
 
     def broker_epoch(self, replica_id: int) -> int:
-        """That of its last fetch, -1 if it told none."""
+        """The broker epoch in its last fetch, -1 if there was none."""
         progress = self._progress.get(replica_id)
         if progress is None or progress.broker_epoch is None:
             return UNKNOWN_BROKER_EPOCH

@@ -1,8 +1,8 @@
-"""The in-sync replicas of a partition: as committed, and as they may be already; sans-IO.
+"""The in-sync replicas of a partition: as committed, and as they may already be; sans-IO.
 
-Rule: the maximal ISR is the committed one plus whom a proposal in flight would add, and still whom
-it would remove. Were the proposal taken without our knowing, everything acknowledged meanwhile
-would be on the new member, too (KIP-497).
+Rule: the maximal ISR is the committed one and the members that a proposal in flight would add; the
+ones that it would remove still count. If the proposal is accepted before its answer arrives,
+everything acknowledged in the meantime is on the new member, too (KIP-497).
 
 Called by `partition_state`, which decides what to propose; the values go to the controller and back
 by `isr_keeper` and `isr_proposals`.
@@ -48,7 +48,7 @@ class Isr:
 
     Attributes:
         committed: the members that the controller has decided on last.
-        maximal: these and whoever a proposal in flight would add.
+        maximal: these, and those that a proposal in flight would add.
         pending: the proposal in flight, if any.
     """
 
@@ -60,22 +60,22 @@ class Isr:
         self.pending: IsrProposal | None = None
 
     def commit(self, members: tuple[int, ...]) -> None:
-        """The controller has decided, but perhaps not about the proposal in flight."""
+        """The controller has decided on these; the proposal in flight stays."""
         self.committed = members
         self._find_maximal()
 
     def propose(self, proposal: IsrProposal) -> None:
-        """A proposal is on its way."""
+        """A proposal was sent."""
         self.pending = proposal
         self._find_maximal()
 
     def settle(self) -> None:
-        """The proposal is decided, or will never be."""
+        """The proposal is decided, or out of date."""
         self.pending = None
         self._find_maximal()
 
     def clear(self) -> None:
-        """This replica does not lead: the ISR is another one's to keep."""
+        """This replica does not lead: it knows no ISR."""
         self.committed = ()
         self.settle()
 

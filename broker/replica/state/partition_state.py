@@ -1,21 +1,22 @@
 """One partition replica's role, leader epoch and high watermark, and what ISR it asks for; sans-IO.
 
-Owns the high watermark of its partition: nobody else decides it, and the log is told.  Its parts
-are `isr` (the ISR, and the proposal in flight) and `followers` (how far they are).
+The only owner of the partition's high watermark; the log is given each new value.  Its parts are
+`isr` (the ISR and the proposal in flight) and `followers` (their progress).
 
 The leader's rules
 1. The high watermark is the smallest log end offset among the leader, the maximal ISR, and the
    followers that are caught up and may join the ISR. It never goes back within a leadership, and
    stands still while the ISR is smaller than `min.insync.replicas` (KIP-966).  A follower's is its
    leader's, as far as its own log goes; only a follower's log is ever cut, and takes it along.
-2. What is not known to be decided counts as if it were: see the maximal ISR of `isr` (KIP-497).
+2. A proposal that is not decided yet counts as taken and as refused at once: see the maximal ISR
+   in `isr` (KIP-497).
 3. A follower joins when it has the high watermark and the start of this leader epoch, and the
    broker that fetched is the one registered now (KIP-903). It leaves when it was not caught up for
    `replica.lag.time.max.ms`.
 4. A leader that cannot write may propose an ISR without itself: the controller makes one of it the
    leader. Until the metadata says so it leads as before.
 5. One proposal at a time. What the controller decided comes by its answer or by the metadata,
-   whichever is first; whatever has an older partition epoch is old news.
+   whichever is first; what has an older partition epoch is out of date.
 6. An append with acks=all is refused while the ISR is smaller than `min.insync.replicas`, or than
    all replicas where the topic has fewer.
 7. A request that names a leader epoch is served only if it is ours: an older one is fenced
@@ -59,7 +60,7 @@ _OUT_OF_DATE = (
 class Role(Enum):
     """What this broker is for the partition.
 
-    NONE: not told yet, or the partition has gone away.
+    NONE: no metadata yet, or the partition is not hosted here any more.
     LEADER: serves clients and followers.
     FOLLOWER: another replica leads, or none does.
     OFFLINE: the log's directory has failed; only its removal ends that.
@@ -155,7 +156,7 @@ class PartitionState:
 
         Returns:
             True when a leader epoch has begun here: a leader's log notes where it starts, a
-            follower has to fetch anew.
+            follower has to start fetching from the new leader.
         """
         if partition.partition_epoch < self.partition_epoch:
             return False  # older than the answer to our own proposal
@@ -186,7 +187,7 @@ class PartitionState:
         return new_epoch
 
     def resign(self) -> None:
-        """The replica goes away: serve nobody any more."""
+        """The replica is removed from this broker: it serves nobody any more."""
         self._move(Role.NONE)
         self._forget_followers()
 
@@ -231,8 +232,8 @@ class PartitionState:
 
     @property
     def offset_is_behind_epoch(self) -> bool:
-        """Is the high watermark not yet where this leadership began?  A consumer that was told a
-        later one by the leader before would see it go back.
+        """Is the high watermark not yet where this leadership began?  A consumer that got a
+        later one from the previous leader would see it go back.
         """
         return self.high_watermark < self.epoch_start_offset
 
@@ -292,7 +293,7 @@ class PartitionState:
     # -- progress -------------------------------------------------------------------------------
 
     def on_sole_append(self, log_end_offset: int) -> None:
-        """The only replica's log grew, and all of it is committed."""
+        """The log of the only replica grew; all of it is committed."""
         self.high_watermark = log_end_offset
 
     def on_append(self, log_end_offset: int, now_ms: float = 0) -> bool:
@@ -314,7 +315,7 @@ class PartitionState:
         """A follower fetches from `fetch_offset` on, so it has everything before.
 
         Args:
-            broker_epoch: the follower's own, -1 if it told none.
+            broker_epoch: the follower's own, -1 if its fetch had none.
             log_end_offset: ours.
 
         Raises:
@@ -345,7 +346,7 @@ class PartitionState:
     def on_leader_answer(
         self, leader_high_watermark: int, log_start_offset: int, log_end_offset: int
     ) -> bool:
-        """A follower has taken what its leader answered; True when the high watermark advanced.
+        """This follower has appended what its leader answered; True: the high watermark advanced.
 
         Args:
             log_start_offset: of our own log, as it is now.
@@ -358,7 +359,7 @@ class PartitionState:
         return self.high_watermark > before
 
     def on_truncation(self, log_start_offset: int, log_end_offset: int) -> None:
-        """A follower's log was cut, or began again elsewhere: nothing beyond it is known."""
+        """This follower's log was truncated, or restarted at another offset."""
         self.high_watermark = max(min(self.high_watermark, log_end_offset), log_start_offset)
 
     # -- the ISR --------------------------------------------------------------------------------
@@ -418,7 +419,7 @@ class PartitionState:
     def on_isr_answer(self, proposal: IsrProposal, answer: IsrAnswer, now_ms: float) -> Effects:
         """The controller has answered a proposal (rule 5)."""
         if proposal is not self._isr.pending:
-            return NO_EFFECTS  # the metadata told us more since
+            return NO_EFFECTS  # the metadata has brought something newer since
         if answer.error in _NOT_APPLIED:
             self._isr.settle()
             return NO_EFFECTS

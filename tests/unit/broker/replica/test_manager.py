@@ -1,137 +1,53 @@
-"""Replicas and their logs: made soon or on demand, when the disk lets them, never over data."""
+"""The figures of all replicas of a broker."""
 
 from __future__ import annotations
 
-import errno
-
-import pytest
 import trio
-import trio.testing
 
-from kraftrio.kraft_meta.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
-from kraftrio.wire.errors import ErrorCode, KafkaError
-from kraftrio.wire.primitives import TopicPartition
-from tests.support.logs import batch
-from tests.unit.broker.replica.replica_context import (
-    OTHER_ID,
-    TOPIC_ID,
-    TP,
-    Broker,
-    SteppingClock,
-    topic,
+from kraftrio.base.statistics import HasStatistics
+from kraftrio.kraft_meta.metadata.records import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    TopicRecord,
 )
+from kraftrio.wire.primitives import TopicPartition
+from tests.unit.broker.replica.replica_context import LAG_MS, OTHER_ID, TOPIC_ID, TP, Broker
 
 
-async def test_logs_of_new_partitions_are_made_in_slices(autojump_clock: object) -> None:
-    """Others get their turn in between, and in the end all are there."""
-    broker = Broker(clock=SteppingClock())
-    async with broker.running():
-        broker.publish(*topic(20))
-        assert broker.made() == 0
-        seen = set()
-        while broker.made() < 20:
-            seen.add(broker.made())
-            await trio.sleep(0.0001)
-        assert len(seen) > 3
-
-
-async def test_a_partition_that_is_asked_for_is_made_at_once() -> None:
+async def test_replicas_are_counted_by_their_state() -> None:
     broker = Broker()
-    broker.publish(*topic(20))
-    assert broker.replicas.led.is_empty(TopicPartition("t", 7))
-    info = broker.replicas.led.append_to_leader(TopicPartition("t", 7), batch(b"x"))
-    assert info.base_offset == 0
-    assert broker.replicas.hosted.leader(TopicPartition("t", 9)).state.is_leader
-    codes: list[ErrorCode] = []
-    broker.replicas.led.when_committed(TopicPartition("t", 3), 0, None, codes.append)
-    assert codes == [ErrorCode.NONE]
-    assert broker.made() == 3
+    shell: HasStatistics = broker.replicas
+    assert set(shell.statistics().values()) == {0}
+    broker.lead(isr=(1, 2))
+    other = [PartitionRecord(OTHER_ID, index, (1, 2), (1, 2), 2) for index in range(3)]
+    broker.publish(TopicRecord("u", OTHER_ID), *other)
+    broker.replicas.hosted.find(TopicPartition("u", 0))
+    figures = shell.statistics()
+    assert figures["partitions"] == 2 and figures["leader_partitions"] == 1
+    assert figures["partitions_without_log"] == 2
+    assert figures["under_replicated_partitions"] == 1
+    broker.replicas.failures.go_offline([TP])
+    assert shell.statistics()["offline_partitions"] == 1
 
 
-async def test_unknown_partitions_are_refused() -> None:
-    broker = Broker()
-    broker.publish(*topic(1))
-    with pytest.raises(KafkaError) as caught:
-        broker.replicas.hosted.leader(TopicPartition("t", 1))
-    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-async def test_a_full_disk_delays_new_logs(
-    autojump_clock: object, caplog: pytest.LogCaptureFixture
-) -> None:
-    """KAFKA_STORAGE_ERROR until there is space; told once, not with every request."""
+async def test_changes_of_isrs_are_counted(autojump_clock: object) -> None:
     broker = Broker()
     async with broker.running():
-        broker.fs.fail("write", "/a/", errno.ENOSPC)
-        broker.publish(*topic(1))
-        for _ in range(50):
-            with pytest.raises(KafkaError) as caught:
-                broker.replicas.led.append_to_leader(TP, batch(b"x"))
-            assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-        await trio.sleep(3)
-        assert sum("make the log" in line for line in caplog.messages) == 1
-        broker.fs.heal()
-        await trio.sleep(2)
-        assert broker.made() == 1
-        assert broker.replicas.led.append_to_leader(TP, batch(b"x")).base_offset == 0
+        broker.lead(isr=(1, 2))
+        end = broker.append()
+        broker.fetched(3, end)
+        broker.proposed[-1].take()
+        assert broker.replicas.statistics()["isr_expands_total"] == 1
+        broker.proposed.clear()
+        while not broker.proposed:  # 2 has never fetched
+            await _pass(LAG_MS / 2)
+        broker.proposed[-1].take()
+        figures = broker.replicas.statistics()
+        assert (figures["isr_expands_total"], figures["isr_shrinks_total"]) == (1, 1)
+        shrunken = PartitionChangeRecord(TOPIC_ID, 0, isr=(1,))
+        broker.publish(shrunken)
+        assert broker.replicas.statistics()["isr_shrinks_total"] == 1, "only what it asked for"
 
 
-async def test_no_new_log_where_the_old_one_may_be_on_a_failed_disk() -> None:
-    """A partition that existed before is not made anew, and empty, in another directory."""
-    first = Broker(paths=("/a", "/b"))
-    first.publish(*topic(1))
-    first.replicas.led.append_to_leader(TP, batch(b"kept"))
-    directory = first.replicas.led.log(TP).directory
-    first.logs.close()
-    lost = directory[:2]
-    first.fs.fail("read", f"{lost}/meta.properties")
-    second = Broker(first.fs, paths=("/a", "/b"))
-    second.publish(*topic(1))
-    with pytest.raises(KafkaError) as caught:
-        second.replicas.led.append_to_leader(TP, batch(b"x"))
-    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert second.replicas.failures.offline_partitions() == [TP]
-    # A topic that is really new goes to the directory that is left.
-    second.publish(TopicRecord("new", OTHER_ID), PartitionRecord(OTHER_ID, 0, (1,), (1,), 1))
-    new = TopicPartition("new", 0)
-    assert second.replicas.led.append_to_leader(new, batch(b"x")).base_offset == 0
-    second.logs.close()
-    first.fs.heal()
-    third = Broker(first.fs, paths=("/a", "/b"))
-    third.publish(*topic(1))
-    assert third.replicas.led.log(TP).log_end_offset == 1
-
-
-async def test_found_logs_are_in_service_at_once() -> None:
-    """After a restart nothing waits for a slice."""
-    first = Broker()
-    first.publish(*topic(3))
-    for index in range(3):
-        first.replicas.led.append_to_leader(TopicPartition("t", index), batch(b"x"))
-    first.logs.close()
-    second = Broker(first.fs)
-    second.publish(*topic(3))
-    assert {p.topic_partition.partition for p in second.replicas.hosted.partitions()} == {0, 1, 2}
-
-
-async def test_topics_that_go_before_their_logs_were_made(autojump_clock: object) -> None:
-    broker = Broker()
-    async with broker.running():
-        broker.publish(*topic(5))
-        broker.publish(RemoveTopicRecord(TOPIC_ID), *topic(1, OTHER_ID))
-        await trio.sleep(1)
-        assert broker.made() == 1
-        assert broker.replicas.led.log(TP).topic_id == OTHER_ID
-
-
-async def test_an_epoch_that_cannot_be_saved_is_kept_in_memory() -> None:
-    """A full disk while a leader is elected ends nothing: the next save takes the epoch along."""
-    broker = Broker()
-    broker.publish(*topic(1))
-    broker.replicas.led.append_to_leader(TP, batch(b"x"))
-    broker.fs.fail("write", "leader-epoch-checkpoint", errno.ENOSPC)
-    broker.publish(PartitionRecord(TOPIC_ID, 0, (1,), (1,), 1, leader_epoch=4, partition_epoch=1))
-    assert broker.replicas.led.log(TP).latest_epoch == 4
-    broker.fs.heal()
-    broker.replicas.led.log(TP).flush()
-    assert b"4 1\n" in broker.fs.read_file("/a/t-0/leader-epoch-checkpoint")
+async def _pass(time_ms: float) -> None:
+    await trio.sleep(time_ms / 1000)

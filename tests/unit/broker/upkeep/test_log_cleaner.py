@@ -299,3 +299,20 @@ async def test_a_log_that_moves_to_another_directory_is_left_alone() -> None:
     context.clock.now_ms += 100_000
     assert await context.cleaner.clean_next()
     assert count_of(log) < before
+
+
+async def test_what_was_cleaned_and_cannot_be_is_counted() -> None:
+    context = CleanerContext()
+    context.add("one")
+    while await context.cleaner.clean_next():
+        continue
+    figures = context.cleaner.statistics()
+    assert (figures["logs_cleaned_total"], figures["uncleanable_partitions"]) == (1, 0)
+    assert 0 < figures["cleaner_written_bytes_total"] < figures["cleaner_read_bytes_total"]
+    damaged = context.add("two")
+    segment = damaged.segments[0]
+    file = context.fs.open(f"{damaged.directory}/{segment.base_offset:020d}.log")
+    file.write_at(b"\xff" * 8, 70)
+    while await context.cleaner.clean_next():
+        continue
+    assert context.cleaner.statistics()["uncleanable_partitions"] == 1

@@ -10,6 +10,7 @@ import trio
 import trio.testing
 
 from kraftrio.base.clock import Clock
+from kraftrio.base.statistics import HasStatistics
 from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.manager.log_dirs import LogDirError
@@ -154,3 +155,20 @@ async def test_checkpoints_come_as_often_as_the_shortest_interval(
     context.add()
     await context.run_for(2)
     assert context.fs.exists(HIGH_WATERMARKS)
+
+
+async def test_the_work_is_counted(autojump_clock: trio.testing.MockClock) -> None:
+    context = Maintained(
+        **{
+            "log.flush.offset.checkpoint.interval.ms": "5000",
+            "log.retention.check.interval.ms": "10000",
+        }
+    )
+    context.add(segment_bytes=300, retention_ms=1000)
+    shell: HasStatistics = context.maintenance
+    assert set(shell.statistics().values()) == {0}
+    await context.run_for(15)
+    figures = shell.statistics()
+    assert figures["flushes_total"] >= 1 and figures["checkpoint_writes_total"] >= 2
+    assert figures["segments_deleted_total"] >= 2
+    assert figures["logs_cleaned_total"] == 0

@@ -1,8 +1,8 @@
-"""Lets one replica become what the controller decided: leader, follower, or nothing any more.
+"""Makes one replica what the controller decided: leader, follower, or gone.
 
-Owns: `RoleChanges`. The partition's state takes the decision over (`PartitionState.apply`); what
-follows from it is done here, in this order: its log notes a leader epoch, fetching begins or ends,
-whoever waits in vain is answered, and the high watermark may go on.
+Owns: `ReplicaRoles`. The partition's state takes over the decision (`PartitionState.apply`); what
+follows from it is done here, in this order: the log records a new leader epoch, fetching starts or
+stops, requests that wait in vain are answered, and the high watermark may advance.
 
 Called by `hosted_replicas` (a new log), `metadata_changes` and `moves`.
 """
@@ -20,7 +20,7 @@ from kraftrio.kraft_meta.metadata.image import NO_LEADER, PartitionImage
 from kraftrio.wire.errors import ErrorCode
 
 
-class RoleChanges:
+class ReplicaRoles:
     """See the module."""
 
     def __init__(
@@ -36,14 +36,14 @@ class RoleChanges:
         state, log = partition.state, partition.log
         was_leader = state.is_leader
         if was_leader:
-            partition.tell_followers(0)  # perhaps they are not in the ISR any more
+            partition.notify_followers(0)  # they may have left the ISR
         now_ms = self._clock.monotonic_ms()
         if state.apply(image, log.log_end_offset, now_ms):
             if state.is_leader:
                 self._lead(partition)
             else:
                 self._follow(partition)
-        partition.forget_watches()
+        partition.drop_watches()
         if was_leader and not state.is_leader:
             partition.abandon(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if state.advance_high_watermark(now_ms):
@@ -58,7 +58,7 @@ class RoleChanges:
             self._follow(partition)
 
     def retire(self, partition: Partition, code: ErrorCode) -> None:
-        """The replica goes away; `code` is for those who wait."""
+        """The replica is being removed; `code` answers the requests that wait on it."""
         self._fetchers.stop(partition.topic_partition)
         partition.state.resign()
         partition.abandon(code)
