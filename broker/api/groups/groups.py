@@ -30,11 +30,11 @@ from kraftrio.broker.api.groups.long_requests import (
 from kraftrio.broker.api.groups.offset_requests import (
     GROUPS_VERSION,
     TOPIC_ID_VERSION,
+    ResolvedCommit,
     ResolvedFetch,
     add_topic_ids,
     fetch_response,
     merge_delete,
-    resolve_commit,
     resolve_delete,
     resolve_fetch,
 )
@@ -199,18 +199,16 @@ class GroupHandlers:
     # --- offsets ---
 
     def offset_commit(self, request: OffsetCommitRequest, context: RequestContext) -> Work[Any]:
-        resolved = yield from resolve_commit(request, context.api_version, self._metadata)
-        if resolved.is_too_large:
-            return resolved.error_response(ErrorCode.UNKNOWN_SERVER_ERROR)
-        if not resolved.has_partitions:
-            return resolved.unknown_response()
+        resolved = ResolvedCommit(request, context.api_version, self._metadata)
         try:
-            preparing = self._coordinator.read(
-                request.group_id, lambda shard, now: shard.prepare_commit(resolved.request, now)
+            commit = yield from self._coordinator.read(
+                request.group_id,
+                lambda shard, now: shard.prepare_commit(request, resolved.partitions(), now),
             )
         except KafkaError as error:
             return resolved.error_response(error.code)
-        commit = yield from preparing
+        if commit.is_empty:
+            return resolved.response(commit)
         committed: Deferred[OffsetCommit | OffsetCommitResponse] = self._coordinator.write(
             request.group_id,
             lambda shard, now: shard.commit_offsets(commit, context.api_version, now),

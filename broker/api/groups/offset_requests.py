@@ -7,10 +7,10 @@ UNKNOWN_TOPIC_ID by id. Responses keep the order of the request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from kraftrio.broker.coordinator.groups.offset_commit import OffsetCommit
+from kraftrio.broker.coordinator.groups.offset_commit import NamedPartition, OffsetCommit
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.codec.slices import Slices
@@ -51,34 +51,28 @@ _FETCH_ERRORS = {
 }
 
 
-# No more offset records than this fit into one batch of the default max.message.bytes. Kafka, too,
-# answers UNKNOWN_SERVER_ERROR when a commit does not fit into a batch.
-_MAX_COMMITTED_PARTITIONS = 24_000
-
 # --- OffsetCommit ---
 
 
 class ResolvedCommit:
-    """A commit's request with only the partitions that exist; makes the answers to all."""
+    """A commit's partitions by name, where they exist; makes the response for all."""
 
     def __init__(
-        self, asked: OffsetCommitRequest, api_version: int, metadata: MetadataCache
+        self, request: OffsetCommitRequest, api_version: int, metadata: MetadataCache
     ) -> None:
-        self._asked = asked
+        self._request = request
         self._by_id = api_version >= TOPIC_ID_VERSION
         self._metadata = metadata
-        self.request = OffsetCommitRequest(
-            group_id=asked.group_id,
-            generation_id_or_member_epoch=asked.generation_id_or_member_epoch,
-            member_id=asked.member_id,
-            group_instance_id=asked.group_instance_id,
-            retention_time_ms=asked.retention_time_ms,
-        )
-        self.is_too_large = False
 
-    @property
-    def has_partitions(self) -> bool:
-        return bool(self.request.topics)
+    def partitions(self) -> Iterator[NamedPartition | None]:
+        """What the request names, in its order; None in the place of what does not exist."""
+        for topic in self._request.topics:
+            name, topic_id = self.name_of(topic), self.id_of(topic)
+            for partition in topic.partitions:
+                if self.exists(name, partition.partition_index):
+                    yield NamedPartition(name, topic_id, partition)
+                else:
+                    yield None
 
     def name_of(self, topic: OffsetCommitRequestTopic) -> str:
         """The topic's name; empty when its id is unknown."""
@@ -102,10 +96,6 @@ class ResolvedCommit:
             return ErrorCode.NONE if index in stored.get(name, ()) else None
 
         return self._answer(code_of)
-
-    def unknown_response(self) -> OffsetCommitResponse:
-        """Answer that nothing of the request exists."""
-        return self._answer(lambda _name, _index: None)
 
     def error_response(self, error: ErrorCode) -> OffsetCommitResponse:
         """Answer with one error for all that the group was asked to commit."""
@@ -132,34 +122,7 @@ class ResolvedCommit:
                 partitions=each(answer_partition, topic.partitions),
             )
 
-        return OffsetCommitResponse(topics=each(answer, self._asked.topics))
-
-
-def resolve_commit(
-    request: OffsetCommitRequest, api_version: int, metadata: MetadataCache
-) -> Slices[ResolvedCommit]:
-    """Find names and ids of a commit's topics, and set aside what does not exist."""
-    resolved = ResolvedCommit(request, api_version, metadata)
-    count = 0
-    for topic in request.topics:
-        name = resolved.name_of(topic)
-        known = []
-        for partition in topic.partitions:
-            if resolved.exists(name, partition.partition_index):
-                known.append(partition)
-            yield
-        if known:
-            count += len(known)
-            if count > _MAX_COMMITTED_PARTITIONS:
-                resolved.is_too_large = True
-                return resolved
-            resolved.request.topics.append(
-                OffsetCommitRequestTopic(
-                    name=name, topic_id=resolved.id_of(topic), partitions=known
-                )
-            )
-        yield
-    return resolved
+        return OffsetCommitResponse(topics=each(answer, self._request.topics))
 
 
 # --- OffsetFetch ---

@@ -6,24 +6,29 @@ the one batch is appended. KIP-211, KIP-848 (topic ids).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kraftrio.broker.coordinator.outcome import Change, CoordinatorRecord
 from kraftrio.wire.codec.slices import Slices
+from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.group_records import (
     OffsetCommitValue,
     encode_offset_key,
     encode_offset_value,
 )
-from kraftrio.wire.messages.groups import OffsetCommitRequest, OffsetCommitRequestTopic
+from kraftrio.wire.messages.groups import OffsetCommitRequest, OffsetCommitRequestPartition
 from kraftrio.wire.records.builder import BatchBuilder
 
 DEFAULT_RETENTION_TIME_MS = -1
 _NO_EXPIRY = -1
 _LATEST_MS = (1 << 63) - 1
-_SLICE_RECORDS = 16  # made between two pauses
+_SLICE_PARTITIONS = 16  # looked at between two pauses
+
+MAX_PARTITIONS = 24_000
+"""No more offset records than this fit into one batch of the default max.message.bytes. Kafka, too,
+answers UNKNOWN_SERVER_ERROR when a commit does not fit into a batch."""
 
 
 class StoredOffset(NamedTuple):
@@ -72,71 +77,91 @@ class CommitChange(Change):
     topics: dict[str, dict[int, StoredOffset]] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
+class NamedPartition(NamedTuple):
+    """One partition of a commit, with its topic's name, and id where the broker knows one."""
+
+    topic: str
+    topic_id: bytes
+    partition: OffsetCommitRequestPartition
+
+
 class OffsetCommit:
-    """A commit that is ready to be appended.
+    """A commit that is ready to be appended, or becomes so.
 
     Attributes:
         refused: topics and partitions whose metadata is too long.
     """
 
-    request: OffsetCommitRequest
-    batch: BatchBuilder
-    change: CommitChange
-    refused: set[tuple[str, int]] = field(default_factory=set)
+    __slots__ = ("_expire_timestamp_ms", "_now_wall_ms", "batch", "change", "refused", "request")
+
+    def __init__(self, request: OffsetCommitRequest, now_wall_ms: int) -> None:
+        self.request = request
+        self.batch = BatchBuilder(now_wall_ms)
+        self.change = CommitChange(request.group_id)
+        self.refused: set[tuple[str, int]] = set()
+        self._now_wall_ms = now_wall_ms
+        self._expire_timestamp_ms = _NO_EXPIRY
+        if request.retention_time_ms != DEFAULT_RETENTION_TIME_MS:
+            expire_timestamp_ms = now_wall_ms + request.retention_time_ms
+            self._expire_timestamp_ms = min(expire_timestamp_ms, _LATEST_MS)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether none of the partitions exists."""
+        return not self.batch.record_count and not self.refused
+
+    def refuse(self, named: NamedPartition) -> None:
+        """Leave out a partition."""
+        self.refused.add((named.topic, named.partition.partition_index))
+
+    def store(self, named: NamedPartition) -> CoordinatorRecord:
+        """Take in a partition; its record is yet to be added to the batch."""
+        topic, topic_id, partition = named
+        index = partition.partition_index
+        self.refused.discard((topic, index))
+        offset = StoredOffset(
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.committed_metadata or "",
+            self._now_wall_ms,
+            self._expire_timestamp_ms,
+            topic_id,
+        )
+        self.change.topics.setdefault(topic, {})[index] = offset
+        key = encode_offset_key(self.request.group_id, topic, index)
+        return CoordinatorRecord(key, encode_offset_value(offset.to_record()))
 
 
 def prepare_commit(
-    request: OffsetCommitRequest, now_wall_ms: int, max_metadata_bytes: int
+    request: OffsetCommitRequest,
+    partitions: Iterable[NamedPartition | None],
+    now_wall_ms: int,
+    max_metadata_bytes: int,
 ) -> Slices[OffsetCommit]:
     """Make the records of a commit.
 
     Args:
-        request: each topic has its name, and its id where the broker knows one.
-        max_metadata_bytes: longer metadata is refused, for its partition alone.
+        partitions: what the request names; None for each that does not exist.
+        max_metadata_bytes: a partition whose metadata is longer is refused.
+
+    Raises:
+        KafkaError: UNKNOWN_SERVER_ERROR, the commit does not fit into one batch.
     """
-    expire_timestamp_ms = _NO_EXPIRY
-    if request.retention_time_ms != DEFAULT_RETENTION_TIME_MS:
-        expire_timestamp_ms = min(now_wall_ms + request.retention_time_ms, _LATEST_MS)
-    commit = OffsetCommit(request, BatchBuilder(now_wall_ms), CommitChange(request.group_id))
+    commit = OffsetCommit(request, now_wall_ms)
     records: list[CoordinatorRecord] = []
-    for topic in request.topics:
-        for record in _records_of_topic(
-            commit, topic, now_wall_ms, expire_timestamp_ms, max_metadata_bytes
-        ):
-            records.append(record)
-            if len(records) == _SLICE_RECORDS:
-                commit.batch.add(records)
-                records.clear()
-                yield
-    if records:
-        commit.batch.add(records)
+    known_count = 0
+    for count, named in enumerate(partitions, 1):
+        if named is not None:
+            known_count += 1
+            if known_count > MAX_PARTITIONS:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+            if len(named.partition.committed_metadata or "") > max_metadata_bytes:
+                commit.refuse(named)
+            else:
+                records.append(commit.store(named))
+        if count % _SLICE_PARTITIONS == 0:
+            commit.batch.add(records)
+            records.clear()
+            yield
+    commit.batch.add(records)
     return commit
-
-
-def _records_of_topic(
-    commit: OffsetCommit,
-    topic: OffsetCommitRequestTopic,
-    now_wall_ms: int,
-    expire_timestamp_ms: int,
-    max_metadata_bytes: int,
-) -> Iterator[CoordinatorRecord]:
-    group_id, name = commit.request.group_id, topic.name
-    stored = commit.change.topics.setdefault(name, {})
-    for partition in topic.partitions:
-        index = partition.partition_index
-        metadata = partition.committed_metadata or ""
-        if len(metadata) > max_metadata_bytes:
-            commit.refused.add((name, index))
-            continue
-        commit.refused.discard((name, index))
-        stored[index] = offset = StoredOffset(
-            partition.committed_offset,
-            partition.committed_leader_epoch,
-            metadata,
-            now_wall_ms,
-            expire_timestamp_ms,
-            topic.topic_id,
-        )
-        key = encode_offset_key(group_id, name, index)
-        yield CoordinatorRecord(key, encode_offset_value(offset.to_record()))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 V = TypeVar("V")
 
-_NO_TOPICS: Mapping[str, Mapping[int, object]] = {}
+_NO_TOPICS: Mapping[str, Mapping[int, Any]] = {}
 
 
 class OffsetKey(NamedTuple):
@@ -38,7 +38,7 @@ class OffsetTable(Generic[V]):
 
     def topics(self, group_id: str) -> Mapping[str, Mapping[int, V]]:
         """The values of a group by topic."""
-        return self._groups.get(group_id, _NO_TOPICS)  # type: ignore[arg-type]
+        return self._groups.get(group_id, _NO_TOPICS)
 
     def store(self, group_id: str, topic: str, values: Mapping[int, V]) -> None:
         """Set the values of some partitions of a topic."""

@@ -14,7 +14,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kraftrio.broker.coordinator.deadlines import DeadlineQueue
 from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
@@ -23,6 +23,7 @@ from kraftrio.broker.coordinator.groups.classic.records import group_from_record
 from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
 from kraftrio.broker.coordinator.groups.offset_commit import (
     CommitChange,
+    NamedPartition,
     OffsetCommit,
     prepare_commit,
 )
@@ -148,9 +149,12 @@ class GroupShard:
 
     # --- offsets ---
 
-    def prepare_commit(self, request: OffsetCommitRequest, now: Now) -> Slices[OffsetCommit]:
+    def prepare_commit(
+        self, request: OffsetCommitRequest, partitions: Iterable[NamedPartition | None], now: Now
+    ) -> Slices[OffsetCommit]:
         """Make the records of a commit, for `commit_offsets`; asks nothing of the group."""
-        return prepare_commit(request, now.wall_ms, self._properties.offset_metadata_max_bytes)
+        max_metadata_bytes = self._properties.offset_metadata_max_bytes
+        return prepare_commit(request, partitions, now.wall_ms, max_metadata_bytes)
 
     def commit_offsets(self, commit: OffsetCommit, api_version: int, now: Now) -> Outcome:
         """Store offsets; a commit by hand may make a group that holds nothing else.

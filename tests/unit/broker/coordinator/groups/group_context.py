@@ -13,6 +13,7 @@ from typing import Any
 
 from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
 from kraftrio.broker.coordinator.groups.classic.joins import Client
+from kraftrio.broker.coordinator.groups.offset_commit import NamedPartition
 from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now, Outcome
 from kraftrio.wire.errors import ErrorCode
@@ -323,7 +324,9 @@ class GroupContext:
                 )
             ],
         )
-        commit = finish(self.shard.prepare_commit(request, self.now))
+        (partition,) = request.topics[0].partitions
+        named = NamedPartition(topic, topic_id, partition)
+        commit = finish(self.shard.prepare_commit(request, [named], self.now))
         assert self.carry_out(self.shard.commit_offsets(commit, api_version, self.now)) is commit
         return ErrorCode.OFFSET_METADATA_TOO_LARGE if commit.refused else ErrorCode.NONE
 

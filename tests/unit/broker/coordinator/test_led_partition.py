@@ -1,0 +1,87 @@
+"""A led partition: its states, and the timer of its shard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kraftrio.broker.coordinator.led_partition import (
+    LEGAL_MOVES,
+    LedPartition,
+    LoadState,
+    ShardTimer,
+)
+from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.primitives import TopicPartition
+from tests.unit.broker.coordinator.broker_stand_in import ManualTimers
+
+
+def led_partition(state: LoadState) -> LedPartition[Any]:
+    led: LedPartition[Any] = LedPartition(TopicPartition("t", 0), 0, None, timer([]))
+    led.state = state
+    return led
+
+
+def timer(calls: list[float], timers: ManualTimers | None = None) -> ShardTimer:
+    timers = timers or ManualTimers()
+    return ShardTimer(timers, timers, lambda: calls.append(timers.now_ms))
+
+
+@pytest.mark.parametrize("state", LoadState)
+@pytest.mark.parametrize("target", LoadState)
+def test_only_legal_moves(state: LoadState, target: LoadState) -> None:
+    """An illegal move is an error, and changes nothing."""
+    led = led_partition(state)
+    if target in LEGAL_MOVES[state]:
+        led.move_to(target)
+        assert led.state is target
+    else:
+        with pytest.raises(AssertionError):
+            led.move_to(target)
+        assert led.state is state
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [
+        (LoadState.LOADING, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (LoadState.FAILED, ErrorCode.NOT_COORDINATOR),
+        (LoadState.RESIGNED, ErrorCode.NOT_COORDINATOR),
+    ],
+)
+def test_requests_are_served_when_active_alone(state: LoadState, code: ErrorCode) -> None:
+    """Each other state has its error."""
+    with pytest.raises(KafkaError) as caught:
+        led_partition(state).check_active()
+    assert caught.value.code is code
+    led_partition(LoadState.ACTIVE).check_active()
+
+
+def test_the_earliest_deadline_counts() -> None:
+    """A later one changes nothing; an earlier one replaces the call."""
+    calls: list[float] = []
+    timers = ManualTimers()
+    shard_timer = timer(calls, timers)
+    for deadline_ms in (200.0, 300.0, 100.0, None):
+        shard_timer.arm(deadline_ms)
+    timers.advance(1_000)
+    assert calls == [100]
+    shard_timer.arm(500)  # is past: at once
+    timers.advance(0)
+    assert calls == [100, 1_000]
+
+
+def test_a_cancelled_timer_does_not_call() -> None:
+    """It may be armed again."""
+    calls: list[float] = []
+    timers = ManualTimers()
+    shard_timer = timer(calls, timers)
+    shard_timer.arm(100)
+    shard_timer.cancel()
+    shard_timer.cancel()
+    timers.advance(200)
+    assert calls == []
+    shard_timer.arm(300)
+    timers.advance(100)
+    assert calls == [300]
