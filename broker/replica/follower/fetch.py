@@ -24,8 +24,8 @@ Rules
 5. A throttled partition that lags is left out while the quota is exceeded, but never one whose
    replica here is in the ISR: producers would wait for it.
 
-Called by `follower/fetcher`, which owns one of these for each leader and calls it without an await
-between a read and its write.
+Called by `follower/leader_fetcher`, which owns one of these for each leader and calls it without an
+await between a read and its write.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from kraftrio.broker.replica.follower.partition import (
     FollowerQuota,
     ReplicaLog,
     StartAt,
-    Trouble,
     TruncateTo,
+    Warn,
 )
 from kraftrio.broker.replica.follower.session import FollowerSession, SessionKey, SessionStep
 from kraftrio.wire.codec.message import records_view
@@ -375,7 +375,7 @@ class FollowerFetch:
             partition.move(FetchState.RESETTING)
             self._to_reset[partition.key] = partition
             return None
-        return self._trouble(partition, code, now_ms)
+        return self._give_up_or_delay(partition, code, now_ms)
 
     def _diverge(
         self, partition: FollowedPartition, diverging: FetchEpochEndOffset, now_ms: float
@@ -383,7 +383,7 @@ class FollowerFetch:
         """Rule 1: find where to cut."""
         log = partition.log
         if diverging.end_offset < 0:
-            return self._trouble(partition, ErrorCode.OFFSET_OUT_OF_RANGE, now_ms)
+            return self._give_up_or_delay(partition, ErrorCode.OFFSET_OUT_OF_RANGE, now_ms)
         epoch, end_offset = log.end_offset_for_epoch(diverging.epoch)
         if end_offset < 0:
             offset = diverging.end_offset
@@ -422,7 +422,7 @@ class FollowerFetch:
             code = end_code or start_code
             effect: Effect | None
             if code is not ErrorCode.NONE:
-                effect = self._trouble(partition, code, now_ms)
+                effect = self._give_up_or_delay(partition, code, now_ms)
             else:
                 effect = self._reset(partition, start_offset, end_offset, now_ms)
             if effect is not None:
@@ -452,7 +452,7 @@ class FollowerFetch:
 
     # -- what became of an effect -----------------------------------------------------------------
 
-    def done(self, effect: Append | TruncateTo | StartAt, now_ms: float) -> Trouble | None:
+    def done(self, effect: Append | TruncateTo | StartAt, now_ms: float) -> Warn | None:
         """The shell has done it."""
         partition = effect.partition
         if not self.is_followed(partition):
@@ -465,10 +465,10 @@ class FollowerFetch:
         self._fetch(partition)
         if (log.log_end_offset, log.latest_epoch) == told:
             # The same question would get the same answer, as fast as the network goes.
-            return self._trouble(partition, ErrorCode.UNKNOWN_SERVER_ERROR, now_ms)
+            return self._give_up_or_delay(partition, ErrorCode.UNKNOWN_SERVER_ERROR, now_ms)
         return None
 
-    def _appended(self, effect: Append, now_ms: float) -> Trouble | None:
+    def _appended(self, effect: Append, now_ms: float) -> Warn | None:
         partition, records = effect.partition, effect.records
         log = partition.log
         log_end_offset = log.log_end_offset
@@ -491,12 +491,12 @@ class FollowerFetch:
 
     def failed(
         self, effect: Append | TruncateTo | StartAt, code: ErrorCode, now_ms: float
-    ) -> Trouble | None:
+    ) -> Warn | None:
         """The shell could not do it."""
         partition = effect.partition
         if not self.is_followed(partition):
             return None
-        return self._trouble(partition, code, now_ms)
+        return self._give_up_or_delay(partition, code, now_ms)
 
     # -- moves ----------------------------------------------------------------------------------
 
@@ -504,19 +504,17 @@ class FollowerFetch:
         partition.move(FetchState.FETCHING)
         self._session.want(partition.key)
 
-    def _trouble(
+    def _give_up_or_delay(
         self, partition: FollowedPartition, code: ErrorCode, now_ms: float
-    ) -> Trouble | None:
+    ) -> Warn | None:
         """Rule 2."""
         if code is ErrorCode.FENCED_LEADER_EPOCH:
             self._leave_session(partition)
             partition.move(FetchState.FAILED)
-            return Trouble(partition, code, gives_up=True)
+            return Warn(partition, code, gives_up=True)
         return self._delay(partition, code, now_ms)
 
-    def _delay(
-        self, partition: FollowedPartition, code: ErrorCode, now_ms: float
-    ) -> Trouble | None:
+    def _delay(self, partition: FollowedPartition, code: ErrorCode, now_ms: float) -> Warn | None:
         self._leave_session(partition)
         partition.move(FetchState.DELAYED)
         backoff_ms = self._settings.backoff_ms
@@ -530,7 +528,7 @@ class FollowerFetch:
         is_expected = code in _QUICKLY_AGAIN and code is not ErrorCode.CORRUPT_MESSAGE
         if (is_expected and count < _QUIET_FAILURES) or count & (count - 1):
             return None  # the more often, the more rarely told
-        return Trouble(partition, code, gives_up=False)
+        return Warn(partition, code, gives_up=False)
 
     def _leave_session(self, partition: FollowedPartition) -> None:
         self._session.drop(partition.key)

@@ -1,16 +1,6 @@
 """The followers' side of replication: one task for each leader broker that this broker follows.
 
-Owns the connections to the leaders; what is asked and what an answer means is the core's
-(`follower/fetch`), what is done to logs is the replica manager's.
-
-Rules
-1. Answers are worked on where they arrive, in the connection's own task, and the next request
-   leaves at once: a round costs no switch of tasks.
-2. A task lives while there is something to follow from its leader; when the last partition leaves
-   (the leader has died, say), its connection is closed.
-3. A lost connection is tried again after 20 ms, then ever later, up to a second; at once when
-   metadata tells of the leader anew.
-4. An outage is told by one line at its start and one at its end.
+A task lives while there is something to follow from its leader (`follower/leader_fetcher`).
 
 Called by: the replica manager (`follow`, `stop`), the metadata publisher (`metadata_changed`), the
 node (`run`).
@@ -18,134 +8,19 @@ node (`run`).
 
 from __future__ import annotations
 
-import logging
-import random
-from collections.abc import Callable
-from functools import partial
-from typing import Final, NamedTuple, Protocol
-
 import trio
 
-from kraftrio.base.backoff import ExponentialBackoff
-from kraftrio.base.clock import Clock
-from kraftrio.broker.config.config import BrokerConfig
-from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.replica.follower.fetch import FollowerFetch, SentFetch, SentOffsets
-from kraftrio.broker.replica.follower.partition import (
-    Append,
-    Effect,
-    FetchSettings,
-    FollowerQuota,
-    ReplicaLog,
-    StartAt,
-    Trouble,
-    TruncateTo,
-)
-from kraftrio.net.connection import Connection, ConnectionLost, Reply
-from kraftrio.net.link import Address, Link, LinkSettings, Loss
-from kraftrio.net.transport import Network
-from kraftrio.wire.errors import ErrorCode, KafkaError
-from kraftrio.wire.primitives import Buffer, TopicPartition
-
-_log = logging.getLogger("kraftrio.replication")
-
-FETCH_VERSION: Final = 17
-LIST_OFFSETS_VERSION: Final = 9
-
-_BACKOFF: Final = ExponentialBackoff(20, 1000)
-
-
-class FollowedReplica(Protocol):
-    """A replica hosted here."""
-
-    @property
-    def log(self) -> ReplicaLog: ...
-
-    @property
-    def is_in_sync(self) -> bool:
-        """Is it in the ISR, by the newest metadata?"""
-
-
-class FollowerReplicas(Protocol):
-    """What is asked of the replica manager; all raise KafkaError."""
-
-    def partition(self, topic_partition: TopicPartition, /) -> FollowedReplica | None: ...
-
-    def append_as_follower(
-        self,
-        topic_partition: TopicPartition,
-        records: Buffer,
-        leader_epoch: int,
-        *,
-        leader_high_watermark: int,
-        leader_log_start_offset: int,
-        topic_id: bytes,
-    ) -> None: ...
-
-    def truncate(
-        self, topic_partition: TopicPartition, offset: int, leader_epoch: int, topic_id: bytes, /
-    ) -> None: ...
-
-    def truncate_fully_and_start_at(
-        self, topic_partition: TopicPartition, offset: int, leader_epoch: int, topic_id: bytes, /
-    ) -> None: ...
-
-
-class NoQuota:
-    """Nothing is throttled."""
-
-    is_active = False
-
-    def is_throttled(self, topic_partition: TopicPartition) -> bool:
-        return False
-
-    def exceeded(self) -> bool:
-        return False
-
-    def record(self, size_bytes: int) -> None:
-        return None
-
-
-class _Target(NamedTuple):
-    """Where a leader is, and which life of it."""
-
-    host: str
-    port: int
-    broker_epoch: int
+from kraftrio.base.statistics import Statistics
+from kraftrio.broker.replica.follower.leader_fetcher import Follower, LeaderFetcher
+from kraftrio.wire.primitives import TopicPartition
 
 
 class ReplicaFetchers:
-    """All that this broker follows, by leader.
+    """All that this broker follows, by leader."""
 
-    Args:
-        tells_news_at_once: see `follower/fetch`; all brokers must answer accordingly.
-    """
-
-    def __init__(
-        self,
-        network: Network,
-        broker_id: int,
-        broker_epoch: Callable[[], int],
-        replica_manager: FollowerReplicas,
-        metadata: MetadataCache,
-        config: BrokerConfig,
-        clock: Clock,
-        rng: random.Random,
-        quota: FollowerQuota | None = None,
-        *,
-        tells_news_at_once: bool = False,
-    ) -> None:
-        self.tells_news_at_once = tells_news_at_once
-        self.network = network
-        self.broker_id = broker_id
-        self.broker_epoch = broker_epoch
-        self.replicas = replica_manager
-        self.clock = clock
-        self.rng = rng
-        self.config = config
-        self._quota: FollowerQuota = quota or NoQuota()
-        self._metadata = metadata
-        self._leaders: dict[int, _LeaderFetcher] = {}
+    def __init__(self, follower: Follower) -> None:
+        self._follower = follower
+        self._leaders: dict[int, LeaderFetcher] = {}
         self._following: dict[TopicPartition, tuple[int, bytes]] = {}  # leader, topic id
         self._nursery: trio.Nursery | None = None
 
@@ -154,8 +29,8 @@ class ReplicaFetchers:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             try:
-                for fetcher in self._leaders.values():
-                    nursery.start_soon(fetcher.run)
+                for leader_id, fetcher in self._leaders.items():
+                    nursery.start_soon(self._run, leader_id, fetcher)
                 task_status.started()
                 await trio.sleep_forever()
             finally:
@@ -167,22 +42,22 @@ class ReplicaFetchers:
         self, topic_partition: TopicPartition, topic_id: bytes, leader_id: int, leader_epoch: int
     ) -> None:
         """Fetch a partition from this leader, in this leader epoch, instead of any before."""
-        assert leader_id not in (self.broker_id, -1), "another broker leads"
+        assert leader_id not in (self._follower.broker_id, -1), "another broker leads"
         before = self._following.get(topic_partition)
         if before is not None and before != (leader_id, topic_id):
             self.stop(topic_partition)
-        replica = self.replicas.partition(topic_partition)
+        replica = self._follower.replicas.partition(topic_partition)
         assert replica is not None, f"{topic_partition} is not hosted here"
         self._following[topic_partition] = (leader_id, topic_id)
         fetcher = self._leaders.get(leader_id)
         if fetcher is None:
-            fetcher = self._leaders[leader_id] = _LeaderFetcher(self, leader_id, self._quota)
+            fetcher = self._leaders[leader_id] = LeaderFetcher(self._follower, leader_id)
             if self._nursery is not None:
-                self._nursery.start_soon(fetcher.run)
+                self._nursery.start_soon(self._run, leader_id, fetcher)
         fetcher.add(topic_partition, topic_id, leader_epoch, replica.log)
 
     def stop(self, topic_partition: TopicPartition) -> None:
-        """Fetch it no more; answers under way are dropped.  Nothing happens if it is not."""
+        """Stop fetching a partition, if it was; answers under way are dropped."""
         before = self._following.pop(topic_partition, None)
         if before is not None:
             leader_id, topic_id = before
@@ -202,232 +77,15 @@ class ReplicaFetchers:
             for partition in fetcher.core.partitions()
         }
 
-    # -- for the tasks --------------------------------------------------------------------------
+    def statistics(self) -> Statistics:
+        """How many leaders and partitions are followed, and how far the last of them is behind."""
+        lags = self.lag.values()
+        return {
+            "leaders": len(self._leaders),
+            "partitions": len(lags),
+            "max_lag_records": max((lag for lag in lags if lag is not None), default=0),
+        }
 
-    def is_in_sync(self, topic_partition: TopicPartition) -> bool:
-        """Is this broker in the partition's ISR, by the newest metadata?"""
-        replica = self.replicas.partition(topic_partition)
-        return replica is not None and replica.is_in_sync
-
-    def target(self, leader_id: int) -> _Target | None:
-        """Where a leader listens for other brokers, by the newest image."""
-        broker = self._metadata.image.brokers.get(leader_id)
-        if broker is None:
-            return None
-        endpoint = broker.endpoint(self.config.inter_broker_listener_name)
-        if endpoint is None:
-            return None
-        return _Target(endpoint.host, endpoint.port, broker.broker_epoch)
-
-    def ended(self, leader_id: int) -> None:
-        """The task of a leader has nothing to do any more."""
+    async def _run(self, leader_id: int, fetcher: LeaderFetcher) -> None:
+        await fetcher.run()
         del self._leaders[leader_id]
-
-
-class _LeaderFetcher:
-    """The connection to one leader and the task that keeps it up (rules 1 to 4)."""
-
-    def __init__(self, owner: ReplicaFetchers, leader_id: int, quota: FollowerQuota) -> None:
-        config = owner.config
-        self._owner = owner
-        self._leader_id = leader_id
-        self.core = FollowerFetch(
-            FetchSettings(
-                broker_id=owner.broker_id,
-                max_wait_ms=config.replica_fetch_wait_max_ms,
-                min_bytes=config.replica_fetch_min_bytes,
-                max_bytes=config.replica_fetch_response_max_bytes,
-                partition_max_bytes=config.replica_fetch_max_bytes,
-                backoff_ms=config.replica_fetch_backoff_ms,
-                tells_news_at_once=owner.tells_news_at_once,
-            ),
-            quota,
-            owner.is_in_sync,
-        )
-        self._timeout_s = config.replica_socket_timeout_ms / 1000
-        connect_timeout_ms = config.socket_connection_setup_timeout_ms
-        self._link = Link(
-            owner.network,
-            self._address,
-            LinkSettings(
-                client_id=f"broker-{owner.broker_id}-fetcher-{leader_id}",
-                connect_timeout=ExponentialBackoff(connect_timeout_ms, connect_timeout_ms),
-                backoff=_BACKOFF,
-            ),
-            rng=owner.rng,
-        )
-        self._target: _Target | None = None  # where the link goes
-        self._sleep = trio.CancelScope()  # until the connection ends, or there is more to ask
-
-    # -- what is followed -----------------------------------------------------------------------
-
-    def add(
-        self, topic_partition: TopicPartition, topic_id: bytes, leader_epoch: int, log: ReplicaLog
-    ) -> None:
-        self._carry_out(self.core.add(topic_partition, topic_id, leader_epoch, log))
-        # Several partitions come at once, with one change of metadata: one request for them all.
-        self._wake()
-
-    def remove(self, topic_id: bytes, partition_index: int) -> None:
-        self.core.remove(topic_id, partition_index)
-        if not len(self.core):
-            self._wake()
-
-    def _wake(self) -> None:
-        self._sleep.deadline = min(self._sleep.deadline, trio.current_time())
-        self._link.hurry()
-
-    def metadata_changed(self) -> None:
-        """Rule 3."""
-        target = self._owner.target(self._leader_id)
-        if target != self._target and (target is not None or self._link.connection is None):
-            self._link.redial("the leader is at another address")
-
-    # -- the task -------------------------------------------------------------------------------
-
-    async def run(self) -> None:
-        """Keep a connection while there is something to follow."""
-        await self._link.keep(self._fetch, self._on_loss, wanted=lambda: len(self.core) > 0)
-        self._owner.ended(self._leader_id)
-
-    def _address(self) -> Address | None:
-        self._target = target = self._owner.target(self._leader_id)
-        return None if target is None else (target.host, target.port)
-
-    async def _fetch(self, connection: Connection) -> None:
-        """Ask until the connection ends or nothing is left to follow; answers ask again."""
-        try:
-            while len(self.core) and not connection.is_closed:
-                with trio.CancelScope() as self._sleep:
-                    self._ask()
-                    await connection.wait_closed()
-        finally:
-            self.core.on_lost()
-
-    def _on_loss(self, loss: Loss) -> None:
-        if self._link.failures == 1:
-            _log.warning(
-                'replication interrupted leader=%d partitions=%d reason="%s"',
-                self._leader_id,
-                len(self.core),
-                loss.reason,
-            )
-
-    # -- rounds ---------------------------------------------------------------------------------
-
-    def _ask(self) -> None:
-        """Send what there is to ask, and come back when there may be more."""
-        connection = self._link.connection
-        if connection is None:
-            return
-        now_ms = self._owner.clock.monotonic_ms()
-        core = self.core
-        try:
-            offsets = core.next_offsets()
-            if offsets is not None:
-                latest = connection.send(offsets.latest, LIST_OFFSETS_VERSION, self._timeout_s)
-                earliest = connection.send(offsets.earliest, LIST_OFFSETS_VERSION, self._timeout_s)
-                earliest.then(partial(self._on_offsets, offsets, latest))
-            while True:
-                sent = core.next_fetch(now_ms, self._owner.broker_epoch())
-                if sent is None:
-                    break
-                reply = connection.send(sent.request, FETCH_VERSION, self._timeout_s)
-                reply.then(partial(self._on_fetched, sent))
-        except ConnectionLost:  # closed under our hands, or the leader takes nothing any more
-            connection.close()
-            return
-        wake_ms = core.next_wake_ms(now_ms)
-        if wake_ms is not None:
-            deadline = wake_ms / 1000
-            if deadline < self._sleep.deadline:
-                self._sleep.deadline = deadline
-
-    def _on_fetched(self, sent: SentFetch, reply: Reply) -> None:
-        try:
-            response = reply.value()
-        except ConnectionLost:
-            return  # the task sees it
-        if self._link.succeeded():
-            _log.info(
-                "replication resumed leader=%d partitions=%d", self._leader_id, len(self.core)
-            )
-        now_ms = self._owner.clock.monotonic_ms()
-        self._carry_out(self.core.on_response(sent, response, now_ms))
-        self._ask()
-
-    def _on_offsets(self, sent: SentOffsets, latest: Reply, earliest: Reply) -> None:
-        try:
-            ends, starts = latest.value(), earliest.value()
-        except ConnectionLost:
-            return
-        now_ms = self._owner.clock.monotonic_ms()
-        self._carry_out(self.core.on_offsets(sent, ends, starts, now_ms))
-        self._ask()
-
-    # -- effects --------------------------------------------------------------------------------
-
-    def _carry_out(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            if isinstance(effect, Trouble):
-                self._tell(effect)
-            elif self.core.is_followed(effect.partition):
-                trouble = self._do(effect)
-                if trouble is not None:
-                    self._tell(trouble)
-
-    def _do(self, effect: Append | TruncateTo | StartAt) -> Trouble | None:
-        partition = effect.partition
-        topic_partition = partition.topic_partition
-        replicas = self._owner.replicas
-        try:
-            if isinstance(effect, Append):
-                replicas.append_as_follower(
-                    topic_partition,
-                    effect.records,
-                    partition.leader_epoch,
-                    leader_high_watermark=effect.high_watermark,
-                    leader_log_start_offset=effect.log_start_offset,
-                    topic_id=partition.key.topic_id,
-                )
-            elif isinstance(effect, TruncateTo):
-                self._tell_truncation(effect, effect.reason)
-                replicas.truncate(
-                    topic_partition, effect.offset, partition.leader_epoch, partition.key.topic_id
-                )
-            else:
-                self._tell_truncation(effect, f"the leader's log starts at {effect.offset}")
-                replicas.truncate_fully_and_start_at(
-                    topic_partition, effect.offset, partition.leader_epoch, partition.key.topic_id
-                )
-        except KafkaError as error:
-            return self.core.failed(effect, error.code, self._owner.clock.monotonic_ms())
-        return self.core.done(effect, self._owner.clock.monotonic_ms())
-
-    def _tell_truncation(self, effect: TruncateTo | StartAt, reason: str) -> None:
-        log = effect.partition.log
-        if isinstance(effect, TruncateTo) and effect.offset >= log.log_end_offset:
-            return  # an epoch without records, at most
-        is_loss = effect.offset < log.high_watermark
-        _log.log(
-            logging.WARNING if is_loss else logging.INFO,
-            'truncate partition=%s-%d offset=%d end=%d high_watermark=%d leader=%d reason="%s"',
-            *effect.partition.topic_partition,
-            effect.offset,
-            log.log_end_offset,
-            log.high_watermark,
-            self._leader_id,
-            reason,
-        )
-
-    def _tell(self, trouble: Trouble) -> None:
-        partition = trouble.partition
-        code: ErrorCode = trouble.code
-        _log.warning(
-            "replication %s partition=%s-%d leader=%d leader_epoch=%d error=%s",
-            "waits for metadata" if trouble.gives_up else "delayed",
-            *partition.topic_partition,
-            self._leader_id,
-            partition.leader_epoch,
-            code.name,
-        )

@@ -1,7 +1,7 @@
 """Where the replication of one followed partition stands, and what there is to do to its log.
 
 Values and ports of `follower/fetch`: the states with their legal moves, what is read of a log and
-of the throttle, and the effects that `follower/fetcher` carries out.
+of the throttle, and the effects that `follower/leader_fetcher` carries out.
 """
 
 from __future__ import annotations
@@ -35,11 +35,21 @@ class FetchState(Enum):
 
 MOVES: Final[dict[FetchState, frozenset[FetchState]]] = {
     FetchState.FETCHING: frozenset(
-        {FetchState.TRUNCATING, FetchState.RESETTING, FetchState.DELAYED, FetchState.FAILED}
+        {
+            FetchState.TRUNCATING,
+            FetchState.RESETTING,
+            FetchState.DELAYED,
+            FetchState.FAILED,
+        }
     ),
     FetchState.TRUNCATING: frozenset({FetchState.FETCHING, FetchState.DELAYED, FetchState.FAILED}),
     FetchState.RESETTING: frozenset(
-        {FetchState.TRUNCATING, FetchState.DELAYED, FetchState.FAILED, FetchState.FETCHING}
+        {
+            FetchState.TRUNCATING,
+            FetchState.DELAYED,
+            FetchState.FAILED,
+            FetchState.FETCHING,
+        }
     ),
     FetchState.DELAYED: frozenset({FetchState.FETCHING}),
     FetchState.FAILED: frozenset(),
@@ -163,12 +173,12 @@ class StartAt(NamedTuple):
     offset: int
 
 
-class Trouble(NamedTuple):
-    """Nothing to do, but worth a line in the log."""
+class Warn(NamedTuple):
+    """Nothing to do, but worth a line in the log: the partition cannot be fetched now."""
 
     partition: FollowedPartition
     code: ErrorCode
     gives_up: bool  # until metadata brings a new leader epoch
 
 
-Effect: TypeAlias = Append | TruncateTo | StartAt | Trouble
+Effect: TypeAlias = Append | TruncateTo | StartAt | Warn

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 
 from kraftrio.broker.log.partition.partition_log import AppendOrigin, PartitionLog
 from kraftrio.broker.replica.follower.fetch import FollowerFetch, SentFetch
-from kraftrio.broker.replica.follower.fetcher import NoQuota
+from kraftrio.broker.replica.follower.leader_fetcher import NoQuota
 from kraftrio.broker.replica.follower.partition import (
     Append,
     Effect,
     FetchSettings,
     StartAt,
-    Trouble,
     TruncateTo,
+    Warn,
 )
 from kraftrio.broker.replica.follower.session import SessionKey
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -283,7 +283,7 @@ class Follower:
                 continue
             if not isinstance(effect, Append):
                 self.done.append(effect)
-            if isinstance(effect, Trouble):
+            if isinstance(effect, Warn):
                 continue
             if self.fail_with is not None:
                 code, self.fail_with = self.fail_with, None

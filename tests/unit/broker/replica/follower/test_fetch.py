@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from kraftrio.broker.replica.follower.fetch import FollowerFetch
-from kraftrio.broker.replica.follower.fetcher import NoQuota
+from kraftrio.broker.replica.follower.leader_fetcher import NoQuota
 from kraftrio.broker.replica.follower.partition import (
     MOVES,
     Append,
     FetchState,
     FollowedPartition,
-    Trouble,
+    Warn,
 )
 from kraftrio.broker.replica.follower.session import SessionKey
 from kraftrio.wire.errors import ErrorCode
@@ -289,7 +289,7 @@ def test_errors_delay(code: ErrorCode, delay_ms: int, is_told: bool) -> None:
     follower.round(source)
     assert follower.state() == "DELAYED"
     assert follower.core.next_wake_ms(0) == delay_ms
-    assert [type(effect) for effect in follower.done] == [Trouble] * is_told
+    assert [type(effect) for effect in follower.done] == [Warn] * is_told
     source.errors.clear()
     assert not follower.round(source)
     follower.now_ms += delay_ms
@@ -348,7 +348,7 @@ def test_a_failed_append_is_fetched_again(code: ErrorCode, delay_ms: int) -> Non
     follower.round(source)
     assert follower.state() == "DELAYED"
     assert follower.core.next_wake_ms(0) == delay_ms
-    assert follower.done == [Trouble(next(iter(follower.core.partitions())), code, False)]
+    assert follower.done == [Warn(next(iter(follower.core.partitions())), code, False)]
     follower.now_ms += delay_ms
     follower.catch_up(source)
 

@@ -26,6 +26,7 @@ from kraftrio.broker.log.manager.log_manager import LogManager
 from kraftrio.broker.log.partition.partition_log import AppendOrigin, PartitionLog
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.replica.follower.fetcher import ReplicaFetchers
+from kraftrio.broker.replica.follower.leader_fetcher import Follower
 from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.quota import Direction, ReplicationQuota
 from kraftrio.broker.replica.settings import ReplicaSettings
@@ -93,15 +94,17 @@ class Broker:
         )
         self.quota = ReplicationQuota(Direction.FOLLOWER, broker_id, self.clock.monotonic_ms)
         self.fetchers = ReplicaFetchers(
-            self.network,
-            broker_id,
-            lambda: 10 + broker_id,
-            self.replicas.follower_writes,
-            self.metadata,
-            self.config,
-            self.clock,
-            random.Random(broker_id),
-            self.quota,
+            Follower(
+                broker_id=broker_id,
+                broker_epoch=lambda: 10 + broker_id,
+                replicas=self.replicas.follower_writes,
+                metadata=self.metadata,
+                config=self.config,
+                network=self.network,
+                clock=self.clock,
+                rng=random.Random(broker_id),
+                quota=self.quota,
+            )
         )
         self.replicas.fetch_with(self.fetchers)
         self.dispatcher = Dispatcher(
@@ -242,6 +245,11 @@ async def test_what_the_leader_has_is_copied_and_committed() -> None:
         await nodes.replicated()
         await until(lambda: nodes.two.log().high_watermark == 3)
         assert nodes.two.fetchers.lag == {TP: 0}
+        assert nodes.two.fetchers.statistics() == {
+            "leaders": 1,
+            "partitions": 1,
+            "max_lag_records": 0,
+        }
 
 
 async def test_a_new_leader_is_followed_and_the_old_one_gives_up_what_only_it_has() -> None:
