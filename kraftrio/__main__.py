@@ -191,7 +191,8 @@ def _cluster(arguments: argparse.Namespace) -> int:
     from kraftrio.base.line_output import STANDARD_ERROR, STANDARD_OUTPUT, LineOutput
     from kraftrio.broker.config.config import PropertyError
     from kraftrio.broker.log.files import OsFileSystem
-    from kraftrio.broker.node.local_cluster import ClusterError, plan_cluster, run_cluster
+    from kraftrio.broker.node.cluster_layout import ClusterError, plan_cluster
+    from kraftrio.broker.node.local_cluster import run_cluster
 
     try:
         settings = _settings(arguments)

@@ -9,7 +9,7 @@ import pytest
 
 from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.broker.log.files import OsFileSystem
-from kraftrio.broker.node.local_cluster import ClusterError, PlannedNode, free_ports, plan_cluster
+from kraftrio.broker.node.cluster_layout import ClusterError, PlannedNode, free_ports, plan_cluster
 
 
 def plan(directory: Path, **options: object) -> list[PlannedNode]:
