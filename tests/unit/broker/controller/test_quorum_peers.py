@@ -384,7 +384,7 @@ def test_a_link_that_fails_for_another_reason_is_told_again(
     peers.attach(service)
     caplog.set_level("INFO", "kraftrio.metadata")
     for reason in ("refused", "refused", "it answers: UNKNOWN", "it answers: UNKNOWN"):
-        peers.unreachable(2, reason, False)
+        peers.on_unreachable(2, reason, refused=False)
     assert told == [2, 2, 2, 2]
     assert [line.partition("reason=")[2] for line in caplog.messages] == [
         "refused",
