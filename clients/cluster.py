@@ -32,7 +32,7 @@ from kraftrio.clients.errors import (
 )
 from kraftrio.clients.metadata import BrokerAddress, ClusterMetadata, TopicMetadata
 from kraftrio.clients.metadata_fetcher import MetadataFetcher
-from kraftrio.clients.node import Node
+from kraftrio.clients.node import BrokerNode
 from kraftrio.clients.nodes import Nodes
 from kraftrio.net.transport import Network, SystemNetwork
 from kraftrio.wire.errors import ErrorCode
@@ -85,11 +85,11 @@ class Cluster:
         """Call back, synchronously, when metadata changed or a node became ready or was lost."""
         self._listeners.append(callback)
 
-    def node(self, node_id: int) -> Node | None:
+    def node(self, node_id: int) -> BrokerNode | None:
         """Return the node with this id; None if nobody has told where it is."""
         return self._nodes.get(node_id)
 
-    def _node_changed(self, node: Node) -> None:
+    def _node_changed(self, node: BrokerNode) -> None:
         if not node.is_connected and node.node_id >= 0:
             self.request_refresh()  # it may be gone, and its partitions be led elsewhere
         self._notify()

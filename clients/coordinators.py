@@ -15,7 +15,7 @@ import trio
 from kraftrio.clients.config import ClientConfig
 from kraftrio.clients.errors import RetriableError, TimedOutError, error_for
 from kraftrio.clients.metadata import BrokerAddress
-from kraftrio.clients.node import Node
+from kraftrio.clients.node import BrokerNode
 from kraftrio.clients.nodes import Nodes
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import FindCoordinatorRequest, FindCoordinatorResponse
@@ -65,7 +65,9 @@ class Coordinators:
         raise failure or TimedOutError("no broker could be asked in time")
 
 
-async def _ask(node: Node, key: str, key_type: int, deadline: float) -> FindCoordinatorResponse:
+async def _ask(
+    node: BrokerNode, key: str, key_type: int, deadline: float
+) -> FindCoordinatorResponse:
     """Ask in the broker's version: from 4 on keys go into the list, before into the field."""
     with trio.move_on_at(deadline) as scope:
         await node.connect()

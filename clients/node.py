@@ -55,7 +55,7 @@ SOFTWARE_NAME = "kraftrio-python"
 _SPARE_FRAMES = 3
 
 
-class Node:
+class BrokerNode:
     """One broker's address and the connection to it, when there is one.
 
     Args:
@@ -71,7 +71,7 @@ class Node:
         network: Network,
         nursery: trio.Nursery,
         rng: random.Random,
-        on_change: Callable[[Node], None],
+        on_change: Callable[[BrokerNode], None],
     ) -> None:
         self.node_id = node_id
         self.host = host

@@ -1,4 +1,4 @@
-"""The brokers that a client knows: one `Node` for each id, and the bootstrap servers.
+"""The brokers that a client knows: one `BrokerNode` for each id, and the bootstrap servers.
 
 Rules:
 1. A node stays while metadata names its broker, or it is connected; where a broker is, metadata
@@ -18,7 +18,7 @@ import trio
 
 from kraftrio.clients.config import ClientConfig, parse_bootstrap_servers
 from kraftrio.clients.metadata import BrokerAddress
-from kraftrio.clients.node import Node
+from kraftrio.clients.node import BrokerNode
 from kraftrio.net.transport import Network
 
 
@@ -36,7 +36,7 @@ class Nodes:
         network: Network,
         nursery: trio.Nursery,
         rng: random.Random,
-        on_change: Callable[[Node], None],
+        on_change: Callable[[BrokerNode], None],
     ) -> None:
         self.bootstrap_addresses = parse_bootstrap_servers(config.bootstrap_servers)
         self._config = config
@@ -45,17 +45,17 @@ class Nodes:
         self._rng = rng
         self._on_change = on_change
         self._brokers: Mapping[int, BrokerAddress] = {}
-        self._nodes: dict[int, Node] = {}
-        self._bootstrap: list[Node] = []
+        self._nodes: dict[int, BrokerNode] = {}
+        self._bootstrap: list[BrokerNode] = []
 
-    def get(self, node_id: int) -> Node | None:
+    def get(self, node_id: int) -> BrokerNode | None:
         """Return the node with this id; None if nobody has told where it is."""
         found = self._nodes.get(node_id)
         if found is None and (address := self._brokers.get(node_id)) is not None:
             found = self.add(address)
         return found
 
-    def add(self, address: BrokerAddress) -> Node:
+    def add(self, address: BrokerAddress) -> BrokerNode:
         """Know a broker."""
         node = self._nodes[address.node_id] = self._make(
             address.node_id, address.host, address.port
@@ -72,7 +72,7 @@ class Nodes:
             elif brokers and not node.is_connected and not node.is_connecting:
                 del self._nodes[node_id]
 
-    def candidates(self) -> list[Node]:
+    def candidates(self) -> list[BrokerNode]:
         """The nodes to ask what any broker knows, best first."""
         known = [node for node_id in self._brokers if (node := self.get(node_id)) is not None]
         now = trio.current_time()
@@ -94,7 +94,7 @@ class Nodes:
             if not node.requests_in_flight:
                 node.close()
 
-    def _bootstrap_nodes(self) -> list[Node]:
+    def _bootstrap_nodes(self) -> list[BrokerNode]:
         if not self._bootstrap:
             self._bootstrap = [
                 self._make(-1 - index, host, port)
@@ -102,8 +102,8 @@ class Nodes:
             ]
         return self._bootstrap
 
-    def _make(self, node_id: int, host: str, port: int) -> Node:
-        return Node(
+    def _make(self, node_id: int, host: str, port: int) -> BrokerNode:
+        return BrokerNode(
             node_id,
             host,
             port,

@@ -75,7 +75,7 @@ class ConnectionBusy(ConnectionLost):
     """Too much waits already; this request was not sent, the connection goes on."""
 
 
-class _Kind(NamedTuple):
+class _RequestKind(NamedTuple):
     """What a request's class and version say about it."""
 
     api: Api
@@ -83,7 +83,7 @@ class _Kind(NamedTuple):
     flexible_response: bool
 
 
-_kinds: dict[tuple[type[Any], int], _Kind] = {}
+_kinds: dict[tuple[type[Any], int], _RequestKind] = {}
 
 
 class Reply:
@@ -288,7 +288,7 @@ class Connection:
     def _queue(
         self,
         request: Any,
-        kind: _Kind,
+        kind: _RequestKind,
         api_version: int,
         reply: Reply | None,
         at_once: bool,
@@ -558,7 +558,7 @@ def _refuses_version(frame: memoryview, position: int) -> bool:
     return code == ErrorCode.UNSUPPORTED_VERSION
 
 
-def _kind_of(request: type[Any], api_version: int) -> _Kind:
+def _kind_of(request: type[Any], api_version: int) -> _RequestKind:
     known = _kinds.get((request, api_version))
     if known is not None:
         return known
@@ -566,7 +566,7 @@ def _kind_of(request: type[Any], api_version: int) -> _Kind:
     api = None if key is None else APIS.get(key)
     if api is None or api.request is not request:
         raise LocalProtocolError(f"{request.__name__} is not a request")
-    kind = _Kind(
+    kind = _RequestKind(
         api,
         request_header_version(api.key, api_version) >= 2,
         response_header_version(api.key, api_version) >= 1,

@@ -11,7 +11,7 @@ from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.replica.directories.directory_assignments import DirectoryAssignments
 from kraftrio.broker.replica.follower.fetcher import ReplicaFetchers
-from kraftrio.broker.replica.follower.leader_fetcher import Follower
+from kraftrio.broker.replica.follower.leader_fetcher import FollowerContext
 from kraftrio.broker.replica.isr_proposals import IsrProposals
 from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.moves import MOVE_RATE_CONFIG, ReplicaMoves
@@ -92,7 +92,7 @@ class Replication:
     def _fetchers(self) -> ReplicaFetchers:
         environment, config = self._node.environment, self._node.config
         return ReplicaFetchers(
-            Follower(
+            FollowerContext(
                 broker_id=config.node_id,
                 broker_epoch=self._broker_epoch,
                 replicas=self.replica_manager.follower_writes,

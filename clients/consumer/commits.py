@@ -23,8 +23,8 @@ from functools import partial
 import trio
 
 from kraftrio.clients.consumer.config import ConsumerConfig
-from kraftrio.clients.consumer.group_requests import GroupMetadata
-from kraftrio.clients.consumer.membership import Membership
+from kraftrio.clients.consumer.membership.membership import Membership
+from kraftrio.clients.consumer.membership.requests import GroupMetadata
 from kraftrio.clients.consumer.offsets import OffsetAndMetadata, OffsetClient
 from kraftrio.clients.errors import (
     CommitFailedError,
@@ -41,7 +41,7 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 CommitCallback = Callable[[Offsets, KafkaClientError | None], None]
 
 
-class _Job:
+class _Commit:
     """One commit."""
 
     __slots__ = (
@@ -90,7 +90,7 @@ class Commits:
         self._offsets = offsets
         self._config = config
         self._on_thrown_out = on_thrown_out
-        self._jobs: deque[_Job] = deque()
+        self._jobs: deque[_Commit] = deque()
         self._wake = trio.Event()
         self._idle = trio.Event()
 
@@ -109,7 +109,7 @@ class Commits:
         if timeout_s is None:
             timeout_s = self._config.default_api_timeout_ms / 1000
         topic_ids = self._offsets.topic_ids(offsets)
-        job = self._add(_Job(offsets, topic_ids, timeout_s, is_automatic=is_automatic))
+        job = self._add(_Commit(offsets, topic_ids, timeout_s, is_automatic=is_automatic))
         try:
             await job.done.wait()
         except trio.Cancelled:
@@ -127,7 +127,7 @@ class Commits:
         Args:
             callback: called with what was committed, and why it was not.
         """
-        self._add(_Job(offsets, self._offsets.topic_ids(offsets), None, callback))
+        self._add(_Commit(offsets, self._offsets.topic_ids(offsets), None, callback))
 
     async def wait_idle(self) -> None:
         """Wait until every commit that was asked for is decided."""
@@ -135,7 +135,7 @@ class Commits:
             await self._jobs[-1].done.wait()
         await self._idle.wait()
 
-    def _add(self, job: _Job) -> _Job:
+    def _add(self, job: _Commit) -> _Commit:
         try:
             job.member = self._member()
         except KafkaClientError as error:
@@ -154,7 +154,7 @@ class Commits:
             self._idle.set()
             await self._wake.wait()
 
-    async def _do(self, job: _Job) -> None:
+    async def _do(self, job: _Commit) -> None:
         attempt = partial(self._send, job)
         try:
             with job.scope:
@@ -168,7 +168,7 @@ class Commits:
         if job.callback is not None:
             job.callback(job.offsets, job.failure)
 
-    async def _send(self, job: _Job) -> None:
+    async def _send(self, job: _Commit) -> None:
         if not job.offsets:
             return
         member = self._still_member(job)
@@ -185,7 +185,7 @@ class Commits:
                 self._leave_out_gone(job)
             raise
 
-    def _leave_out_gone(self, job: _Job) -> None:
+    def _leave_out_gone(self, job: _Commit) -> None:
         """Have another attempt without the partitions that metadata does not know any more."""
         job.offsets = {
             partition: offset
@@ -193,7 +193,7 @@ class Commits:
             if self._offsets.is_there(partition, job.topic_ids[partition.topic])
         }
 
-    def _still_member(self, job: _Job) -> GroupMetadata:
+    def _still_member(self, job: _Commit) -> GroupMetadata:
         """Return as whom to commit: as whoever the consumer was when it was asked for.
 
         Raises:

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Literal, NamedTuple
 
 from kraftrio.clients.config import ClientConfig, ClientSettings, require_choice, require_text
-from kraftrio.clients.consumer.assignors import ASSIGNORS, Assignor
+from kraftrio.clients.consumer.membership.assignors import ASSIGNORS, Assignor
 from kraftrio.clients.errors import ConfigError
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]

@@ -57,9 +57,9 @@ from kraftrio.clients.consumer.config import (
     ResetTo,
 )
 from kraftrio.clients.consumer.fetcher import Fetcher
-from kraftrio.clients.consumer.group import Group, RebalanceListener
-from kraftrio.clients.consumer.group_requests import GroupMetadata
+from kraftrio.clients.consumer.group import GroupMember, RebalanceListener
 from kraftrio.clients.consumer.handover import Handover
+from kraftrio.clients.consumer.membership.requests import GroupMetadata
 from kraftrio.clients.consumer.offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -148,7 +148,15 @@ class Consumer:
         )
         self._auto_commit = AutoCommit(self._commits, handover, config, calls.interrupt)
         make_group = partial(
-            Group, cluster, config, partitions, offsets, calls, handover, self._auto_commit, rng
+            GroupMember,
+            cluster,
+            config,
+            partitions,
+            offsets,
+            calls,
+            handover,
+            self._auto_commit,
+            rng,
         )
         self._subscription = Subscription(
             cluster, config, partitions, offsets, self._commits, calls, make_group

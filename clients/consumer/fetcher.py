@@ -30,7 +30,7 @@ from kraftrio.clients.consumer.partition import Answer, AssignedPartition, Chunk
 from kraftrio.clients.consumer.records import split_records
 from kraftrio.clients.errors import KafkaClientError, error_for
 from kraftrio.clients.metadata import BrokerAddress
-from kraftrio.clients.node import Node
+from kraftrio.clients.node import BrokerNode
 from kraftrio.net.connection import ConnectionLost, Reply
 from kraftrio.wire.codec.message import records_view
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -152,7 +152,7 @@ class Fetcher:
         self._send(node, states, max_bytes)
         return None
 
-    def _send(self, node: Node, states: list[AssignedPartition], max_bytes: int) -> None:
+    def _send(self, node: BrokerNode, states: list[AssignedPartition], max_bytes: int) -> None:
         config = self._config
         topics: dict[str, FetchTopic] = {}
         asked: dict[TopicPartition, _Asked] = {}
@@ -214,7 +214,7 @@ class Fetcher:
 
     def _answered(
         self,
-        node: Node,
+        node: BrokerNode,
         asked: dict[TopicPartition, _Asked],
         names: dict[bytes, str],
         reply: Reply,

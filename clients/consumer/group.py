@@ -30,18 +30,18 @@ from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.auto_commit import AutoCommit
 from kraftrio.clients.consumer.calls import Calls
 from kraftrio.clients.consumer.config import ConsumerConfig
-from kraftrio.clients.consumer.group_requests import MembershipConfig
 from kraftrio.clients.consumer.handover import Handover
-from kraftrio.clients.consumer.member_state import MemberState
-from kraftrio.clients.consumer.membership import (
+from kraftrio.clients.consumer.membership.member_state import MemberState
+from kraftrio.clients.consumer.membership.membership import (
     Complete,
     Join,
     Membership,
     Prepare,
-    Share,
+    ShareOut,
     Sync,
     Wait,
 )
+from kraftrio.clients.consumer.membership.requests import MembershipConfig
 from kraftrio.clients.consumer.offsets import OffsetClient
 from kraftrio.clients.errors import KafkaClientError
 from kraftrio.wire.errors import ErrorCode
@@ -77,7 +77,7 @@ class RebalanceListener:
         return self.on_partitions_revoked(partitions)
 
 
-class Group:
+class GroupMember:
     """One consumer's membership.
 
     Args:
@@ -194,7 +194,7 @@ class Group:
                 await self._prepare(step)
             elif isinstance(step, Join):
                 await self._join(step)
-            elif isinstance(step, Share):
+            elif isinstance(step, ShareOut):
                 await self._share(step)
             elif isinstance(step, Sync):
                 await self._sync(step)
@@ -277,7 +277,7 @@ class Group:
                 self.membership.fail(error.code, str(error))
         return None
 
-    async def _share(self, step: Share) -> None:
+    async def _share(self, step: ShareOut) -> None:
         try:
             await self._cluster.refresh(step.topics)
         except KafkaClientError as error:

@@ -23,7 +23,7 @@ import trio
 from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.consumer.config import ConsumerConfig
-from kraftrio.clients.consumer.group_requests import GroupMetadata
+from kraftrio.clients.consumer.membership.requests import GroupMetadata
 from kraftrio.clients.errors import (
     CommitFailedError,
     CoordinatorNotAvailableError,
@@ -36,7 +36,7 @@ from kraftrio.clients.errors import (
     error_for,
 )
 from kraftrio.clients.metadata import is_another
-from kraftrio.clients.node import Node
+from kraftrio.clients.node import BrokerNode
 from kraftrio.net.transport import Network
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import (
@@ -130,7 +130,7 @@ class OffsetClient:
         self._config = config
         self._network = network
         self._rng = rng
-        self._coordinator: Node | None = None
+        self._coordinator: BrokerNode | None = None
 
     @property
     def group_id(self) -> str:
@@ -363,7 +363,7 @@ class OffsetClient:
             self.forget_coordinator()
             raise
 
-    async def _coordinator_node(self) -> Node:
+    async def _coordinator_node(self) -> BrokerNode:
         """Find the coordinator, and return the way to it."""
         node_id = await self._cluster.coordinator(self.group_id)
         known = self._cluster.node(node_id)
@@ -378,7 +378,7 @@ class OffsetClient:
         ):
             if node is not None:
                 node.close()
-            node = self._coordinator = Node(
+            node = self._coordinator = BrokerNode(
                 node_id,
                 known.host,
                 known.port,
@@ -429,7 +429,7 @@ class OffsetClient:
                     )
         return found
 
-    async def _version_of(self, node: Node, api_key: ApiKey) -> int:
+    async def _version_of(self, node: BrokerNode, api_key: ApiKey) -> int:
         """Return the version to speak with a broker, which is connected for it."""
         try:
             with trio.fail_after(self._config.request_timeout_ms / 1000):

@@ -23,8 +23,8 @@ from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.calls import Calls
 from kraftrio.clients.consumer.commits import Commits
 from kraftrio.clients.consumer.config import ConsumerConfig
-from kraftrio.clients.consumer.group import Group, RebalanceListener
-from kraftrio.clients.consumer.group_requests import GroupMetadata
+from kraftrio.clients.consumer.group import GroupMember, RebalanceListener
+from kraftrio.clients.consumer.membership.requests import GroupMetadata
 from kraftrio.clients.consumer.offsets import OffsetClient
 from kraftrio.clients.errors import error_for
 from kraftrio.wire.primitives import TopicPartition
@@ -49,7 +49,7 @@ class Subscription:
         offsets: OffsetClient,
         commits: Commits,
         calls: Calls,
-        make_group: Callable[[], Group],
+        make_group: Callable[[], GroupMember],
     ) -> None:
         self._cluster = cluster
         self._config = config
@@ -60,7 +60,7 @@ class Subscription:
         self._make_group = make_group
         self._pattern: re.Pattern[str] | None = None
         self._topics: frozenset[str] = frozenset()
-        self._group: Group | None = None
+        self._group: GroupMember | None = None
         self._group_scope = trio.CancelScope()
         cluster.on_change(self._metadata_changed)
 
@@ -160,14 +160,14 @@ class Subscription:
 
     # -- the group ------------------------------------------------------------------------------
 
-    def _start_group(self) -> Group:
+    def _start_group(self) -> GroupMember:
         group = self._make_group()
         self._commits.membership = group.membership
         self._group_scope = trio.CancelScope()
         self._cluster.nursery.start_soon(self._run_group, group, self._group_scope)
         return group
 
-    async def _run_group(self, group: Group, scope: trio.CancelScope) -> None:
+    async def _run_group(self, group: GroupMember, scope: trio.CancelScope) -> None:
         with scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(group.run)

@@ -1,6 +1,6 @@
 """What Spark tells of a batch that is done, in the pipeline's own words.
 
-Owns `Batch`, read from Spark's progress report, its line for the terminal, and the file of all
+Owns `MicroBatch`, read from Spark's progress report, its line for the terminal, and the file of all
 batches, which the report reads. Spark counts each record once per scan of the plan; how many there
 were, the offsets tell.
 
@@ -29,7 +29,7 @@ class BatchCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class MicroBatch:
     """One batch; times are ISO 8601 in UTC."""
 
     batch: int
@@ -81,7 +81,7 @@ def ends_of(progress: Mapping[str, Any]) -> Offsets:
 
 def read_progress(
     progress: Mapping[str, Any], counts: BatchCounts, log_starts: Offsets, latest: Offsets
-) -> Batch:
+) -> MicroBatch:
     """Return a batch from Spark's report of it.
 
     Args:
@@ -100,7 +100,7 @@ def read_progress(
     watermark = progress.get("eventTime", {}).get("watermark")
     if watermark is not None and watermark.startswith("1970"):
         watermark = None  # no batch has set one yet
-    return Batch(
+    return MicroBatch(
         batch=progress["batchId"],
         run=progress["runId"],
         begun=progress["timestamp"],
@@ -125,23 +125,23 @@ def _offsets(text: str | None) -> Offsets:
     }
 
 
-def append(path: Path, batch: Batch) -> None:
+def append(path: Path, batch: MicroBatch) -> None:
     """Note a batch at the end of the file."""
     with path.open("a") as file:
         file.write(json.dumps(asdict(batch)) + "\n")
 
 
-def read_batches(path: Path) -> list[Batch]:
+def read_batches(path: Path) -> list[MicroBatch]:
     """Return all noted batches in order; one that was done again counts as it was done last.
 
     A torn last line, of a run that was killed, is left out.
     """
-    found: dict[int, Batch] = {}
+    found: dict[int, MicroBatch] = {}
     if not path.exists():
         return []
     for line in path.read_text().splitlines():
         try:
-            batch = Batch(**json.loads(line))
+            batch = MicroBatch(**json.loads(line))
         except (ValueError, TypeError):
             continue
         found[batch.batch] = batch

@@ -288,7 +288,7 @@ def _run(chosen: argparse.Namespace) -> None:
 
 def _report(chosen: argparse.Namespace) -> None:
     _need("pyspark")
-    from kraftrio.clients.pipeline.report import ReportOptions, report
+    from kraftrio.clients.pipeline.report.report import ReportOptions, report
 
     spark = SparkOptions(chosen.master, chosen.jars, dict(chosen.conf), needs_kafka=False)
     options = ReportOptions(chosen.bootstrap_server, chosen.output, chosen.html, spark)

@@ -55,7 +55,7 @@ BATCH_COLUMNS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class KafkaSource:
     """Where the records are, and how many of a topic a batch takes at most."""
 
     bootstrap_servers: str
@@ -76,7 +76,9 @@ class Source:
         return options
 
 
-def read_stream(spark: SparkSession, source: Source, table: Table) -> tuple[DataFrame, DataFrame]:
+def read_stream(
+    spark: SparkSession, source: KafkaSource, table: Table
+) -> tuple[DataFrame, DataFrame]:
     """Return a topic as a stream from its beginning: its good rows, and the dead letters."""
     reader = spark.readStream.format("kafka").options(**source.options(table.name))
     reader = reader.option("startingOffsets", "earliest").option("includeHeaders", "true")
@@ -106,7 +108,7 @@ def split(parsed: DataFrame) -> tuple[DataFrame, DataFrame]:
     return events, letters
 
 
-def read_latest(spark: SparkSession, source: Source, table: Table) -> DataFrame:
+def read_latest(spark: SparkSession, source: KafkaSource, table: Table) -> DataFrame:
     """Return the rows of a compacted topic, the last one of each key, good ones only."""
     reader = spark.read.format("kafka").options(**source.options(table.name))
     records = reader.load().where(F.col("key").isNotNull())
@@ -117,7 +119,7 @@ def read_latest(spark: SparkSession, source: Source, table: Table) -> DataFrame:
     return rows.select("row.*")
 
 
-def build(spark: SparkSession, source: Source, watermark: str) -> DataFrame:
+def build(spark: SparkSession, source: KafkaSource, watermark: str) -> DataFrame:
     """Return the stream of batches described above, to be written in update mode."""
     flights, bad_flights = read_stream(spark, source, FLIGHTS)
     weather, bad_weather = read_stream(spark, source, WEATHER)

@@ -239,7 +239,7 @@ class _Pipeline:
 
         options = self.options
         results.clean_output(options.output)
-        source = plan.Source(
+        source = plan.KafkaSource(
             options.bootstrap_servers, options.max_offsets_per_trigger, options.min_partitions
         )
         publisher = results.Publisher(

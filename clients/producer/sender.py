@@ -28,7 +28,7 @@ from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.config import ProducerConfig
 from kraftrio.clients.errors import KafkaClientError, RetriableError, error_for
 from kraftrio.clients.metadata import BrokerAddress
-from kraftrio.clients.node import Node
+from kraftrio.clients.node import BrokerNode
 from kraftrio.clients.producer.accumulator import Accumulator
 from kraftrio.clients.producer.batch import Batch
 from kraftrio.clients.producer.sequences import Sequences
@@ -210,7 +210,7 @@ class Sender:
             if now_ms - since_ms >= timeout_ms:
                 self._core.sticky.slow_nodes.add(node_id)
 
-    def _send(self, node: Node, batches: list[Batch]) -> None:
+    def _send(self, node: BrokerNode, batches: list[Batch]) -> None:
         """Send one request; a failure to do so is told to the core like a refusal."""
         request = self._request(batches)
         # As they are now: the topic may be made anew before the answer comes.
@@ -267,7 +267,7 @@ class Sender:
         self.pump()
 
     def _on_reply(
-        self, node: Node, batches: list[Batch], topic_ids: dict[str, bytes], reply: Reply
+        self, node: BrokerNode, batches: list[Batch], topic_ids: dict[str, bytes], reply: Reply
     ) -> None:
         self._in_flight[node.node_id] -= 1
         try:

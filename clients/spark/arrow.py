@@ -158,13 +158,13 @@ class RecordColumns:
             _walk(data, pos, pos + len(piece), header.record_count, starts)
             pos += len(piece)
         try:
-            layout = _Layout(data, starts)
+            layout = _ArrowLayout(data, starts)
         except pa.ArrowIndexError:
             _invalid("a record's fields lie outside of it")
         columns = self._columns(layout, batches)
         return self._within_bounds(pa.RecordBatch.from_arrays(columns, schema=self.schema))
 
-    def _columns(self, layout: _Layout, batches: list[BatchHeader]) -> list[pa.Array]:
+    def _columns(self, layout: _ArrowLayout, batches: list[BatchHeader]) -> list[pa.Array]:
         count = layout.record_count
         offsets = pc.add(
             _per_record(batches, lambda batch: batch.base_offset), _unzigzag(layout.offset_delta)
@@ -222,7 +222,7 @@ class RecordColumns:
         return batch if batch.num_rows else None
 
 
-class _Layout:
+class _ArrowLayout:
     """Where the fields of each record lie in `data`, as columns of positions."""
 
     def __init__(self, data: bytes, starts: array[int]) -> None:

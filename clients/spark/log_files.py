@@ -71,7 +71,7 @@ class SegmentFile:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionFiles:
+class PartitionFolder:
     """One partition's log, its segments in order."""
 
     topic_partition: TopicPartition
@@ -79,7 +79,7 @@ class PartitionFiles:
     segments: tuple[SegmentFile, ...]
 
 
-def find_partitions(paths: str) -> list[PartitionFiles]:
+def find_partitions(paths: str) -> list[PartitionFolder]:
     """List the partitions in directories, separated by commas as in `log.dirs`.
 
     A directory of one partition is taken, too.
@@ -87,7 +87,7 @@ def find_partitions(paths: str) -> list[PartitionFiles]:
     Raises:
         ConfigError: one cannot be read, there is nothing, or a partition is there twice.
     """
-    found: dict[TopicPartition, PartitionFiles] = {}
+    found: dict[TopicPartition, PartitionFolder] = {}
     places: dict[TopicPartition, Path] = {}
     for text in filter(None, (part.strip() for part in paths.split(","))):
         for directory in _partition_directories(Path(text.removeprefix("file://"))):
@@ -99,7 +99,7 @@ def find_partitions(paths: str) -> list[PartitionFiles]:
                     f" {directory.parent}"
                 )
             places[item] = directory
-            found[item] = _partition_files(item, directory)
+            found[item] = _partition_folder(item, directory)
     if not found:
         raise ConfigError(f"there is no partition of a topic in {paths!r}")
     return [found[item] for item in sorted(found)]
@@ -120,7 +120,7 @@ def _topic_partition(name: str) -> TopicPartition | None:
     return None if match is None else TopicPartition(match[1], int(match[2]))
 
 
-def _partition_files(item: TopicPartition, directory: Path) -> PartitionFiles:
+def _partition_folder(item: TopicPartition, directory: Path) -> PartitionFolder:
     files: dict[str, dict[int, Path]] = {"": {}, ".swap": {}, ".cleaned": {}}
     try:
         names = os.listdir(directory)
@@ -142,7 +142,7 @@ def _partition_files(item: TopicPartition, directory: Path) -> PartitionFiles:
         SegmentFile(str(chosen[base]), base, after)
         for base, after in zip(bases, [*bases[1:], MAX_OFFSET], strict=True)
     )
-    return PartitionFiles(item, _log_start_offset(item, directory.parent), segments)
+    return PartitionFolder(item, _log_start_offset(item, directory.parent), segments)
 
 
 def _end_offset(segment: SegmentFile) -> int:

@@ -30,7 +30,7 @@ from kraftrio.clients.spark.filters import PushedFilters
 from kraftrio.clients.spark.log_files import (
     MAX_OFFSET,
     AbortedRange,
-    PartitionFiles,
+    PartitionFolder,
     SegmentFile,
     Transactions,
     aborted_by_producer,
@@ -43,7 +43,7 @@ from kraftrio.clients.spark.options import (
     EARLIEST,
     LATEST,
     IsolationLevel,
-    OffsetSpec,
+    OffsetChoice,
     TopicChoice,
     boolean,
     isolation_level,
@@ -71,8 +71,8 @@ class LogOptions:
 
     path: str
     topics: TopicChoice
-    starting: OffsetSpec
-    ending: OffsetSpec
+    starting: OffsetChoice
+    ending: OffsetChoice
     include_headers: bool
     read_committed: bool
     check_crcs: bool
@@ -157,7 +157,7 @@ class LogReader(DataSourceReader):
         _check_named(options.ending, present, "endingOffsets")
         return [piece for found in logs for piece in self._pieces(found)]
 
-    def _pieces(self, found: PartitionFiles) -> list[InputPartition]:
+    def _pieces(self, found: PartitionFolder) -> list[InputPartition]:
         topic, partition = found.topic_partition
         start = max(_offset(self._options.starting, found), found.log_start_offset)
         end = _offset(self._options.ending, found)
@@ -229,7 +229,7 @@ def _check_present(options: LogOptions, present: list[TopicPartition]) -> None:
             )
 
 
-def _check_named(spec: OffsetSpec, present: list[TopicPartition], name: str) -> None:
+def _check_named(spec: OffsetChoice, present: list[TopicPartition], name: str) -> None:
     if spec.offsets is not None and spec.offsets.keys() != set(present):
         odd = ", ".join(map(partition_text, sorted(spec.offsets.keys() ^ set(present))))
         raise ConfigError(
@@ -237,7 +237,7 @@ def _check_named(spec: OffsetSpec, present: list[TopicPartition], name: str) -> 
         )
 
 
-def _offset(spec: OffsetSpec, found: PartitionFiles) -> int:
+def _offset(spec: OffsetChoice, found: PartitionFolder) -> int:
     offset = spec.everywhere
     if spec.offsets is not None:
         offset = spec.offsets[found.topic_partition]

@@ -1,6 +1,6 @@
 """The options of the Spark data sources: names, defaults and refusals of Spark's `kafka` format.
 
-Owns `ReadOptions` and `OffsetSpec`, made from the texts that Spark hands over. Rules:
+Owns `ReadOptions` and `OffsetChoice`, made from the texts that Spark hands over. Rules:
 1. Names are those of Spark's `kafka` format, whatever their case; a text that Spark would refuse is
    refused with one sentence that names the option. `kafka.*` are settings of Kafka's consumer: what
    has a meaning here is taken, what Spark refuses is refused, the rest is ignored, as Kafka's
@@ -62,7 +62,7 @@ class IsolationLevel(int, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetSpec:
+class OffsetChoice:
     """Where to start or to end: exactly one field is given.
 
     `everywhere` is LATEST or EARLIEST; `offsets` may hold them too.
@@ -120,8 +120,8 @@ class ReadOptions:
 
     fetch: FetchOptions
     topics: TopicChoice
-    starting: OffsetSpec
-    ending: OffsetSpec
+    starting: OffsetChoice
+    ending: OffsetChoice
     start_at_latest_if_none: bool
     min_partitions: int | None
     max_records_per_partition: int | None
@@ -308,7 +308,7 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
     return tuple(wanted)
 
 
-def offset_spec(values: Options, side: str, default: int) -> OffsetSpec:
+def offset_spec(values: Options, side: str, default: int) -> OffsetChoice:
     """Take where to start or to end.
 
     Args:
@@ -319,27 +319,27 @@ def offset_spec(values: Options, side: str, default: int) -> OffsetSpec:
     """
     name = f"{side}Timestamp"
     if name.lower() in values:
-        return OffsetSpec(timestamp_ms=_number(name, values[name.lower()]))
+        return OffsetChoice(timestamp_ms=_number(name, values[name.lower()]))
     name = f"{side}OffsetsByTimestamp"
     if name.lower() in values:
         example = '{"topicA":{"0":1000,"1":1000},"topicB":{"0":1000,"1":1000}}'
-        return OffsetSpec(timestamps_ms=_by_partition(values[name.lower()], name, example))
+        return OffsetChoice(timestamps_ms=_by_partition(values[name.lower()], name, example))
     name = f"{side}Offsets"
     text = values.get(name.lower())
     if text is None:
-        return OffsetSpec(everywhere=default)
+        return OffsetChoice(everywhere=default)
     if text.strip().lower() == "latest":
-        return OffsetSpec(everywhere=LATEST)
+        return OffsetChoice(everywhere=LATEST)
     if text.strip().lower() == "earliest":
-        return OffsetSpec(everywhere=EARLIEST)
+        return OffsetChoice(everywhere=EARLIEST)
     offsets = _by_partition(text, name, '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}')
     for topic_partition, offset in offsets.items():
         if offset < EARLIEST:
             raise ConfigError(f"{name}: {partition_text(topic_partition)} cannot be at {offset}")
-    return OffsetSpec(offsets=offsets)
+    return OffsetChoice(offsets=offsets)
 
 
-def _check_batch_offsets(starting: OffsetSpec, ending: OffsetSpec) -> None:
+def _check_batch_offsets(starting: OffsetChoice, ending: OffsetChoice) -> None:
     if starting.everywhere == LATEST:
         raise ConfigError("startingOffsets cannot be latest in batch queries")
     if ending.everywhere == EARLIEST:

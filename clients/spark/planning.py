@@ -35,7 +35,7 @@ from kraftrio.clients.spark.options import (
     EARLIEST,
     LATEST,
     IsolationLevel,
-    OffsetSpec,
+    OffsetChoice,
     ReadOptions,
     partition_text,
 )
@@ -149,7 +149,7 @@ class Planner:
             self._former_ids.add(known)
             self.made_anew.add(name)
 
-    async def _resolve(self, spec: OffsetSpec, is_start: bool, cluster: Cluster) -> Positions:
+    async def _resolve(self, spec: OffsetChoice, is_start: bool, cluster: Cluster) -> Positions:
         """Turn what the options say into offsets."""
         partitions = await self._partitions(cluster)
         if spec.everywhere is not None:

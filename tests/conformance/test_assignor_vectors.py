@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from tests.conformance.apache_kafka import apache_kafka
-from tests.unit.clients.consumer.assignor_cases import (
+from tests.unit.clients.consumer.membership.assignor_cases import (
     RECORDED,
     RECORDED_GROUPS,
     RECORDED_SEED,

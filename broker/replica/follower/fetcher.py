@@ -11,14 +11,14 @@ from __future__ import annotations
 import trio
 
 from kraftrio.base.statistics import Statistics
-from kraftrio.broker.replica.follower.leader_fetcher import Follower, LeaderFetcher
+from kraftrio.broker.replica.follower.leader_fetcher import FollowerContext, LeaderFetcher
 from kraftrio.wire.primitives import TopicPartition
 
 
 class ReplicaFetchers:
     """All that this broker follows, by leader."""
 
-    def __init__(self, follower: Follower) -> None:
+    def __init__(self, follower: FollowerContext) -> None:
         self._follower = follower
         self._leaders: dict[int, LeaderFetcher] = {}
         self._following: dict[TopicPartition, tuple[int, bytes]] = {}  # leader, topic id

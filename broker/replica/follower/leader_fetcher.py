@@ -115,7 +115,7 @@ class Target(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Follower:
+class FollowerContext:
     """The broker that follows: who it is, what it knows and what it may use.
 
     Attributes:
@@ -153,7 +153,7 @@ class Follower:
 class LeaderFetcher:
     """The connection to one leader and the task that keeps it up."""
 
-    def __init__(self, follower: Follower, leader_id: int) -> None:
+    def __init__(self, follower: FollowerContext, leader_id: int) -> None:
         config = follower.config
         self._follower = follower
         self._leader_id = leader_id

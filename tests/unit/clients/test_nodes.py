@@ -11,7 +11,7 @@ import trio
 
 from kraftrio.clients.config import ClientConfig
 from kraftrio.clients.metadata import BrokerAddress
-from kraftrio.clients.node import Node
+from kraftrio.clients.node import BrokerNode
 from kraftrio.clients.nodes import Nodes
 from kraftrio.net.transport import SystemNetwork
 from tests.unit.clients.fake_cluster import FakeCluster, fake_cluster
@@ -33,7 +33,7 @@ def brokers(fake: FakeCluster) -> dict[int, BrokerAddress]:
     }
 
 
-def known(nodes: Nodes, node_id: int) -> Node:
+def known(nodes: Nodes, node_id: int) -> BrokerNode:
     node = nodes.get(node_id)
     assert node is not None
     return node

@@ -14,7 +14,7 @@ import trio.testing
 from kraftrio.clients.config import make_config
 from kraftrio.clients.consumer.commits import Commits
 from kraftrio.clients.consumer.config import ConsumerConfig
-from kraftrio.clients.consumer.group_requests import GroupMetadata
+from kraftrio.clients.consumer.membership.requests import GroupMetadata
 from kraftrio.clients.consumer.offsets import OffsetAndMetadata
 from kraftrio.clients.errors import (
     CommitFailedError,

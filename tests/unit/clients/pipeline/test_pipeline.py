@@ -9,11 +9,12 @@ from xml.etree import ElementTree
 import pytest
 
 from kraftrio.clients.errors import TimedOutError
-from kraftrio.clients.pipeline import batches, charts, cli, dataset, failures, folders, resume
-from kraftrio.clients.pipeline.batches import Batch, BatchCounts
-from kraftrio.clients.pipeline.charts import Point
+from kraftrio.clients.pipeline import batches, cli, dataset, failures, folders, resume
+from kraftrio.clients.pipeline.batches import BatchCounts, MicroBatch
 from kraftrio.clients.pipeline.failures import PipelineError
-from kraftrio.clients.pipeline.page import Findings, Share, render
+from kraftrio.clients.pipeline.report import charts
+from kraftrio.clients.pipeline.report.charts import Point
+from kraftrio.clients.pipeline.report.page import Findings, Share, render
 from kraftrio.clients.pipeline.schemas import AIRLINES, FLIGHTS, WEATHER, Table
 from kraftrio.wire.primitives import TopicPartition
 
@@ -158,8 +159,8 @@ def test_batches_are_read_from_reports() -> None:
     }
 
 
-def a_batch(number: int, lag: int = 0) -> Batch:
-    return Batch(number, "r", "2026-01-02T03:04:05.678Z", 2.0, 100, lag, None, 5, 1, 0)
+def a_batch(number: int, lag: int = 0) -> MicroBatch:
+    return MicroBatch(number, "r", "2026-01-02T03:04:05.678Z", 2.0, 100, lag, None, 5, 1, 0)
 
 
 def test_noted_batches_are_read_back(tmp_path: Path) -> None:

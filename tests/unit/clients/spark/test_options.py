@@ -9,7 +9,7 @@ from kraftrio.clients.spark.options import (
     EARLIEST,
     LATEST,
     IsolationLevel,
-    OffsetSpec,
+    OffsetChoice,
     ReadOptions,
     TopicChoice,
     read_options,
@@ -28,15 +28,15 @@ def test_defaults() -> None:
     """A batch query reads everything, a stream what comes from now on."""
     options = batch()
     assert options.topics == TopicChoice(subscribe=("a",))
-    assert options.starting == OffsetSpec(everywhere=EARLIEST)
-    assert options.ending == OffsetSpec(everywhere=LATEST)
+    assert options.starting == OffsetChoice(everywhere=EARLIEST)
+    assert options.ending == OffsetChoice(everywhere=LATEST)
     assert options.fetch.isolation_level is IsolationLevel.READ_UNCOMMITTED
     assert options.fetch.fail_on_data_loss
     assert not options.fetch.include_headers
     assert not options.fetch.config.allow_auto_create_topics
     assert options.min_partitions is options.max_offsets_per_trigger is None
     assert options.max_trigger_delay_ms == 15 * 60_000
-    assert read_options(NEEDED, streaming=True).starting == OffsetSpec(everywhere=LATEST)
+    assert read_options(NEEDED, streaming=True).starting == OffsetChoice(everywhere=LATEST)
 
 
 def test_names_in_any_case() -> None:
@@ -71,12 +71,12 @@ def test_where_to_start_by_preference() -> None:
     """A timestamp for all goes before timestamps by partition, these before offsets."""
     both = {"startingOffsets": '{"a":{"0":5,"1":-2}}'}
     offsets = {TopicPartition("a", 0): 5, TopicPartition("a", 1): EARLIEST}
-    assert batch(**both).starting == OffsetSpec(offsets=offsets)
+    assert batch(**both).starting == OffsetChoice(offsets=offsets)
     both["startingOffsetsByTimestamp"] = '{"a":{"0":1000}}'
-    by_time = OffsetSpec(timestamps_ms={TopicPartition("a", 0): 1000})
+    by_time = OffsetChoice(timestamps_ms={TopicPartition("a", 0): 1000})
     assert batch(**both).starting == by_time
     both["startingTimestamp"] = " 2000 "
-    assert batch(**both).starting == OffsetSpec(timestamp_ms=2000)
+    assert batch(**both).starting == OffsetChoice(timestamp_ms=2000)
 
 
 def test_assign_and_pattern() -> None:

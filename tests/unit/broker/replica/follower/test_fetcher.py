@@ -26,7 +26,7 @@ from kraftrio.broker.log.manager.log_manager import LogManager
 from kraftrio.broker.log.partition.partition_log import AppendOrigin, PartitionLog
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.replica.follower.fetcher import ReplicaFetchers
-from kraftrio.broker.replica.follower.leader_fetcher import Follower
+from kraftrio.broker.replica.follower.leader_fetcher import FollowerContext
 from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.quota import Direction, ReplicationQuota
 from kraftrio.broker.replica.settings import ReplicaSettings
@@ -94,7 +94,7 @@ class Broker:
         )
         self.quota = ReplicationQuota(Direction.FOLLOWER, broker_id, self.clock.monotonic_ms)
         self.fetchers = ReplicaFetchers(
-            Follower(
+            FollowerContext(
                 broker_id=broker_id,
                 broker_epoch=lambda: 10 + broker_id,
                 replicas=self.replicas.follower_writes,

@@ -6,22 +6,22 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kraftrio.clients.consumer.assignors import (
+from kraftrio.clients.consumer.membership.assignors import (
     CooperativeStickyAssignor,
     RangeAssignor,
     StickyAssignor,
 )
-from kraftrio.clients.consumer.group_requests import MembershipConfig
-from kraftrio.clients.consumer.membership import (
+from kraftrio.clients.consumer.membership.membership import (
     Complete,
     Join,
     Membership,
     Prepare,
-    Share,
+    ShareOut,
     Step,
     Sync,
     Wait,
 )
+from kraftrio.clients.consumer.membership.requests import MembershipConfig
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (
     HeartbeatRequest,
@@ -197,7 +197,7 @@ class Member:
         elif isinstance(step, Join):
             self.is_waiting = True
             self.coordinator.join(step.request, self._joined)
-        elif isinstance(step, Share):
+        elif isinstance(step, ShareOut):
             self.core.shared(self.counts)
         elif isinstance(step, Sync):
             self.is_waiting = True

@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kraftrio.clients.consumer.assignors import NO_GENERATION, Assignor, Subscription
+from kraftrio.clients.consumer.membership.assignors import (
+    NO_GENERATION,
+    Assignor,
+    MemberSubscription,
+)
 from kraftrio.wire.messages.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -63,7 +67,7 @@ def join_request(
     protocols = [
         JoinGroupRequestProtocol(
             name=assignor.name,
-            metadata=Subscription(
+            metadata=MemberSubscription(
                 topics=tuple(wanted),
                 user_data=assignor.user_data(wanted),
                 owned_partitions=tuple(sorted(owned)),

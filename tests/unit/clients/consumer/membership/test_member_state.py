@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftrio.clients.consumer.member_state import MemberState
+from kraftrio.clients.consumer.membership.member_state import MemberState
 
 S = MemberState
 LEGAL = {

@@ -27,9 +27,15 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kraftrio.base.backoff import ExponentialBackoff
-from kraftrio.clients.consumer.assignors import NO_GENERATION, Assignor, assignment_partitions
-from kraftrio.clients.consumer.group_leader import GroupLeader
-from kraftrio.clients.consumer.group_requests import (
+from kraftrio.clients.consumer.membership.assignors import (
+    NO_GENERATION,
+    Assignor,
+    assignment_partitions,
+)
+from kraftrio.clients.consumer.membership.leader import GroupLeader
+from kraftrio.clients.consumer.membership.liveness import Liveness
+from kraftrio.clients.consumer.membership.member_state import MemberState
+from kraftrio.clients.consumer.membership.requests import (
     PROTOCOL_TYPE,
     GroupMetadata,
     MembershipConfig,
@@ -38,8 +44,6 @@ from kraftrio.clients.consumer.group_requests import (
     leave_request,
     sync_request,
 )
-from kraftrio.clients.consumer.liveness import Liveness
-from kraftrio.clients.consumer.member_state import MemberState
 from kraftrio.clients.errors import KafkaClientError, error_for
 from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
 from kraftrio.wire.messages.groups import (
@@ -77,7 +81,7 @@ class Join(NamedTuple):
     request: JoinGroupRequest
 
 
-class Share(NamedTuple):
+class ShareOut(NamedTuple):
     """Find out how many partitions these topics have, then report `shared`."""
 
     topics: frozenset[str]
@@ -97,7 +101,7 @@ class Complete(NamedTuple):
     revoked: Partitions
 
 
-Step = Wait | Prepare | Join | Share | Sync | Complete
+Step = Wait | Prepare | Join | ShareOut | Sync | Complete
 
 
 class Membership:
@@ -187,7 +191,7 @@ class Membership:
                 join_request(self.metadata, self.config, assignors, topics, self.owned, reason)
             )
         if state is MemberState.SHARING:
-            return Share(self.leader.members_topics)
+            return ShareOut(self.leader.members_topics)
         if state is MemberState.SYNCING:
             return Sync(sync_request(self.metadata, self.protocol_name, self.leader.assignments))
         return Wait(None)

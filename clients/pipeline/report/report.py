@@ -25,7 +25,7 @@ from kraftrio.clients.pipeline import topics
 from kraftrio.clients.pipeline.batches import read_batches
 from kraftrio.clients.pipeline.failures import PipelineError, explain, is_expected, kinds
 from kraftrio.clients.pipeline.folders import PROGRESS_NAME
-from kraftrio.clients.pipeline.page import Findings, Share, render
+from kraftrio.clients.pipeline.report.page import Findings, Share, render
 from kraftrio.clients.pipeline.schemas import AIRLINES, FLIGHTS, GROUP, WEATHER
 from kraftrio.clients.pipeline.session import SparkOptions, start_session
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kraftrio.clients.consumer.assignors import RangeAssignor, StickyAssignor, Subscription
-from kraftrio.clients.consumer.group_requests import (
+from kraftrio.clients.consumer.membership.assignors import (
+    MemberSubscription,
+    RangeAssignor,
+    StickyAssignor,
+)
+from kraftrio.clients.consumer.membership.requests import (
     GroupMetadata,
     MembershipConfig,
     heartbeat_request,
@@ -29,7 +33,7 @@ def test_a_join_offers_every_assignor_with_what_the_member_has() -> None:
     assert (request.session_timeout_ms, request.rebalance_timeout_ms) == (5, 6)
     assert [protocol.name for protocol in request.protocols] == ["range", "sticky"]
     for protocol in request.protocols:
-        subscription = Subscription.decode(protocol.metadata, None)
+        subscription = MemberSubscription.decode(protocol.metadata, None)
         assert list(subscription.topics) == ["a", "b"]
         assert list(subscription.owned_partitions) == sorted(owned)
         assert subscription.generation_id == 7

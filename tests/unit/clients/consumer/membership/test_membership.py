@@ -7,18 +7,22 @@ from typing import Any
 
 import pytest
 
-from kraftrio.clients.consumer.assignors import RangeAssignor, Subscription, assignment_bytes
-from kraftrio.clients.consumer.group_requests import MembershipConfig
-from kraftrio.clients.consumer.member_state import MemberState
-from kraftrio.clients.consumer.membership import (
+from kraftrio.clients.consumer.membership.assignors import (
+    MemberSubscription,
+    RangeAssignor,
+    assignment_bytes,
+)
+from kraftrio.clients.consumer.membership.member_state import MemberState
+from kraftrio.clients.consumer.membership.membership import (
     Complete,
     Join,
     Membership,
     Prepare,
-    Share,
+    ShareOut,
     Sync,
     Wait,
 )
+from kraftrio.clients.consumer.membership.requests import MembershipConfig
 from kraftrio.clients.errors import FencedInstanceIdError, KafkaClientError
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (
@@ -29,7 +33,7 @@ from kraftrio.wire.messages.groups import (
     SyncGroupResponse,
 )
 from kraftrio.wire.primitives import TopicPartition
-from tests.unit.clients.consumer.group_context import (
+from tests.unit.clients.consumer.membership.group_context import (
     ASSIGNORS,
     Coordinator,
     Member,
@@ -52,7 +56,9 @@ def joined_as_leader(core: Membership, member_id: str = "m1") -> JoinGroupRespon
         leader=member_id,
         member_id=member_id,
         members=[
-            JoinGroupResponseMember(member_id=member_id, metadata=Subscription(("a",)).encode())
+            JoinGroupResponseMember(
+                member_id=member_id, metadata=MemberSubscription(("a",)).encode()
+            )
         ],
     )
 
@@ -71,7 +77,7 @@ def stable(**config: Any) -> Membership:
     core.prepared()
     assert isinstance(core.step(0), Join)
     core.joined(joined_as_leader(core), 0)
-    assert core.step(0) == Share(frozenset({"a"}))
+    assert core.step(0) == ShareOut(frozenset({"a"}))
     core.shared({"a": 1})
     assert isinstance(core.step(0), Sync)
     core.synced(SyncGroupResponse(assignment=assignment_bytes(partitions("a", 0))), 0)
@@ -133,7 +139,7 @@ def test_join_request_says_what_the_member_wants() -> None:
     assert (request.group_instance_id, request.protocol_type) == ("i1", "consumer")
     [protocol] = request.protocols
     assert protocol.name == "range"
-    assert Subscription.decode(protocol.metadata).topics == ("a",)
+    assert MemberSubscription.decode(protocol.metadata).topics == ("a",)
     assert request.reason
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kraftrio.clients.consumer.assignors import (
+from kraftrio.clients.consumer.membership.assignors import (
     ASSIGNORS,
     CooperativeStickyAssignor,
+    MemberSubscription,
     RangeAssignor,
     RoundRobinAssignor,
     StickyAssignor,
-    Subscription,
     assignment_bytes,
     assignment_partitions,
     hash_order,
@@ -18,7 +18,12 @@ from kraftrio.clients.consumer.assignors import (
 )
 from kraftrio.wire.errors import RemoteProtocolError
 from kraftrio.wire.primitives import TopicPartition
-from tests.unit.clients.consumer.assignor_cases import RECORDED, Case, check_case, parse_cases
+from tests.unit.clients.consumer.membership.assignor_cases import (
+    RECORDED,
+    Case,
+    check_case,
+    parse_cases,
+)
 
 CASES = parse_cases(RECORDED.read_text().splitlines())
 
@@ -27,8 +32,8 @@ def partitions(topic: str, *numbers: int) -> list[TopicPartition]:
     return [TopicPartition(topic, number) for number in numbers]
 
 
-def wants(*topics: str) -> Subscription:
-    return Subscription(topics)
+def wants(*topics: str) -> MemberSubscription:
+    return MemberSubscription(topics)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{c.assignor}-{i}" for i, c in enumerate(CASES)])
@@ -86,9 +91,9 @@ def test_round_robin_skips_members_that_do_not_want_a_topic() -> None:
 def test_static_members_come_first() -> None:
     """Their order is that of the instance ids, so that a restart moves nothing."""
     members = {
-        "z": Subscription(("a",), group_instance_id="1"),
+        "z": MemberSubscription(("a",), group_instance_id="1"),
         "b": wants("a"),
-        "y": Subscription(("a",), group_instance_id="2"),
+        "y": MemberSubscription(("a",), group_instance_id="2"),
     }
     assert RangeAssignor().assign({"a": 3}, members) == {
         "z": partitions("a", 0),
@@ -105,11 +110,15 @@ def test_a_topic_that_does_not_exist_is_left_out() -> None:
 
 def test_cooperative_gives_a_moving_partition_to_nobody_at_first() -> None:
     """A newcomer waits until the owner has given up its part."""
-    old = Subscription(("a",), owned_partitions=tuple(partitions("a", 0, 1, 2)), generation_id=4)
+    old = MemberSubscription(
+        ("a",), owned_partitions=tuple(partitions("a", 0, 1, 2)), generation_id=4
+    )
     assigned = CooperativeStickyAssignor().assign({"a": 3}, {"old": old, "new": wants("a")})
     assert assigned == {"old": partitions("a", 0, 1), "new": []}
-    kept = Subscription(("a",), owned_partitions=tuple(partitions("a", 0, 1)), generation_id=5)
-    newcomer = Subscription(("a",), generation_id=5)
+    kept = MemberSubscription(
+        ("a",), owned_partitions=tuple(partitions("a", 0, 1)), generation_id=5
+    )
+    newcomer = MemberSubscription(("a",), generation_id=5)
     again = CooperativeStickyAssignor().assign({"a": 3}, {"old": kept, "new": newcomer})
     assert again == {"old": partitions("a", 0, 1), "new": partitions("a", 2)}
 
@@ -130,9 +139,9 @@ def test_user_data_that_cannot_be_read_counts_as_none() -> None:
     good = StickyAssignor()
     good.on_assignment(partitions("a", 0), 3)
     members = {
-        "good": Subscription(("a",), good.user_data(["a"])),
-        "bad": Subscription(("a",), b"\x7f\xff\xff\xff"),
-        "old": Subscription(("a",), b"\0\0\0\1\0\1a\0\0\0\1\0\0\0\1"),  # version 0
+        "good": MemberSubscription(("a",), good.user_data(["a"])),
+        "bad": MemberSubscription(("a",), b"\x7f\xff\xff\xff"),
+        "old": MemberSubscription(("a",), b"\0\0\0\1\0\1a\0\0\0\1\0\0\0\1"),  # version 0
     }
     assigned = StickyAssignor().assign({"a": 3}, members)
     assert assigned["good"] == partitions("a", 0)
@@ -142,7 +151,7 @@ def test_user_data_that_cannot_be_read_counts_as_none() -> None:
 def test_subscription_of_bytes_that_are_none() -> None:
     """What is no subscription is the sender's fault."""
     with pytest.raises(RemoteProtocolError):
-        Subscription.decode(b"\0\3\0\0")
+        MemberSubscription.decode(b"\0\3\0\0")
 
 
 def test_an_empty_assignment_needs_no_bytes() -> None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Final
 
-from kraftrio.clients.pipeline.batches import Batch
-from kraftrio.clients.pipeline.charts import Point, line, lying_bars, upright_bars
+from kraftrio.clients.pipeline.batches import MicroBatch
+from kraftrio.clients.pipeline.report.charts import Point, line, lying_bars, upright_bars
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Findings:
     by_carrier: Sequence[Share]
     by_wind: Sequence[Share]
     by_visibility: Sequence[Share]
-    batches: Sequence[Batch] = field(default_factory=list)
+    batches: Sequence[MicroBatch] = field(default_factory=list)
     lag_now: int | None = None
 
 

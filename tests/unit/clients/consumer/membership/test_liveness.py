@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from kraftrio.clients.consumer.group_requests import MembershipConfig
-from kraftrio.clients.consumer.liveness import Liveness
+from kraftrio.clients.consumer.membership.liveness import Liveness
+from kraftrio.clients.consumer.membership.requests import MembershipConfig
 
 CONFIG = MembershipConfig(
     group_id="g",

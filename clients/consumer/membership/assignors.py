@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kraftrio.clients.consumer.sticky_assignment import (
+from kraftrio.clients.consumer.membership.sticky_assignment import (
     assign_alike,
     assign_unlike,
     moved_partitions,
@@ -45,7 +45,7 @@ Assignments = dict[str, list[TopicPartition]]
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class MemberSubscription:
     """What one member tells the leader.
 
     Attributes:
@@ -79,7 +79,7 @@ class Subscription:
         )
 
     @classmethod
-    def decode(cls, metadata: Buffer, group_instance_id: str | None = None) -> Subscription:
+    def decode(cls, metadata: Buffer, group_instance_id: str | None = None) -> MemberSubscription:
         """Read a member's subscription.
 
         Raises:
@@ -113,7 +113,7 @@ class Assignor(Protocol):
         """Take note of what the member was assigned."""
 
     def assign(
-        self, partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
+        self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
     ) -> Assignments:
         """Share out the partitions of the topics that exist; called on the leader only."""
 
@@ -131,7 +131,7 @@ class RangeAssignor:
         """Nothing is remembered."""
 
     def assign(
-        self, partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
+        self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
     ) -> Assignments:
         assigned: Assignments = {member: [] for member in members}
         order = _ordered_members(members)
@@ -159,7 +159,7 @@ class RoundRobinAssignor:
         """Nothing is remembered."""
 
     def assign(
-        self, partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
+        self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
     ) -> Assignments:
         assigned: Assignments = {member: [] for member in members}
         order = _ordered_members(members)
@@ -213,7 +213,7 @@ class StickyAssignor:
         self._generation_id = generation_id
 
     def assign(
-        self, partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
+        self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
     ) -> Assignments:
         return _assign_sticky(partition_counts, members, _sticky_claims)[0]
 
@@ -234,7 +234,7 @@ class CooperativeStickyAssignor:
         self._generation_id = generation_id
 
     def assign(
-        self, partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
+        self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
     ) -> Assignments:
         assigned, moved = _assign_sticky(partition_counts, members, _cooperative_claims)
         if moved is None:
@@ -257,7 +257,7 @@ ASSIGNORS: dict[str, type[Any]] = {
 _Claims = tuple[Sequence[TopicPartition], int | None]
 
 
-def _sticky_claims(subscription: Subscription) -> _Claims:
+def _sticky_claims(subscription: MemberSubscription) -> _Claims:
     data = subscription.user_data
     if not data:
         return (), None
@@ -275,7 +275,7 @@ def _sticky_claims(subscription: Subscription) -> _Claims:
     return (), NO_GENERATION
 
 
-def _cooperative_claims(subscription: Subscription) -> _Claims:
+def _cooperative_claims(subscription: MemberSubscription) -> _Claims:
     owned = subscription.owned_partitions
     if subscription.generation_id >= 0:
         return owned, subscription.generation_id
@@ -288,7 +288,7 @@ def _cooperative_claims(subscription: Subscription) -> _Claims:
 
 
 def _assign_sticky(
-    partition_counts: Mapping[str, int], members: Mapping[str, Subscription], claims: Any
+    partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription], claims: Any
 ) -> tuple[Assignments, dict[TopicPartition, str] | None]:
     """Share out; also tell what moves from member to member, where that is known already."""
     ordered = {member: members[member] for member in hash_order(members)}
@@ -336,7 +336,7 @@ def java_hash(text: str) -> int:
 
 
 def _existing_topics(
-    partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
+    partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
 ) -> dict[str, int]:
     """Return the topics that some member wants and that have partitions, in Java's order."""
     wanted = hash_order(topic for member in hash_order(members) for topic in members[member].topics)
@@ -344,7 +344,7 @@ def _existing_topics(
     return {topic: partition_counts[topic] for topic in existing}
 
 
-def _ordered_members(members: Mapping[str, Subscription]) -> list[str]:
+def _ordered_members(members: Mapping[str, MemberSubscription]) -> list[str]:
     """Static members first, by their instance ids; the others by member id."""
 
     def key(member: str) -> tuple[bool, str]:

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kraftrio.clients.consumer.assignors import Assignor, Subscription, assignment_bytes
+from kraftrio.clients.consumer.membership.assignors import (
+    Assignor,
+    MemberSubscription,
+    assignment_bytes,
+)
 from kraftrio.wire.messages.groups import JoinGroupResponse, SyncGroupRequestAssignment
 
 
@@ -16,7 +20,7 @@ class GroupLeader:
 
     def __init__(self) -> None:
         self.assignments: list[SyncGroupRequestAssignment] = []
-        self._members: dict[str, Subscription] = {}
+        self._members: dict[str, MemberSubscription] = {}
         self._skip_assignment = False
         self._shared_counts: dict[str, int] = {}  # partitions of topics, as shared out
         self._seen_counts: dict[str, int] = {}  # as of the latest metadata
@@ -28,7 +32,7 @@ class GroupLeader:
             RemoteProtocolError: a member's subscription cannot be read.
         """
         self._members = {
-            member.member_id: Subscription.decode(member.metadata, member.group_instance_id)
+            member.member_id: MemberSubscription.decode(member.metadata, member.group_instance_id)
             for member in response.members
         }
         self._skip_assignment = response.skip_assignment

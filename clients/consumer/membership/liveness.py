@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 
-from kraftrio.clients.consumer.group_requests import MembershipConfig
+from kraftrio.clients.consumer.membership.requests import MembershipConfig
 
 
 class Liveness:

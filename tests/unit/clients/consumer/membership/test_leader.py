@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kraftrio.clients.consumer.assignors import (
+from kraftrio.clients.consumer.membership.assignors import (
+    MemberSubscription,
     RangeAssignor,
-    Subscription,
     assignment_partitions,
 )
-from kraftrio.clients.consumer.group_leader import GroupLeader
+from kraftrio.clients.consumer.membership.leader import GroupLeader
 from kraftrio.wire.errors import RemoteProtocolError
 from kraftrio.wire.messages.groups import JoinGroupResponse, JoinGroupResponseMember
 
@@ -17,7 +17,9 @@ from kraftrio.wire.messages.groups import JoinGroupResponse, JoinGroupResponseMe
 def generation(*, skip_assignment: bool = False, **topics: tuple[str, ...]) -> JoinGroupResponse:
     return JoinGroupResponse(
         members=[
-            JoinGroupResponseMember(member_id=member_id, metadata=Subscription(wanted).encode())
+            JoinGroupResponseMember(
+                member_id=member_id, metadata=MemberSubscription(wanted).encode()
+            )
             for member_id, wanted in topics.items()
         ],
         skip_assignment=skip_assignment,

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from kraftrio.clients.consumer.assignors import (
+from kraftrio.clients.consumer.membership.assignors import (
     ASSIGNORS,
+    MemberSubscription,
     StickyAssignor,
-    Subscription,
     assignment_bytes,
     assignment_partitions,
 )
@@ -30,10 +30,10 @@ class Case(NamedTuple):
     assignments: dict[str, bytes]
 
     @property
-    def members(self) -> dict[str, Subscription]:
+    def members(self) -> dict[str, MemberSubscription]:
         """What the leader reads out of the members' bytes."""
         return {
-            member: Subscription.decode(data, self.instance_ids[member])
+            member: MemberSubscription.decode(data, self.instance_ids[member])
             for member, data in self.subscriptions.items()
         }
 
@@ -87,7 +87,7 @@ def check_case(case: Case) -> None:
         assert {partition.topic for partition in partitions} <= set(members[member].topics)
 
 
-def check_user_data(subscription: Subscription) -> None:
+def check_user_data(subscription: MemberSubscription) -> None:
     """A sticky member that remembers the same writes the same.
 
     With more topics their order also depends on that in which it was assigned them, and that is

@@ -1,0 +1,1 @@
+"""The report of the flights pipeline: figures, charts, one HTML page."""
