@@ -25,6 +25,7 @@ import trio
 
 from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import Deferred
+from kraftrio.base.statistics import Statistics
 from kraftrio.broker.coordinator.led_partition import (
     LedPartition,
     LoadState,
@@ -85,6 +86,15 @@ class CoordinatorRuntime(Generic[ShardT]):
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Load shards as they are elected, until cancelled."""
         await self._loader.run(task_status)
+
+    def statistics(self) -> Statistics:
+        """The led partitions, and how many of them cannot be asked."""
+        states = [led.state for led in self._led.values()]
+        return {
+            "partitions": len(states),
+            "loading_partitions": states.count(LoadState.LOADING),
+            "failed_partitions": states.count(LoadState.FAILED),
+        }
 
     # --- which partition ---
 

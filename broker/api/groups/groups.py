@@ -23,6 +23,8 @@ from kraftrio.broker.api.groups.long_requests import (
     chosen_of,
     delete_groups,
     delete_of_partition,
+    delete_offsets,
+    delete_offsets_in_parts,
     is_long,
     is_long_fetch,
     leave,
@@ -50,6 +52,7 @@ from kraftrio.broker.coordinator.groups.shard.administration import (
 )
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.server.context import HandlerTable, RequestContext
+from kraftrio.broker.server.request_parts import PART_ENTRIES
 from kraftrio.broker.server.sliced_work import Work
 from kraftrio.wire.codec.lazy_arrays import Countable, each
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -286,12 +289,13 @@ class GroupHandlers:
         if not request.group_id:
             return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         resolved = yield from resolve_delete(request, self._metadata)
-        deleted = self._coordinator.write(
-            request.group_id,
-            lambda shard, _now: shard.delete_offsets(resolved),
-            lambda code: OffsetDeleteResponse(error_code=code),
+        if sum(len(topic.partitions) for topic in resolved.topics) > PART_ENTRIES:
+            deleted = yield from delete_offsets_in_parts(self._coordinator, resolved)
+            return merge_delete(request, deleted)
+        return _map(
+            delete_offsets(self._coordinator, resolved),
+            lambda response: merge_delete(request, response),
         )
-        return _map(deleted, lambda response: merge_delete(request, response))
 
     # --- administration ---
 

@@ -1,9 +1,9 @@
 """Requests about groups with very many entries, handled in parts.
 
-Behaviour: as of short requests, except that each part is decided by itself: members leave, and
-groups are deleted, some at a time. Entries for which there is nothing take no memory: a fetch of a
-million offsets keeps the few that the group has, and the rest of the response is made while it is
-encoded. A commit is not cut: see `groups/offset_commit`.
+Behaviour: as of short requests, except that each part is decided by itself: members leave, groups
+and offsets are deleted, some at a time. Entries for which there is nothing take no memory: a fetch
+of a million offsets keeps the few that the group has, and the rest of the response is made while it
+is encoded. A commit is not cut: see `groups/offset_commit`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ from kraftrio.wire.messages.groups import (
     LeaveGroupResponse,
     MemberIdentity,
     MemberResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponseTopic,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponseGroup,
@@ -239,6 +243,38 @@ def _known(
     group_id: str, topic: str, indexes: list[int], shard: GroupShard, _now: Now
 ) -> list[int]:
     return [index for index in indexes if shard.offsets.may_have(OffsetKey(group_id, topic, index))]
+
+
+def delete_offsets(
+    coordinator: GroupCoordinator, request: OffsetDeleteRequest
+) -> Deferred[OffsetDeleteResponse]:
+    """Delete offsets of one group in one step."""
+    return coordinator.write(
+        request.group_id,
+        lambda shard, _now: shard.delete_offsets(request),
+        lambda code: OffsetDeleteResponse(error_code=code),
+    )
+
+
+def delete_offsets_in_parts(
+    coordinator: GroupCoordinator, request: OffsetDeleteRequest
+) -> Work[OffsetDeleteResponse]:
+    """Delete offsets of one group, some at a time; an error of the request ends it."""
+    topics: list[OffsetDeleteResponseTopic] = []
+    for part in nested_parts(request.topics, lambda topic: topic.partitions):
+        asked = OffsetDeleteRequest(
+            group_id=request.group_id,
+            topics=[
+                OffsetDeleteRequestTopic(name=topic.name, partitions=partitions)
+                for topic, partitions in part
+            ],
+        )
+        deleted = delete_offsets(coordinator, asked)
+        yield deleted
+        if deleted.value.error_code:
+            return deleted.value
+        topics += deleted.value.topics
+    return OffsetDeleteResponse(topics=topics)
 
 
 # --- administration ---

@@ -257,7 +257,10 @@ async def test_an_election_replays_what_the_partition_holds(broker: Broker) -> N
     broker.start()
     broker.runtime.elect(0, 1)
     assert broker.put("3").value == "COORDINATOR_LOAD_IN_PROGRESS"
+    figures = {"partitions": 1, "loading_partitions": 1, "failed_partitions": 0}
+    assert broker.runtime.statistics() == figures
     await broker.load()
+    assert broker.runtime.statistics() == {**figures, "loading_partitions": 0}
     assert broker.values() == {b"r": b"2"}
 
 

@@ -1,4 +1,4 @@
-"""Commits of very many partitions: no step takes long, and the batch is one."""
+"""Commits and deletions of very many offsets: no step takes long; the batch of a commit is one."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from kraftrio.wire.messages.groups import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
 )
@@ -54,9 +57,9 @@ def commit_request(offset: int, **kwargs: Any) -> OffsetCommitRequest:
     )
 
 
-def working_on(broker: BrokerStandIn, request: OffsetCommitRequest) -> Any:
-    """The steps of a commit, none of which was done."""
-    steps = broker.start_call(request, 9)
+def working_on(broker: BrokerStandIn, request: object, version: int = 9) -> Any:
+    """The steps of a request, none of which was done."""
+    steps = broker.start_call(request, version)
     assert isinstance(steps, GeneratorType)
     return steps
 
@@ -173,3 +176,29 @@ async def test_a_long_commit_is_loaded_as_it_was_applied(broker: BrokerStandIn) 
     broker.coordinator.elect(broker.coordinator.partition_for("group"), 1)
     await broker.load()
     assert shown() == before
+
+
+def test_no_step_of_a_long_deletion_takes_long(broker: BrokerStandIn) -> None:
+    """Each partition is answered in the request's order; what is left is what was not named."""
+    finish_timing(working_on(broker, commit_request(5)))
+    request = OffsetDeleteRequest(
+        group_id="group",
+        topics=[
+            OffsetDeleteRequestTopic(
+                name="topic",
+                partitions=[
+                    OffsetDeleteRequestPartition(partition_index=p)
+                    for p in range(PARTITION_COUNT, 0, -1)
+                ],
+            )
+        ],
+    )
+    response, longest_s = finish_timing(working_on(broker, request, 0))
+    assert longest_s < TOLERATED * BOUND_S
+    unknown, *known = codes(response)
+    assert unknown == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (set(known), len(known)) == ({ErrorCode.NONE}, PARTITION_COUNT - 1)
+    assert offsets(broker) == {0: 5}
+    request.group_id = "ghost"
+    refused, _ = finish_timing(working_on(broker, request, 0))
+    assert (refused.error_code, refused.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
