@@ -17,6 +17,7 @@ import os
 from collections.abc import Sequence
 from typing import Protocol
 
+from kraftrio.broker.log.read_ahead import ReadAhead
 from kraftrio.wire.primitives import Buffer
 
 # Linux refuses more pieces in one writev.
@@ -25,7 +26,7 @@ MAX_WRITE_PIECES = 1024
 # Reads give up instead of waiting for the disk; 0, where the system has no such reads.
 _RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _LOAD_STEP_BYTES = 64 << 10
-_LOAD_AHEAD_BYTES = 4 << 20  # who reads on finds the rest there
+_ASK_BYTES = 1 << 20  # of more at once Linux may read no more than the first part
 _probed = bytearray(1)
 
 
@@ -110,11 +111,12 @@ class FileSystem(Protocol):
 class OsFile:
     """A real file by its descriptor."""
 
-    __slots__ = ("_fd", "_path")
+    __slots__ = ("_fd", "_path", "_read_ahead")
 
     def __init__(self, path: str, fd: int) -> None:
         self._path = path
         self._fd = fd
+        self._read_ahead: ReadAhead | None = None  # made when first loaded: few files ever are
 
     def __repr__(self) -> str:
         return f"OsFile({self._path!r})"
@@ -167,14 +169,24 @@ class OsFile:
 
     def load(self, position: int, size_bytes: int) -> None:
         end = position + size_bytes
+        read_ahead = self._read_ahead
+        if read_ahead is None:
+            read_ahead = self._read_ahead = ReadAhead()
+        ahead_from, ahead_to = read_ahead.beyond(position, size_bytes)
         try:
-            ahead = max(size_bytes, _LOAD_AHEAD_BYTES)
-            os.posix_fadvise(self._fd, position, ahead, os.POSIX_FADV_WILLNEED)
+            self._ask_for(position, end)
+            self._ask_for(ahead_from, ahead_to)
             for at in range(position, end, _LOAD_STEP_BYTES):
                 os.pread(self._fd, 1, at)
             os.pread(self._fd, 1, end - 1)
         except OSError:
             return  # who reads will see
+
+    def _ask_for(self, start: int, end: int) -> None:
+        """Have the system read a part of the file, without waiting for it."""
+        for at in range(start, end, _ASK_BYTES):
+            size_bytes = min(_ASK_BYTES, end - at)
+            os.posix_fadvise(self._fd, at, size_bytes, os.POSIX_FADV_WILLNEED)
 
     def descriptor(self) -> int | None:
         return self._fd if self._fd >= 0 else None
