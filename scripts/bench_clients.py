@@ -241,12 +241,12 @@ def run_child(text: str) -> int:
     import trio
 
     client, mode, address, topic, size, count = json.loads(text)
-    measure = MEASURES[client, mode]
+    measure: Any = MEASURES[client, mode]
     arguments = (address, topic, b"x" * size, count)
     if client == "aiokafka":
-        result = asyncio.run(measure(*arguments))  # type: ignore[arg-type]
+        result = asyncio.run(measure(*arguments))
     elif client == OURS:
-        result = trio.run(measure, *arguments)  # type: ignore[arg-type]
+        result = trio.run(measure, *arguments)
     else:
         result = measure(*arguments)
     print(json.dumps(result))

@@ -114,7 +114,7 @@ def all_steps(fast: bool, options: list[str]) -> list[Outcome]:
         run("format", [*python, "ruff", "format", "--check", *linted]),
         run("lint", [*python, "ruff", "check", *linted]),
         run("imports", [str(Path(sys.executable).parent / "lint-imports"), "--no-logo"]),
-        run("types", [*python, "mypy", "-p", "kraftrio"]),
+        run("types", [*python, "mypy"]),
         run_pytest("tidy", ["tests/test_tidy.py", "tests/test_import_laws.py"], options),
     ]
     for name in (*QUICK_TESTS, *LONG_TESTS):

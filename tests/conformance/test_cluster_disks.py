@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
-from kraftrio.broker.coordinator.runtime import partition_for
+from kraftrio.broker.coordinator.partitioning import partition_for
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import MetadataResponsePartition
 from tests.conformance.broker_process import KIND
@@ -117,7 +117,10 @@ def two_disks(directories: dict[int, Path], tmp_path: Path) -> Iterator[Cluster]
     def overrides(node_id: int, _ports: Mapping[int, int]) -> dict[str, str]:
         return {"log.dirs": f"{folder / f'node-{node_id}'},{directories[node_id]}"}
 
-    settings = {"offsets_topic_num_partitions": OFFSETS_PARTITIONS, **FAST_CHECKPOINTS}
+    settings: dict[str, Any] = {
+        "offsets_topic_num_partitions": OFFSETS_PARTITIONS,
+        **FAST_CHECKPOINTS,
+    }
     with Cluster(folder, 3, overrides, **settings) as made:
         yield made
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from kraftrio.wire.messages.admin import (
     CreatableReplicaAssignment,
@@ -55,7 +56,7 @@ def test_a_full_disk_moves_what_is_led_there(tmp_path: Path) -> None:
         ],
         timeout_ms=10_000,
     )
-    settings = {"min_insync_replicas": 2, "replica_lag_time_max_ms": 30_000}
+    settings: dict[str, Any] = {"min_insync_replicas": 2, "replica_lag_time_max_ms": 30_000}
     with disk, Cluster(tmp_path, 3, overrides, **settings) as cluster:
         assert cluster.ask(request).topics[0].error_code == 0
         cluster.wait_until(lambda: leaders(cluster) == {1}, "node 1 leads")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import lzma
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ def parts_of(frame: dict[str, Any]) -> tuple[bytes, type[Any], int, type[Any], i
 def expected_value(field: Field, shown: Any) -> Any:
     """Turn a value of Kafka's JSON form into ours, except for structs and records."""
     if field.kind is UUID or (field.kind is ARRAY and field.element is UUID):
-        convert = uuid_from_text
+        convert: Callable[[str], bytes] = uuid_from_text
     elif field.kind is BYTES or (field.kind is ARRAY and field.element is BYTES):
         convert = base64.b64decode
     else:

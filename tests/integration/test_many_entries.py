@@ -46,7 +46,7 @@ from kraftrio.wire.protocol.api import (
     request_header_version,
     response_header_version,
 )
-from tests.support.sliced import finish
+from tests.support.sliced import finish, joined
 
 BOUND_S = 0.020  # on a quiet machine
 TOLERATED = 2.5  # times the bound, on a busy one
@@ -235,7 +235,7 @@ def filled(api: Api, version: int, path: tuple[Field, ...], filler: Filler, size
         element = path[-1].element
         assert element is not None
         setattr(holder, path[-1].name, Repeated(lambda: filler.value(element, version), count))
-        return b"".join(finish(encode_slices(request, version)))
+        return joined(finish(encode_slices(request, version)))
 
     empty, some = len(build(0)), len(build(1000))
     return build(max(1, int((size - empty) / (some - empty) * 1000)))

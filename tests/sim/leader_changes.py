@@ -38,12 +38,12 @@ class HeldMetadata:
     """What is committed reaches one node only at `release`."""
 
     def __init__(self, node: SimNode) -> None:
-        self._quorum = node.quorum
+        self._publication = node.quorum._publication
         self._incarnation = node.incarnation
         self._node = node
         self._high_watermark = -1
-        self._apply = self._quorum._apply
-        self._quorum._apply = self._hold  # type: ignore[method-assign]
+        self._apply = self._publication.apply
+        self._publication.apply = self._hold  # type: ignore[method-assign]
 
     def _hold(self, high_watermark: int) -> None:
         self._high_watermark = high_watermark
@@ -51,11 +51,11 @@ class HeldMetadata:
     @staticmethod
     def holds(node: SimNode) -> bool:
         """Tell whether a node's metadata is held back already."""
-        return "_apply" in vars(node.quorum)
+        return "apply" in vars(node.quorum._publication)
 
     def release(self) -> None:
         """Let the node have all of it at once."""
-        del self._quorum._apply
+        del self._publication.apply
         if self._high_watermark >= 0 and self._node.incarnation is self._incarnation:
             self._apply(self._high_watermark)
 

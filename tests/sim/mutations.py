@@ -25,7 +25,7 @@ from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
 from kraftrio.broker.log.partition import follower_batches
 from kraftrio.broker.log.partition.follower_batches import FollowerBatches
 from kraftrio.broker.log.partition.partition_log import PartitionLog
-from kraftrio.broker.log.segment import batch_locator, batch_scan
+from kraftrio.broker.log.segment import batch_locator, batch_scan, batch_search
 from kraftrio.broker.log.segment.segment import Segment
 from kraftrio.broker.replica.directories.full_directories import FullDirectories
 from kraftrio.broker.replica.directories.unmade_logs import UnmadeLogs
@@ -356,7 +356,7 @@ def _recovery_does_not_check() -> list[Patch]:
 
 def _damage_ends_a_segment() -> list[Patch]:
     """Behind a batch that cannot be, a reader is sent on to the next segment."""
-    original = batch_locator.find_batch
+    original = batch_search.find_batch
 
     def find_batch(*arguments: Any, is_start: bool = False) -> Any:
         try:

@@ -26,7 +26,7 @@ from tests.sim.library_clients import (
     TopicProgram,
 )
 
-_IMPATIENT = {"request_timeout_ms": 2_000, "metadata_max_age_ms": 5_000}
+_IMPATIENT: dict[str, Any] = {"request_timeout_ms": 2_000, "metadata_max_age_ms": 5_000}
 _GROUP = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 500, **_IMPATIENT}
 _COOPERATIVE = ["cooperative-sticky", "range"]
 

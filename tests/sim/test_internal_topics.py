@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from kraftrio.broker.metadata.auto_topics import CONSUMER_OFFSETS
+from kraftrio.wire.topic_names import CONSUMER_OFFSETS
 from tests.sim.client import SimClient, Unavailable, client_of
 from tests.sim.cluster import Cluster, Shape
 from tests.sim.world import World

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 
@@ -26,7 +28,7 @@ PROPERTIES = {
     "group.initial.rebalance.delay.ms": "0",
     "auto.create.topics.enable": "false",
 }
-IMPATIENT = {"request_timeout_ms": 2_000, "metadata_max_age_ms": 5_000}
+IMPATIENT: dict[str, Any] = {"request_timeout_ms": 2_000, "metadata_max_age_ms": 5_000}
 TOPIC = "durable"
 PARTITIONS = [TopicPartition(TOPIC, index) for index in range(2)]
 
@@ -102,8 +104,9 @@ async def use_a_topic(stage: Stage) -> None:
             **timeouts,
         ),
     ]
-    for program in (*producers, reader, *members):
-        stage.start(program.run)
+    runs = [*(one.run for one in producers), reader.run, *(one.run for one in members)]
+    for run in runs:
+        stage.start(run)
     await trouble(stage, machines, 12)
     for producer in producers:
         producer.is_stopping = True

@@ -7,9 +7,12 @@ prove nothing.
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 import trio
 
+from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import ElectLeadersRequest, TopicPartitions
 from kraftrio.wire.messages.data import (
@@ -222,7 +225,7 @@ async def leader_changes_unseen(stage: Stage) -> None:
     for controller in (101, 102, 103):
         stage.cluster.internet.mend(f"n{controller}", "n1")
     epoch = stage.image(tp).leader_epoch
-    partition = stage.node(1).replica_manager.partition(tp)
+    partition = cast(ReplicaManager, stage.node(1).replica_manager).hosted.partition(tp)
     assert partition is not None
     await stage.until(lambda: partition.state.leader_epoch >= epoch, "broker 1 hears of it")
     expect(stage.end(3, tp) == 2 or stage.high_watermark(1, tp) == 1, "m1 counts too early")

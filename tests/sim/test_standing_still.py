@@ -42,7 +42,7 @@ def test_a_controller_that_stood_still_fences_nobody_who_waited() -> None:
                 lambda delta, _image: fenced.extend(
                     broker_id
                     for broker_id, broker in delta.changed_brokers.items()
-                    if broker.fenced
+                    if broker is not None and broker.fenced
                 )
             )
             fenced.clear()

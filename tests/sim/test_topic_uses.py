@@ -67,7 +67,7 @@ class Answers:
         self.rng = cast(
             Any, type("rng", (), {"randrange": lambda _, limit: self.time_ms % limit})
         )()
-        self.time_ms = 0
+        self.time_ms: int = 0
 
 
 @pytest.mark.parametrize(

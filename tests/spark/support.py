@@ -74,7 +74,7 @@ def delete_records(address: str, topic: str, offsets: dict[int, int]) -> None:
     trio.run(delete)
 
 
-def send(address: str, topic: str, sent: Iterable[Sent], codec: str = "none") -> None:
+def send(address: str, topic: str, sent: Iterable[Sent], codec: Any = "none") -> None:
     """Send records and wait until they are written."""
 
     async def send_all() -> None:

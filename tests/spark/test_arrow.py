@@ -179,7 +179,8 @@ def test_full() -> None:
     from kraftrio.clients.spark.arrow import RecordColumns, RowBounds
 
     batch = bytes(build_batch([Record(0, 0, None, b"x" * 100)] * 10))
-    for limits, count in (({"max_rows": 25}, 3), ({"max_bytes": 1500}, 2)):
+    cases: list[tuple[dict[str, Any], int]] = [({"max_rows": 25}, 3), ({"max_bytes": 1500}, 2)]
+    for limits, count in cases:
         found = RecordColumns("t", 0, RowBounds(0, 100), **limits)
         added = 0
         while not found.is_full:

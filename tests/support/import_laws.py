@@ -48,7 +48,7 @@ def broken_by(contract: dict[str, Any], *more_imports: str) -> str:
         if imported not in graph.modules:
             graph.add_module(imported, is_squashed=True)
         graph.add_import(importer=f"kraftrio.{importer}", imported=imported)
-    kind = CONTRACT_TYPES[contract["type"]]
+    kind: Any = CONTRACT_TYPES[contract["type"]]
     law = kind(contract["name"], LAWS["session_options"], contract)
     check = law.check(graph, verbose=False)
     if check.kept:

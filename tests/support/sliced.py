@@ -4,18 +4,34 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Generator
-from typing import Any, TypeVar
+from collections.abc import Generator, Iterable
+from typing import Any, TypeVar, cast, overload
+
+from kraftrio.wire.primitives import Buffer
+from kraftrio.wire.stored_bytes import Piece
 
 T = TypeVar("T")
 
 
-def finish(work: Generator[None, None, T] | T) -> T:
+def joined(pieces: Iterable[Piece]) -> bytes:
+    """Return the bytes of pieces none of which is stored elsewhere."""
+    return b"".join(cast("Iterable[Buffer]", pieces))
+
+
+@overload
+def finish(work: Generator[Any, None, T]) -> T: ...
+
+
+@overload
+def finish(work: T) -> T: ...
+
+
+def finish(work: Any) -> Any:
     """Return the value of some work; what little there was to do is done already."""
     return finish_counting(work)[0] if isinstance(work, Generator) else work
 
 
-def finish_counting(work: Generator[None, None, T]) -> tuple[T, int]:
+def finish_counting(work: Generator[Any, None, T]) -> tuple[T, int]:
     """Return the value of some work, and how many pauses there were."""
     pauses = 0
     while True:

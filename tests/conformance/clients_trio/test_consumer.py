@@ -113,7 +113,7 @@ async def test_transactions(bootstrap: str, unique_topic: Names, unique_group: N
         ends = await consumer.end_offsets([TopicPartition(topic, 0)])
         assert ends == {TopicPartition(topic, 0): 454}
         producer.commit_transaction(scenarios.DEADLINE_S)
-        more = []
+        more: list[Any] = []
         with trio.fail_after(20):
             while len(more) < 50:
                 more += [received(each).record for each in await consumer.poll(timeout_ms=500)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import trio
@@ -25,7 +26,7 @@ pytestmark = scenarios.MARKS
 
 Names = Callable[[], str]
 
-QUICK = {
+QUICK: dict[str, Any] = {
     "retry_backoff_ms": 20,
     "retry_backoff_max_ms": 200,
     "reconnect_backoff_ms": 10,

@@ -52,7 +52,11 @@ async def test_a_callback_may_schedule_another(
     timers = Timers()
     done = trio.Event()
     nursery.start_soon(timers.run)
-    timers.schedule(0, lambda: timers.schedule(0, done.set))
+
+    def schedule_another() -> None:
+        timers.schedule(0, done.set)
+
+    timers.schedule(0, schedule_another)
     with trio.fail_after(1):
         await done.wait()
 

@@ -249,9 +249,9 @@ class FakeNode:
         cluster.versions_used[api.name] = version
         if version > cluster.max_versions.get(api.key, 99):
             assert api.key == ApiKey.API_VERSIONS, f"{api.name} {version} was not offered"
-            response = cluster.api_versions()
-            response.error_code = ErrorCode.UNSUPPORTED_VERSION
-            return _frame(start.correlation_id, encode(response, 0), 0)
+            refusal = cluster.api_versions()
+            refusal.error_code = ErrorCode.UNSUPPORTED_VERSION
+            return _frame(start.correlation_id, encode(refusal, 0), 0)
         request = decode_request(api, version, frame, start.body_position)
         script = cluster.scripts.get(api.key)
         response = script(self, request) if script is not None else None

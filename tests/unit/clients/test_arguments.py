@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
@@ -73,9 +73,10 @@ def test_texts() -> None:
 def test_one_alone_is_not_several() -> None:
     """Strings and partitions can be iterated over, but nobody means that."""
     assert arguments.several("things", iter([1, 2])) == [1, 2]
-    for alone in ("ab", b"ab", bytearray(b"ab"), T0, 5, None):
+    wrong: list[Any] = ["ab", b"ab", bytearray(b"ab"), T0, 5, None]
+    for alone in wrong:
         with pytest.raises(TypeError, match="things must be several"):
-            arguments.several("things", alone)  # type: ignore[type-var]
+            arguments.several("things", alone)
     with pytest.raises(TypeError, match=r"must be TopicPartition\(topic, number\), not 't'"):
         arguments.topic_partitions("partitions", ("t", 0))
 
@@ -173,8 +174,8 @@ async def test_a_batch_that_cannot_be_encoded_fails_alone(
 ADMIN_CALLS: list[tuple[str, Call]] = [
     ("create_topics", lambda a: a.create_topics(NewTopic("t"))),
     ("create_topics", lambda a: a.create_topics(["t"])),
-    ("create_topics", lambda a: a.create_topics([NewTopic(b"t")])),  # type: ignore[arg-type]
-    ("create_topics", lambda a: a.create_topics([NewTopic("t", 1.0)])),  # type: ignore[arg-type]
+    ("create_topics", lambda a: a.create_topics([NewTopic(cast(Any, b"t"))])),
+    ("create_topics", lambda a: a.create_topics([NewTopic("t", cast(Any, 1.0))])),
     ("create_topics", lambda a: a.create_topics([NewTopic("t", 2**31)])),
     ("create_topics", lambda a: a.create_topics([NewTopic("t", 1, 2**15)])),
     ("create_topics", lambda a: a.create_topics([NewTopic("t", configs={"a": 1})])),  # type: ignore[dict-item]
@@ -189,13 +190,13 @@ ADMIN_CALLS: list[tuple[str, Call]] = [
     ("describe_configs", lambda a: a.describe_configs(TOPIC)),
     (
         "describe_configs",
-        lambda a: a.describe_configs([ConfigResource(ConfigResourceType.BROKER, 1)]),
-    ),  # type: ignore[arg-type]
+        lambda a: a.describe_configs([ConfigResource(ConfigResourceType.BROKER, cast(Any, 1))]),
+    ),
     ("incremental_alter_configs", lambda a: a.incremental_alter_configs({TOPIC: "ab"})),
     (
         "incremental_alter_configs",
-        lambda a: a.incremental_alter_configs({TOPIC: [AlterConfigOp("a", 1)]}),
-    ),  # type: ignore[arg-type]
+        lambda a: a.incremental_alter_configs({TOPIC: [AlterConfigOp("a", cast(Any, 1))]}),
+    ),
     ("list_offsets", lambda a: a.list_offsets({"t": -1})),
     ("list_offsets", lambda a: a.list_offsets({T0: 1.5})),
     ("delete_records", lambda a: a.delete_records({T0: 1.5})),

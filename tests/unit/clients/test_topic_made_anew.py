@@ -128,7 +128,7 @@ def test_a_producer_spreads_over_the_partitions_there_are(
         async with kafka.consumer() as consumer:
             consumer.assign(TopicPartition("t", index) for index in range(later))
             values = [value for _, value in await read(consumer, 40)]
-            assert sorted(values) == sorted(b"b%d" % number for number in range(40))
+            assert sorted(filter(None, values)) == sorted(b"b%d" % number for number in range(40))
             assert not await consumer.poll(500)
 
     simulate(main, auto_create_topics_enable="false")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -145,7 +146,10 @@ async def test_a_request_without_an_answer_is_told_what_became_of_it() -> None:
         line.takes = size + size // 2
         for number in (1, 2, 3):
             connection.send_oneway(
-                request, 9, lambda lost, number=number: told.append((number, lost)), at_once=True
+                request,
+                9,
+                partial(lambda number, lost: told.append((number, lost)), number),
+                at_once=True,
             )
         assert told == [(0, None), (1, None)]
         line.send_error = ConnectionResetError("reset")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from crc32c import crc32c
@@ -33,7 +34,7 @@ def batch_bytes(buf: bytes, header: BatchHeader) -> bytes:
     return buf[header.position : header.position + header.size_bytes]
 
 
-def error_of(buf: bytes | bytearray, **options: int) -> ErrorCode:
+def error_of(buf: bytes | bytearray, **options: Any) -> ErrorCode:
     """Check a batch as an append does and return the code of its fault."""
     with pytest.raises(KafkaError) as caught:
         header = parse_header(buf)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any, cast
 
 from kraftrio.base.deferred import Deferred, run_waiting
 from kraftrio.broker.api.fetch.fetch import FetchHandlers
@@ -12,6 +13,7 @@ from kraftrio.broker.api.produce.produce import ProduceHandlers
 from kraftrio.broker.controller.producer_ids import ProducerIdManager
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.memory_budget import MemoryBudget
+from kraftrio.wire.codec.message import records_view
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import (
     FetchPartition,
@@ -104,9 +106,9 @@ class Handlers:
                 for topic_id in topic_ids
             ],
         )
-        response = self.fetches.fetch(request, asked or context(17))
+        response: Any = self.fetches.fetch(request, asked or context(17))
         run_waiting()
-        return response
+        return cast("FetchResponse | Deferred[FetchResponse]", response)
 
     def produce(
         self, *topics: str, acks: int = -1, timeout_ms: int = 1000
@@ -124,15 +126,14 @@ class Handlers:
             ],
         )
         answers: Deferred[list[tuple[ErrorCode, int]]] = Deferred()
-        response = self.produces.produce(request, context(12))
+        response: Any = self.produces.produce(request, context(12))
         assert response is not None
         if not isinstance(response, Deferred):
-            response, done = Deferred(), response
-            response.complete(done)
+            response = Deferred.completed(response)
         response.then(
             lambda value: answers.complete(
                 [
-                    (ErrorCode(part.error_code), part.base_offset)
+                    (part.error_code, part.base_offset)
                     for topic in value.responses
                     for part in topic.partition_responses
                 ]
@@ -214,7 +215,7 @@ class Follower:
     def take(self, response: FetchResponse) -> int:
         """Count what an answer brings; return how many partitions it tells of."""
         for topic in response.responses:
-            self.offset += len(records_of(topic.partitions[0].records or b""))
+            self.offset += len(records_of(records_view(topic.partitions[0].records)))
         return len(response.responses)
 
     def fetch(self, *, named: bool, **how: int) -> FetchResponse | Deferred[FetchResponse]:

@@ -162,7 +162,7 @@ class QuorumNode:
             await nursery.start(self.service.run)
             task_status.started()
 
-    async def _run_in_thread(self, work: Callable[[], None]) -> None:
+    async def _run_in_thread(self, work: Callable[[], object]) -> None:
         await trio.sleep(self.rng.random() * 0.003)
         work()
 

@@ -280,7 +280,8 @@ async def test_one_heartbeat_at_a_time_is_under_way(
     context: Context, autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
     await context.join()
-    context.controller.parked = parked = []
+    parked: list[Any] = []
+    context.controller.parked = parked
     nursery.start_soon(context.channel.run_heartbeats)
     for _ in range(5):
         await trio.sleep(3)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import pytest
 
 from kraftrio.base.deferred import Deferred
@@ -33,8 +36,9 @@ def test_decisions_pass_as_they_are() -> None:
     """At once, or when they are committed."""
     response = CreateTopicsResponse()
     parked: Deferred[CreateTopicsResponse] = Deferred()
-    for decision in (response, parked):
-        quorum = FakeQuorum(answer=lambda _request, decision=decision: decision)
+    decisions: list[Any] = [response, parked]
+    for decision in decisions:
+        quorum = FakeQuorum(answer=partial(lambda decision, _request: decision, decision))
         answer = LocalController(quorum).submit(REQUEST, api_version=7)
         assert answer.done is (decision is response)
         if not parked.done and decision is parked:

@@ -523,7 +523,7 @@ async def test_damage_is_not_loaded_but_waited_for(broker: BrokerStandIn, at: in
             return read_log(topic_partition, start, max_bytes)
         return ReadResult(b"".join(log.batches[1 if start else 0 :]))
 
-    broker.replicas.read_log = read_damaged  # type: ignore[method-assign]
+    broker.replicas.read_log = read_damaged  # type: ignore[assignment, method-assign]
     broker.start()
     broker.coordinator.elect(log.topic_partition.partition, 1)
     await broker.load()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -175,7 +176,7 @@ def open_after_kill(writer: Writer) -> None:
         context.open(clean=False)
 
 
-STEPS: dict[str, tuple[Step, dict[str, object]]] = {
+STEPS: dict[str, tuple[Step, dict[str, Any]]] = {
     "append and roll": (append_some, {}),
     "append with flush.messages": (append_some, {"flush_messages": 1}),
     "roll": (roll, {}),
@@ -199,7 +200,7 @@ DONE_AGAIN = [name for name in STEPS if name.startswith(("truncate", "start "))]
 WAYS = [(False, False), (True, False), (False, True)]  # done again; the ending comes at once
 
 
-def started(config: dict[str, object]) -> Writer:
+def started(config: dict[str, Any]) -> Writer:
     """A log of several segments and epochs, flushed half-way."""
     writer = Writer(LogContext(segment_bytes=500, index_interval_bytes=100, **config))
     writer.write()

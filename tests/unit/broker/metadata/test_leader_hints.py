@@ -32,7 +32,7 @@ def metadata() -> MetadataCache:
         broker_id=2,
         broker_epoch=1,
         incarnation_id=b"\2" * 16,
-        endpoints=(Endpoint("OUTER", "there", 9, "PLAINTEXT"),),
+        endpoints=(Endpoint("OUTER", "there", 9, 0),),
         rack="r",
         fenced=False,
         in_controlled_shutdown=False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,10 @@ def new_fs(**owners: str) -> MemoryFileSystem:
     return fs
 
 
-def open_storage(fs: MemoryFileSystem, *, seed: int = 1, **settings: str) -> NodeStorage:
+OF_B: dict[str, Any] = {"kraftrio.cluster.id": B}
+
+
+def open_storage(fs: MemoryFileSystem, *, seed: int = 1, **settings: Any) -> NodeStorage:
     properties = {
         "node.id": "1",
         "process.roles": "broker",
@@ -93,7 +97,7 @@ def test_a_vote_of_another_folder_proves_nothing() -> None:
 
 
 @pytest.mark.parametrize("setting", [{}, {"kraftrio.cluster.id": A}])
-def test_a_new_folder_beside_others_takes_their_cluster(setting: dict[str, str]) -> None:
+def test_a_new_folder_beside_others_takes_their_cluster(setting: dict[str, Any]) -> None:
     """At once: it is known."""
     fs = new_fs(b=A)
     storage = open_storage(fs, **setting)
@@ -104,12 +108,12 @@ def test_a_new_folder_beside_others_takes_their_cluster(setting: dict[str, str])
 def test_the_configured_id_is_a_guard() -> None:
     """Folders of another cluster are refused, with both ids and the file."""
     with pytest.raises(StartError) as refused:
-        open_storage(new_fs(a=A), **{"kraftrio.cluster.id": B})
+        open_storage(new_fs(a=A), **OF_B)
     assert str(refused.value) == (
         f"kraftrio.cluster.id names cluster {B}, but /a/meta.properties is of cluster {A}"
     )
     fs = new_fs()
-    open_storage(fs, **{"kraftrio.cluster.id": B})
+    open_storage(fs, **OF_B)
     assert owners_of(fs) == [B, B]
 
 

@@ -231,8 +231,9 @@ def test_lookups() -> None:
             assert await consumer.beginning_offsets([T0, other]) == {T0: 0, other: 0}
             assert await consumer.end_offsets([T0, other]) == {T0: 5, other: 0}
             found = await consumer.offsets_for_times({T0: 1_003, other: 0})
-            assert found[T0] is not None
-            assert found[T0][:2] == (3, 1_003)
+            at_time = found[T0]
+            assert at_time is not None
+            assert at_time[:2] == (3, 1_003)
             assert found[other] is None
             assert await consumer.offsets_for_times({T0: 2_000}) == {T0: None}
             assert [each.partition for each in await consumer.partitions_for("t")] == [0, 1]
@@ -380,7 +381,7 @@ def test_a_topic_that_comes_later() -> None:
 
 def test_settings_and_misuse() -> None:
     """One plain sentence each."""
-    for settings, sentence in [
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"auto_offset_reset": "middle"}, "auto_offset_reset must be"),
         ({"isolation_level": "chaos"}, "isolation_level must be"),
         ({"partition_assignment_strategy": "best"}, "partition_assignment_strategy must be"),
@@ -388,7 +389,8 @@ def test_settings_and_misuse() -> None:
         ({"fetch_max_bytes": 0}, "fetch_max_bytes must be"),
         ({"heartbeat_interval_ms": 50_000}, "heartbeat_interval_ms"),
         ({"nonsense": 1}, "unknown setting nonsense"),
-    ]:
+    ]
+    for settings, sentence in cases:
         with pytest.raises(ConfigError, match=sentence):
             Consumer("localhost:9092", **settings)
 

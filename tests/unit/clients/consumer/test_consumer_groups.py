@@ -71,8 +71,9 @@ def test_without_automatic_commits() -> None:
                     await take(consumer, 1)
         async with kafka.consumer(group_id="g") as consumer:
             committed = await consumer.committed([T0, TopicPartition("t", 9)])
-            assert committed[T0] is not None
-            assert (committed[T0].offset, committed[T0].leader_epoch) == (3, 0)
+            mine = committed[T0]
+            assert mine is not None
+            assert (mine.offset, mine.leader_epoch) == (3, 0)
             assert committed[TopicPartition("t", 9)] is None
 
     simulate(main)
@@ -147,8 +148,9 @@ def test_what_a_failing_program_has_in_hand_is_not_committed(way: str) -> None:
                 await work(consumer)
         async with kafka.consumer(group_id="g") as consumer:
             committed = await consumer.committed([T0])
-            assert committed[T0] is not None
-            assert committed[T0].offset == 6
+            mine = committed[T0]
+            assert mine is not None
+            assert mine.offset == 6
 
     simulate(main)
 

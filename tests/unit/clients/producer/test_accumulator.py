@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -93,7 +94,7 @@ def test_sequences_count_records() -> None:
     core.fill(batches=2, partition=0)
     core.fill(batches=1, partition=1)
     core.flush()
-    seen = {}
+    seen: dict[Any, Any] = {}
     while batches := core.drain():
         for batch in batches:
             header = parse_header(batch.data)
@@ -243,7 +244,8 @@ def test_who_waits_for_memory_ends_the_lingering() -> None:
 @pytest.mark.parametrize("limit", ["max_request_size", "buffer_memory"])
 def test_a_record_that_can_never_go_is_refused(limit: str) -> None:
     """The error names the limit; nothing is accepted."""
-    core = Core(**{limit: 5000})
+    settings: dict[str, Any] = {limit: 5000}
+    core = Core(**settings)
     with pytest.raises(RecordTooLargeError, match=limit):
         core.send(b"x" * 5000)
     assert not core.accumulator.incomplete

@@ -150,7 +150,11 @@ async def test_acks_0_and_1() -> None:
 
 async def test_old_brokers_get_topics_by_name() -> None:
     """Before version 13 Produce names topics; before 4 there are no ids at all."""
-    for versions in ({ApiKey.PRODUCE: 12}, {ApiKey.PRODUCE: 7, ApiKey.METADATA: 4}):
+    choices: list[dict[int, int]] = [
+        {ApiKey.PRODUCE: 12},
+        {ApiKey.PRODUCE: 7, ApiKey.METADATA: 4},
+    ]
+    for versions in choices:
         async with fake_cluster() as fake:
             fake.add_topic("t", [1])
             fake.max_versions = dict(versions)
@@ -509,7 +513,7 @@ async def test_wrong_arguments() -> None:
                 await producer.send("t", b"", partition=-1)
             with pytest.raises(RecordTooLargeError, match="max_request_size"):
                 await producer.send("t", b"x" * 2000)
-            memory = bytearray(b"mine")
+            memory: Any = bytearray(b"mine")
             delivery = await producer.send("t", memory)
             memory[:] = b"your"
             await delivery

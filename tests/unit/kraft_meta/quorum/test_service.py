@@ -93,7 +93,7 @@ def test_an_answer_comes_after_every_subscriber_took_the_change() -> None:
             order: list[str] = []
             for name in ("first", "last"):
                 node.service.subscribe(
-                    lambda delta, _image, name=name: order.extend(
+                    lambda delta, _image, name=name: order.extend(  # type: ignore[misc]
                         f"{name} sees {topic.name}" for topic in delta.changed_topics.values()
                     )
                 )

@@ -24,7 +24,7 @@ A trace has a line per effect: node, effect, details, in the order of the core's
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from kraftrio.kraft_meta.raft.messages import (
     EndQuorumEpoch,
@@ -57,7 +57,7 @@ class RaftScript:
     def run(self, command: str) -> Iterator[str]:
         """Run a command; yield the lines of its trace."""
         name, *words = command.split()
-        return {
+        commands: dict[str, Callable[..., Iterator[str]]] = {
             "voters": self._voters,
             "wait": self._wait,
             "deliver": self._deliver,
@@ -71,7 +71,8 @@ class RaftScript:
             "snapshot": self._snapshot,
             "install": self._install,
             "nodes": self._show,
-        }[name](*words)
+        }
+        return commands[name](*words)
 
     # ---- commands
 

@@ -33,6 +33,7 @@ from kraftrio.wire.messages.cluster import (
 from kraftrio.wire.messages.data import ListOffsetsRequest
 from kraftrio.wire.messages.groups import OffsetFetchRequest, OffsetFetchRequestTopic
 from tests.support.sliced import finish_counting as finish
+from tests.support.sliced import joined
 from tests.unit.wire.random_messages import MESSAGES, random_message, versions_of
 
 
@@ -67,7 +68,7 @@ def test_slices_are_the_same_as_at_once(cls: type[Any], everything_is_long: None
         data = encode(value, version)
         sliced, _ = finish(decode_slices(cls, version, memoryview(data)))
         assert sliced == decode(cls, version, data)[0]
-        assert b"".join(finish(encode_slices(sliced, version))[0]) == data
+        assert joined(finish(encode_slices(sliced, version))[0]) == data
 
 
 @pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
@@ -154,7 +155,7 @@ def test_entries_are_made_while_they_are_encoded() -> None:
     plain = MetadataResponse(
         topics=[MetadataResponseTopic(name=f"t{i}", partitions=[]) for i in range(1000)]
     )
-    assert b"".join(parts) == encode(plain, 9)
+    assert joined(parts) == encode(plain, 9)
 
 
 def test_few_entries_are_made_at_once() -> None:

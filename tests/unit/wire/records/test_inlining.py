@@ -41,7 +41,7 @@ def test_same_values() -> None:
 def test_short_varints_cost_no_call() -> None:
     """The function is another one, in which one and two bytes are read in place."""
     faster = inlined(read_all)
-    assert "high" in faster.__code__.co_varnames  # type: ignore[attr-defined]
+    assert "high" in faster.__code__.co_varnames
     assert "high" not in read_all.__code__.co_varnames
 
 

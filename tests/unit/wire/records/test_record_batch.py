@@ -109,9 +109,10 @@ def test_recorded_codec(codec: Compression) -> None:
     assert header.compression is codec
     records = list(iter_records(buf, header))
     for index, record in enumerate(records):
+        headers = record.headers
         value = b"value-%d-" % index + b"abcdefgh" * 10
-        assert record == (index, T0 + index, b"key-%d" % index, value, record.headers)
-        assert [name for name, _ in record.headers] == ["h"]
+        assert record == (index, T0 + index, b"key-%d" % index, value, headers)
+        assert [name for name, _ in headers] == ["h"]
     assert len(records) == 10
     assert validate_records(buf, header, require_keys=True) == (T0 + 9, 9, [])
 

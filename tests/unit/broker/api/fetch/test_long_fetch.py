@@ -284,7 +284,7 @@ async def test_a_parked_follower_that_asks_again_is_answered(
         side.lead(2)
         first = side.fetch(everything(session=(0, 0), replica_id=2))
         named = [(TOPIC_ID, index, 0) for index in range(2)]
-        asks = {"replica_id": 2, "max_wait_ms": 500}
+        asks: dict[str, Any] = {"replica_id": 2, "max_wait_ms": 500}
         parked = side.start(request(*named, session=(first.session_id, 1), **asks))
         assert isinstance(parked, Deferred) and not parked.done
         again = side.start(request(*named, session=(first.session_id, 2), **asks))

@@ -324,8 +324,8 @@ class GroupContext:
                 )
             ],
         )
-        (partition,) = request.topics[0].partitions
-        named = NamedPartition(topic, topic_id, partition)
+        (entry,) = request.topics[0].partitions
+        named = NamedPartition(topic, topic_id, entry)
         commit = finish(self.shard.prepare_commit(request, [named], self.now))
         assert self.carry_out(self.shard.commit_offsets(commit, api_version, self.now)) is commit
         return ErrorCode.OFFSET_METADATA_TOO_LARGE if commit.refused else ErrorCode.NONE

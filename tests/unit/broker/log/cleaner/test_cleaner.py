@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ DAY_MS = 86_400_000
 RECORDED = Path(__file__).parents[4] / "data" / "log-dirs"
 
 
-def compacted(**config: object) -> LogContext:
+def compacted(**config: Any) -> LogContext:
     """A log of cleanup.policy=compact."""
     return LogContext(**{"cleanup_policy": "compact", **config})
 
@@ -518,7 +519,7 @@ def test_what_apache_compacted_stays_as_it_is() -> None:
 # -- the log changes meanwhile ---------------------------------------------------------------------
 
 
-def dirty(**config: object) -> LogContext:
+def dirty(**config: Any) -> LogContext:
     """Twenty records of two keys in segments of two."""
     context = compacted(segment_bytes=160, **config)
     for number in range(20):

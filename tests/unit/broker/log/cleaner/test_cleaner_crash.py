@@ -109,7 +109,7 @@ def check(context: LogContext, expected: dict[bytes | None, bytes | None], end: 
     assert producer.last_sequence == 17
 
 
-def reopened(context: LogContext, fs: MemoryFileSystem, recovery_point: int) -> LogContext:
+def reopened(context: LogContext, fs: MemoryFileSystem, recovery_point: int | None) -> LogContext:
     found = LogContext.__new__(LogContext)
     found.__dict__.update(context.__dict__)
     found.fs = fs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from tests.support.memory_files import MemoryFileSystem
 HOUR_MS = 3_600_000
 
 
-def hourly(**config: object) -> LogContext:
+def hourly(**config: Any) -> LogContext:
     """Six segments of one record, one hour apart, all committed; the newest is active."""
     context = LogContext(**{"cleanup_policy": "compact", "segment_bytes": 150, **config})
     for hour in range(6):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+from typing import Any
 
 import pytest
 
@@ -46,14 +47,12 @@ class Node:
         self.manager.close(broker_epoch=5)
         return self.start()
 
-    def create(
-        self, tp: TopicPartition = TP, topic_id: bytes = ID, **config: object
-    ) -> PartitionLog:
+    def create(self, tp: TopicPartition = TP, topic_id: bytes = ID, **config: Any) -> PartitionLog:
         return self.manager.get_or_create_log(
             tp,
             topic_id,
             LogConfig(**config),
-            self.now_ms,  # type: ignore[arg-type]
+            self.now_ms,
         )
 
     def append(self, log: PartitionLog, *values: bytes) -> None:
@@ -184,8 +183,9 @@ def test_checkpoints_are_enough_after_a_kill() -> None:
     log.delete_records_before(1)
     node.manager.write_checkpoints()
     node.append(log, b"c")
-    log = node.kill().get_log(TP)
-    assert log is not None
+    found = node.kill().get_log(TP)
+    assert found is not None
+    log = found
     assert (log.recovery_point, log.log_start_offset, log.high_watermark) == (2, 1, 2)
     assert log.log_end_offset == 3
 
@@ -200,8 +200,9 @@ def test_a_cut_below_the_recovery_point_is_saved_at_once() -> None:
     node.manager.write_checkpoints()
     node.manager.truncate(log, 1)
     node.append(log, b"d", b"e")
-    log = node.kill().get_log(TP)
-    assert log is not None
+    found = node.kill().get_log(TP)
+    assert found is not None
+    log = found
     assert (log.recovery_point, log.log_end_offset) == (1, 3)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -26,12 +27,12 @@ from tests.support.logs import NOW_MS, TOPIC_PARTITION, LogContext, batch, recor
 HOUR_MS = 3_600_000
 
 
-def validate(data: bytearray, **config: object) -> tuple[bytes, int]:
+def validate(data: bytearray, **config: Any) -> tuple[bytes, int]:
     valid = validate_client_batch(
         data,
         LogConfig(**config),
         TOPIC_PARTITION,
-        NOW_MS,  # type: ignore[arg-type]
+        NOW_MS,
     )
     verify_crc(valid.data, parse_header(valid.data))
     return bytes(valid.data), valid.header.max_timestamp

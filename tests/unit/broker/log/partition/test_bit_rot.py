@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ def read(context: LogContext, offset: int, max_bytes: int = 1 << 20) -> list[int
     return [record.offset for record in records_of(found.records)]
 
 
-def three_batches(**config: object) -> LogContext:
+def three_batches(**config: Any) -> LogContext:
     """Batches of three records each."""
     context = LogContext(**config)
     for first in range(3):

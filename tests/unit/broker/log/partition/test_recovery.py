@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ FIRST = f"{0:020d}"
 VALUES = [b"%d" % number for number in range(12)]
 
 
-def filled(**config: object) -> LogContext:
+def filled(**config: Any) -> LogContext:
     """A log of twelve one-record batches of 70 bytes, four to a segment, in epochs 1 and 2."""
     context = LogContext(**{"segment_bytes": 290, "index_interval_bytes": 100, **config})
     context.leader_epoch = 1

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.support.logs import NOW_MS, LogContext
 
 HOUR_MS = 3_600_000
 
 
-def filled(**config: object) -> LogContext:
+def filled(**config: Any) -> LogContext:
     """Six segments of one record, one hour apart; the newest record is of NOW_MS."""
     context = LogContext(**{"segment_bytes": 150, "file_delete_delay_ms": 1000, **config})
     for hour in range(6):

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ def content(stored: StoredBytes) -> bytes:
     return stored.read(0, len(stored))
 
 
-def filled(count: int = 6, **config: object) -> LogContext:
+def filled(count: int = 6, **config: Any) -> LogContext:
     context = LogContext(**config)
     for number in range(count):
         context.append(b"%d" % number)

@@ -281,7 +281,8 @@ def test_out_of_range_above_cuts_to_the_leaders_end() -> None:
     follower.round(source)
     assert follower.state() == "RESETTING"
     follower.round(source)
-    assert [(type(e), e.offset) for e in follower.done] == [(TruncateTo, 2)]
+    assert [e.offset for e in follower.done if isinstance(e, TruncateTo)] == [2]
+    assert len(follower.done) == 1
     assert replica.log.log_end_offset == 2
 
 
@@ -297,7 +298,8 @@ def test_out_of_range_below_starts_where_the_leader_does() -> None:
     follower = Follower(replica)
     follower.follow(0)
     follower.catch_up(Leader.of(leader))
-    assert [(type(e), e.offset) for e in follower.done] == [(StartAt, 5)]
+    assert [e.offset for e in follower.done if isinstance(e, StartAt)] == [5]
+    assert len(follower.done) == 1
     assert (replica.log.log_start_offset, replica.log.log_end_offset) == (5, 7)
     assert replica.image() == leader.image()
     assert replica.log.leader_epochs.entries == leader.log.leader_epochs.entries

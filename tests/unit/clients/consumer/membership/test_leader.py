@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kraftrio.clients.consumer.membership.assignors import (
@@ -26,7 +28,7 @@ def generation(*, skip_assignment: bool = False, **topics: tuple[str, ...]) -> J
     )
 
 
-def leading(**options: bool) -> GroupLeader:
+def leading(**options: Any) -> GroupLeader:
     leader = GroupLeader()
     leader.begin(generation(m1=("a",), m2=("a", "b"), **options))
     return leader

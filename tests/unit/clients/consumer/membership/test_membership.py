@@ -373,7 +373,8 @@ def test_thrown_out_while_it_gives_up() -> None:
     """What was to be revoked is lost by then; reporting the old step does no harm."""
     core = stable()
     core.heartbeat_answered(beat(core, 3_000), ErrorCode.REBALANCE_IN_PROGRESS, 3_000)
-    assert not core.step(3_000)[1]
+    revoked: Any = core.step(3_000)
+    assert not revoked[1]
     core.heartbeat_answered(beat(core, 6_000), ErrorCode.UNKNOWN_MEMBER_ID, 6_000)
     core.prepared()  # of the step before
     assert core.step(6_000) == Prepare(frozenset(partitions("a", 0)), lost=True)

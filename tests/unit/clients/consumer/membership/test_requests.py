@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraftrio.clients.consumer.membership.assignors import (
+    Assignor,
     MemberSubscription,
     RangeAssignor,
     StickyAssignor,
@@ -26,7 +27,7 @@ STATIC = GroupMetadata("g", 7, "m1", "instance-1")
 def test_a_join_offers_every_assignor_with_what_the_member_has() -> None:
     config = MembershipConfig("g", session_timeout_ms=5, max_poll_interval_ms=6, rack_id="r")
     owned = {TopicPartition("b", 1), TopicPartition("a", 0)}
-    assignors = [RangeAssignor(), StickyAssignor()]
+    assignors: list[Assignor] = [RangeAssignor(), StickyAssignor()]
     request = join_request(STATIC, config, assignors, {"b", "a"}, owned, "x" * 300)
     assert (request.group_id, request.member_id) == ("g", "m1")
     assert request.group_instance_id == "instance-1"

@@ -136,7 +136,7 @@ def test_a_static_restart_is_answered_when_the_sync_deadline_comes_first(
     context: GroupContext,
 ) -> None:
     """Its new id is being stored, and its former self never asked for the assignment."""
-    timeouts = {"session_timeout_ms": 120_000, "rebalance_timeout_ms": 20_000}
+    timeouts: dict[str, Any] = {"session_timeout_ms": 120_000, "rebalance_timeout_ms": 20_000}
     tickets = [context.send_join(instance_id=f"inst-{i}", **timeouts) for i in (1, 2)]
     context.advance(0)
     leader, silent = [context.joined(ticket).member_id for ticket in tickets]
