@@ -10,6 +10,8 @@ Called by `api/produce` and the coordinators.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kraftrio.base.clock import Clock
 from kraftrio.base.timers import Timers
 from kraftrio.broker.log.partition.partition_log import (
@@ -39,6 +41,7 @@ class LedPartitions:
     def __init__(
         self,
         gate: AppendGate,
+        partitions: Mapping[TopicPartition, Partition],
         hosted: HostedReplicas,
         unmade: UnmadeLogs,
         reads: ReplicaReads,
@@ -47,6 +50,7 @@ class LedPartitions:
         clock: Clock,
     ) -> None:
         self.gate = gate
+        self._partitions = partitions  # for appends, which do not pay for a call to find it
         self._hosted = hosted
         self._unmade = unmade
         self._reads = reads
@@ -99,7 +103,7 @@ class LedPartitions:
         Raises:
             KafkaError: refused. With KAFKA_STORAGE_ERROR it may be in the log, unflushed.
         """
-        partition = self._hosted.find(topic_partition)
+        partition = self._partitions.get(topic_partition) or self._hosted.make(topic_partition)
         log, state = partition.log, partition.state
         code = state.check_append(required_acks)
         if code is not ErrorCode.NONE:
@@ -145,7 +149,7 @@ class LedPartitions:
 
     def is_committed(self, topic_partition: TopicPartition, end_offset: int) -> bool:
         """Has the high watermark reached `end_offset` here, with enough replicas in sync?"""
-        partition = self._hosted.partition(topic_partition)
+        partition = self._partitions.get(topic_partition)
         if partition is None or partition.state.high_watermark < end_offset:
             return False
         return partition.state.check_committed() is ErrorCode.NONE

@@ -71,6 +71,7 @@ class ReplicaManager:
         self.deletions = RecordDeletions(self.disk_errors, timers)
         self.led = LedPartitions(
             NoTransactions(),
+            partitions,
             self.hosted,
             self.unmade,
             self.reads,
