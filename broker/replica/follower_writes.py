@@ -52,7 +52,7 @@ class FollowerWrites:
         *,
         leader_high_watermark: int,
         leader_log_start_offset: int,
-        topic_id: bytes | None = None,
+        topic_id: bytes,
     ) -> None:
         """Append what the leader answered to a fetch at our log end; `records` may be empty.
 
@@ -82,8 +82,8 @@ class FollowerWrites:
         self,
         topic_partition: TopicPartition,
         offset: int,
-        leader_epoch: int | None = None,
-        topic_id: bytes | None = None,
+        leader_epoch: int,
+        topic_id: bytes,
     ) -> None:
         """Truncate the log to `offset` (raises what `append_as_follower` does)."""
         partition = self._followed(topic_partition, leader_epoch, topic_id)
@@ -94,8 +94,8 @@ class FollowerWrites:
         self,
         topic_partition: TopicPartition,
         offset: int,
-        leader_epoch: int | None = None,
-        topic_id: bytes | None = None,
+        leader_epoch: int,
+        topic_id: bytes,
     ) -> None:
         """Empty the log and start it at `offset` (raises likewise)."""
         partition = self._followed(topic_partition, leader_epoch, topic_id)
@@ -113,12 +113,12 @@ class FollowerWrites:
             partition.on_truncation()
 
     def _followed(
-        self, topic_partition: TopicPartition, leader_epoch: int | None, topic_id: bytes | None
+        self, topic_partition: TopicPartition, leader_epoch: int, topic_id: bytes
     ) -> Partition:
         partition = self._hosted.partition(topic_partition)
         if partition is None:
             raise self._metadata.check_hosted(*topic_partition)
-        if topic_id is not None and topic_id != partition.topic_id:
+        if topic_id != partition.topic_id:
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
         code = partition.state.check_followed(leader_epoch)
         if code is not ErrorCode.NONE:

@@ -207,7 +207,7 @@ def _no_fencing_of_old_leader_epochs() -> list[Patch]:
         leads = self.role is Role.LEADER
         return ErrorCode.NONE if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    def check_followed(self: PartitionState, leader_epoch: int | None) -> ErrorCode:
+    def check_followed(self: PartitionState, leader_epoch: int) -> ErrorCode:
         follows = self.role is Role.FOLLOWER
         return ErrorCode.NONE if follows else ErrorCode.NOT_LEADER_OR_FOLLOWER
 

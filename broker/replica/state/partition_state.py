@@ -255,13 +255,13 @@ class PartitionState:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return _check_epoch(current_leader_epoch, self.leader_epoch)
 
-    def check_followed(self, leader_epoch: int | None) -> ErrorCode:
-        """May what was fetched in this leader epoch (None: whichever) be written here?"""
+    def check_followed(self, leader_epoch: int) -> ErrorCode:
+        """May what was fetched in this leader epoch be written here?"""
         if self.role is not Role.FOLLOWER:
             if self.role is Role.OFFLINE:
                 return ErrorCode.KAFKA_STORAGE_ERROR
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return _check_epoch(-1 if leader_epoch is None else leader_epoch, self.leader_epoch)
+        return _check_epoch(leader_epoch, self.leader_epoch)
 
     def check_append(self, required_acks: int) -> ErrorCode:
         """May a batch with these acks be appended here (rule 6)?"""

@@ -31,7 +31,12 @@ async def test_latest_offsets_after_an_election() -> None:
     async with broker.running():
         partition = broker.follow_broker_2()
         broker.replicas.follower_writes.append_as_follower(
-            TP, batch(b"a", b"b"), 0, leader_high_watermark=1, leader_log_start_offset=0
+            TP,
+            batch(b"a", b"b"),
+            0,
+            leader_high_watermark=1,
+            leader_log_start_offset=0,
+            topic_id=TOPIC_ID,
         )
         broker.publish(PartitionChangeRecord(TOPIC_ID, 0, leader=1, isr=(1, 3)))
         handlers = Handlers(broker)

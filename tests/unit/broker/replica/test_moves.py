@@ -230,7 +230,12 @@ async def test_what_the_log_cuts_off_the_copy_cuts_off(autojump_clock: object) -
     def copied_from_leader(value: bytes, offset: int, epoch: int) -> None:
         data = batch(value, base_offset=offset, leader_epoch=epoch)
         mover.broker.replicas.follower_writes.append_as_follower(
-            TP, data, epoch, leader_high_watermark=0, leader_log_start_offset=0
+            TP,
+            data,
+            epoch,
+            leader_high_watermark=0,
+            leader_log_start_offset=0,
+            topic_id=TOPIC_ID,
         )
 
     copied_from_leader(b"a", 0, 3)
@@ -240,7 +245,7 @@ async def test_what_the_log_cuts_off_the_copy_cuts_off(autojump_clock: object) -
     async with mover.running():
         await trio.sleep(1)
         mover.broker.publish(PartitionRecord(TOPIC_ID, 0, (1, 2, 3), (1, 2, 3), 2, leader_epoch=5))
-        mover.broker.replicas.follower_writes.truncate(TP, 1, 5)
+        mover.broker.replicas.follower_writes.truncate(TP, 1, 5, TOPIC_ID)
         copied_from_leader(b"c", 1, 5)
         await trio.sleep(1)
         directory_id = mover.directory_id(other)

@@ -219,7 +219,12 @@ async def test_a_new_leader_shows_what_was_known_to_be_committed() -> None:
     async with broker.running():
         partition = broker.follow_broker_2()
         broker.replicas.follower_writes.append_as_follower(
-            TP, copied(b"a", b"b", b"c"), 0, leader_high_watermark=2, leader_log_start_offset=0
+            TP,
+            copied(b"a", b"b", b"c"),
+            0,
+            leader_high_watermark=2,
+            leader_log_start_offset=0,
+            topic_id=TOPIC_ID,
         )
         broker.publish(change(leader=1, isr=(1, 3)))
         assert partition.state.high_watermark == 2
@@ -263,7 +268,12 @@ async def test_followers_keep_what_leaders_sent() -> None:
         assert partition.state.role is Role.FOLLOWER
         sent = bytes(copied(b"a", b"b", leader_epoch=3))
         broker.replicas.follower_writes.append_as_follower(
-            TP, bytearray(sent), 3, leader_high_watermark=7, leader_log_start_offset=1
+            TP,
+            bytearray(sent),
+            3,
+            leader_high_watermark=7,
+            leader_log_start_offset=1,
+            topic_id=TOPIC_ID,
         )
         log = partition.log
         assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (1, 2, 2)
@@ -271,7 +281,12 @@ async def test_followers_keep_what_leaders_sent() -> None:
         read = log.read(1, 1000, max_offset=2, min_one_batch=True)
         assert bytes(read.records) == sent
         broker.replicas.follower_writes.append_as_follower(
-            TP, b"", 3, leader_high_watermark=1, leader_log_start_offset=9
+            TP,
+            b"",
+            3,
+            leader_high_watermark=1,
+            leader_log_start_offset=9,
+            topic_id=TOPIC_ID,
         )
         assert (log.log_start_offset, log.high_watermark) == (2, 2)
 
@@ -311,10 +326,10 @@ async def test_a_leader_is_no_follower() -> None:
     async with broker.running():
         broker.lead()
         with pytest.raises(KafkaError) as caught:
-            broker.replicas.follower_writes.truncate(TP, 0)
+            broker.replicas.follower_writes.truncate(TP, 0, 0, TOPIC_ID)
         assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         with pytest.raises(KafkaError) as caught:
-            broker.replicas.follower_writes.truncate(TopicPartition("none", 0), 0)
+            broker.replicas.follower_writes.truncate(TopicPartition("none", 0), 0, 0, TOPIC_ID)
         assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -325,11 +340,11 @@ async def test_truncation_takes_the_high_watermark_along() -> None:
         for offset in range(5):
             broker.replicas.follower_writes.append_as_follower(
                 TP, copied(b"x", base_offset=offset), 0,
-                leader_high_watermark=5, leader_log_start_offset=0,
+                leader_high_watermark=5, leader_log_start_offset=0, topic_id=TOPIC_ID,
             )  # fmt: skip
-        broker.replicas.follower_writes.truncate(TP, 3)
+        broker.replicas.follower_writes.truncate(TP, 3, 0, TOPIC_ID)
         assert (partition.state.high_watermark, partition.log.log_end_offset) == (3, 3)
-        broker.replicas.follower_writes.truncate_fully_and_start_at(TP, 40)
+        broker.replicas.follower_writes.truncate_fully_and_start_at(TP, 40, 0, TOPIC_ID)
         assert (partition.state.high_watermark, partition.log.log_end_offset) == (40, 40)
 
 
@@ -340,11 +355,11 @@ async def test_a_cut_that_the_disk_stops_takes_the_high_watermark_along() -> Non
         for offset in range(5):
             broker.replicas.follower_writes.append_as_follower(
                 TP, copied(b"x", base_offset=offset), 0,
-                leader_high_watermark=5, leader_log_start_offset=0,
+                leader_high_watermark=5, leader_log_start_offset=0, topic_id=TOPIC_ID,
             )  # fmt: skip
         broker.fs.fail("sync", partition.log.directory, errno.ENOSPC)
         with pytest.raises(KafkaError) as caught:
-            broker.replicas.follower_writes.truncate(TP, 3)
+            broker.replicas.follower_writes.truncate(TP, 3, 0, TOPIC_ID)
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         assert (partition.log.log_end_offset, partition.log.high_watermark) == (3, 3)
         assert partition.state.high_watermark == 3
@@ -373,7 +388,12 @@ async def test_a_high_watermark_outlives_a_restart() -> None:
     async with first.running():
         first.follow_broker_2()
         first.replicas.follower_writes.append_as_follower(
-            TP, copied(b"a", b"b", b"c"), 0, leader_high_watermark=2, leader_log_start_offset=0
+            TP,
+            copied(b"a", b"b", b"c"),
+            0,
+            leader_high_watermark=2,
+            leader_log_start_offset=0,
+            topic_id=TOPIC_ID,
         )
         first.publish(TopicRecord("led", OTHER_ID), PartitionRecord(OTHER_ID, 0, (1, 2), (1, 2), 1))
         led = TopicPartition("led", 0)
@@ -421,7 +441,12 @@ async def test_a_followed_topic_made_again(autojump_clock: object) -> None:
     async with broker.running():
         broker.follow_broker_2()
         broker.replicas.follower_writes.append_as_follower(
-            TP, copied(b"a"), 0, leader_high_watermark=1, leader_log_start_offset=0
+            TP,
+            copied(b"a"),
+            0,
+            leader_high_watermark=1,
+            leader_log_start_offset=0,
+            topic_id=TOPIC_ID,
         )
         broker.publish(
             RemoveTopicRecord(TOPIC_ID),
@@ -584,7 +609,12 @@ async def test_a_followed_replica_on_a_failed_disk_is_fetched_no_more() -> None:
         broker.fs.fail("write", partition.log.directory, errno.EIO)
         with pytest.raises(KafkaError) as caught:
             broker.replicas.follower_writes.append_as_follower(
-                TP, copied(b"a"), 0, leader_high_watermark=1, leader_log_start_offset=0
+                TP,
+                copied(b"a"),
+                0,
+                leader_high_watermark=1,
+                leader_log_start_offset=0,
+                topic_id=TOPIC_ID,
             )
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         assert broker.fetching[-1] == (TP, b"", -1, -1)
@@ -599,12 +629,22 @@ async def test_a_full_disk_leaves_a_follower_in_service() -> None:
         broker.fs.fail("write", partition.log.directory, errno.ENOSPC)
         with pytest.raises(KafkaError) as caught:
             broker.replicas.follower_writes.append_as_follower(
-                TP, copied(b"a"), 0, leader_high_watermark=1, leader_log_start_offset=0
+                TP,
+                copied(b"a"),
+                0,
+                leader_high_watermark=1,
+                leader_log_start_offset=0,
+                topic_id=TOPIC_ID,
             )
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         broker.fs.heal()
         broker.replicas.follower_writes.append_as_follower(
-            TP, copied(b"a"), 0, leader_high_watermark=1, leader_log_start_offset=0
+            TP,
+            copied(b"a"),
+            0,
+            leader_high_watermark=1,
+            leader_log_start_offset=0,
+            topic_id=TOPIC_ID,
         )
         read = partition.log.read(0, 1000, max_offset=1, min_one_batch=True)
         assert [record.value for record in records_of(read.records)] == [b"a"]

@@ -26,6 +26,7 @@ def append_as_follower(broker: Broker, offset: int, high_watermark: int, epoch: 
         epoch,
         leader_high_watermark=high_watermark,
         leader_log_start_offset=0,
+        topic_id=TOPIC_ID,
     )
     run_waiting()
 
@@ -101,7 +102,12 @@ async def test_a_long_poll_at_a_follower_ends_when_more_is_committed(
         append_as_follower(broker, 0, 0)
         assert not parked.done, "it is not committed yet"
         broker.replicas.follower_writes.append_as_follower(
-            TP, b"", 0, leader_high_watermark=1, leader_log_start_offset=0
+            TP,
+            b"",
+            0,
+            leader_high_watermark=1,
+            leader_log_start_offset=0,
+            topic_id=TOPIC_ID,
         )
         await trio.lowlevel.checkpoint()
         assert len(part(parked).records or b"") == SIZE

@@ -223,6 +223,7 @@ async def test_producers_are_described_by_every_replica() -> None:
             0,
             leader_high_watermark=0,
             leader_log_start_offset=0,
+            topic_id=TOPIC_ID,
         )
         assert describe() == (ErrorCode.NONE, [7])
         broker.publish(TopicRecord("u", OTHER_ID), PartitionRecord(OTHER_ID, 0, (2, 3), (2, 3), 2))

@@ -509,13 +509,12 @@ def test_the_low_watermark_waits_for_live_followers_only() -> None:
 @pytest.mark.parametrize(
     ("epoch", "expected"),
     [
-        (None, ErrorCode.NONE),
         (4, ErrorCode.NONE),
         (3, ErrorCode.FENCED_LEADER_EPOCH),
         (5, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ],
 )
-def test_leader_epoch_of_what_was_fetched(epoch: int | None, expected: ErrorCode) -> None:
+def test_leader_epoch_of_what_was_fetched(epoch: int, expected: ErrorCode) -> None:
     state = PartitionState(1, 0, BROKERS)
     state.apply(image(leader=2, epoch=4, isr=(1, 2)), 0)
     assert state.check_followed(epoch) is expected
