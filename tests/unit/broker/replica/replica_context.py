@@ -22,9 +22,11 @@ from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.partition import Partition
 from kraftrio.broker.replica.settings import ReplicaSettings
 from kraftrio.broker.replica.state.isr import IsrAnswer, IsrMember, IsrProposal
+from kraftrio.broker.replica.waiters import FetchWaiter, FetchWaiters
 from kraftrio.kraft_meta.metadata.image import MetadataDelta
 from kraftrio.kraft_meta.metadata.records import (
     MetadataRecord,
+    PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     TopicRecord,
@@ -222,3 +224,20 @@ def topic(count: int = 1, topic_id: bytes = TOPIC_ID) -> list[MetadataRecord]:
     """The records of a topic t led by broker 1, its only replica."""
     partitions = [PartitionRecord(topic_id, index, (1,), (1,), 1) for index in range(count)]
     return [TopicRecord("t", topic_id), *partitions]
+
+
+def change(**what: object) -> PartitionChangeRecord:
+    """A change of t-0."""
+    return PartitionChangeRecord(TOPIC_ID, 0, **what)  # type: ignore[arg-type]
+
+
+def copied(*values: bytes, base_offset: int = 0, leader_epoch: int = 0) -> bytearray:
+    """A batch as a leader answers it to a follower."""
+    return batch(*values, base_offset=base_offset, leader_epoch=leader_epoch)
+
+
+def parked(broker: Broker, waiters: FetchWaiters, missing_bytes: int = 1) -> FetchWaiter:
+    """A long poll that waits among these for a minute."""
+    waiter = FetchWaiter(missing_bytes)
+    waiter.park([waiters], broker.timers, 60_000)
+    return waiter
