@@ -6,7 +6,7 @@ of a dispatcher has its line here, or its listener does not start.
 Rules
 1. Any one of a line's permissions lets a request in. What it may do to each resource that it names
    is for its handler to ask (`RequestContext.is_authorized`).
-2. `_open` requests are served to every principal. So are `_filtered` ones: their handlers look at
+2. `_OPEN` requests are served to every principal. So are `_filtered` ones: their handlers look at
    each resource, and leave out or refuse those that the principal may not see.
 
 As in Apache Kafka's KafkaApis and ControllerApis.
@@ -65,7 +65,7 @@ def _filtered(*permissions: tuple[AclOperation, Resource]) -> Access:
     return Access(tuple(Permission(*one) for one in permissions), is_refused_whole=False)
 
 
-_open: Final = Access((), is_refused_whole=False)
+_OPEN: Final = Access((), is_refused_whole=False)
 
 API_ACCESS: Final[Mapping[ApiKey, Access]] = {
     # The data path
@@ -79,14 +79,14 @@ API_ACCESS: Final[Mapping[ApiKey, Access]] = {
     ),
     ApiKey.DESCRIBE_PRODUCERS: _needs((_READ, _TOPIC)),
     # The cluster
-    ApiKey.API_VERSIONS: _open,
+    ApiKey.API_VERSIONS: _OPEN,
     ApiKey.METADATA: _filtered((_DESCRIBE, _TOPIC)),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _filtered((_DESCRIBE, _TOPIC)),
-    ApiKey.DESCRIBE_CLUSTER: _open,
+    ApiKey.DESCRIBE_CLUSTER: _OPEN,
     ApiKey.DESCRIBE_QUORUM: _needs((_DESCRIBE, CLUSTER)),
     ApiKey.UPDATE_FEATURES: _needs((_ALTER, CLUSTER)),
     ApiKey.UNREGISTER_BROKER: _needs((_ALTER, CLUSTER)),
-    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: _open,
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: _OPEN,
     # Topics and partitions
     ApiKey.CREATE_TOPICS: _needs((_CREATE, CLUSTER), (_CREATE, _TOPIC)),
     ApiKey.DELETE_TOPICS: _needs((_DELETE, CLUSTER), (_DELETE, _TOPIC)),
@@ -129,16 +129,16 @@ API_ACCESS: Final[Mapping[ApiKey, Access]] = {
     ApiKey.LIST_TRANSACTIONS: _filtered((_DESCRIBE, _TRANSACTIONAL_ID)),
     ApiKey.DESCRIBE_TRANSACTIONS: _needs((_DESCRIBE, _TRANSACTIONAL_ID)),
     # Authentication, ACLs, credentials
-    ApiKey.SASL_HANDSHAKE: _open,
-    ApiKey.SASL_AUTHENTICATE: _open,
+    ApiKey.SASL_HANDSHAKE: _OPEN,
+    ApiKey.SASL_AUTHENTICATE: _OPEN,
     ApiKey.DESCRIBE_ACLS: _needs((_DESCRIBE, CLUSTER)),
     ApiKey.CREATE_ACLS: _needs((_ALTER, CLUSTER)),
     ApiKey.DELETE_ACLS: _needs((_ALTER, CLUSTER)),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _needs((_DESCRIBE, CLUSTER)),
     # A token of one's own needs no permission.
     ApiKey.CREATE_DELEGATION_TOKEN: _filtered((AclOperation.CREATE_TOKENS, _USER)),
-    ApiKey.RENEW_DELEGATION_TOKEN: _open,
-    ApiKey.EXPIRE_DELEGATION_TOKEN: _open,
+    ApiKey.RENEW_DELEGATION_TOKEN: _OPEN,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: _OPEN,
     ApiKey.DESCRIBE_DELEGATION_TOKEN: _filtered(
         (_DESCRIBE, _TOKEN), (AclOperation.DESCRIBE_TOKENS, _USER)
     ),

@@ -18,7 +18,6 @@ Behaviour (Apache Kafka's)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from struct import Struct
 from types import GeneratorType
 from typing import Any
@@ -28,13 +27,14 @@ from kraftrio.base.statistics import Statistics
 from kraftrio.broker.security.api_access import API_ACCESS, Access, Permission
 from kraftrio.broker.security.authorizer import ALLOW_ALL, Authorizer
 from kraftrio.broker.server.context import ClientInfo, Handler, RequestContext
+from kraftrio.broker.server.routes import Route, build_routes
 from kraftrio.broker.server.sliced_work import SlicedWork, Work, do_at_once
 from kraftrio.wire.codec.lazy_arrays import is_little
 from kraftrio.wire.codec.message import decode, encode, encode_pieces
 from kraftrio.wire.codec.slices import decode_slices, encode_slices
 from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
 from kraftrio.wire.messages.cluster import ApiVersion, ApiVersionsResponse
-from kraftrio.wire.protocol.api import APIS, Api, ApiKey
+from kraftrio.wire.protocol.api import APIS, ApiKey
 from kraftrio.wire.protocol.framing import RequestStart, parse_request_start
 from kraftrio.wire.stored_bytes import Piece, StoredBytes
 
@@ -46,41 +46,10 @@ Answer = Encoder | Deferred[Encoder] | None
 # Served, but advertised only by a broker with a telemetry receiver (KIP-714).
 _NOT_ADVERTISED = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS})
 
-_PRODUCE_FIRST_SERVED = 3
-
-# A request above this size may have many entries, and is decoded in slices.
-_LARGE_BYTES = 8 << 10
-_LARGE_DATA_BYTES = 64 << 10  # where most bytes are records
-
 _HEAD = Struct(">ii").pack
 _FLEXIBLE_HEAD = Struct(">iix").pack
 
-_NEVER = 1 << 16  # above all versions
-
 _FIRST_STEPS = 32  # of a handler's work that are done without checking the clock
-
-# The data path: encoded when sent (records are not copied), and not held up by others' long work.
-_DATA_PATH = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
-
-
-@dataclass(slots=True)
-class Route:
-    """How one API is served on this listener; `request_count` is how often it was asked for."""
-
-    request: type
-    min_version: int
-    max_version: int
-    flexible_from: int | None
-    handler: Handler
-    large_bytes: int
-    is_data_path: bool
-    flexible_header_from: int
-    """From this version on, the header of a response has tagged fields."""
-    permission: Permission | None
-    """Lets a request in; None: every request is let in."""
-    alternatives: tuple[Permission, ...]
-    """Each of these lets a request in, too."""
-    request_count: int = 0
 
 
 class Dispatcher:
@@ -108,24 +77,7 @@ class Dispatcher:
         self._unserved = unserved or {}
         self._authorizer = authorizer
         self._sliced_work = sliced_work
-        self._routes: dict[int, Route] = {}
-        for key, handler in handlers.items():
-            api = APIS[key]
-            first = _PRODUCE_FIRST_SERVED if key == ApiKey.PRODUCE else api.min_version
-            is_data_path = key in _DATA_PATH
-            permissions = _permissions(key, access)
-            self._routes[int(key)] = Route(
-                api.request,
-                first,
-                api.max_version,
-                api.flexible_from,
-                handler,
-                _LARGE_DATA_BYTES if is_data_path else _LARGE_BYTES,
-                is_data_path,
-                _flexible_header_from(api),
-                permissions[0] if permissions else None,
-                permissions[1:],
-            )
+        self._routes = build_routes(handlers, access)
         self._advertised = [
             ApiVersion(
                 api_key=int(key),
@@ -278,24 +230,11 @@ class Dispatcher:
         return encoder
 
 
-def _permissions(key: ApiKey, access: Mapping[ApiKey, Access]) -> tuple[Permission, ...]:
-    if key not in access:
-        raise ValueError(f"{key.name} is served, but has no line in the authorization table")
-    needed = access[key]
-    return needed.permissions if needed.is_refused_whole else ()
-
-
 def _is_admitted(
     client: ClientInfo, permissions: tuple[Permission, ...], authorizer: Authorizer
 ) -> bool:
     """Whether one of the permissions lets a client's request in."""
     return any(authorizer.authorize(client.principal, client.host, *one) for one in permissions)
-
-
-def _flexible_header_from(api: Api) -> int:
-    if api.flexible_from is None or api.key is ApiKey.API_VERSIONS:  # KIP-511
-        return _NEVER
-    return api.flexible_from
 
 
 def _first_steps(work: Work[Any]) -> Any:

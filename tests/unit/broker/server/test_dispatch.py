@@ -158,8 +158,3 @@ def test_what_filters_its_response_refuses_nobody() -> None:
     assert context.is_authorized(AclOperation.DESCRIBE, CLUSTER)
     assert not context.is_authorized(AclOperation.ALTER, CLUSTER)
     assert context.authorized_operations(CLUSTER) == 1 << 8
-
-
-def test_a_route_without_a_line_in_the_table_does_not_start() -> None:
-    with pytest.raises(ValueError, match=r"^METADATA is served, but has no line"):
-        Dispatcher({ApiKey.METADATA: Handlers().metadata}, access={})
