@@ -255,11 +255,11 @@ class AcceptedConnection:
         self._wake_writer.set()
 
     def _must_pause(self) -> bool:
-        protocol = self._protocol
+        protocol, responses = self._protocol, self._responses
         return (
             protocol.slots_in_flight >= self._limits.max_in_flight_requests
             or bool(self.client.queued_work)
-            or self._responses.held_bytes >= _HELD_LIMIT_BYTES
+            or responses.encoded_held_bytes + responses.unsent.held_bytes >= _HELD_LIMIT_BYTES
             or (self._sending and protocol.has_ready_response)
         )
 

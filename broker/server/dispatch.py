@@ -142,7 +142,9 @@ class Dispatcher:
         permission = route.permission
         if (
             permission is not None
-            and not authorizer.authorize(client.principal, client.host, *permission)
+            and not authorizer.authorize(
+                client.principal, client.host, permission.operation, permission.resource
+            )
             and not _is_admitted(client, route.alternatives, authorizer)
         ):
             raise RemoteProtocolError(

@@ -56,11 +56,6 @@ class ResponseQueue:
         self.encoded_held_bytes = 0
         self.current: RequestStart | None = None
 
-    @property
-    def held_bytes(self) -> int:
-        """What is encoded, held in memory, and not taken by the socket."""
-        return self.encoded_held_bytes + self.unsent.held_bytes
-
     def put(self, slot: ResponseSlot, encoder: Encoder) -> None:
         """Encode a response at once, to wait in its slot."""
         slot.encode = encoder
@@ -122,7 +117,7 @@ class ResponseQueue:
             unsent.append(pieces)
 
     def _count_held(self) -> None:
-        held_bytes = self.held_bytes
+        held_bytes = self.encoded_held_bytes + self.unsent.held_bytes
         if held_bytes != self._memory.held_bytes:
             self._memory.hold(held_bytes)
 
