@@ -1,8 +1,9 @@
 """The admin client: `async with Admin("localhost:9092") as admin`.
 
-Owns the client's life; its calls are in `admin/topics`, `admin/groups` and `admin/cluster`, and how
-they find their broker in `admin/calls`. Calls about several items return `Results` and raise the
-first item's error, unless told `raise_errors=False`. Calls may run side by side.
+Owns the client's life and what programs call: how long a call may take, and whether it raises. What
+is sent and how answers are read is in `admin/topics`, `configs`, `groups` and `cluster`, and how
+requests find their broker in `admin/calls`. Calls about several items return `Results` and raise
+the first item's error, unless told `raise_errors=False`. Calls may run side by side.
 
 Names and defaults of the settings are those of the Java client in snake_case. Kafka documentation,
 "Admin API".
@@ -11,14 +12,17 @@ Names and defaults of the settings are those of the Java client in snake_case. K
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self, Unpack
 
-from kraftrio.clients.admin.cluster import ClusterCalls
-from kraftrio.clients.admin.groups import CommittedOffset, GroupCalls
-from kraftrio.clients.admin.topics import TopicCalls
+from kraftrio.clients.admin import cluster as cluster_calls
+from kraftrio.clients.admin import configs as config_calls
+from kraftrio.clients.admin import groups as group_calls
+from kraftrio.clients.admin import topics as topic_calls
+from kraftrio.clients.admin.calls import AdminCalls, Deadline, finish
+from kraftrio.clients.admin.groups import CommittedOffset
 from kraftrio.clients.admin.types import (
     AlterConfigOp,
     ClusterDescription,
@@ -41,9 +45,12 @@ from kraftrio.clients.admin.types import (
     Results,
     TopicListing,
 )
-from kraftrio.clients.cluster import Cluster, open_cluster
+from kraftrio.clients.cluster import open_cluster
 from kraftrio.clients.config import AdminConfig, AdminSettings, make_config
+from kraftrio.clients.errors import ClosedError
+from kraftrio.clients.metadata import TopicMetadata
 from kraftrio.net.transport import Network
+from kraftrio.wire.primitives import TopicPartition
 
 __all__ = [
     "Admin",
@@ -73,7 +80,7 @@ __all__ = [
 _TOPIC_IDLE_MS = 300_000
 
 
-class Admin(TopicCalls, GroupCalls, ClusterCalls):
+class Admin:
     """Administers a cluster; to be entered with `async with`.
 
     Args:
@@ -97,10 +104,10 @@ class Admin(TopicCalls, GroupCalls, ClusterCalls):
         self._network = network
         self._rng = rng
         self._stack = AsyncExitStack()
-        self._cluster: Cluster | None = None
+        self._calls: AdminCalls | None = None
 
     async def __aenter__(self) -> Self:
-        self._cluster = await self._stack.enter_async_context(
+        cluster = await self._stack.enter_async_context(
             open_cluster(
                 config=self.config,
                 network=self._network,
@@ -108,6 +115,7 @@ class Admin(TopicCalls, GroupCalls, ClusterCalls):
                 topic_idle_ms=_TOPIC_IDLE_MS,
             )
         )
+        self._calls = AdminCalls(cluster, self.config)
         return self
 
     async def __aexit__(
@@ -116,5 +124,354 @@ class Admin(TopicCalls, GroupCalls, ClusterCalls):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._cluster = None
+        self._calls = None
         await self._stack.__aexit__(kind, error, traceback)
+
+    @property
+    def _open(self) -> AdminCalls:
+        if self._calls is None:
+            raise ClosedError("the admin client is not open")
+        return self._calls
+
+    def _deadline(self, timeout_ms: int | None) -> Deadline:
+        return Deadline(self.config, timeout_ms)
+
+    # -- topics -----------------------------------------------------------------------------------
+
+    async def create_topics(
+        self,
+        topics: Iterable[NewTopic],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+        raise_errors: bool = True,
+    ) -> Results[str, CreatedTopic]:
+        """Create topics.
+
+        Raises:
+            TopicExistsError, InvalidTopicError, ...: for a topic, if `raise_errors`.
+            TimedOutError, NetworkError: the controller did not answer.
+        """
+        results = await topic_calls.create_topics(
+            self._open, self._deadline(timeout_ms), topics, validate_only=validate_only
+        )
+        return finish(results, raise_errors)
+
+    async def delete_topics(
+        self,
+        topics: Iterable[str],
+        *,
+        timeout_ms: int | None = None,
+        raise_errors: bool = True,
+    ) -> Results[str, None]:
+        """Delete topics by name.
+
+        Raises:
+            UnknownTopicOrPartitionError, ...: for a topic, if `raise_errors`.
+            TimedOutError, NetworkError: the controller did not answer.
+        """
+        results = await topic_calls.delete_topics(self._open, self._deadline(timeout_ms), topics)
+        return finish(results, raise_errors)
+
+    async def create_partitions(
+        self,
+        new_totals: Mapping[str, int],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+        raise_errors: bool = True,
+    ) -> Results[str, None]:
+        """Raise topics' numbers of partitions to these totals.
+
+        Raises:
+            InvalidPartitionsError, ...: for a topic, if `raise_errors`.
+            TimedOutError, NetworkError: the controller did not answer.
+        """
+        results = await topic_calls.create_partitions(
+            self._open, self._deadline(timeout_ms), new_totals, validate_only=validate_only
+        )
+        return finish(results, raise_errors)
+
+    async def list_topics(
+        self, *, list_internal: bool = False, timeout_ms: int | None = None
+    ) -> dict[str, TopicListing]:
+        """Return the topics there are, by name."""
+        return await topic_calls.list_topics(
+            self._open, self._deadline(timeout_ms), list_internal=list_internal
+        )
+
+    async def describe_topics(
+        self,
+        topics: Iterable[str],
+        *,
+        timeout_ms: int | None = None,
+        raise_errors: bool = True,
+    ) -> Results[str, TopicMetadata]:
+        """Return topics' partitions with their leaders, replicas and in-sync replicas.
+
+        Raises:
+            UnknownTopicOrPartitionError, ...: for a topic, if `raise_errors`.
+            TimedOutError, NetworkError: no broker answered.
+        """
+        results = await topic_calls.describe_topics(self._open, self._deadline(timeout_ms), topics)
+        return finish(results, raise_errors)
+
+    async def list_offsets(
+        self,
+        wanted: Mapping[TopicPartition, int],
+        *,
+        read_committed: bool = False,
+        timeout_ms: int | None = None,
+        raise_errors: bool = True,
+    ) -> Results[TopicPartition, ListedOffset]:
+        """Look offsets up.
+
+        Args:
+            wanted: an `OffsetSpec`, or a timestamp in milliseconds: the first record not older.
+            read_committed: the latest offset is then that of the last decided transaction.
+
+        Raises:
+            UnknownTopicOrPartitionError, ...: for a partition, if `raise_errors`.
+        """
+        results = await topic_calls.list_offsets(
+            self._open, self._deadline(timeout_ms), wanted, read_committed=read_committed
+        )
+        return finish(results, raise_errors)
+
+    async def delete_records(
+        self,
+        before_offsets: Mapping[TopicPartition, int],
+        *,
+        timeout_ms: int | None = None,
+        raise_errors: bool = True,
+    ) -> Results[TopicPartition, int]:
+        """Delete the records before these offsets (-1: all); return the new start offsets.
+
+        Raises:
+            OffsetOutOfRangeError, ...: for a partition, if `raise_errors`.
+        """
+        results = await topic_calls.delete_records(
+            self._open, self._deadline(timeout_ms), before_offsets
+        )
+        return finish(results, raise_errors)
+
+    # -- settings ---------------------------------------------------------------------------------
+
+    async def describe_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        *,
+        include_documentation: bool = False,
+        timeout_ms: int | None = None,
+        raise_errors: bool = True,
+    ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
+        """Return the settings of topics, brokers, groups, by name.
+
+        Raises:
+            UnknownTopicOrPartitionError, ...: for a resource, if `raise_errors`.
+            TimedOutError, NetworkError: a broker did not answer.
+        """
+        results = await config_calls.describe_configs(
+            self._open,
+            self._deadline(timeout_ms),
+            resources,
+            include_documentation=include_documentation,
+        )
+        return finish(results, raise_errors)
+
+    async def incremental_alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Sequence[AlterConfigOp]],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+        raise_errors: bool = True,
+    ) -> Results[ConfigResource, None]:
+        """Change single settings; those not named stay as they are.
+
+        Raises:
+            InvalidConfigurationError, ...: for a resource, if `raise_errors`.
+            TimedOutError, NetworkError: a broker did not answer.
+        """
+        results = await config_calls.incremental_alter_configs(
+            self._open, self._deadline(timeout_ms), changes, validate_only=validate_only
+        )
+        return finish(results, raise_errors)
+
+    # -- groups -----------------------------------------------------------------------------------
+
+    async def list_groups(
+        self,
+        *,
+        states: Iterable[str] = (),
+        types: Iterable[str] = (),
+        timeout_ms: int | None = None,
+    ) -> list[GroupListing]:
+        """Return the groups of all brokers; empty filters let everything through.
+
+        Raises:
+            TimedOutError, NetworkError: not every broker answered.
+        """
+        return await group_calls.list_groups(
+            self._open, self._deadline(timeout_ms), states=states, types=types
+        )
+
+    async def describe_groups(
+        self,
+        group_ids: Iterable[str],
+        *,
+        timeout_ms: int | None = None,
+        raise_errors: bool = True,
+    ) -> Results[str, GroupDescription]:
+        """Return groups' states and members, of the classic and the consumer protocol.
+
+        Raises:
+            GroupIdNotFoundError, ...: for a group, if `raise_errors`.
+        """
+        results = await group_calls.describe_groups(
+            self._open, self._deadline(timeout_ms), group_ids
+        )
+        return finish(results, raise_errors)
+
+    async def delete_groups(
+        self,
+        group_ids: Iterable[str],
+        *,
+        timeout_ms: int | None = None,
+        raise_errors: bool = True,
+    ) -> Results[str, None]:
+        """Delete groups that have no members, with their committed offsets.
+
+        Raises:
+            GroupNotEmptyError, GroupIdNotFoundError, ...: for a group, if `raise_errors`.
+        """
+        results = await group_calls.delete_groups(self._open, self._deadline(timeout_ms), group_ids)
+        return finish(results, raise_errors)
+
+    async def list_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
+        timeout_ms: int | None = None,
+        raise_errors: bool = True,
+    ) -> Results[TopicPartition, CommittedOffset | None]:
+        """Return what a group has committed; None for a partition without.
+
+        Args:
+            partitions: None: all that have something.
+            require_stable: wait for open transactions that commit offsets.
+
+        Raises:
+            GroupIdNotFoundError, CoordinatorNotAvailableError, ...: nothing can be told.
+        """
+        results = await group_calls.list_group_offsets(
+            self._open,
+            self._deadline(timeout_ms),
+            group_id,
+            partitions,
+            require_stable=require_stable,
+        )
+        return finish(results, raise_errors)
+
+    async def alter_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, int | CommittedOffset],
+        *,
+        timeout_ms: int | None = None,
+        raise_errors: bool = True,
+    ) -> Results[TopicPartition, None]:
+        """Commit offsets for a group that has no members.
+
+        Raises:
+            UnknownMemberIdError: it has members; or ...: for a partition, if `raise_errors`.
+        """
+        results = await group_calls.alter_group_offsets(
+            self._open, self._deadline(timeout_ms), group_id, offsets
+        )
+        return finish(results, raise_errors)
+
+    async def delete_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition],
+        *,
+        timeout_ms: int | None = None,
+        raise_errors: bool = True,
+    ) -> Results[TopicPartition, None]:
+        """Forget what a group has committed for partitions that no member is subscribed to.
+
+        Raises:
+            GroupIdNotFoundError, ...: of the group; or for a partition, if `raise_errors`.
+        """
+        results = await group_calls.delete_group_offsets(
+            self._open, self._deadline(timeout_ms), group_id, partitions
+        )
+        return finish(results, raise_errors)
+
+    # -- the cluster ------------------------------------------------------------------------------
+
+    async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
+        """Return the cluster's id, its controller and its brokers.
+
+        Raises:
+            TimedOutError, NetworkError: no broker answered.
+        """
+        return await cluster_calls.describe_cluster(self._open, self._deadline(timeout_ms))
+
+    async def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumInfo:
+        """Return who leads the metadata quorum and how far its replicas are.
+
+        Raises:
+            TimedOutError, NetworkError: no broker answered.
+            KafkaClientError: the quorum has no leader that tells.
+        """
+        return await cluster_calls.describe_metadata_quorum(self._open, self._deadline(timeout_ms))
+
+    async def elect_leaders(
+        self,
+        election_type: ElectionType,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout_ms: int | None = None,
+        raise_errors: bool = True,
+    ) -> Results[TopicPartition, None]:
+        """Have leaders elected; None: for all partitions, telling of those that needed one.
+
+        Raises:
+            KafkaClientError: for a partition, if `raise_errors`; ELECTION_NOT_NEEDED is one.
+        """
+        results = await cluster_calls.elect_leaders(
+            self._open, self._deadline(timeout_ms), election_type, partitions
+        )
+        return finish(results, raise_errors)
+
+    async def alter_partition_reassignments(
+        self,
+        reassignments: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        timeout_ms: int | None = None,
+        raise_errors: bool = True,
+    ) -> Results[TopicPartition, None]:
+        """Move partitions to other brokers, or with None stop moving them.
+
+        Raises:
+            KafkaClientError: for a partition, if `raise_errors`.
+        """
+        results = await cluster_calls.alter_partition_reassignments(
+            self._open, self._deadline(timeout_ms), reassignments
+        )
+        return finish(results, raise_errors)
+
+    async def list_partition_reassignments(
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        """Return the reassignments that are going on, of all partitions or of some."""
+        return await cluster_calls.list_partition_reassignments(
+            self._open, self._deadline(timeout_ms), partitions
+        )

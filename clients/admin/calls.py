@@ -1,14 +1,14 @@
 """How the admin client's requests find their broker, and are repeated while that may help.
 
-Owns `AdminCalls`, which the parts of `Admin` share. Rules:
+Owns `AdminCalls`, through which all calls of `Admin` go. Rules:
 1. A call takes default_api_timeout_ms at most, all repetitions included; `timeout_ms` overrides it.
 2. Requests that fail with a retriable error are repeated after a backoff: to the controller, to a
-   group's coordinator (looked up anew), to a partition's leader (metadata refreshed). Each item of
+   group's coordinator (looked up again), to a partition's leader (metadata refreshed). Each item of
    a request counts by itself where its answer does.
-3. When the time is up the last error is raised, or told for its item; TimedOutError if there was
+3. When the time is up the last error is raised, or is its item's result; TimedOutError if there was
    none.
 
-Called by: `admin/topics`, `admin/groups`, `admin/cluster`.
+Called by: `admin/topics`, `admin/configs`, `admin/groups`, `admin/cluster`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any, Final, TypeVar
 
 import trio
 
+from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.clients.admin.types import Results
 from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.config import AdminConfig
 from kraftrio.clients.errors import (
-    ClosedError,
     KafkaClientError,
     NetworkError,
     RetriableError,
@@ -56,7 +56,7 @@ class Deadline:
         timeout_ms = config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         self._config = config
         self._ends_at = trio.current_time() + timeout_ms / 1000
-        self._backoff_s = config.retry_backoff_ms / 1000
+        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._attempts = 0
         self.timeout_ms = timeout_ms
 
@@ -76,32 +76,24 @@ class Deadline:
 
     async def pause(self) -> bool:
         """Wait before the next attempt; False: there is no time or right for one."""
+        backoff_s = self._backoff.after(self._attempts) / 1000
         self._attempts += 1
-        if self._attempts > self._config.retries or self.left_s <= self._backoff_s:
+        if self._attempts > self._config.retries or self.left_s <= backoff_s:
             return False
-        await trio.sleep(self._backoff_s)
-        self._backoff_s = min(2 * self._backoff_s, self._config.retry_backoff_max_ms / 1000)
+        await trio.sleep(backoff_s)
         return True
 
 
 class AdminCalls:
-    """The parts of `Admin` are built on it."""
+    """Takes requests to the right broker, again and again while that may help."""
 
-    config: AdminConfig
-    _cluster: Cluster | None
-
-    def _deadline(self, timeout_ms: int | None) -> Deadline:
-        return Deadline(self.config, timeout_ms)
-
-    @property
-    def _open_cluster(self) -> Cluster:
-        if self._cluster is None:
-            raise ClosedError("the admin client is not open")
-        return self._cluster
+    def __init__(self, cluster: Cluster, config: AdminConfig) -> None:
+        self.cluster = cluster
+        self.config = config
 
     # -- to one broker --------------------------------------------------------------------------
 
-    async def _ask_any(
+    async def ask_any(
         self,
         request: Any,
         deadline: Deadline,
@@ -112,7 +104,7 @@ class AdminCalls:
         Args:
             code_of: the error of the whole response.
         """
-        cluster = self._open_cluster
+        cluster = self.cluster
         while True:
             failure: KafkaClientError
             try:
@@ -126,7 +118,7 @@ class AdminCalls:
             if not await deadline.pause():
                 raise failure
 
-    async def _ask_controller(
+    async def ask_controller(
         self,
         request: Any,
         deadline: Deadline,
@@ -137,7 +129,7 @@ class AdminCalls:
         Args:
             codes_of: the errors in the response: of all, or of each item.
         """
-        cluster = self._open_cluster
+        cluster = self.cluster
         while True:
             failure: KafkaClientError
             try:
@@ -151,7 +143,7 @@ class AdminCalls:
                 raise failure
             await _refresh(cluster, deadline)
 
-    async def _ask_coordinator(
+    async def ask_coordinator(
         self,
         group_id: str,
         request: Any,
@@ -161,7 +153,7 @@ class AdminCalls:
         max_version: int | None = None,
     ) -> tuple[int, Any]:
         """Ask a group's coordinator; return its node id and its answer."""
-        cluster = self._open_cluster
+        cluster = self.cluster
         while True:
             failure: KafkaClientError
             try:
@@ -179,9 +171,28 @@ class AdminCalls:
             if not await deadline.pause():
                 raise failure
 
+    async def ask_node(self, node_id: int | None, request: Any, deadline: Deadline) -> Any:
+        """Ask one broker, or any, until it answers or the time is up."""
+        if node_id is None:
+            return await self.ask_any(request, deadline)
+        await self.know_brokers(deadline)
+        while True:
+            failure: KafkaClientError
+            try:
+                return await self.cluster.request(node_id, request, deadline.request_timeout_s)
+            except RetriableError as error:
+                failure = error
+            if not await deadline.pause():
+                raise failure
+
+    async def know_brokers(self, deadline: Deadline) -> None:
+        """Fetch metadata if there is none yet."""
+        if not self.cluster.metadata.brokers:
+            await self.cluster.refresh(timeout_s=deadline.left_s)
+
     # -- to the leaders of partitions -----------------------------------------------------------
 
-    async def _ask_leaders(
+    async def ask_leaders(
         self,
         items: Mapping[TopicPartition, V],
         deadline: Deadline,
@@ -193,7 +204,7 @@ class AdminCalls:
         Args:
             read_response: (partition, error code, value) of each partition in a response.
         """
-        cluster = self._open_cluster
+        cluster = self.cluster
         left = dict(items)
         values: dict[TopicPartition, T] = {}
         errors: dict[TopicPartition, KafkaClientError] = {}
@@ -229,7 +240,7 @@ class AdminCalls:
         errors: dict[TopicPartition, KafkaClientError],
     ) -> dict[int, dict[TopicPartition, V]]:
         """Group partitions by leader; those without one get an error."""
-        cluster = self._open_cluster
+        cluster = self.cluster
         unknown = {item.topic for item in items} - cluster.metadata.topics.keys()
         if unknown:
             await _refresh(cluster, deadline, unknown)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
-from kraftrio.clients.admin.calls import AdminCalls, collect, finish
+from kraftrio.clients.admin.calls import AdminCalls, Deadline, collect
 from kraftrio.clients.admin.types import (
     ClusterDescription,
     ElectionType,
@@ -46,177 +46,151 @@ from kraftrio.wire.primitives import TopicPartition
 _METADATA_TOPIC = "__cluster_metadata"
 
 
-class ClusterCalls(AdminCalls):
-    """Calls about the cluster as a whole."""
+async def describe_cluster(
+    calls: AdminCalls,
+    deadline: Deadline,
+) -> ClusterDescription:
+    """Return the cluster's id, its controller and its brokers."""
+    response: DescribeClusterResponse = await calls.ask_any(
+        DescribeClusterRequest(),
+        deadline,
+        lambda answer: (answer.error_code, answer.error_message),
+    )
+    return ClusterDescription(
+        response.cluster_id,
+        response.controller_id if response.controller_id >= 0 else None,
+        tuple(
+            BrokerAddress(broker.broker_id, broker.host, broker.port, broker.rack)
+            for broker in sorted(response.brokers, key=lambda broker: broker.broker_id)
+        ),
+    )
 
-    async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
-        """Return the cluster's id, its controller and its brokers.
 
-        Raises:
-            TimedOutError, NetworkError: no broker answered.
-        """
-        response: DescribeClusterResponse = await self._ask_any(
-            DescribeClusterRequest(),
-            self._deadline(timeout_ms),
-            lambda answer: (answer.error_code, answer.error_message),
-        )
-        return ClusterDescription(
-            response.cluster_id,
-            response.controller_id if response.controller_id >= 0 else None,
-            tuple(
-                BrokerAddress(broker.broker_id, broker.host, broker.port, broker.rack)
-                for broker in sorted(response.brokers, key=lambda broker: broker.broker_id)
-            ),
-        )
-
-    async def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumInfo:
-        """Return who leads the metadata quorum and how far its replicas are.
-
-        Raises:
-            TimedOutError, NetworkError: no broker answered.
-            KafkaClientError: the quorum has no leader that tells.
-        """
-        request = DescribeQuorumRequest(
-            topics=[
-                DescribeQuorumRequestTopicData(
-                    topic_name=_METADATA_TOPIC,
-                    partitions=[DescribeQuorumRequestPartitionData(partition_index=0)],
-                )
-            ]
-        )
-        response: DescribeQuorumResponse = await self._ask_any(
-            request, self._deadline(timeout_ms), _quorum_code
-        )
-        told = response.topics[0].partitions[0]
-        return QuorumInfo(
-            told.leader_id,
-            told.leader_epoch,
-            told.high_watermark,
-            tuple(_replica(state) for state in told.current_voters),
-            tuple(_replica(state) for state in told.observers),
-        )
-
-    async def elect_leaders(
-        self,
-        election_type: ElectionType,
-        partitions: Iterable[TopicPartition] | None = None,
-        *,
-        timeout_ms: int | None = None,
-        raise_errors: bool = True,
-    ) -> Results[TopicPartition, None]:
-        """Have leaders elected; None: for all partitions, telling of those that needed one.
-
-        Raises:
-            KafkaClientError: for a partition, if `raise_errors`; ELECTION_NOT_NEEDED is one.
-        """
-        deadline = self._deadline(timeout_ms)
-        request = ElectLeadersRequest(
-            election_type=ElectionType(election_type),
-            topic_partitions=None
-            if partitions is None
-            else [
-                TopicPartitions(topic=topic, partitions=[item.partition for item in part])
-                for topic, part in groupby(
-                    sorted(topic_partitions("partitions", partitions)), key=lambda item: item.topic
-                )
-            ],
-            timeout_ms=int(deadline.request_timeout_s * 1000),
-        )
-        response: ElectLeadersResponse = await self._ask_controller(
-            request, deadline, _codes_of_election
-        )
-        if response.error_code != ErrorCode.NONE:
-            raise error_for(response.error_code)
-        return finish(
-            collect(
-                (
-                    TopicPartition(topic.topic, told.partition_id),
-                    told.error_code,
-                    told.error_message,
-                    None,
-                )
-                for topic in response.replica_election_results
-                for told in topic.partition_result
-            ),
-            raise_errors,
-        )
-
-    async def alter_partition_reassignments(
-        self,
-        reassignments: Mapping[TopicPartition, Sequence[int] | None],
-        *,
-        timeout_ms: int | None = None,
-        raise_errors: bool = True,
-    ) -> Results[TopicPartition, None]:
-        """Move partitions to other brokers, or with None stop moving them.
-
-        Raises:
-            KafkaClientError: for a partition, if `raise_errors`.
-        """
-        deadline = self._deadline(timeout_ms)
-        wanted = {topic_partition(item): replicas for item, replicas in reassignments.items()}
-        request = AlterPartitionReassignmentsRequest(
-            timeout_ms=int(deadline.request_timeout_s * 1000),
-            topics=[
-                ReassignableTopic(
-                    name=topic,
-                    partitions=[_reassignable(item, wanted[item]) for item in part],
-                )
-                for topic, part in groupby(sorted(wanted), key=lambda item: item.topic)
-            ],
-        )
-        response: AlterPartitionReassignmentsResponse = await self._ask_controller(
-            request, deadline, lambda answer: [answer.error_code]
-        )
-        if response.error_code != ErrorCode.NONE:
-            raise error_for(response.error_code, response.error_message)
-        return finish(
-            collect(
-                (
-                    TopicPartition(topic.name, told.partition_index),
-                    told.error_code,
-                    told.error_message,
-                    None,
-                )
-                for topic in response.responses
-                for told in topic.partitions
-            ),
-            raise_errors,
-        )
-
-    async def list_partition_reassignments(
-        self,
-        partitions: Iterable[TopicPartition] | None = None,
-        *,
-        timeout_ms: int | None = None,
-    ) -> dict[TopicPartition, PartitionReassignment]:
-        """Return the reassignments that are going on, of all partitions or of some."""
-        deadline = self._deadline(timeout_ms)
-        request = ListPartitionReassignmentsRequest(
-            timeout_ms=int(deadline.request_timeout_s * 1000),
-            topics=None
-            if partitions is None
-            else [
-                ListPartitionReassignmentsTopics(
-                    name=topic, partition_indexes=[item.partition for item in part]
-                )
-                for topic, part in groupby(
-                    sorted(topic_partitions("partitions", partitions)), key=lambda item: item.topic
-                )
-            ],
-        )
-        response: ListPartitionReassignmentsResponse = await self._ask_controller(
-            request, deadline, lambda answer: [answer.error_code]
-        )
-        if response.error_code != ErrorCode.NONE:
-            raise error_for(response.error_code, response.error_message)
-        return {
-            TopicPartition(topic.name, told.partition_index): PartitionReassignment(
-                tuple(told.replicas), tuple(told.adding_replicas), tuple(told.removing_replicas)
+async def describe_metadata_quorum(
+    calls: AdminCalls,
+    deadline: Deadline,
+) -> QuorumInfo:
+    """Return who leads the metadata quorum and how far its replicas are."""
+    request = DescribeQuorumRequest(
+        topics=[
+            DescribeQuorumRequestTopicData(
+                topic_name=_METADATA_TOPIC,
+                partitions=[DescribeQuorumRequestPartitionData(partition_index=0)],
             )
-            for topic in response.topics
-            for told in topic.partitions
-        }
+        ]
+    )
+    response: DescribeQuorumResponse = await calls.ask_any(request, deadline, _quorum_code)
+    told = response.topics[0].partitions[0]
+    return QuorumInfo(
+        told.leader_id,
+        told.leader_epoch,
+        told.high_watermark,
+        tuple(_replica(state) for state in told.current_voters),
+        tuple(_replica(state) for state in told.observers),
+    )
+
+
+async def elect_leaders(
+    calls: AdminCalls,
+    deadline: Deadline,
+    election_type: ElectionType,
+    partitions: Iterable[TopicPartition] | None = None,
+) -> Results[TopicPartition, None]:
+    """Have leaders elected; None: for all partitions, telling of those that needed one."""
+    request = ElectLeadersRequest(
+        election_type=ElectionType(election_type),
+        topic_partitions=None
+        if partitions is None
+        else [
+            TopicPartitions(topic=topic, partitions=[item.partition for item in part])
+            for topic, part in groupby(
+                sorted(topic_partitions("partitions", partitions)), key=lambda item: item.topic
+            )
+        ],
+        timeout_ms=int(deadline.request_timeout_s * 1000),
+    )
+    response: ElectLeadersResponse = await calls.ask_controller(
+        request, deadline, _codes_of_election
+    )
+    if response.error_code != ErrorCode.NONE:
+        raise error_for(response.error_code)
+    return collect(
+        (
+            TopicPartition(topic.topic, told.partition_id),
+            told.error_code,
+            told.error_message,
+            None,
+        )
+        for topic in response.replica_election_results
+        for told in topic.partition_result
+    )
+
+
+async def alter_partition_reassignments(
+    calls: AdminCalls,
+    deadline: Deadline,
+    reassignments: Mapping[TopicPartition, Sequence[int] | None],
+) -> Results[TopicPartition, None]:
+    """Move partitions to other brokers, or with None stop moving them."""
+    wanted = {topic_partition(item): replicas for item, replicas in reassignments.items()}
+    request = AlterPartitionReassignmentsRequest(
+        timeout_ms=int(deadline.request_timeout_s * 1000),
+        topics=[
+            ReassignableTopic(
+                name=topic,
+                partitions=[_reassignable(item, wanted[item]) for item in part],
+            )
+            for topic, part in groupby(sorted(wanted), key=lambda item: item.topic)
+        ],
+    )
+    response: AlterPartitionReassignmentsResponse = await calls.ask_controller(
+        request, deadline, lambda answer: [answer.error_code]
+    )
+    if response.error_code != ErrorCode.NONE:
+        raise error_for(response.error_code, response.error_message)
+    return collect(
+        (
+            TopicPartition(topic.name, told.partition_index),
+            told.error_code,
+            told.error_message,
+            None,
+        )
+        for topic in response.responses
+        for told in topic.partitions
+    )
+
+
+async def list_partition_reassignments(
+    calls: AdminCalls,
+    deadline: Deadline,
+    partitions: Iterable[TopicPartition] | None = None,
+) -> dict[TopicPartition, PartitionReassignment]:
+    """Return the reassignments that are going on, of all partitions or of some."""
+    request = ListPartitionReassignmentsRequest(
+        timeout_ms=int(deadline.request_timeout_s * 1000),
+        topics=None
+        if partitions is None
+        else [
+            ListPartitionReassignmentsTopics(
+                name=topic, partition_indexes=[item.partition for item in part]
+            )
+            for topic, part in groupby(
+                sorted(topic_partitions("partitions", partitions)), key=lambda item: item.topic
+            )
+        ],
+    )
+    response: ListPartitionReassignmentsResponse = await calls.ask_controller(
+        request, deadline, lambda answer: [answer.error_code]
+    )
+    if response.error_code != ErrorCode.NONE:
+        raise error_for(response.error_code, response.error_message)
+    return {
+        TopicPartition(topic.name, told.partition_index): PartitionReassignment(
+            tuple(told.replicas), tuple(told.adding_replicas), tuple(told.removing_replicas)
+        )
+        for topic in response.topics
+        for told in topic.partitions
+    }
 
 
 def _quorum_code(response: DescribeQuorumResponse) -> tuple[ErrorCode, str | None]:

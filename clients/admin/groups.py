@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
-from kraftrio.clients.admin.calls import AdminCalls, Deadline, collect, finish
+from kraftrio.clients.admin.calls import AdminCalls, Deadline, collect
 from kraftrio.clients.admin.types import (
     GroupDescription,
     GroupListing,
@@ -74,247 +74,216 @@ class CommittedOffset(NamedTuple):
     metadata: str = ""
 
 
-class GroupCalls(AdminCalls):
-    """Calls about groups; every `raise_errors` raises the first item's error, as `Results` does."""
-
-    async def list_groups(
-        self,
-        *,
-        states: Iterable[str] = (),
-        types: Iterable[str] = (),
-        timeout_ms: int | None = None,
-    ) -> list[GroupListing]:
-        """Return the groups of all brokers; empty filters let everything through.
-
-        Raises:
-            TimedOutError, NetworkError: not every broker answered.
-        """
-        request = ListGroupsRequest(
-            states_filter=[text("a state", state) for state in several("states", states)],
-            types_filter=[text("a type", kind) for kind in several("types", types)],
-        )
-        deadline = self._deadline(timeout_ms)
-        cluster = self._open_cluster
-        await cluster.refresh(timeout_s=deadline.left_s)
-        found: dict[str, GroupListing] = {}
-        for node_id in sorted(cluster.metadata.brokers):
-            response = await self._list_groups_of(node_id, request, deadline)
-            for group in response.groups:
-                found[group.group_id] = GroupListing(
-                    group.group_id, group.protocol_type, group.group_state, group.group_type
-                )
-        return [found[group_id] for group_id in sorted(found)]
-
-    async def _list_groups_of(
-        self, node_id: int, request: ListGroupsRequest, deadline: Deadline
-    ) -> ListGroupsResponse:
-        while True:
-            failure: KafkaClientError
-            try:
-                response: ListGroupsResponse = await self._open_cluster.request(
-                    node_id, request, deadline.request_timeout_s
-                )
-                if response.error_code == ErrorCode.NONE:
-                    return response
-                failure = error_for(response.error_code)
-            except KafkaClientError as error:
-                failure = error
-            if not failure.retriable or not await deadline.pause():
-                raise failure
-
-    async def describe_groups(
-        self,
-        group_ids: Iterable[str],
-        *,
-        timeout_ms: int | None = None,
-        raise_errors: bool = True,
-    ) -> Results[str, GroupDescription]:
-        """Return groups' states and members, of the classic and the consumer protocol.
-
-        Raises:
-            GroupIdNotFoundError, ...: for a group, if `raise_errors`.
-        """
-        deadline = self._deadline(timeout_ms)
-        values: dict[str, GroupDescription] = {}
-        errors: dict[str, KafkaClientError] = {}
-        for group_id in _group_ids(group_ids):
-            try:
-                try:
-                    values[group_id] = await self._describe_consumer(group_id, deadline)
-                except (GroupIdNotFoundError, UnsupportedVersionError):
-                    values[group_id] = await self._describe_classic(group_id, deadline)
-            except KafkaClientError as error:
-                errors[group_id] = error
-        return finish(Results(values, errors), raise_errors)
-
-    async def _describe_consumer(self, group_id: str, deadline: Deadline) -> GroupDescription:
-        node_id, response = await self._ask_coordinator(
-            group_id,
-            ConsumerGroupDescribeRequest(group_ids=[group_id]),
-            deadline,
-            _codes_of_consumer_groups,
-        )
-        told = response.groups[0]
-        if told.error_code != ErrorCode.NONE:
-            raise error_for(told.error_code, told.error_message)
-        return _consumer_description(told, node_id)
-
-    async def _describe_classic(self, group_id: str, deadline: Deadline) -> GroupDescription:
-        node_id, response = await self._ask_coordinator(
-            group_id,
-            DescribeGroupsRequest(groups=[group_id]),
-            deadline,
-            _codes_of_classic_groups,
-        )
-        told = response.groups[0]
-        code = told.error_code
-        if code == ErrorCode.NONE and told.group_state == "Dead":
-            code = ErrorCode.GROUP_ID_NOT_FOUND  # as brokers before version 6 say it
-        if code != ErrorCode.NONE:
-            raise error_for(code, told.error_message)
-        return _classic_description(told, node_id)
-
-    async def delete_groups(
-        self,
-        group_ids: Iterable[str],
-        *,
-        timeout_ms: int | None = None,
-        raise_errors: bool = True,
-    ) -> Results[str, None]:
-        """Delete groups that have no members, with their committed offsets.
-
-        Raises:
-            GroupNotEmptyError, GroupIdNotFoundError, ...: for a group, if `raise_errors`.
-        """
-        deadline = self._deadline(timeout_ms)
-        codes: list[tuple[str, ErrorCode, str | None, None]] = []
-        for group_id in _group_ids(group_ids):
-            try:
-                _, response = await self._ask_coordinator(
-                    group_id, DeleteGroupsRequest(groups_names=[group_id]), deadline, _codes_deleted
-                )
-                codes.append((group_id, response.results[0].error_code, None, None))
-            except KafkaClientError as error:
-                codes.append((group_id, error.code, str(error), None))
-        return finish(collect(codes), raise_errors)
-
-    # -- committed offsets ----------------------------------------------------------------------
-
-    async def list_group_offsets(
-        self,
-        group_id: str,
-        partitions: Iterable[TopicPartition] | None = None,
-        *,
-        require_stable: bool = False,
-        timeout_ms: int | None = None,
-        raise_errors: bool = True,
-    ) -> Results[TopicPartition, CommittedOffset | None]:
-        """Return what a group has committed; None for a partition without.
-
-        Args:
-            partitions: None: all that have something.
-            require_stable: wait for open transactions that commit offsets.
-
-        Raises:
-            GroupIdNotFoundError, CoordinatorNotAvailableError, ...: nothing can be told.
-        """
-        deadline = self._deadline(timeout_ms)
-        text("group_id", group_id)
-        wanted = None
-        if partitions is not None:
-            wanted = sorted(topic_partitions("partitions", partitions))
-        version = await self._coordinator_version(group_id, ApiKey.OFFSET_FETCH, deadline)
-        _, response = await self._ask_coordinator(
-            group_id,
-            _offset_fetch(group_id, wanted, require_stable, version),
-            deadline,
-            _codes_of_offsets,
-            max_version=version,
-        )
-        return finish(_read_offsets(response), raise_errors)
-
-    async def alter_group_offsets(
-        self,
-        group_id: str,
-        offsets: Mapping[TopicPartition, int | CommittedOffset],
-        *,
-        timeout_ms: int | None = None,
-        raise_errors: bool = True,
-    ) -> Results[TopicPartition, None]:
-        """Commit offsets for a group that has no members.
-
-        Raises:
-            UnknownMemberIdError: it has members; or ...: for a partition, if `raise_errors`.
-        """
-        text("group_id", group_id)
-        wanted = {topic_partition(item): offset for item, offset in offsets.items()}
-        topics = [
-            OffsetCommitRequestTopic(
-                name=topic, partitions=[_commit(item, wanted[item]) for item in part]
+async def list_groups(
+    calls: AdminCalls,
+    deadline: Deadline,
+    *,
+    states: Iterable[str] = (),
+    types: Iterable[str] = (),
+) -> list[GroupListing]:
+    """Return the groups of all brokers; empty filters let everything through."""
+    request = ListGroupsRequest(
+        states_filter=[text("a state", state) for state in several("states", states)],
+        types_filter=[text("a type", kind) for kind in several("types", types)],
+    )
+    cluster = calls.cluster
+    await cluster.refresh(timeout_s=deadline.left_s)
+    found: dict[str, GroupListing] = {}
+    for node_id in sorted(cluster.metadata.brokers):
+        response = await _list_groups_of(calls, node_id, request, deadline)
+        for group in response.groups:
+            found[group.group_id] = GroupListing(
+                group.group_id, group.protocol_type, group.group_state, group.group_type
             )
-            for topic, part in groupby(sorted(wanted), key=lambda item: item.topic)
-        ]
-        _, response = await self._ask_coordinator(
-            group_id,
-            OffsetCommitRequest(group_id=group_id, topics=topics),
-            self._deadline(timeout_ms),
-            _codes_of_partitions,
-            max_version=_LAST_VERSION_WITH_NAMES,
-        )
-        return finish(_partition_results(response), raise_errors)
+    return [found[group_id] for group_id in sorted(found)]
 
-    async def delete_group_offsets(
-        self,
-        group_id: str,
-        partitions: Iterable[TopicPartition],
-        *,
-        timeout_ms: int | None = None,
-        raise_errors: bool = True,
-    ) -> Results[TopicPartition, None]:
-        """Forget what a group has committed for partitions that no member is subscribed to.
 
-        Raises:
-            GroupIdNotFoundError, ...: of the group; or for a partition, if `raise_errors`.
-        """
-        text("group_id", group_id)
+async def _list_groups_of(
+    calls: AdminCalls, node_id: int, request: ListGroupsRequest, deadline: Deadline
+) -> ListGroupsResponse:
+    while True:
+        failure: KafkaClientError
+        try:
+            response: ListGroupsResponse = await calls.cluster.request(
+                node_id, request, deadline.request_timeout_s
+            )
+            if response.error_code == ErrorCode.NONE:
+                return response
+            failure = error_for(response.error_code)
+        except KafkaClientError as error:
+            failure = error
+        if not failure.retriable or not await deadline.pause():
+            raise failure
+
+
+async def describe_groups(
+    calls: AdminCalls,
+    deadline: Deadline,
+    group_ids: Iterable[str],
+) -> Results[str, GroupDescription]:
+    """Return groups' states and members, of the classic and the consumer protocol."""
+    values: dict[str, GroupDescription] = {}
+    errors: dict[str, KafkaClientError] = {}
+    for group_id in _group_ids(group_ids):
+        try:
+            try:
+                values[group_id] = await _describe_consumer(calls, group_id, deadline)
+            except (GroupIdNotFoundError, UnsupportedVersionError):
+                values[group_id] = await _describe_classic(calls, group_id, deadline)
+        except KafkaClientError as error:
+            errors[group_id] = error
+    return Results(values, errors)
+
+
+async def _describe_consumer(
+    calls: AdminCalls, group_id: str, deadline: Deadline
+) -> GroupDescription:
+    node_id, response = await calls.ask_coordinator(
+        group_id,
+        ConsumerGroupDescribeRequest(group_ids=[group_id]),
+        deadline,
+        _codes_of_consumer_groups,
+    )
+    told = response.groups[0]
+    if told.error_code != ErrorCode.NONE:
+        raise error_for(told.error_code, told.error_message)
+    return _consumer_description(told, node_id)
+
+
+async def _describe_classic(
+    calls: AdminCalls, group_id: str, deadline: Deadline
+) -> GroupDescription:
+    node_id, response = await calls.ask_coordinator(
+        group_id,
+        DescribeGroupsRequest(groups=[group_id]),
+        deadline,
+        _codes_of_classic_groups,
+    )
+    told = response.groups[0]
+    code = told.error_code
+    if code == ErrorCode.NONE and told.group_state == "Dead":
+        code = ErrorCode.GROUP_ID_NOT_FOUND  # as brokers before version 6 say it
+    if code != ErrorCode.NONE:
+        raise error_for(code, told.error_message)
+    return _classic_description(told, node_id)
+
+
+async def delete_groups(
+    calls: AdminCalls,
+    deadline: Deadline,
+    group_ids: Iterable[str],
+) -> Results[str, None]:
+    """Delete groups that have no members, with their committed offsets."""
+    codes: list[tuple[str, ErrorCode, str | None, None]] = []
+    for group_id in _group_ids(group_ids):
+        try:
+            _, response = await calls.ask_coordinator(
+                group_id, DeleteGroupsRequest(groups_names=[group_id]), deadline, _codes_deleted
+            )
+            codes.append((group_id, response.results[0].error_code, None, None))
+        except KafkaClientError as error:
+            codes.append((group_id, error.code, str(error), None))
+    return collect(codes)
+
+
+async def list_group_offsets(
+    calls: AdminCalls,
+    deadline: Deadline,
+    group_id: str,
+    partitions: Iterable[TopicPartition] | None = None,
+    *,
+    require_stable: bool = False,
+) -> Results[TopicPartition, CommittedOffset | None]:
+    """Return what a group has committed; None for a partition without."""
+    text("group_id", group_id)
+    wanted = None
+    if partitions is not None:
         wanted = sorted(topic_partitions("partitions", partitions))
-        topics = [
-            OffsetDeleteRequestTopic(
-                name=topic,
-                partitions=[
-                    OffsetDeleteRequestPartition(partition_index=item.partition) for item in part
-                ],
-            )
-            for topic, part in groupby(wanted, key=lambda item: item.topic)
-        ]
-        _, response = await self._ask_coordinator(
-            group_id,
-            OffsetDeleteRequest(group_id=group_id, topics=topics),
-            self._deadline(timeout_ms),
-            lambda answer: [answer.error_code],
-        )
-        if response.error_code != ErrorCode.NONE:
-            raise error_for(response.error_code)
-        return finish(_partition_results(response), raise_errors)
+    version = await _coordinator_version(calls, group_id, ApiKey.OFFSET_FETCH, deadline)
+    _, response = await calls.ask_coordinator(
+        group_id,
+        _offset_fetch(group_id, wanted, require_stable, version),
+        deadline,
+        _codes_of_offsets,
+        max_version=version,
+    )
+    return _read_offsets(response)
 
-    async def _coordinator_version(self, group_id: str, api_key: int, deadline: Deadline) -> int:
-        """Return the version to use with a group's coordinator."""
-        cluster = self._open_cluster
-        while True:
-            failure: KafkaClientError
-            try:
-                node_id = await cluster.coordinator(group_id, timeout_s=deadline.request_timeout_s)
-                return await cluster.version(
-                    node_id,
-                    api_key,
-                    deadline.request_timeout_s,
-                    max_version=_LAST_VERSION_WITH_NAMES,
-                )
-            except KafkaClientError as error:
-                failure = error
-            cluster.forget_coordinator(group_id)
-            if not failure.retriable or not await deadline.pause():
-                raise failure
+
+async def alter_group_offsets(
+    calls: AdminCalls,
+    deadline: Deadline,
+    group_id: str,
+    offsets: Mapping[TopicPartition, int | CommittedOffset],
+) -> Results[TopicPartition, None]:
+    """Commit offsets for a group that has no members."""
+    text("group_id", group_id)
+    wanted = {topic_partition(item): offset for item, offset in offsets.items()}
+    topics = [
+        OffsetCommitRequestTopic(
+            name=topic, partitions=[_commit(item, wanted[item]) for item in part]
+        )
+        for topic, part in groupby(sorted(wanted), key=lambda item: item.topic)
+    ]
+    _, response = await calls.ask_coordinator(
+        group_id,
+        OffsetCommitRequest(group_id=group_id, topics=topics),
+        deadline,
+        _codes_of_partitions,
+        max_version=_LAST_VERSION_WITH_NAMES,
+    )
+    return _partition_results(response)
+
+
+async def delete_group_offsets(
+    calls: AdminCalls,
+    deadline: Deadline,
+    group_id: str,
+    partitions: Iterable[TopicPartition],
+) -> Results[TopicPartition, None]:
+    """Forget what a group has committed for partitions that no member is subscribed to."""
+    text("group_id", group_id)
+    wanted = sorted(topic_partitions("partitions", partitions))
+    topics = [
+        OffsetDeleteRequestTopic(
+            name=topic,
+            partitions=[
+                OffsetDeleteRequestPartition(partition_index=item.partition) for item in part
+            ],
+        )
+        for topic, part in groupby(wanted, key=lambda item: item.topic)
+    ]
+    _, response = await calls.ask_coordinator(
+        group_id,
+        OffsetDeleteRequest(group_id=group_id, topics=topics),
+        deadline,
+        lambda answer: [answer.error_code],
+    )
+    if response.error_code != ErrorCode.NONE:
+        raise error_for(response.error_code)
+    return _partition_results(response)
+
+
+async def _coordinator_version(
+    calls: AdminCalls, group_id: str, api_key: int, deadline: Deadline
+) -> int:
+    """Return the version to use with a group's coordinator."""
+    cluster = calls.cluster
+    while True:
+        failure: KafkaClientError
+        try:
+            node_id = await cluster.coordinator(group_id, timeout_s=deadline.request_timeout_s)
+            return await cluster.version(
+                node_id,
+                api_key,
+                deadline.request_timeout_s,
+                max_version=_LAST_VERSION_WITH_NAMES,
+            )
+        except KafkaClientError as error:
+            failure = error
+        cluster.forget_coordinator(group_id)
+        if not failure.retriable or not await deadline.pause():
+            raise failure
 
 
 def _group_ids(given: Iterable[str]) -> list[str]:
