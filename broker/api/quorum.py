@@ -92,7 +92,9 @@ class QuorumHandlers:
                 return self._encode(self._refusal(message, error_code), version)
         if isinstance(message, Fetch) and message.max_wait_ms > _MAX_WAIT_MS:
             message = replace(message, max_wait_ms=_MAX_WAIT_MS)
-        return self._service.ask(message).map(lambda response: self._encode(response, version))
+        return self._service.messages.ask(message).map(
+            lambda response: self._encode(response, version)
+        )
 
     def _encode(self, response: Response, api_version: int) -> Any:
         wire = encode_response(response, self._service.voters.current)
@@ -178,7 +180,7 @@ class QuorumHandlers:
             leader_id=service.leader_id, leader_epoch=service.leader_epoch
         )
         try:
-            piece.unaligned_records, piece.size = service.read_snapshot(
+            piece.unaligned_records, piece.size = service.snapshots.read(
                 request.replica_id,
                 asked.current_leader_epoch,
                 SnapshotId(asked.snapshot_id.end_offset, asked.snapshot_id.epoch),

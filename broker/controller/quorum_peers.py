@@ -2,7 +2,7 @@
 
 Owns: the lanes to the voters. Rules:
 1. Nothing blocks and nothing is kept for later: a message is sent when its connection is there or
-   can be made at once, else it is lost and reported to `QuorumService.peer_unreachable`; the
+   can be made at once, else it is lost and reported to `PeerMessages.peer_unreachable`; the
    consensus core retries when it wants to.
 2. A voter is reached by two lanes: one for fetches, which the leader may keep waiting, and one for
    everything else, which must not wait behind them.
@@ -148,7 +148,7 @@ class QuorumPeers:
         assert self._service is not None, "attach comes first"
         if self._silent.pop(node_id, None) is not None:
             _log.info("quorum node is reached again node=%d", node_id)
-        self._service.step(answer)
+        self._service.messages.step(answer)
 
     def on_unreachable(self, node_id: int, reason: str, *, refused: bool) -> None:
         """Report to the core that what was sent to a node is lost."""
@@ -156,7 +156,7 @@ class QuorumPeers:
         if self._silent.get(node_id) != reason:
             _log.info("quorum node cannot be reached node=%d reason=%s", node_id, reason)
         self._silent[node_id] = reason
-        self._service.peer_unreachable(node_id, refused=refused)
+        self._service.messages.peer_unreachable(node_id, refused=refused)
 
     def on_refusal(self, node_id: int, error: KafkaError | RemoteProtocolError) -> None:
         """Take a voter's refusal of a request as a whole; it may be of another cluster."""

@@ -102,16 +102,16 @@ class SnapshotDownloads:
         if self._download is download or self._download is None:
             if download.is_whole:
                 self._download = None
-                self._service.snapshot_received(download.snapshot_id, download.data)
+                self._service.snapshots.on_received(download.snapshot_id, download.data)
             else:
-                self._service.snapshot_failed()
+                self._service.snapshots.on_failed()
 
     async def _fetch_pieces(self, download: SnapshotDownload) -> None:
         service = self._service
         async with self._connect(download.source) as connection:
             while not download.is_whole:
                 request = snapshot_request(
-                    service.replica_id,
+                    service.messages.replica_id,
                     service.leader_epoch,
                     download.snapshot_id,
                     len(download.data),
@@ -125,5 +125,5 @@ class SnapshotDownloads:
                 if named != download.snapshot_id:
                     raise RemoteProtocolError(f"asked for {download.snapshot_id}, got {named}")
                 download.append(piece.position, records_view(piece.unaligned_records), piece.size)
-                if not service.snapshot_progress(download.source):
+                if not service.snapshots.on_progress(download.source):
                     return

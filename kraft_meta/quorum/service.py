@@ -10,19 +10,18 @@ Owns: `QuorumService`, with the Raft core and the parts that work for it. Rules:
    space alone is waited for: changes are decided once there is some.
 
 The parts: `ReadyWriter` (disk), `MetadataPublication` (committed records as images),
-`ActiveController` (decisions while this node leads), `MetadataSnapshots`, `LeaderWatch` (who leads,
-for others and for the log), `CurrentVoters`.
+`ActiveController` (decisions while this node leads), `PeerMessages` (the other nodes of the
+quorum), `MetadataSnapshots`, `LeaderWatch` (who leads, for others and for the log),
+`CurrentVoters`.
 
 Called by: node.py (`run`, `hand_over`), handlers and the controller client (`submit`), everyone who
-follows the metadata (`subscribe`, `image`), the quorum's network: api/quorum.py (`ask`, snapshots
-out) and quorum_peers.py (`step`, `peer_unreachable`, snapshots in). Protocol: KIP-595, KIP-631,
-KIP-630.
+follows the metadata (`subscribe`, `image`), the quorum's network: api/quorum.py and quorum_peers.py
+(`messages`, `snapshots`). Protocol: KIP-595, KIP-631, KIP-630.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import trio
@@ -37,20 +36,17 @@ from kraftrio.kraft_meta.quorum.active_controller import NEVER_DECIDED, ActiveCo
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdentity
 from kraftrio.kraft_meta.quorum.description import describe_quorum
 from kraftrio.kraft_meta.quorum.leader_watch import LeaderCallback, LeaderWatch
+from kraftrio.kraft_meta.quorum.peer_messages import PeerMessages
 from kraftrio.kraft_meta.quorum.publication import MetadataPublication, Subscriber
 from kraftrio.kraft_meta.quorum.ready_writer import ReadyWriter
 from kraftrio.kraft_meta.quorum.settings import QuorumConfig, QuorumPorts
 from kraftrio.kraft_meta.quorum.snapshots import MetadataSnapshots
 from kraftrio.kraft_meta.quorum.voter_changes import CurrentVoters
 from kraftrio.kraft_meta.raft.epoch_starts import EpochStarts
-from kraftrio.kraft_meta.raft.messages import Message, Request, Response
 from kraftrio.kraft_meta.raft.raft import RaftCore
-from kraftrio.kraft_meta.raft.raft_log import CommittedRecordsError
 from kraftrio.kraft_meta.raft.ready import Ready
-from kraftrio.kraft_meta.raft.values import NO_NODE, SnapshotId
-from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.kraft_meta.raft.values import NO_NODE
 from kraftrio.wire.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse
-from kraftrio.wire.primitives import Buffer
 
 _TURNS_IF_LATE = 8  # of the event loop, so that what waits in sockets is read
 
@@ -62,6 +58,8 @@ class QuorumService:
         config: who is in the quorum.
         identity: which cluster this is, as far as is known.
         voters: who votes; whoever keeps connections to the voters subscribes.
+        messages: what this node and the others of the quorum say to each other.
+        snapshots: of the metadata, out and in.
     """
 
     def __init__(
@@ -82,14 +80,15 @@ class QuorumService:
         self._input = trio.Event()
         self._writer = ReadyWriter(ports.log, ports.election_store, ports.run_in_thread)
         self._publication = MetadataPublication(ports.log, self.identity)
-        self._snapshots = MetadataSnapshots(
+        self.snapshots = MetadataSnapshots(
             config, ports.log, self._publication, ports.clock, ports.run_in_thread, self._wake_up
+        )
+        self.messages = PeerMessages(
+            config.node_id, ports.peers, ports.clock, self._on_input, self.fail
         )
         self._leader_watch = LeaderWatch()
         self._core: RaftCore | None = None
         self._active: ActiveController | None = None  # once the log is loaded
-        self._asked: dict[int, Deferred[Response]] = {}
-        self._next_request_id = 1
         self._failure: Exception | None = None  # met outside `run`
 
     # ---- what everyone may ask
@@ -176,8 +175,8 @@ class QuorumService:
             "parked_responses": 0 if active is None else active.parked_responses,
             "appended_records_total": self._writer.appended_records_total,
             "appended_bytes_total": self._writer.appended_bytes_total,
-            "snapshots_written_total": self._snapshots.written_total,
-            "snapshots_installed_total": self._snapshots.installed_total,
+            "snapshots_written_total": self.snapshots.written_total,
+            "snapshots_installed_total": self.snapshots.installed_total,
             "leader_changes_total": self._leader_watch.leader_changes_total,
         }
 
@@ -200,97 +199,21 @@ class QuorumService:
         if self._active is not None:
             self._active.fence_broker(broker_id, broker_epoch)
 
-    # ---- the network's inputs
-
-    def step(self, message: Message) -> None:
-        """Take a message from another node of the quorum."""
-        if self._core is not None:
-            try:
-                self._core.step(message, self._clock.monotonic_ms())
-            except (OSError, CommittedRecordsError) as error:
-                self.fail(error)  # whoever sent the message
-                return
-            self._after_input(self._core)
+    # ---- what wakes the task
 
     def fail(self, error: Exception) -> None:
         """End `run` with an error that was met elsewhere."""
         self._failure = error
         self._wake_up()
 
-    def ask(self, message: Request) -> Deferred[Response]:
-        """Take a request from another node; what must be durable before the answer is so then."""
-        assert self._core is not None, "the log is loaded"
-        deferred: Deferred[Response] = Deferred()
-        request_id, self._next_request_id = self._next_request_id, self._next_request_id + 1
-        self._asked[request_id] = deferred
-        self.step(replace(message, request_id=request_id))
-        return deferred
-
-    def peer_unreachable(self, node_id: int, *, refused: bool = True) -> None:
-        """Learn that what was sent to a node is lost; refused: nobody listens there."""
-        if self._core is not None:
-            self._core.peer_unreachable(node_id, self._clock.monotonic_ms(), refused=refused)
-            self._after_input(self._core)
-
-    def _after_input(self, core: RaftCore) -> None:
-        self._check_leadership(core)
+    def _on_input(self) -> None:
+        """Act on what the core has taken in."""
+        self._check_leadership()
         self._wake_up()
         self._input.set()
 
     def _wake_up(self) -> None:
         self._wake.set()
-
-    def _send(self, message: Message) -> None:
-        deferred = self._asked.pop(message.request_id, None)
-        if deferred is not None:
-            assert not isinstance(message, Request)
-            deferred.complete(message)
-        else:
-            self._ports.peers.send(message)
-
-    # ---- snapshots out and in
-
-    def read_snapshot(
-        self, source: int, epoch: int, snapshot_id: SnapshotId, position: int, max_bytes: int
-    ) -> tuple[bytes, int]:
-        """Return bytes of a snapshot from a position on, and its size, to a node of the quorum.
-
-        Raises:
-            KafkaError: this node does not lead that epoch, has no such snapshot, or the position
-                is not in it.
-        """
-        assert self._core is not None, "the log is loaded"
-        error = self._core.answers.on_snapshot_fetch(source, epoch, self._clock.monotonic_ms())
-        if error is not ErrorCode.NONE:
-            raise KafkaError(error)
-        chunk = self._log.read_snapshot_chunk(snapshot_id, max(position, 0), max_bytes)
-        if chunk is None:
-            raise KafkaError(ErrorCode.SNAPSHOT_NOT_FOUND)
-        if not 0 <= position < chunk[1]:
-            raise KafkaError(ErrorCode.POSITION_OUT_OF_RANGE)
-        return chunk
-
-    @property
-    def replica_id(self) -> int:
-        """Who this node is to a leader that it fetches from; -1: a voter that is not counted."""
-        core = self._core
-        return self.node_id if core is None or core.memory.is_proven else NO_NODE
-
-    def snapshot_progress(self, source: int) -> bool:
-        """Learn that a piece of the snapshot has come; False: it is not wanted any more."""
-        core = self._core
-        return core is not None and core.snapshots.on_progress(source, self._clock.monotonic_ms())
-
-    def snapshot_received(self, snapshot_id: SnapshotId, data: Buffer) -> None:
-        """Take the snapshot that `Peers.fetch_snapshot` asked for."""
-        self._snapshots.on_received(snapshot_id, data)
-        self._wake_up()
-
-    def snapshot_failed(self) -> None:
-        """Learn that the snapshot cannot be fetched; the leader is asked again."""
-        if self._core is not None:
-            self._core.snapshots.on_failed(self._clock.monotonic_ms())
-            self._wake_up()
 
     # ---- the end of leading
 
@@ -298,7 +221,7 @@ class QuorumService:
         """Let another voter lead; the first step of a graceful stop."""
         if self._core is not None:
             self._core.resign(self._clock.monotonic_ms())
-            self._after_input(self._core)
+            self._on_input()
 
     async def hand_over(self, timeout_ms: float) -> bool:
         """Resign and wait until another voter leads; False: none does in time, or can.
@@ -339,7 +262,7 @@ class QuorumService:
 
     async def _load(self) -> tuple[RaftCore, ActiveController]:
         log, ports = self._log, self._ports
-        snapshot_id = await self._snapshots.load()
+        snapshot_id = await self.snapshots.load()
         now_ms = self._clock.monotonic_ms()
         core = RaftCore(
             node_id=self.config.node_id,
@@ -362,6 +285,8 @@ class QuorumService:
         )
         active = ActiveController(controller, core, self._publication, self._clock, self._wake_up)
         self._core, self._active = core, active
+        self.messages.start(core)
+        self.snapshots.start(core)
         return core, active
 
     async def _work(self, core: RaftCore, active: ActiveController, nursery: trio.Nursery) -> None:
@@ -373,21 +298,21 @@ class QuorumService:
             await self._hear_sockets(core, active)
             now_ms = self._clock.monotonic_ms()
             core.tick(now_ms)
-            self._check_leadership(core)
+            self._check_leadership()
             active.on_time(now_ms)
-            await self._snapshots.finish(core)
-            self._snapshots.maybe_start(now_ms, nursery)
+            await self.snapshots.finish()
+            self.snapshots.maybe_start(now_ms, nursery)
             if not core.has_ready():
                 return
             await self._do_ready(core, active)
-            self._check_leadership(core)
+            self._check_leadership()
 
     async def _do_ready(self, core: RaftCore, active: ActiveController) -> None:
         """Rule 1."""
         ready = core.ready(self._clock.wall_ms())
         await self._persist(core, ready)
         for message in ready.messages:
-            self._send(message)
+            self.messages.send(message)
         if ready.install_snapshot is not None:
             self._ports.peers.fetch_snapshot(*ready.install_snapshot)
         core.advance()
@@ -400,12 +325,12 @@ class QuorumService:
         if ready.truncate_to is not None:
             self._publication.on_truncated(ready.truncate_to)
         self._publication.on_appended(ready.batches)
-        self._snapshots.on_appended(size_bytes)
+        self.snapshots.on_appended(size_bytes)
 
-    def _check_leadership(self, core: RaftCore) -> None:
-        assert self._active is not None, "the log is loaded"
+    def _check_leadership(self) -> None:
+        assert self._core is not None and self._active is not None, "the log is loaded"
         self._active.check_leadership()
-        self._leader_watch.check(core, self._clock.monotonic_ms())
+        self._leader_watch.check(self._core, self._clock.monotonic_ms())
 
     async def _hear_sockets(self, core: RaftCore, active: ActiveController) -> None:
         """Let what waits in sockets be heard before a deadline is acted on.
@@ -419,7 +344,7 @@ class QuorumService:
                 await trio.lowlevel.checkpoint()
 
     async def _wait(self, core: RaftCore, active: ActiveController) -> None:
-        deadline_ms = min(self._next_deadline_ms(core, active), self._snapshots.next_deadline_ms)
+        deadline_ms = min(self._next_deadline_ms(core, active), self.snapshots.next_deadline_ms)
         with trio.move_on_after(max(deadline_ms - self._clock.monotonic_ms(), 0) / 1000):
             await self._wake.wait()
 

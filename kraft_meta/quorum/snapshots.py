@@ -8,7 +8,8 @@ Owns: when the next one is due. Rules:
    written or received.
 3. A damaged snapshot of the leader is not installed; lack of space only delays one of our own.
 
-Called by: quorum/service.py.
+Called by: quorum/service.py, api/quorum.py (`read`), controller/snapshot_download.py (what becomes
+of downloads).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from kraftrio.kraft_meta.quorum.settings import QuorumConfig
 from kraftrio.kraft_meta.raft.ports import ReplicatedLog
 from kraftrio.kraft_meta.raft.raft import RaftCore
 from kraftrio.kraft_meta.raft.values import SnapshotId
-from kraftrio.wire.errors import KafkaError
+from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import Buffer
 
 _log = logging.getLogger("kraftrio.metadata")
@@ -40,7 +41,7 @@ class MetadataSnapshots:
     """See the module.
 
     Args:
-        wake: called when `finish` has something to do.
+        wake: called when the quorum's task has something to do.
 
     Attributes:
         written_total: how many were written here since the start.
@@ -68,6 +69,7 @@ class MetadataSnapshots:
         self._is_writing = False
         self._written: SnapshotId | None = None
         self._received: tuple[SnapshotId, Buffer] | None = None
+        self._core: RaftCore | None = None  # once the log is loaded
         self.written_total = 0
         self.installed_total = 0
 
@@ -85,6 +87,10 @@ class MetadataSnapshots:
             self._publication.load_snapshot(snapshot_id, values)
         self._bytes_since_last = self._log.size_bytes
         return snapshot_id
+
+    def start(self, core: RaftCore) -> None:
+        """Work for a core from now on."""
+        self._core = core
 
     # ---- snapshots out
 
@@ -135,14 +141,48 @@ class MetadataSnapshots:
         self._is_writing = False
         self._wake()
 
+    def read(
+        self, source: int, epoch: int, snapshot_id: SnapshotId, position: int, max_bytes: int
+    ) -> tuple[bytes, int]:
+        """Return bytes of a snapshot from a position on, and its size, to a node of the quorum.
+
+        Raises:
+            KafkaError: this node does not lead that epoch, has no such snapshot, or the position
+                is not in it.
+        """
+        assert self._core is not None, "the log is loaded"
+        error = self._core.answers.on_snapshot_fetch(source, epoch, self._clock.monotonic_ms())
+        if error is not ErrorCode.NONE:
+            raise KafkaError(error)
+        chunk = self._log.read_snapshot_chunk(snapshot_id, max(position, 0), max_bytes)
+        if chunk is None:
+            raise KafkaError(ErrorCode.SNAPSHOT_NOT_FOUND)
+        if not 0 <= position < chunk[1]:
+            raise KafkaError(ErrorCode.POSITION_OUT_OF_RANGE)
+        return chunk
+
     # ---- snapshots in
 
-    def on_received(self, snapshot_id: SnapshotId, data: Buffer) -> None:
-        """Take the snapshot that the leader was asked for."""
-        self._received = (snapshot_id, data)
+    def on_progress(self, source: int) -> bool:
+        """Learn that a piece of the snapshot has come; False: it is not wanted any more."""
+        core = self._core
+        return core is not None and core.snapshots.on_progress(source, self._clock.monotonic_ms())
 
-    async def finish(self, core: RaftCore) -> None:
+    def on_received(self, snapshot_id: SnapshotId, data: Buffer) -> None:
+        """Take the snapshot that `Peers.fetch_snapshot` asked for."""
+        self._received = (snapshot_id, data)
+        self._wake()
+
+    def on_failed(self) -> None:
+        """Learn that the snapshot cannot be fetched; the leader is asked again."""
+        if self._core is not None:
+            self._core.snapshots.on_failed(self._clock.monotonic_ms())
+            self._wake()
+
+    async def finish(self) -> None:
         """Let the log begin at a snapshot that was written or received (rule 2)."""
+        core = self._core
+        assert core is not None, "the log is loaded"
         written, self._written = self._written, None
         if written is not None and written == self._log.latest_snapshot_id():
             await self._run_in_thread(self._log.flush)  # so that cleaning need not wait for it

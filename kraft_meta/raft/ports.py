@@ -127,8 +127,8 @@ class Peers(Protocol):
     def fetch_snapshot(self, source: int, snapshot_id: SnapshotId) -> None:
         """Start or go on to fetch a snapshot.
 
-        Each piece is reported by `QuorumService.snapshot_progress`, the end by `snapshot_received`
-        or `snapshot_failed`.
+        Each piece is reported by `MetadataSnapshots.on_progress`, the end by `on_received` or
+        `on_failed`.
         """
 
 

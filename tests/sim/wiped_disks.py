@@ -94,4 +94,4 @@ def _is_believed(node: SimNode) -> bool:
     if node.node is None or node.is_paused:
         return False
     quorum = node.quorum
-    return quorum.is_loaded and quorum.replica_id == quorum.node_id
+    return quorum.is_loaded and quorum.messages.replica_id == quorum.node_id

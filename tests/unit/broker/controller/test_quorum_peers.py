@@ -378,7 +378,7 @@ def test_a_link_that_fails_for_another_reason_is_told_again(
     peers = QuorumPeers(SystemNetwork(), 1, b"d" * 16, RaftConfig())
     told: list[int] = []
     service: Any = SimpleNamespace(
-        peer_unreachable=lambda node_id, refused: told.append(node_id),
+        messages=SimpleNamespace(peer_unreachable=lambda node_id, refused: told.append(node_id)),
         voters=CurrentVoters(voters_at({2: ("b", 9093), 3: ("c", 9093)})),
     )
     peers.attach(service)
@@ -405,7 +405,7 @@ def test_messages_follow_the_set_of_voters() -> None:
         observer = quorum.nodes[9]
         lost: list[tuple[int, bool]] = []
         with mock.patch.object(
-            observer.service,
+            observer.service.messages,
             "peer_unreachable",
             lambda node_id, refused: lost.append((node_id, refused)),
         ):
@@ -512,9 +512,9 @@ def test_a_voter_with_another_disk_is_believed_again() -> None:
         quorum.kill(node.node_id)
         node.identity, node.fs = ClusterIdentity(), new_fs()
         await quorum.start(node.node_id)
-        assert node.service.replica_id in (-1, node.node_id)
+        assert node.service.messages.replica_id in (-1, node.node_id)
         await quorum.until(lambda: node.topics == {"a"})
-        await quorum.until(lambda: node.service.replica_id == node.node_id)
+        await quorum.until(lambda: node.service.messages.replica_id == node.node_id)
         await trio.sleep(0.1)
         state = QuorumStateFile(node.fs, DIRECTORY).read()
         assert state is not None and state.is_proven

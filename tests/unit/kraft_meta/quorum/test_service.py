@@ -306,7 +306,7 @@ def test_nodes_that_do_not_lead_refuse_requests() -> None:
             assert node.service.leader_id == -1
             assert await node.ask(BrokerHeartbeatRequest(broker_id=1)) == NEVER_DECIDED
             assert {message.destination for message in node.sent} == {2, 3}
-            node.service.step(BeginQuorumEpoch(2, 1, 7))
+            node.service.messages.step(BeginQuorumEpoch(2, 1, 7))
             assert (node.service.leader_id, node.service.leader_epoch) == (2, 7)
 
     virtually(main)
@@ -319,7 +319,7 @@ def test_a_vote_is_durable_before_it_is_told() -> None:
         node = Node(new_disk(), voters=(1, 2, 3))
         async with node.running():
             node.hold = trio.Event()
-            answer = node.service.ask(Vote(2, 1, 7, OffsetAndEpoch(0, 0), False))
+            answer = node.service.messages.ask(Vote(2, 1, 7, OffsetAndEpoch(0, 0), False))
             await trio.testing.wait_all_tasks_blocked()
             assert not answer.done
             stored = QuorumStateFile(node.fs.after_crash(), DIRECTORY).read()
@@ -342,14 +342,14 @@ def test_observers_do_not_sync_what_they_append() -> None:
             node = Node(new_disk(), voters=voters)
             async with node.running():
                 service = node.service
-                service.step(BeginQuorumEpoch(2, 1, 7))
+                service.messages.step(BeginQuorumEpoch(2, 1, 7))
                 await trio.sleep(0.1)
                 (asked,) = (m for m in node.sent if isinstance(m, Fetch) and m.epoch == 7)
                 batch = LogBatch(0, 7, 5, (b"x",), (control_key(ControlRecordType.LEADER_CHANGE),))
                 answer = FetchResponse(
                     2, 1, 7, 2, asked.fetch_offset, asked.last_fetched_epoch, batches=(batch,)
                 )
-                service.step(answer)
+                service.messages.step(answer)
                 await trio.sleep(0.1)
                 assert node.sent[-1].fetch_offset == 1
                 survivor = MetadataLog(node.fs.after_crash(), DIRECTORY)
@@ -366,9 +366,9 @@ def test_leaders_are_told_at_once_and_at_every_change() -> None:
         told: list[tuple[int, int]] = []
         node.service.on_leader_change(lambda *leader: told.append(leader))
         async with node.running():
-            node.service.step(BeginQuorumEpoch(2, 1, 7))
-            node.service.step(BeginQuorumEpoch(2, 1, 7))
-            node.service.step(BeginQuorumEpoch(3, 1, 8))
+            node.service.messages.step(BeginQuorumEpoch(2, 1, 7))
+            node.service.messages.step(BeginQuorumEpoch(2, 1, 7))
+            node.service.messages.step(BeginQuorumEpoch(3, 1, 8))
             late: list[tuple[int, int]] = []
             node.service.on_leader_change(lambda *leader: late.append(leader))
         assert told == [(-1, -1), (-1, 0), (2, 7), (3, 8)]
@@ -449,7 +449,7 @@ def test_a_log_that_cannot_be_read_for_a_follower_ends_the_node() -> None:
                 file = fs.open(path)
                 file.write_at(bytes([file.read_at(70, 1)[0] ^ 1]), 70)
                 epoch = node.service.leader_epoch
-                node.service.step(Fetch(9, 1, epoch, 0, 0, 0, 500))
+                node.service.messages.step(Fetch(9, 1, epoch, 0, 0, 0, 500))
                 await trio.sleep(60)
         assert not node.sent
 

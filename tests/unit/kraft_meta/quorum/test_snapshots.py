@@ -115,16 +115,16 @@ def test_a_received_snapshot_is_checked(damage: bool) -> None:
         node = Node(new_disk(), voters=(1, 2, 3))
         async with node.running():
             service = node.service
-            service.step(BeginQuorumEpoch(2, 1, 7))
+            service.messages.step(BeginQuorumEpoch(2, 1, 7))
             await trio.sleep(0.1)
             (asked,) = (m for m in node.sent if isinstance(m, Fetch) and m.epoch == 7)
             offer = FetchResponse(
                 2, 1, 7, 2, asked.fetch_offset, asked.last_fetched_epoch, snapshot_id=snapshot_id
             )
-            service.step(offer)
+            service.messages.step(offer)
             await trio.sleep(0.1)
             assert node.wanted == [(2, snapshot_id)]
-            service.snapshot_received(snapshot_id, data)
+            service.snapshots.on_received(snapshot_id, data)
             await trio.sleep(0.1)
             survivor = MetadataLog(node.fs.after_crash(), DIRECTORY)
             if damage:
@@ -155,24 +155,26 @@ def test_the_log_rests_while_a_snapshot_is_installed() -> None:
         node = Node(new_disk(), voters=(1, 2, 3))
         async with node.running():
             service = node.service
-            service.step(BeginQuorumEpoch(2, 1, 7))
+            service.messages.step(BeginQuorumEpoch(2, 1, 7))
             await trio.sleep(0.1)
             (asked,) = (m for m in node.sent if isinstance(m, Fetch) and m.epoch == 7)
             offset_and_epoch = asked.fetch_offset, asked.last_fetched_epoch
-            service.step(FetchResponse(2, 1, 7, 2, *offset_and_epoch, snapshot_id=snapshot_id))
+            service.messages.step(
+                FetchResponse(2, 1, 7, 2, *offset_and_epoch, snapshot_id=snapshot_id)
+            )
             await trio.sleep(0.1)
-            service.step(BeginQuorumEpoch(3, 1, 8))
+            service.messages.step(BeginQuorumEpoch(3, 1, 8))
             await trio.sleep(0.1)
             (fetch,) = (m for m in node.sent if isinstance(m, Fetch) and m.epoch == 8)
             node.hold = trio.Event()
-            service.snapshot_received(snapshot_id, data)
+            service.snapshots.on_received(snapshot_id, data)
             await trio.sleep(0.01)
             key, value = leader_change_record(3, (1, 2, 3), [2, 3])
             batch = LogBatch(0, 8, 5, (value,), (key,))
             answer = FetchResponse(
                 3, 1, 8, 3, *offset_and_epoch, batches=(batch,), fetch_id=fetch.fetch_id
             )
-            service.step(answer)
+            service.messages.step(answer)
             await trio.sleep(30)  # nor does it stand for election meanwhile
             assert not [m for m in node.sent if isinstance(m, Vote)]
             node.hold.set()
