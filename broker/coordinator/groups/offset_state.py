@@ -66,6 +66,13 @@ class PendingOffset:
     is_superseded: bool = False
 
 
+class ExpiredOffsets(NamedTuple):
+    """Tombstones of expired offsets, and how many offsets were looked at."""
+
+    records: list[CoordinatorRecord]
+    looked_at: int
+
+
 class OffsetState:
     """Committed, uncommitted and pending offsets."""
 
@@ -109,7 +116,8 @@ class OffsetState:
             or self._is_pending(key)
         )
 
-    def _has_open_transaction(self, group_id: str) -> bool:
+    def has_open_transaction(self, group_id: str) -> bool:
+        """Whether offsets of a group are pending."""
         return any(key.group_id == group_id for keys in self._pending.values() for key in keys)
 
     def _is_pending(self, key: OffsetKey) -> bool:
@@ -211,25 +219,21 @@ class OffsetState:
     def _group_ids(self) -> Iterator[str]:
         return iter(dict.fromkeys((*self._committed.group_ids(), *self._uncommitted.group_ids())))
 
-    def expire(self, group: Group, now: Now) -> tuple[list[CoordinatorRecord], bool]:
-        """Give the tombstones of a group's expired offsets, and whether none is left (rule 4)."""
+    def expire(self, group: Group, topic: str, now: Now) -> ExpiredOffsets:
+        """Give the tombstones of a group's expired offsets of a topic (rule 4)."""
+        partitions = self.newest_of(group.group_id).get(topic, {})
+        if not group.may_expire_offsets(topic):
+            return ExpiredOffsets([], 0)
         retention_ms = self._properties.offsets_retention_minutes * 60_000
         records: list[CoordinatorRecord] = []
-        is_everything_expired = True
-        for topic, partitions in self.newest_of(group.group_id).items():
-            if not group.may_expire_offsets(topic):
-                is_everything_expired = False
-                continue
-            for partition, value in partitions.items():
-                expires_ms = value.expire_timestamp_ms
-                if expires_ms == -1:
-                    expires_ms = group.retention_start_ms(value.commit_timestamp_ms) + retention_ms
-                key = OffsetKey(group.group_id, topic, partition)
-                if now.wall_ms < expires_ms or self._is_pending(key):
-                    is_everything_expired = False
-                else:
-                    records.append(_tombstone(key))
-        return records, is_everything_expired and not self._has_open_transaction(group.group_id)
+        for partition, value in partitions.items():
+            expires_ms = value.expire_timestamp_ms
+            if expires_ms == -1:
+                expires_ms = group.retention_start_ms(value.commit_timestamp_ms) + retention_ms
+            key = OffsetKey(group.group_id, topic, partition)
+            if now.wall_ms >= expires_ms and not self._is_pending(key):
+                records.append(_tombstone(key))
+        return ExpiredOffsets(records, len(partitions))
 
     # --- changes ---
 

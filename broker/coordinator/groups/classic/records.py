@@ -85,6 +85,11 @@ def group_record(
     return CoordinatorRecord(encode_group_key(group.group_id), value)
 
 
+def group_tombstone(group_id: str) -> CoordinatorRecord:
+    """Make the record that removes a group."""
+    return CoordinatorRecord(encode_group_key(group_id), None)
+
+
 def new_group_record(group: ClassicGroup) -> CoordinatorRecord:
     """Make the record of a group that is first seen, before anyone has joined."""
     value = GroupMetadataValue(

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from kraftrio.broker.coordinator.deadlines import DeadlineQueue
 from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
 from kraftrio.broker.coordinator.groups.classic.groups import ClassicGroups
-from kraftrio.broker.coordinator.groups.classic.records import group_from_record
+from kraftrio.broker.coordinator.groups.classic.records import group_from_record, group_tombstone
 from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
 from kraftrio.broker.coordinator.groups.offset_commit import (
     CommitChange,
@@ -31,7 +31,8 @@ from kraftrio.broker.coordinator.groups.offset_state import OffsetState
 from kraftrio.broker.coordinator.groups.offset_table import OffsetKey
 from kraftrio.broker.coordinator.groups.properties import GroupProperties
 from kraftrio.broker.coordinator.groups.shard.administration import choose_groups, describe_group
-from kraftrio.broker.coordinator.outcome import Change, CoordinatorRecord, FollowUp, Now, Outcome
+from kraftrio.broker.coordinator.groups.shard.offset_expiry import ExpirySliceStored, OffsetExpiry
+from kraftrio.broker.coordinator.outcome import Change, FollowUp, Now, Outcome
 from kraftrio.broker.coordinator.shard import NO_PRODUCER_ID
 from kraftrio.wire.codec.slices import Slices
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -41,7 +42,6 @@ from kraftrio.wire.messages.group_records import (
     decode_group_value,
     decode_key,
     decode_offset_value,
-    encode_group_key,
 )
 from kraftrio.wire.messages.groups import (
     DeletableGroupResult,
@@ -57,6 +57,7 @@ from kraftrio.wire.messages.groups import (
 from kraftrio.wire.primitives import Buffer
 
 _EXPIRY = ("expiry",)
+_NEXT_SLICE_MS = 1  # after a slice of an expiry run
 _GROUP_NOT_FOUND_COMMIT_VERSION = 9
 
 
@@ -74,6 +75,7 @@ class GroupShard:
         self.groups = GroupRegistry()
         self.classic = ClassicGroups(self.groups, properties, self._deadlines, new_uuid)
         self.offsets = OffsetState(properties)
+        self._expiry = OffsetExpiry(self.groups, self.offsets)
 
     # --- life of the shard ---
 
@@ -99,6 +101,9 @@ class GroupShard:
         return outcomes
 
     def on_append_done(self, follow_up: FollowUp, error: ErrorCode, now: Now) -> Outcome:
+        if isinstance(follow_up, ExpirySliceStored):
+            self._on_expiry_slice_stored(error, now)
+            return Outcome()
         return self.classic.on_append_done(follow_up, error, now)
 
     def on_committed(self, end_offset: int) -> None:
@@ -223,20 +228,25 @@ class GroupShard:
         """Remove the offsets of deleted topics, given by name with the id each had."""
         return Outcome(records=self.offsets.delete_topics(topics), replay=True, splittable=True)
 
-    def _schedule_expiry(self, now: Now) -> None:
-        interval_ms = self._properties.offsets_retention_check_interval_ms
-        self._deadlines.schedule(_EXPIRY, now.monotonic_ms + interval_ms)
+    def _schedule_expiry(self, now: Now, *, soon: bool = False) -> None:
+        delay_ms = self._properties.offsets_retention_check_interval_ms
+        if soon:
+            delay_ms = _NEXT_SLICE_MS
+        self._deadlines.schedule(_EXPIRY, now.monotonic_ms + delay_ms)
 
     def _expire(self, now: Now) -> Outcome:
-        """Remove expired offsets, and unused groups that have none left."""
-        self._schedule_expiry(now)
-        outcome = Outcome(replay=True, splittable=True)
-        for group in self.groups:
-            records, is_nothing_left = self.offsets.expire(group, now)
-            outcome.records += records
-            if is_nothing_left and group.is_unused:
-                outcome.records.append(_group_tombstone(group.group_id))
-        return outcome
+        """Remove some of what has expired; the rest follows once that is committed."""
+        if self._expiry.is_done:
+            self._expiry.begin()
+        records = self._expiry.next_records(now)
+        self._schedule_expiry(now, soon=not records and not self._expiry.is_done)
+        return Outcome(records=records, replay=True, follow_up=ExpirySliceStored())
+
+    def _on_expiry_slice_stored(self, error: ErrorCode, now: Now) -> None:
+        if error is not ErrorCode.NONE:
+            self._expiry.end()
+        elif not self._expiry.is_done:
+            self._schedule_expiry(now, soon=True)
 
     # --- administration ---
 
@@ -249,7 +259,7 @@ class GroupShard:
             error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_delete()
             if error is ErrorCode.NONE:
                 outcome.records += self.offsets.delete_all(group_id)
-                outcome.records.append(_group_tombstone(group_id))
+                outcome.records.append(group_tombstone(group_id))
             results.append(DeletableGroupResult(group_id=group_id, error_code=error))
         outcome.response = results
         return outcome
@@ -272,7 +282,3 @@ class GroupShard:
         """Whether a group has a member."""
         group = self.groups.get(group_id)
         return group is not None and group.has_member(member_id)
-
-
-def _group_tombstone(group_id: str) -> CoordinatorRecord:
-    return CoordinatorRecord(encode_group_key(group_id), None)
