@@ -13,6 +13,7 @@ from kraftrio.broker.api.admin import AdminHandlers
 from kraftrio.broker.api.cluster import ClusterHandlers
 from kraftrio.broker.api.configs import ConfigHandlers
 from kraftrio.broker.api.fetch.fetch import FetchHandlers
+from kraftrio.broker.api.fetch.reads import FetchSettings
 from kraftrio.broker.api.fetch.session import FetchSessions
 from kraftrio.broker.api.groups.absent_groups import AbsentGroupHandlers
 from kraftrio.broker.api.groups.find_coordinator import GROUP_KEY, FindCoordinatorHandler
@@ -99,10 +100,12 @@ def _data_path(
         FetchSessions(config.max_incremental_fetch_session_cache_slots, environment.rng),
         node.timers,
         environment.clock,
-        config.fetch_max_bytes,
-        replication.leader_quota,
-        node.resources.response_memory,
-        selects_by_rack=config.replica_selector_class == RACK_AWARE_SELECTOR,
+        FetchSettings(
+            config.fetch_max_bytes,
+            replication.leader_quota,
+            node.resources.response_memory,
+            selects_by_rack=config.replica_selector_class == RACK_AWARE_SELECTOR,
+        ),
     )
     return {
         **ProduceHandlers(replicas, metadata, producer_ids, environment.clock).table(),

@@ -1,9 +1,9 @@
 """Who waits for a partition: acknowledgements, long polls, deletions of records, and the followers
 whose fetch sessions it is in.
 
-A waiter is called back once: when what it waits for has come, when its partition is served here no
-more, or when its time is up. Its callback runs in whoever brought that about, so it does no more
-than note it; what a client waits for is a `Deferred` that it completes.
+A waiter is called back once: when what it waits for has come, when its partition is no longer
+served here, or when its time is up. Its callback runs in whoever brought that about, so it only
+notes it; what a client waits for is a `Deferred` that it completes.
 
 `replica/manager` and the fetch handlers make waiters, `partition` wakes them.
 """
@@ -110,7 +110,7 @@ class FetchWaiter:
             self.woken.complete(None)
 
     def drop(self) -> None:
-        """Stop waiting and wake nobody: who asked is gone."""
+        """Stop waiting and wake nobody: the client is gone."""
         self._is_done = True
         for waiters in self._watched:
             waiters.pop(self, None)
@@ -127,9 +127,9 @@ class FollowerWatch(Protocol):
 
     @property
     def is_parked(self) -> bool:
-        """Whether the follower's latest fetch waits for news."""
+        """Whether the follower's latest fetch waits for changes."""
         ...
 
     def on_change(self, progress: Progress | None, appended_bytes: int) -> None:
-        """The partition has news, and `appended_bytes` more in its log."""
+        """The partition has changed, and has `appended_bytes` more in its log."""
         ...

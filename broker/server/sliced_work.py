@@ -6,8 +6,8 @@ request of a connection at a time). Work is a generator that pauses often; its v
 When it yields a `Deferred`, it goes on once that is completed.
 
 The bound: one turn of the event loop works for at most SLICE_MS on all such requests together, and
-for another SLICE_MS on those that are done at once. A step of some work (from pause to pause) shall
-take less than a millisecond, or the bound is missed by that much.
+for another SLICE_MS on those that are done at once. A step of some work (from pause to pause)
+should take less than a millisecond, or the bound is missed by that much.
 
 Rules
 1. Work begins at once if nothing of the client waits and the turn has time left; most is done then.

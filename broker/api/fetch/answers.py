@@ -43,15 +43,15 @@ class FetchAnswer:
         self._served: list[FetchKey] = []
 
     def add(self, reading: Reading) -> None:
-        """Answer with what was read, as far as it is news, and note that it is told.
+        """Answer with what was read, as far as it has changed, and note that it is sent.
 
-        This must be done in the step that reads: of news between the session would take no note.
+        This must be done in the step that reads: the session would miss a change in between.
         """
         plan, topics, hints = self._plan, self._topics, self._hints
         keep, has_session = self._keep, self._plan.session is not None
         for key, part, answer in reading.data:
             has_records = bool(answer.records)
-            if has_session and not plan.is_news(
+            if has_session and not plan.note_change(
                 part,
                 has_records=has_records
                 or answer.diverging_epoch is not None
@@ -77,7 +77,7 @@ class FetchAnswer:
                 topics[key[:2]] = topic
             topic.partitions.append(answer if keep is None else keep(answer))
         if reading.up_to_date:
-            plan.is_up_to_date(reading.up_to_date)
+            plan.mark_up_to_date(reading.up_to_date)
 
     def response(self) -> FetchResponse:
         """Give the whole answer."""

@@ -9,9 +9,9 @@ Behaviour (Apache Kafka's)
 - A consumer sees up to the high watermark, or with read_committed up to the last stable offset,
   with the aborted transactions of what it was given.
 - An empty partition is an empty record set with valid offsets, never null, never an error.
-- A follower sees up to the log end, and is woken by appends alone.  Its fetch tells its progress,
-  before anything is read, so that the answer has the high watermark which that progress made; a
-  fetch that diverges, or is out of range, tells nothing.
+- A follower sees up to the log end, and is woken by appends alone.  Its fetch shows its progress,
+  which is noted before anything is read, so that the answer has the high watermark which that
+  progress made; a fetch that diverges, or is out of range, shows none.
 - A follower's session reads only what is due (rule 6 of `session`).
 - What was parked is read and answered in a turn of its own, never in that of the producer or the
   follower whose request brought what it waited for: an error in it is its own.
@@ -36,9 +36,10 @@ from kraftrio.base.timers import Timers
 from kraftrio.broker.api.fetch.answers import FetchAnswer
 from kraftrio.broker.api.fetch.long_fetch import LongFetch, LongFetches, names_many
 from kraftrio.broker.api.fetch.reads import (
-    Asking,
     Entries,
     FetchReader,
+    FetchSettings,
+    OngoingFetch,
     Reading,
     asked_at_once,
     forgotten_of,
@@ -48,10 +49,8 @@ from kraftrio.broker.api.fetch.reads import (
 from kraftrio.broker.api.fetch.session import FetchPlan, FetchSessions, ParkedFetch
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.replica.manager import ReplicaManager
-from kraftrio.broker.replica.ports import ReplicationThrottle
 from kraftrio.broker.replica.waiters import FetchWaiter
 from kraftrio.broker.server.context import HandlerTable, RequestContext
-from kraftrio.broker.server.memory_budget import MemoryBudget
 from kraftrio.broker.server.request_parts import PART_ENTRIES
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import FetchRequest, FetchResponse
@@ -62,10 +61,7 @@ class FetchHandlers:
     """The handler of Fetch.
 
     Args:
-        fetch_max_bytes: the broker's `fetch.max.bytes`, above which no answer grows.
-        leader_quota: bounds what followers outside of the ISR get; None: nothing does.
-        answers_memory: while it has no room, nothing is read for an answer.
-        selects_by_rack: are consumers told of a replica in their rack (replica.selector.class)?
+        settings: what the broker's settings say of fetches.
     """
 
     def __init__(
@@ -75,24 +71,13 @@ class FetchHandlers:
         sessions: FetchSessions,
         timers: Timers,
         clock: Clock,
-        fetch_max_bytes: int,
-        leader_quota: ReplicationThrottle | None = None,
-        answers_memory: MemoryBudget | None = None,
-        *,
-        selects_by_rack: bool = False,
+        settings: FetchSettings,
     ) -> None:
         self._metadata = metadata
         self._sessions = sessions
         self._timers = timers
         self._clock = clock
-        self._reader = FetchReader(
-            replica_manager,
-            metadata,
-            fetch_max_bytes,
-            leader_quota,
-            answers_memory,
-            selects_by_rack=selects_by_rack,
-        )
+        self._reader = FetchReader(replica_manager, metadata, settings)
         self._long = LongFetches(self._reader, metadata, sessions, timers, clock)
 
     def table(self) -> HandlerTable:
@@ -122,25 +107,25 @@ class FetchHandlers:
         )
         if plan.error is not ErrorCode.NONE:
             return FetchResponse(error_code=plan.error)
-        asking = self._reader.ask(request, replica_id, plan, context, now_ms)
+        fetch = self._reader.ask(request, replica_id, plan, context, now_ms)
         if plan.parts is not None and len(plan.parts) > PART_ENTRIES:
-            return self._long.fetch(asking, context)
+            return self._long.answer(fetch, context)
         if replica_id >= 0:
-            self._reader.note_progress(asking, plan.partitions(), now_ms)
-        reading = self._read(asking, plan.partitions())
+            self._reader.note_progress(fetch, plan.partitions(), now_ms)
+        reading = self._read(fetch, plan.partitions())
         if (
             request.max_wait_ms <= 0
             or reading.records_bytes >= request.min_bytes
             or reading.must_answer
         ):
             return self._respond(plan, reading, context)
-        return self._wait(asking, reading, context)
+        return self._wait(fetch, reading, context)
 
     def _wait(
-        self, asking: Asking, reading: Reading, context: RequestContext
+        self, fetch: OngoingFetch, reading: Reading, context: RequestContext
     ) -> Deferred[FetchResponse]:
         """Answer when there is enough, or the time is up."""
-        request, plan, client = asking.request, asking.plan, context.client
+        request, plan, client = fetch.request, fetch.plan, context.client
         response: Deferred[FetchResponse] = Deferred()
         waiter = FetchWaiter(request.min_bytes - reading.records_bytes)
         on_close = client.on_close
@@ -152,18 +137,18 @@ class FetchHandlers:
             on_close.remove(waiter.drop)
             # Of a follower's partitions very many may have become due: its next fetch reads more.
             few = itertools.islice(plan.partitions(), PART_ENTRIES)
-            response.resolve(lambda: self._respond(plan, self._read(asking, few), context))
+            response.resolve(lambda: self._respond(plan, self._read(fetch, few), context))
 
         on_close.append(waiter.drop)
         waiter.woken.then(lambda _: answer())
         waiter.park(reading.waiters, self._timers, request.max_wait_ms)
-        if asking.session is not None:  # it hears of every partition of the session
-            asking.session.parked = ParkedFetch(waiter, answer)
+        if fetch.session is not None:  # it hears of every partition of the session
+            fetch.session.parked = ParkedFetch(waiter, answer)
         return response
 
-    def _read(self, asking: Asking, entries: Entries) -> Reading:
-        reading = self._reader.reading(asking)
-        self._reader.read_some(asking, reading, entries)
+    def _read(self, fetch: OngoingFetch, entries: Entries) -> Reading:
+        reading = self._reader.reading(fetch)
+        self._reader.read_some(fetch, reading, entries)
         return reading
 
     def _respond(self, plan: FetchPlan, reading: Reading, context: RequestContext) -> FetchResponse:

@@ -1,10 +1,10 @@
 """A fetch of very many partitions, worked on in parts.
 
 Behaviour: as of any other (`fetch/fetch`), but that the partitions are not all read at the same
-moment. Each part is read and told in one step. A fetch that may have to wait looks first, until it
-has found enough, and notes nothing of what it saw; what comes meanwhile counts from the moment when
-a partition was looked at. A later fetch of the same session ends an earlier one, which answers with
-what it has told so far.
+moment. Each part is read and answered in one step. A fetch that may have to wait looks first, until
+it has found enough, and notes nothing of what it saw; what comes meanwhile counts from the moment
+when a partition was looked at. A later fetch of the same session ends an earlier one, which answers
+with what it has read so far.
 
 Called by `fetch/fetch`; what drives the work is `sliced_work`.
 """
@@ -19,9 +19,9 @@ from kraftrio.base.deferred import Deferred
 from kraftrio.base.timers import Timers
 from kraftrio.broker.api.fetch.answers import FetchAnswer
 from kraftrio.broker.api.fetch.reads import (
-    Asking,
     Entries,
     FetchReader,
+    OngoingFetch,
     asked_of,
     forgotten_of,
     replica_id_of,
@@ -109,37 +109,37 @@ class LongFetches:
         if plan.error is not ErrorCode.NONE:
             return FetchResponse(error_code=plan.error)
         del asked
-        asking = self._reader.ask(request, replica_id, plan, context, now_ms)
-        return (yield from self.fetch(asking, context))
+        fetch = self._reader.ask(request, replica_id, plan, context, now_ms)
+        return (yield from self.answer(fetch, context))
 
-    def fetch(self, asking: Asking, context: RequestContext) -> LongFetch:
+    def answer(self, fetch: OngoingFetch, context: RequestContext) -> LongFetch:
         """Read in parts, and answer now or when there is enough."""
-        if asking.replica_id >= 0:
+        if fetch.replica_id >= 0:
             now_ms = self._clock.monotonic_ms()
-            for entries in _parts(asking.plan):
-                self._reader.note_progress(asking, entries, now_ms)
+            for entries in _parts(fetch.plan):
+                self._reader.note_progress(fetch, entries, now_ms)
                 yield None
-        request = asking.request
+        request = fetch.request
         if request.max_wait_ms > 0 and request.min_bytes > 0:
-            later = yield from self._look(asking, context)
+            later = yield from self._look(fetch, context)
             if later is not None:
                 return later
-        return (yield from self._answer(asking, context))
+        return (yield from self._read(fetch, context))
 
     def _look(
-        self, asking: Asking, context: RequestContext
+        self, fetch: OngoingFetch, context: RequestContext
     ) -> Work[Deferred[Work[FetchResponse]] | None]:
         """Look whether there is enough; if not, return the answer that will come."""
         on_close = context.client.on_close
-        min_bytes = asking.request.min_bytes
+        min_bytes = fetch.request.min_bytes
         waiter = FetchWaiter(min_bytes)
         on_close.append(waiter.drop)
         waiter.woken.then(lambda _: on_close.remove(waiter.drop))
-        if asking.session is not None:
-            asking.session.parked = ParkedFetch(waiter, waiter.finish)
-        reading = self._reader.reading(asking, only_looks=True)
-        for entries in _parts(asking.plan):
-            self._reader.read_some(asking, reading, entries)
+        if fetch.session is not None:
+            fetch.session.parked = ParkedFetch(waiter, waiter.finish)
+        reading = self._reader.reading(fetch, only_looks=True)
+        for entries in _parts(fetch.plan):
+            self._reader.read_some(fetch, reading, entries)
             waiter.watch(reading.waiters)
             reading.waiters.clear()
             if reading.has_news or reading.records_bytes >= min_bytes or not waiter.is_parked:
@@ -152,17 +152,17 @@ class LongFetches:
         if reading.must_answer:
             waiter.finish()
             return None
-        waiter.park([], self._timers, asking.request.max_wait_ms)
-        return waiter.woken.map(lambda _: self._answer(asking, context))
+        waiter.park([], self._timers, fetch.request.max_wait_ms)
+        return waiter.woken.map(lambda _: self._read(fetch, context))
 
-    def _answer(self, asking: Asking, context: RequestContext) -> Work[FetchResponse]:
-        plan = asking.plan
+    def _read(self, fetch: OngoingFetch, context: RequestContext) -> Work[FetchResponse]:
+        plan = fetch.plan
         answer = FetchAnswer(plan, self._metadata, context, _packed)
-        reading = self._reader.reading(asking)
+        reading = self._reader.reading(fetch)
         for entries in _parts(plan):
             if plan.is_superseded:
                 break
-            self._reader.read_some(asking, reading, entries)
+            self._reader.read_some(fetch, reading, entries)
             answer.add(reading)
             reading.clear()
             yield None

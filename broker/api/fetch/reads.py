@@ -58,12 +58,12 @@ Entries: TypeAlias = Iterable[tuple[FetchKey, FetchPart]]
 
 
 @dataclass(slots=True)
-class Asking:
+class OngoingFetch:
     """One fetch while it is worked on.
 
     Attributes:
         refused: what must not be read by this follower.
-        session: of a follower; its replicas here tell it what changes.
+        session: of a follower; the replicas that it reads report their changes to it.
         only_leader: is a replica that does not lead no answer?
     """
 
@@ -121,25 +121,35 @@ class Reading:
         self.up_to_date.clear()
 
 
+@dataclass(slots=True, frozen=True)
+class FetchSettings:
+    """What the broker's settings say of fetches.
+
+    Attributes:
+        max_bytes: above which no answer grows (fetch.max.bytes).
+        leader_quota: bounds what followers outside of the ISR get; None: nothing does.
+        response_memory: while it has no room, nothing is read for an answer.
+        selects_by_rack: is a consumer sent to a replica in its rack (replica.selector.class)?
+    """
+
+    max_bytes: int
+    leader_quota: ReplicationThrottle | None = None
+    response_memory: MemoryBudget | None = None
+    selects_by_rack: bool = False
+
+
 class FetchReader:
-    """See the module; the arguments are those of `FetchHandlers`."""
+    """See the module."""
 
     def __init__(
         self,
         replica_manager: ReplicaManager,
         metadata: MetadataCache,
-        fetch_max_bytes: int,
-        leader_quota: ReplicationThrottle | None,
-        answers_memory: MemoryBudget | None,
-        *,
-        selects_by_rack: bool,
+        settings: FetchSettings,
     ) -> None:
         self._replicas = replica_manager
         self._metadata = metadata
-        self._fetch_max_bytes = fetch_max_bytes
-        self._leader_quota = leader_quota
-        self._answers_memory = answers_memory
-        self._selects_by_rack = selects_by_rack
+        self._settings = settings
 
     # -- followers ------------------------------------------------------------------------------
 
@@ -150,23 +160,23 @@ class FetchReader:
         plan: FetchPlan,
         context: RequestContext,
         now_ms: float,
-    ) -> Asking:
+    ) -> OngoingFetch:
         """Begin to work on a fetch; a follower's session hears from now on what changes."""
         session = plan.session
-        asking = Asking(request, plan, replica_id)
+        fetch = OngoingFetch(request, plan, replica_id)
         if replica_id == CONSUMER_REPLICA_ID:
-            asking.only_leader = context.api_version < _ANY_REPLICA_VERSION
+            fetch.only_leader = context.api_version < _ANY_REPLICA_VERSION
         elif replica_id >= 0:
             context.client.is_peer = True
             if session is not None:
                 session.on_follower_fetch(request.replica_state.replica_epoch, now_ms)
-                asking.session = session
-        return asking
+                fetch.session = session
+        return fetch
 
-    def note_progress(self, asking: Asking, entries: Entries, now_ms: float) -> None:
-        """Tell the replicas what this follower has; whatever is wrong is told by reading."""
-        replica_id = asking.replica_id
-        broker_epoch = asking.request.replica_state.replica_epoch
+    def note_progress(self, fetch: OngoingFetch, entries: Entries, now_ms: float) -> None:
+        """Note what this follower has; reading finds out whatever is wrong."""
+        replica_id = fetch.replica_id
+        broker_epoch = fetch.request.replica_state.replica_epoch
         for key, part in entries:
             try:
                 partition = self._partition(key, part)
@@ -185,11 +195,11 @@ class FetchReader:
                     partition, replica_id, broker_epoch, offset, part.log_start_offset, now_ms
                 )
             except KafkaError as error:
-                asking.refused[key] = error
+                fetch.refused[key] = error
 
     def _is_held_back(self, partition: Partition, replica_id: int) -> bool:
         """Must a follower wait for bandwidth that others need more?"""
-        quota = self._leader_quota
+        quota = self._settings.leader_quota
         return (
             quota is not None
             and replica_id not in partition.state.maximal_isr
@@ -198,29 +208,29 @@ class FetchReader:
         )
 
     def _note_throttled(self, partition: Partition, records_bytes: int) -> None:
-        quota = self._leader_quota
+        quota = self._settings.leader_quota
         if quota is not None and quota.is_throttled(partition.topic_partition):
             quota.record(records_bytes)
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def reading(self, asking: Asking, *, only_looks: bool = False) -> Reading:
+    def reading(self, fetch: OngoingFetch, *, only_looks: bool = False) -> Reading:
         """Begin to read.
 
         Args:
             only_looks: nothing is answered with what is read.
         """
-        memory, plan = self._answers_memory, asking.plan
+        memory, plan = self._settings.response_memory, fetch.plan
         return Reading(
-            min(asking.request.max_bytes, self._fetch_max_bytes),
+            min(fetch.request.max_bytes, self._settings.max_bytes),
             _HOLD_BYTES_IN_ALL if memory is None or memory.has_room else 0,
             plan.session is not None and plan.is_partial,
             only_looks,
         )
 
-    def read_some(self, asking: Asking, reading: Reading, entries: Entries) -> None:
+    def read_some(self, fetch: OngoingFetch, reading: Reading, entries: Entries) -> None:
         """Read the next partitions of a fetch."""
-        replica_id = asking.replica_id
+        replica_id = fetch.replica_id
         for key, part in entries:
             answer = PartitionData(
                 partition_index=key.partition,
@@ -232,22 +242,22 @@ class FetchReader:
             if not reading.only_looks:
                 reading.data.append((key, part, answer))
             try:
-                if key in asking.refused:
-                    raise asking.refused[key]
-                partition = self._partition(key, part, only_leader=asking.only_leader)
+                if key in fetch.refused:
+                    raise fetch.refused[key]
+                partition = self._partition(key, part, only_leader=fetch.only_leader)
                 reading.can_wait = True
                 if replica_id >= 0 and self._is_held_back(partition, replica_id):
-                    _tell_offsets(partition, answer)
+                    _set_offsets(partition, answer)
                     answer.aborted_transactions = None
                     continue
-                if asking.session is None:
+                if fetch.session is None:
                     reading.waiters.append(
                         partition.fetch_waiters
                         if replica_id == CONSUMER_REPLICA_ID
                         else partition.follower_waiters
                     )
                 records_bytes = self._read_partition(
-                    asking,
+                    fetch,
                     partition,
                     part,
                     answer,
@@ -257,8 +267,8 @@ class FetchReader:
                 )
             except KafkaError as error:
                 answer.error_code = error.code
-                # A topic that is not there is no news: told at once, over and over, it would make
-                # its reader spin. A follower rests by itself, and looks for newer metadata.
+                # A topic that does not exist is no reason to answer, or its reader would spin. A
+                # follower rests by itself, and looks for newer metadata.
                 if error.code not in _UNKNOWN or replica_id != CONSUMER_REPLICA_ID:
                     reading.has_news = True
                     answer.aborted_transactions = None
@@ -270,10 +280,10 @@ class FetchReader:
                 self._note_throttled(partition, records_bytes)
             if answer.diverging_epoch is not None or answer.preferred_read_replica >= 0:
                 reading.has_news = True
-            elif asking.session is not None:
+            elif fetch.session is not None:
                 watch = partition.watches.get(replica_id)
-                if not isinstance(watch, SessionWatch) or not watch.is_of(asking.session, key):
-                    partition.watches[replica_id] = SessionWatch(asking.session, key)
+                if not isinstance(watch, SessionWatch) or not watch.is_of(fetch.session, key):
+                    partition.watches[replica_id] = SessionWatch(fetch.session, key)
                 if partition.confirmations and partition.must_show(replica_id):
                     reading.has_news = True  # so that it fetches again at once
                 elif (
@@ -300,7 +310,7 @@ class FetchReader:
 
     def _read_partition(
         self,
-        asking: Asking,
+        fetch: OngoingFetch,
         partition: Partition,
         part: FetchPart,
         answer: PartitionData,
@@ -309,16 +319,16 @@ class FetchReader:
         is_first_data: bool,
     ) -> int:
         """Fill in one partition's answer; return the bytes of its records."""
-        log, replica_id = partition.log, asking.replica_id
-        read_committed = asking.request.isolation_level == _READ_COMMITTED
+        log, replica_id = partition.log, fetch.replica_id
+        read_committed = fetch.request.isolation_level == _READ_COMMITTED
         if replica_id >= 0:
             code = partition.state.check_follower(replica_id, part.current_leader_epoch)
             if code is not ErrorCode.NONE:
                 raise KafkaError(code)
         if part.last_fetched_epoch >= 0:
             answer.diverging_epoch = _divergence(partition, part)
-        if not asking.only_leader and asking.request.rack_id:
-            answer.preferred_read_replica = self._nearer_replica(asking, partition, part)
+        if not fetch.only_leader and fetch.request.rack_id:
+            answer.preferred_read_replica = self._nearer_replica(fetch, partition, part)
         if answer.diverging_epoch is not None or answer.preferred_read_replica >= 0:
             records_bytes = 0
             answer.aborted_transactions = None
@@ -352,15 +362,15 @@ class FetchReader:
                         else ()
                     )
                 ]
-        _tell_offsets(partition, answer)
+        _set_offsets(partition, answer)
         return records_bytes
 
-    def _nearer_replica(self, asking: Asking, partition: Partition, part: FetchPart) -> int:
-        """The replica that the consumer shall read from instead of its leader here, or -1."""
+    def _nearer_replica(self, fetch: OngoingFetch, partition: Partition, part: FetchPart) -> int:
+        """The replica that the consumer should read from instead of its leader here, or -1."""
         state = partition.state
-        if not self._selects_by_rack or not state.is_leader:
+        if not self._settings.selects_by_rack or not state.is_leader:
             return -1
-        rack_id, log = asking.request.rack_id, partition.log
+        rack_id, log = fetch.request.rack_id, partition.log
         views = [
             ReplicaView(state.broker_id, self._rack(state.broker_id), log.log_end_offset, 0.0, True)
         ]
@@ -384,7 +394,7 @@ class FetchReader:
         return None if broker is None or broker.fenced else broker.rack
 
 
-def _tell_offsets(partition: Partition, answer: PartitionData) -> None:
+def _set_offsets(partition: Partition, answer: PartitionData) -> None:
     answer.high_watermark = partition.state.high_watermark
     answer.last_stable_offset = partition.log.last_stable_offset
     answer.log_start_offset = partition.log.log_start_offset

@@ -1,9 +1,9 @@
 """Incremental fetch sessions (KIP-227), sans-IO: what a client asked for before need not be
 repeated.
 
-A session remembers the partitions of a client and what it was last told of each.  A later fetch
-names only what changed, and is answered only with partitions that have news: records, an error, or
-a new high watermark, last stable offset or log start offset.
+A session remembers the partitions of a client and what it was last sent of each.  A later fetch
+names only what changed, and is answered only with partitions that have changed: records, an error,
+or a new high watermark, last stable offset or log start offset.
 
 Rules
 1. Epoch 0 asks for a new session (the answer carries its id), epoch -1 for none (and closes the one
@@ -17,11 +17,11 @@ Rules
    follower a consumer's at once; else it grants none.
 6. A follower's session has a partition read only when it is due: named by the request, or changed
    since it was last answered as being at the log's end. A broker follows thousands of partitions,
-   few of which change from one fetch to the next. Whoever reads calls `FetchPlan.is_up_to_date`,
+   few of which change from one fetch to the next. Whoever reads calls `FetchPlan.mark_up_to_date`,
    the partition calls its `SessionWatch` when it changes; now and then some are read all the same.
-7. A follower that fetches again while its last fetch is parked has news for us. The handler looks
-   for that one (`superseded_by`) and answers it before it plans the new one: what it is answered
-   with is what the session was until then.
+7. A follower that fetches again while its last fetch is parked has something to report. The
+   handler looks for that one (`superseded_by`) and answers it before it plans the new one: what it
+   is answered with is what the session was until then.
 
 Called by `fetch/fetch` and `long_fetch`.
 """
@@ -56,30 +56,30 @@ class FetchKey(NamedTuple):
 
 @dataclass(slots=True)
 class FetchPart:
-    """What a client wants of one partition, and what it was last told."""
+    """What a client wants of one partition, and what it was last sent."""
 
     fetch_offset: int
     partition_max_bytes: int
     current_leader_epoch: int = -1
     last_fetched_epoch: int = -1
     log_start_offset: int = -1
-    # last told; -1 so that the first answer always counts as news
+    # last sent; -1, so that the first answer always counts as a change
     high_watermark: int = -1
     last_stable_offset: int = -1
-    told_log_start_offset: int = -1
+    sent_log_start_offset: int = -1
     topic_name: str | None = None  # as it was asked by, or what its id meant when first resolved
 
     def update(self, other: FetchPart) -> None:
-        """Take over what a later fetch asks, keeping what was told.
+        """Take over what a later fetch asks, keeping what was sent.
 
         A follower in a new leader epoch, or with a log that was cut, has dropped the answers to
-        what it had asked before: it is told again.
+        what it had asked before: they are sent again.
         """
         if (
             other.current_leader_epoch != self.current_leader_epoch
             or other.fetch_offset < self.fetch_offset
         ):
-            self.high_watermark = self.last_stable_offset = self.told_log_start_offset = -1
+            self.high_watermark = self.last_stable_offset = self.sent_log_start_offset = -1
         self.fetch_offset = other.fetch_offset
         self.partition_max_bytes = other.partition_max_bytes
         self.current_leader_epoch = other.current_leader_epoch
@@ -90,7 +90,7 @@ class FetchPart:
 class PackedParts:
     """Partitions that no session keeps, as tuples: many objects would hold up garbage collection.
 
-    Their `FetchPart`s are made anew whenever they are looked at.
+    Their `FetchPart`s are made whenever somebody iterates.
     """
 
     __slots__ = ("_parts",)
@@ -123,7 +123,7 @@ class PackedParts:
 
 
 class ParkedFetch(NamedTuple):
-    """A follower's fetch that waits for news.
+    """A follower's fetch that waits for changes.
 
     Attributes:
         waiter: counts what comes to the partitions of the session.
@@ -231,7 +231,7 @@ class FetchSession:
 
 
 class SessionWatch:
-    """One partition of a follower's session, which its replica tells what changes."""
+    """One partition of a follower's session, to which its replica reports changes."""
 
     __slots__ = ("_key", "_session")
 
@@ -245,7 +245,7 @@ class SessionWatch:
 
     @property
     def is_parked(self) -> bool:
-        """Whether the follower's latest fetch waits for news."""
+        """Whether the follower's latest fetch waits for changes."""
         parked = self._session.parked
         return parked is not None and parked.waiter.is_parked
 
@@ -261,7 +261,7 @@ class FetchPlan:
     Attributes:
         error: top-level error; nothing else counts then.
         session_id: what the answer carries (0: no session).
-        incremental: only partitions with news are answered.
+        incremental: only partitions that have changed are answered.
         session: the session to keep up to date, if any.
         epoch: of the session when this was its latest fetch.
     """
@@ -286,17 +286,17 @@ class FetchPlan:
 
     @property
     def is_partial(self) -> bool:
-        """Are there partitions that are not read, for they have no news (rule 6)?"""
+        """Are there partitions that are not read, for they have not changed (rule 6)?"""
         session = self.session
         return session is not None and len(session.due) < len(session.partitions)
 
-    def is_up_to_date(self, keys: list[FetchKey]) -> None:
-        """A follower was told all there is of these partitions."""
+    def mark_up_to_date(self, keys: list[FetchKey]) -> None:
+        """A follower was sent all there is of these partitions."""
         if self.session is not None and self.session.is_follower:
             for key in keys:
                 self.session.due.pop(key, None)
 
-    def is_news(
+    def note_change(
         self,
         part: FetchPart,
         *,
@@ -306,21 +306,21 @@ class FetchPlan:
         last_stable_offset: int,
         log_start_offset: int,
     ) -> bool:
-        """Must this partition be answered?  Notes what the client is told now."""
-        news = (
+        """Note what a client would be sent of a partition; return whether it is to be sent."""
+        has_changed = (
             has_records
             or error != ErrorCode.NONE
             or high_watermark != part.high_watermark
             or last_stable_offset != part.last_stable_offset
-            or log_start_offset != part.told_log_start_offset
+            or log_start_offset != part.sent_log_start_offset
         )
         if self.session is not None:
             part.high_watermark = high_watermark
             part.last_stable_offset = last_stable_offset
-            part.told_log_start_offset = log_start_offset
+            part.sent_log_start_offset = log_start_offset
             if error != ErrorCode.NONE:
                 part.high_watermark = -1  # an error is repeated until it is over
-        return news or not self.incremental
+        return has_changed or not self.incremental
 
     def move_to_back(self, keys: list[FetchKey]) -> None:
         """Serve these partitions last from now on (rule 3)."""

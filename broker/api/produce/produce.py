@@ -69,7 +69,7 @@ _TRANSACTION_ABORTABLE_VERSION = 11
 _ZSTD_VERSION = 7
 _CONFIRM_TIMEOUT_MS = 2000
 
-# What may be said of a batch by those alone who know all that its producer has sent before.
+# Only who knows all that a batch's producer has sent before may refuse it for these.
 _BY_PRODUCER_STATE = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -169,7 +169,7 @@ class ProduceHandlers:
         return self._await(response, waiting, doubted, request.timeout_ms, context)
 
     def _with_hints(self, response: ProduceResponse, context: RequestContext) -> ProduceResponse:
-        """Name the leader of each partition that was asked in the wrong place."""
+        """Name the leader of each partition that the wrong broker was asked about."""
         if context.api_version < _LEADER_HINTS_VERSION:
             return response
         hints: LeaderHints | None = None
@@ -206,7 +206,7 @@ class ProduceHandlers:
         if topic_partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
             return _refusal(data, self._why_internal(topic_partition), None), -1
         if self._refused and self._is_overtaking(requested, topic_partition, records):
-            message = "a batch that the producer sent before this one is to be sent again first"
+            message = "a batch that the producer sent before this one must be sent again first"
             return _refusal(data, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message), -1
         try:
             info = self._replicas.append_to_leader(
@@ -248,7 +248,7 @@ class ProduceHandlers:
     def _is_overtaking(
         self, requested: RequestedPartition, topic_partition: TopicPartition, records: memoryview
     ) -> bool:
-        """Whether an earlier batch of a producer that the partition does not know is to come."""
+        """Whether a producer that the partition does not know must send an earlier batch first."""
         batch = sequenced(records)
         now_ms = self._clock.monotonic_ms()
         if batch is None or not self._refused.is_overtaking(requested, batch, now_ms):
@@ -256,7 +256,7 @@ class ProduceHandlers:
         try:
             log = self._replicas.log(topic_partition)
         except KafkaError:
-            return False  # the append tells why
+            return False  # the append finds out why
         return log.producer_state.get(batch.producer_id) is None
 
     def _await(

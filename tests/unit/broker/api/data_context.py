@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from kraftrio.base.deferred import Deferred, run_waiting
 from kraftrio.broker.api.fetch.fetch import FetchHandlers
+from kraftrio.broker.api.fetch.reads import FetchSettings
 from kraftrio.broker.api.fetch.session import FetchSessions
 from kraftrio.broker.api.offsets import OffsetHandlers
 from kraftrio.broker.api.produce.produce import ProduceHandlers
@@ -52,10 +53,9 @@ class Handlers:
             FetchSessions(10, random.Random(1)),
             broker.timers,
             broker.clock,
-            55_000_000,
-            self.quota,
-            self.answers_memory,
-            selects_by_rack=selects_by_rack,
+            FetchSettings(
+                55_000_000, self.quota, self.answers_memory, selects_by_rack=selects_by_rack
+            ),
         )
         self.offsets = OffsetHandlers(broker.replicas)
         self.produces = ProduceHandlers(

@@ -48,8 +48,8 @@ def asked(plan: FetchPlan) -> list[int]:
     return [each.partition for each, _ in plan.partitions()]
 
 
-def is_news(plan: FetchPlan, part: FetchPart, has_records: bool = False, error: int = 0) -> bool:
-    return plan.is_news(
+def note_news(plan: FetchPlan, part: FetchPart, has_records: bool = False, error: int = 0) -> bool:
+    return plan.note_change(
         part,
         has_records=has_records,
         error=error,
@@ -64,20 +64,20 @@ def test_full_fetch_opens_a_session_and_answers_everything() -> None:
     assert plan.error is ErrorCode.NONE
     assert asked(plan) == [0, 1]
     assert not plan.incremental
-    assert all(is_news(plan, part) for _, part in plan.partitions())
+    assert all(note_news(plan, part) for _, part in plan.partitions())
 
 
 def test_incremental_fetch_reads_all_partitions_and_answers_only_news() -> None:
     context = Sessions()
     first = context.fetch(0, 0, parts(0, 1))
     for _, part in first.partitions():
-        is_news(first, part)
+        note_news(first, part)
     plan = context.fetch(first.session_id, 1)
     assert asked(plan) == [0, 1]
     assert plan.incremental
     quiet, busy = [part for _, part in plan.partitions()]
-    assert not is_news(plan, quiet)
-    assert is_news(plan, busy, has_records=True)
+    assert not note_news(plan, quiet)
+    assert note_news(plan, busy, has_records=True)
 
 
 def test_errors_are_repeated_in_every_answer_until_they_are_over() -> None:
@@ -86,9 +86,9 @@ def test_errors_are_repeated_in_every_answer_until_they_are_over() -> None:
     for epoch in (1, 2):
         plan = context.fetch(session_id, epoch)
         part = next(part for _, part in plan.partitions())
-        assert is_news(plan, part, error=ErrorCode.UNKNOWN_TOPIC_ID)
+        assert note_news(plan, part, error=ErrorCode.UNKNOWN_TOPIC_ID)
     plan = context.fetch(session_id, 3)
-    assert is_news(plan, part), "the first answer without the error is news too"
+    assert note_news(plan, part), "the first answer without the error is news too"
 
 
 def test_changed_and_forgotten_partitions() -> None:
@@ -113,15 +113,15 @@ def test_a_follower_in_a_new_epoch_is_told_again() -> None:
     sessions = Sessions()
     session_id = sessions.open(0)
     plan = sessions.fetch(session_id, 1)
-    assert [is_news(plan, part) for _, part in plan.partitions()] == [True]
+    assert [note_news(plan, part) for _, part in plan.partitions()] == [True]
     plan = sessions.fetch(session_id, 2)
-    assert [is_news(plan, part) for _, part in plan.partitions()] == [False]
+    assert [note_news(plan, part) for _, part in plan.partitions()] == [False]
     plan = sessions.fetch(session_id, 3, {key(0): FetchPart(0, 1000, current_leader_epoch=7)})
-    assert [is_news(plan, part) for _, part in plan.partitions()] == [True]
+    assert [note_news(plan, part) for _, part in plan.partitions()] == [True]
     plan = sessions.fetch(session_id, 4, {key(0): FetchPart(5, 1000, current_leader_epoch=7)})
-    assert [is_news(plan, part) for _, part in plan.partitions()] == [False], "it went on"
+    assert [note_news(plan, part) for _, part in plan.partitions()] == [False], "it went on"
     plan = sessions.fetch(session_id, 5, {key(0): FetchPart(3, 1000, current_leader_epoch=7)})
-    assert [is_news(plan, part) for _, part in plan.partitions()] == [True], "it was cut"
+    assert [note_news(plan, part) for _, part in plan.partitions()] == [True], "it was cut"
 
 
 @pytest.mark.parametrize("wrong_epoch", [2, 5, 2**31 - 1])
@@ -208,7 +208,7 @@ def test_a_follower_reads_what_is_due() -> None:
     session_id = open_as_follower(sessions, 0, 1, 2)
     first = sessions.fetch(session_id, 1)
     assert asked(first) == [0, 1, 2] and not first.is_partial
-    first.is_up_to_date([key(0), key(1)])
+    first.mark_up_to_date([key(0), key(1)])
     second = sessions.fetch(session_id, 2)
     assert asked(second) == [2] and second.is_partial
     assert second.session is not None
@@ -230,7 +230,7 @@ def test_a_follower_reads_the_rest_from_time_to_time() -> None:
         plan = sessions.fetch(session_id, epoch)
         if epoch > 1:
             seen += asked(plan)
-        plan.is_up_to_date([key(index) for index in asked(plan)])
+        plan.mark_up_to_date([key(index) for index in asked(plan)])
         sessions.now_ms += 600
     assert set(seen) == set(range(50)) and len(seen) == 60
 
@@ -241,7 +241,7 @@ def test_everything_is_due_to_a_follower_that_was_registered_anew() -> None:
     plan = sessions.fetch(session_id, 1)
     assert plan.session is not None
     plan.session.on_follower_fetch(20, 0)
-    plan.is_up_to_date([key(0), key(1)])
+    plan.mark_up_to_date([key(0), key(1)])
     plan.session.on_follower_fetch(20, 1)
     assert asked(plan) == []
     plan.session.on_follower_fetch(21, 2)
@@ -252,7 +252,7 @@ def test_everything_is_due_to_a_consumer() -> None:
     sessions = Sessions()
     session_id = sessions.open(0, 1)
     plan = sessions.fetch(session_id, 1)
-    plan.is_up_to_date([key(0), key(1)])
+    plan.mark_up_to_date([key(0), key(1)])
     assert asked(sessions.fetch(session_id, 2)) == [0, 1]
 
 

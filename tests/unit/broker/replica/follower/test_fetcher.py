@@ -18,6 +18,7 @@ import trio
 from kraftrio.base.clock import Clock
 from kraftrio.base.timers import Timers
 from kraftrio.broker.api.fetch.fetch import FetchHandlers
+from kraftrio.broker.api.fetch.reads import FetchSettings
 from kraftrio.broker.api.fetch.session import FetchSessions
 from kraftrio.broker.api.offsets import OffsetHandlers
 from kraftrio.broker.config.config import BrokerConfig
@@ -115,7 +116,7 @@ class Broker:
                     FetchSessions(10, random.Random(7)),
                     self.timers,
                     self.clock,
-                    50 << 20,
+                    FetchSettings(50 << 20),
                 ).table(),
                 **OffsetHandlers(self.replicas).table(),
             }
