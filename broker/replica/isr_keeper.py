@@ -102,7 +102,7 @@ class IsrKeeper:
         )
         if effects is not NO_EFFECTS:
             self._carry_out(partition, effects)
-        if partition.low_watermark_waiters:
+        if partition.low_watermark_waiters.waiting:
             partition.check_low_watermark()
         if partition.confirmations:
             partition.on_follower_fetch(replica_id)

@@ -175,7 +175,7 @@ class LedPartitions:
             callback(partition.state.check_committed())
             return
         delay_ms = None if deadline_ms is None else deadline_ms - self._clock.monotonic_ms()
-        partition.when_committed(end_offset, callback, self._timers, delay_ms)
+        partition.commit_waiters.add(end_offset, callback, self._timers, delay_ms)
 
     def when_confirmed(
         self, topic_partition: TopicPartition, timeout_ms: float, callback: CommitCallback

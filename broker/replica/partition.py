@@ -13,6 +13,7 @@ from collections import deque
 
 from kraftrio.base.timers import Timers
 from kraftrio.broker.log.partition.partition_log import PartitionLog
+from kraftrio.broker.replica.offset_waiters import OffsetWaiters
 from kraftrio.broker.replica.state.followers import Brokers
 from kraftrio.broker.replica.state.partition_state import PartitionState
 from kraftrio.broker.replica.waiters import (
@@ -20,8 +21,6 @@ from kraftrio.broker.replica.waiters import (
     Confirmation,
     FetchWaiters,
     FollowerWatch,
-    OffsetWaiter,
-    answer,
 )
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import TopicPartition
@@ -67,8 +66,8 @@ class Partition:
             min_insync_replicas=log.config.min_insync_replicas,
             lag_time_max_ms=lag_time_max_ms,
         )
-        self.commit_waiters: list[OffsetWaiter] = []
-        self.low_watermark_waiters: list[OffsetWaiter] = []
+        self.commit_waiters = OffsetWaiters()  # for the high watermark
+        self.low_watermark_waiters = OffsetWaiters()
         self.confirmations: list[Confirmation] = []
         self.fetch_waiters: FetchWaiters = {}
         self.follower_waiters: FetchWaiters = {}
@@ -108,11 +107,8 @@ class Partition:
         self.log.update_high_watermark(high_watermark)
         if self._uncommitted:
             committed_bytes += self._take_committed(high_watermark)
-        if self.commit_waiters:
-            reached = [w for w in self.commit_waiters if w.offset <= high_watermark]
-            if reached:
-                self.commit_waiters = [w for w in self.commit_waiters if w.offset > high_watermark]
-                answer(reached, self.state.check_committed())
+        if self.commit_waiters.waiting and self.commit_waiters.has_reached(high_watermark):
+            self.commit_waiters.answer_reached(high_watermark, self.state.check_committed())
         if self.fetch_waiters:
             self._count_readable(committed_bytes)
         if self.watches:
@@ -142,52 +138,12 @@ class Partition:
 
     def check_low_watermark(self) -> None:
         """Answer the deletions that all live replicas have carried out."""
-        if not self.low_watermark_waiters:
-            return
-        low_watermark = self.low_watermark()
-        reached = [w for w in self.low_watermark_waiters if w.offset <= low_watermark]
-        if reached:
-            self.low_watermark_waiters = [
-                w for w in self.low_watermark_waiters if w.offset > low_watermark
-            ]
-            answer(reached, ErrorCode.NONE)
+        if self.low_watermark_waiters.waiting:
+            self.low_watermark_waiters.answer_reached(self.low_watermark(), ErrorCode.NONE)
 
     def low_watermark(self) -> int:
         """The smallest log start offset of the live replicas."""
         return self.state.followers.low_watermark(self.log.log_start_offset)
-
-    # -- who waits for a watermark --------------------------------------------------------------
-
-    def when_committed(
-        self,
-        end_offset: int,
-        callback: CommitCallback,
-        timers: Timers,
-        timeout_ms: float | None,
-    ) -> None:
-        """Call back once the high watermark reaches `end_offset`, or cannot, or the time is up."""
-        waiter = OffsetWaiter(end_offset, callback)
-        self.commit_waiters.append(waiter)
-
-        def give_up() -> None:
-            self.commit_waiters.remove(waiter)
-            callback(ErrorCode.REQUEST_TIMED_OUT)
-
-        if timeout_ms is not None:
-            waiter.timer = timers.schedule(timeout_ms, give_up)
-
-    def when_deleted(
-        self, offset: int, callback: CommitCallback, timers: Timers, timeout_ms: float
-    ) -> None:
-        """Call back once every live replica's log starts at `offset`, or the time is up."""
-        waiter = OffsetWaiter(offset, callback)
-        self.low_watermark_waiters.append(waiter)
-
-        def give_up() -> None:
-            self.low_watermark_waiters.remove(waiter)
-            callback(ErrorCode.REQUEST_TIMED_OUT)
-
-        waiter.timer = timers.schedule(timeout_ms, give_up)
 
     # -- does anybody follow? -------------------------------------------------------------------
 
@@ -294,10 +250,9 @@ class Partition:
 
     def abandon(self, code: ErrorCode) -> None:
         """This replica no longer leads: nothing that waits on it can succeed."""
-        waiters = self.commit_waiters + self.low_watermark_waiters
-        self.commit_waiters, self.low_watermark_waiters = [], []
         self._uncommitted.clear()
-        answer(waiters, code)
+        self.commit_waiters.answer_all(code)
+        self.low_watermark_waiters.answer_all(code)
         self._fail_confirmations(code)
         self.wake_fetches()
 

@@ -53,4 +53,4 @@ class RecordDeletions:
         if partition.low_watermark() >= offset:
             callback(ErrorCode.NONE)
         else:
-            partition.when_deleted(offset, callback, self._timers, timeout_ms)
+            partition.low_watermark_waiters.add(offset, callback, self._timers, timeout_ms)

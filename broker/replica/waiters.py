@@ -1,11 +1,11 @@
-"""Who waits for a partition: acknowledgements, long polls, deletions of records, and the followers
-whose fetch sessions it is in.
+"""Who waits for a partition: long polls, confirmations of a leader, and the followers whose fetch
+sessions it is in.
 
 A waiter is called back once: when what it waits for has come, when its partition is no longer
 served here, or when its time is up. Its callback runs in whoever brought that about, so it only
 notes it; what a client waits for is a `Deferred` that it completes.
 
-`replica/manager` and the fetch handlers make waiters, `partition` wakes them.
+The fetch handlers and `partition` make waiters, `partition` wakes them.
 """
 
 from __future__ import annotations
@@ -19,28 +19,6 @@ from kraftrio.broker.replica.state.followers import Progress
 from kraftrio.wire.errors import ErrorCode
 
 CommitCallback: TypeAlias = Callable[[ErrorCode], None]
-
-
-class OffsetWaiter:
-    """Waits until a watermark of one partition reaches an offset.
-
-    `callback` is given NONE, or why that will not happen here.
-    """
-
-    __slots__ = ("callback", "offset", "timer")
-
-    def __init__(self, offset: int, callback: CommitCallback) -> None:
-        self.offset = offset
-        self.callback = callback
-        self.timer: Timer | None = None
-
-
-def answer(waiters: Iterable[OffsetWaiter], code: ErrorCode) -> None:
-    """Call these back; they have been taken off their partition."""
-    for waiter in waiters:
-        if waiter.timer is not None:
-            waiter.timer.cancel()
-        waiter.callback(code)
 
 
 class Confirmation:
