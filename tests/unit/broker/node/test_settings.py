@@ -1,0 +1,96 @@
+"""What a node's configuration means to its listeners, its quorum and its controller."""
+
+from __future__ import annotations
+
+import logging
+import resource
+
+import pytest
+
+from kraftrio.base.start_errors import StartError
+from kraftrio.broker.config.config import BrokerConfig
+from kraftrio.broker.node.settings import (
+    controller_config,
+    quorum_config,
+    raise_open_files_limit,
+    server_limits,
+    voter_set,
+)
+from kraftrio.kraft_meta.raft.voters import VoterEndpoint
+
+
+def config(**settings: str) -> BrokerConfig:
+    """Settings by their names with underscores."""
+    named = {name.replace("_", "."): text for name, text in settings.items()}
+    return BrokerConfig.load(None, named, {}, host_name=lambda: "h")
+
+
+class OpenFiles:
+    """The system's limit of open files."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> None:
+        self.limits = (soft, hard)
+        monkeypatch.setattr(resource, "getrlimit", lambda _kind: self.limits)
+        monkeypatch.setattr(resource, "setrlimit", self._set)
+
+    def _set(self, _kind: int, limits: tuple[int, int]) -> None:
+        self.limits = limits
+
+
+@pytest.mark.parametrize(
+    ("open_files", "connections"),
+    [(100, 1), (1000, 750), (400, 200), (resource.RLIM_INFINITY, 5000)],
+)
+def test_clients_leave_open_files_for_logs(
+    monkeypatch: pytest.MonkeyPatch, open_files: int, connections: int
+) -> None:
+    """A quarter of the files that may be open, at least 200, is not for connections."""
+    OpenFiles(monkeypatch, open_files, open_files)
+    assert server_limits(config(max_connections="5000")).max_connections == connections
+
+
+def test_a_lower_max_connections_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    OpenFiles(monkeypatch, 1000, 1000)
+    assert server_limits(config(max_connections="10")).max_connections == 10
+
+
+def test_as_many_files_are_opened_as_the_system_allows(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With a warning where that is few, and an error where it is too few for any node."""
+    enough = OpenFiles(monkeypatch, 256, 65_536)
+    raise_open_files_limit()
+    assert enough.limits == (65_536, 65_536)
+    assert caplog.records == []
+    few = OpenFiles(monkeypatch, 256, 1024)
+    with caplog.at_level(logging.WARNING, "kraftrio.node"):
+        raise_open_files_limit()
+    assert few.limits == (1024, 1024)
+    assert "few files may be open limit=1024" in caplog.text
+    OpenFiles(monkeypatch, 32, 63)
+    with pytest.raises(StartError, match=r"^only 63 files may be open: raise it to 64 at least"):
+        raise_open_files_limit()
+
+
+def test_a_node_without_voters_is_the_quorum_alone() -> None:
+    """It has no address to be asked at, and needs none."""
+    alone = config(node_id="4")
+    assert controller_config(alone, "id").controller_ids == (4,)
+    voters = voter_set(alone)
+    assert (list(voters), voters.address(4)) == ([4], None)
+
+
+def test_voters_are_those_of_the_configuration() -> None:
+    """They listen by the first name of controller.listener.names."""
+    settings = config(
+        node_id="2",
+        process_roles="broker",
+        controller_listener_names="C",
+        controller_quorum_voters="9@c:9093,8@b:9093",
+    )
+    assert controller_config(settings, "id").controller_ids == (8, 9)
+    voters = quorum_config(settings).voters
+    assert {node_id: voters.endpoints(node_id) for node_id in voters} == {
+        9: (VoterEndpoint("C", "c", 9093),),
+        8: (VoterEndpoint("C", "b", 9093),),
+    }
