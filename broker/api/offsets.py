@@ -180,7 +180,7 @@ class OffsetHandlers:
                 answer.leader_epoch = partition.state.leader_epoch
             elif asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
                 answer.offset = partition.log.log_start_offset
-                answer.leader_epoch = partition.log.leader_epoch_at(answer.offset)
+                answer.leader_epoch = partition.log.leader_epochs.epoch_for_offset(answer.offset)
             elif asked.timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
                 return
             else:
@@ -204,7 +204,7 @@ class OffsetHandlers:
             return
         answer.offset = found.offset
         answer.timestamp = found.timestamp
-        answer.leader_epoch = partition.log.leader_epoch_at(found.offset)
+        answer.leader_epoch = partition.log.leader_epochs.epoch_for_offset(found.offset)
 
     # -- OffsetForLeaderEpoch -------------------------------------------------------------------
 

@@ -85,7 +85,7 @@ class MetadataChanges:
             topic = partition.topic_partition.topic
             if wanted is None or topic in wanted:
                 config = self._settings.topic_log_config(topic)
-                partition.log.config = config
+                partition.log.set_config(config)
                 partition.state.min_insync_replicas = config.min_insync_replicas
                 if partition.state.advance_high_watermark(self._clock.monotonic_ms()):
                     partition.publish_high_watermark()

@@ -278,7 +278,7 @@ class ReplicaMoves:
         current, log = partition.log, future.log
         if current.latest_epoch > log.latest_epoch:
             log.start_leader_epoch(current.latest_epoch)  # nothing was written in it yet
-        log.config = current.config
+        log.set_config(current.config)
         self._futures.promote(partition.topic_partition, self._clock.wall_ms())
         self._replicas.roles.serve_from(partition, log)
         self._reported.pop(partition.topic_partition, None)

@@ -7,7 +7,12 @@ Called by the ListOffsets handler, `led_partitions` and `moves`.
 
 from __future__ import annotations
 
-from kraftrio.broker.log.partition.partition_log import LogRead, OffsetAndTimestamp
+from kraftrio.broker.log.partition.partition_log import LogRead
+from kraftrio.broker.log.partition.timestamp_search import (
+    OffsetAndTimestamp,
+    offset_for_timestamp,
+    offset_of_max_timestamp,
+)
 from kraftrio.broker.replica.directories.disk_errors import DiskErrors
 from kraftrio.broker.replica.partition import Partition
 
@@ -42,9 +47,9 @@ class ReplicaReads:
     ) -> OffsetAndTimestamp | None:
         """The first record at or after a time (KafkaError when the disk fails)."""
         with self._disk_errors.guard("find a time", partition):
-            return partition.log.offset_for_timestamp(timestamp)
+            return offset_for_timestamp(partition.log, timestamp)
 
     def offset_of_max_timestamp(self, partition: Partition) -> OffsetAndTimestamp | None:
         """The record with the greatest timestamp (KafkaError when the disk fails)."""
         with self._disk_errors.guard("find a time", partition):
-            return partition.log.offset_of_max_timestamp()
+            return offset_of_max_timestamp(partition.log)

@@ -99,7 +99,9 @@ class LogMaintenance:
         for log in self._logs.flushes.due(self._clock.wall_ms()):
             full = self._logs.flushes.needs_full_flush(log, self._clock.wall_ms())
             try:
-                await self._run_in_thread(log.flush if full else log.flush_closed_segments)
+                await self._run_in_thread(
+                    log.flush if full else log.durability.flush_closed_segments
+                )
             except OSError as error:
                 self._logs.fail_log(log, error)
                 continue

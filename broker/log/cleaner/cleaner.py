@@ -85,7 +85,7 @@ class CleaningRun:
         self._pace = pace
         self._config = log.config
         self._directory = log.directory
-        self._truncation_count = log.truncation_count
+        self._truncation_count = log.durability.cut_count
         self._segments = [s for s in log.segments if s.base_offset < target.end_offset]
         self._map = OffsetMap(map_bytes, target.first_dirty_offset)
         start_offset = log.segments.first_base_offset
@@ -111,7 +111,7 @@ class CleaningRun:
     def check(self) -> None:
         """Raise CleaningAborted when the run must not go on. Any thread."""
         log = self.log
-        if log.truncation_count != self._truncation_count or not log.config.compact:
+        if log.durability.cut_count != self._truncation_count or not log.config.compact:
             raise CleaningAborted(f"cleaning of {log.topic_partition}")
 
     def check_segments(self) -> None:
@@ -129,7 +129,7 @@ class CleaningRun:
 
     def build_map(self) -> None:
         """Read the keys of the dirty part as far as the map holds them. Worker thread."""
-        self.log.flush_closed_segments()
+        self.log.durability.flush_closed_segments()
         first_dirty_offset = self._target.first_dirty_offset
         for segment in self._segments:
             if segment.end_offset <= first_dirty_offset:

@@ -24,7 +24,7 @@ class FlushSchedule:
         return [
             log
             for log in self._registry
-            if log.has_unflushed_segments or self.needs_full_flush(log, now_ms)
+            if log.durability.has_closed_segments_to_flush or self.needs_full_flush(log, now_ms)
         ]
 
     def needs_full_flush(self, log: PartitionLog, now_ms: int) -> bool:

@@ -211,7 +211,7 @@ class LogManager:
             if log.topic_id is None:
                 self._set_topic_id(log, topic_id)
             if log.topic_id == topic_id:
-                log.config = config
+                log.set_config(config)
                 return log
             self.delete_log(topic_partition, now_ms)
         return self.create_log(topic_partition, topic_id, config, now_ms, directory_id=directory_id)
@@ -342,7 +342,7 @@ class LogManager:
         """One retention pass over one log; return how many segments it deleted."""
         try:
             count = log.apply_retention(now_ms)
-            log.remove_retired(now_ms)
+            log.retired.remove_due(now_ms)
         except OSError as error:
             self.fail_log(log, error)
             return 0

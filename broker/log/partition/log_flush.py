@@ -12,7 +12,6 @@ Rules:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 from kraftrio.broker.log.partition.partition_files import PartitionFiles
 from kraftrio.broker.log.partition.segment_list import SegmentList
@@ -22,18 +21,15 @@ from kraftrio.broker.log.producers.snapshots import ProducerSnapshots
 class LogFlush:
     """See the module.
 
-    Args:
-        contents: the segments and the log end offset, as they are now.
-
     Attributes:
         cut_count: rises with truncations and the closing: work on the segments of before is void.
     """
 
     __slots__ = (
-        "_contents",
         "_files",
         "_flush_lock",
         "_move_lock",
+        "_segments",
         "_snapshots",
         "cut_count",
         "is_closed",
@@ -44,12 +40,12 @@ class LogFlush:
         self,
         files: PartitionFiles,
         snapshots: ProducerSnapshots,
+        segments: SegmentList,
         recovery_point: int,
-        contents: Callable[[], tuple[SegmentList, int]],
     ) -> None:
         self._files = files
         self._snapshots = snapshots
-        self._contents = contents
+        self._segments = segments
         self.recovery_point = recovery_point
         self.cut_count = 0
         self.is_closed = False
@@ -74,6 +70,22 @@ class LogFlush:
             self.cut_count += 1
         self._files.close()
 
+    def mark_durable(self) -> None:
+        """What was opened is durable as it is: a clean stop flushed it."""
+        self._files.mark_durable()
+        self._snapshots.mark_durable()
+        for segment in self._segments:
+            segment.mark_durable()
+
+    @property
+    def has_closed_segments_to_flush(self) -> bool:
+        """Whether a segment that was rolled waits for its flush."""
+        return self.recovery_point < self._segments.active.base_offset
+
+    def flush_closed_segments(self) -> int:
+        """Make all but the active segment durable, as Kafka does after each roll. Any thread."""
+        return self.flush_before(self._segments.active.base_offset)
+
     def flush_before(self, limit: int) -> int:
         """Make all batches in the segments that start below `limit` durable.
 
@@ -85,9 +97,9 @@ class LogFlush:
                 cut_count, recovery_point = self.cut_count, self.recovery_point
                 if self.is_closed:
                     return recovery_point
-            segments, end_offset = self._contents()  # after the count: a cut since is noticed
+            end_offset = self._segments.active.end_offset  # after the count: a cut is noticed
             try:
-                for segment in list(segments):
+                for segment in list(self._segments):
                     if segment.end_offset >= recovery_point and segment.base_offset < limit:
                         segment.flush()
                 self._snapshots.sync()

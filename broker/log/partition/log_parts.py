@@ -8,11 +8,8 @@ from kraftrio.broker.log.files import FileSystem
 from kraftrio.broker.log.leader_epoch_cache import LeaderEpochCache
 from kraftrio.broker.log.partition.segment_list import SegmentList
 from kraftrio.broker.log.partition.tail_cache import TailBudget
-from kraftrio.broker.log.producers.producer_state import (
-    DEFAULT_PRODUCER_ID_EXPIRATION_MS,
-    ProducerStateManager,
-)
-from kraftrio.broker.log.producers.snapshots import ProducerSnapshots
+from kraftrio.broker.log.producers.log_producers import LogProducers
+from kraftrio.broker.log.producers.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS
 
 
 @dataclass(slots=True)
@@ -47,7 +44,6 @@ class LogParts:
     topic_id: bytes | None
     segments: SegmentList
     leader_epochs: LeaderEpochCache
-    producer_state: ProducerStateManager
-    snapshots: ProducerSnapshots
+    producers: LogProducers
     log_start_offset: int
     recovery_point: int

@@ -54,6 +54,15 @@ class PartitionFiles:
             self._write(LEADER_EPOCH_CHECKPOINT, format_leader_epochs(self._epochs.entries))
             self._saved_epochs_version = version
 
+    def record_epoch(self, epoch: int, base_offset: int) -> None:
+        """Take over the epoch of a batch that is in the log; recovery finds it there."""
+        if self._epochs.assign(epoch, base_offset):
+            try:
+                self.save_epochs()
+            except OSError:
+                # The batch is in the log: it counts. The next save or flush tries again.
+                return
+
     def save_topic_id(self, topic_id: bytes) -> None:
         with self._write_lock:
             self._write(PARTITION_METADATA, format_partition_metadata(topic_id))

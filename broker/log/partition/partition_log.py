@@ -1,8 +1,8 @@
 """One partition's log: segments in a row, with producers, leader epochs and offsets (UnifiedLog).
 
-Owns everything in one partition directory. Synchronous; the replica manager, the coordinators, the
-metadata quorum and the log manager call it from one thread, except `flush*`, which any thread may
-call. It is opened by `recovery.open_log`.
+Owns everything in one partition directory. Synchronous; the replica manager, the coordinators and
+the log manager call it from one thread, except `flush` and `durability`, which any thread may call.
+It is opened by `recovery.open_log`.
 
 Rules:
 1. Check, write, record: an append that is refused or fails on disk leaves the log as it was.
@@ -11,8 +11,7 @@ Rules:
 3. `high_watermark` is what the log's owner said last (`update_high_watermark`): the log itself only
    takes it back to where it was cut.
 4. Reads give whole batches and never one at or beyond `max_offset`.
-5. Deleted segments keep their files as `.deleted` for file.delete.delay.ms: `remove_retired` ends
-   them.
+5. Deleted segments keep their files as `.deleted` for file.delete.delay.ms: `retired` removes them.
 6. What a flush makes durable includes producers, epochs and topic id, so the recovery point never
    promises more than a restart finds.
 """
@@ -20,6 +19,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from kraftrio.broker.log.leader_epoch_cache import EpochEntry
 from kraftrio.broker.log.log_config import INT_MAX, LONG_MAX, LogConfig
@@ -32,13 +32,13 @@ from kraftrio.broker.log.partition.log_flush import LogFlush
 from kraftrio.broker.log.partition.log_parts import LogParts, LogResources
 from kraftrio.broker.log.partition.log_reads import ReadLimits, read_batches
 from kraftrio.broker.log.partition.partition_files import PartitionFiles
+from kraftrio.broker.log.partition.pending_cut import PendingCut
 from kraftrio.broker.log.partition.results import AppendInfo, LogRead, LogSlice, RecoveryEvent
 from kraftrio.broker.log.partition.retention import RetiredSegments, deletable_segments
 from kraftrio.broker.log.partition.roll_policy import RollPolicy
-from kraftrio.broker.log.partition.segment_list import OffsetAndTimestamp, SegmentList
 from kraftrio.broker.log.partition.tail_cache import TailCache
 from kraftrio.broker.log.producers.producer_state import AppendOrigin
-from kraftrio.broker.log.producers.replay import rebuild_producer_state, record_producer
+from kraftrio.broker.log.producers.replay import record_producer
 from kraftrio.broker.log.segment.batch_scan import ScannedBatch
 from kraftrio.broker.log.segment.names import SWAP_SUFFIX
 from kraftrio.broker.log.segment.segment import Segment
@@ -59,7 +59,6 @@ __all__ = [
     "AppendOrigin",
     "LogRead",
     "LogSlice",
-    "OffsetAndTimestamp",
     "PartitionLog",
     "RecordValidationError",
 ]
@@ -67,6 +66,32 @@ __all__ = [
 
 class PartitionLog:
     """See the module. `segments` is never empty; the last one is active."""
+
+    __slots__ = (
+        "_files",
+        "_fs",
+        "_pending_cut",
+        "_rolls",
+        "_tail",
+        "active_segment",
+        "config",
+        "directory",
+        "durability",
+        "first_dirty_offset",
+        "high_watermark",
+        "last_append_ms",
+        "leader_epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "producer_state",
+        "producers",
+        "recovery_events",
+        "retired",
+        "segments",
+        "size_bytes",
+        "topic_id",
+        "topic_partition",
+    )
 
     def __init__(
         self,
@@ -81,32 +106,30 @@ class PartitionLog:
         self.directory = directory
         self.topic_partition = topic_partition
         self.topic_id = parts.topic_id
-        self._config = config
         self.segments = parts.segments
-        self._active = parts.segments.active
+        self.active_segment = parts.segments.active
         self.leader_epochs = parts.leader_epochs
-        self.producer_state = parts.producer_state
-        self.snapshots = parts.snapshots
+        self.producers = parts.producers
+        self.producer_state = parts.producers.state
         self.log_start_offset = parts.log_start_offset
-        self.log_end_offset = self._active.end_offset
+        self.log_end_offset = self.active_segment.end_offset
         assert self.log_start_offset <= self.log_end_offset, parts
         self.high_watermark = parts.log_start_offset
         self.size_bytes = parts.segments.total_bytes()
-        self.recovery_events: list[RecoveryEvent] = []
+        self.recovery_events: Sequence[RecoveryEvent] = ()
         self.last_append_ms = 0  # by the clock of whoever appends: producers expire by it
         self.first_dirty_offset = 0  # compaction has looked at everything before it
         self._tail = TailCache(resources.tail_budget)
-        self._retired = RetiredSegments()
+        self.retired = RetiredSegments()
         self._files = PartitionFiles(self._fs, directory, self.leader_epochs)
-        self._flush = LogFlush(
+        self.durability = LogFlush(
             self._files,
-            self.snapshots,
+            parts.producers.snapshots,
+            self.segments,
             min(parts.recovery_point, self.log_end_offset),
-            lambda: (self.segments, self.log_end_offset),
         )
-        # What is left of a truncation that the disk stopped: done before the next append.
-        self._rest_of_cut: Callable[[], None] | None = None
-        self.config = config
+        self._pending_cut = PendingCut(self._fs, self._files)
+        self.set_config(config)
 
     def __repr__(self) -> str:
         return (
@@ -116,13 +139,9 @@ class PartitionLog:
 
     # -- configuration and offsets --------------------------------------------------------------
 
-    @property
-    def config(self) -> LogConfig:
-        return self._config
-
-    @config.setter
-    def config(self, config: LogConfig) -> None:
-        self._config = config
+    def set_config(self, config: LogConfig) -> None:
+        """Take a new configuration."""
+        self.config = config
         for segment in self.segments:
             segment.indexes.set_config(config)
         self._rolls = RollPolicy(config, self.topic_partition)
@@ -133,18 +152,9 @@ class PartitionLog:
         return self.leader_epochs.latest_epoch
 
     @property
-    def active_segment(self) -> Segment:
-        return self._active
-
-    @property
     def recovery_point(self) -> int:
         """Everything before it is durable; a restart after a crash checks what follows."""
-        return self._flush.recovery_point
-
-    @property
-    def truncation_count(self) -> int:
-        """Rises as the log is cut or closed: work on the segments of before is void then."""
-        return self._flush.cut_count
+        return self.durability.recovery_point
 
     @property
     def last_stable_offset(self) -> int:
@@ -189,9 +199,9 @@ class PartitionLog:
         """
         if origin is not AppendOrigin.CLIENT:
             return self._append_own(records, leader_epoch, now_ms, origin, transaction_version)
-        if self._rest_of_cut is not None:
-            self._finish_cut(self._rest_of_cut)
-        config = self._config
+        if self._pending_cut.rest is not None:
+            self._pending_cut.finish()
+        config = self.config
         records, header = validate_client_batch(records, config, self.topic_partition, now_ms)
         has_producer = header.producer_id >= 0
         if has_producer:
@@ -212,7 +222,7 @@ class PartitionLog:
         base_offset = self.log_end_offset
         assign_offsets(records, header, base_offset, leader_epoch)
         last_offset = base_offset + header.last_offset_delta
-        segment = self._active
+        segment = self.active_segment
         if self._rolls.must_roll(segment, size, last_offset, header.max_timestamp, now_ms):
             segment = self.roll(now_ms)
         segment.append(records, (header,))
@@ -220,12 +230,12 @@ class PartitionLog:
         self.size_bytes += size
         self.log_end_offset = last_offset + 1
         if leader_epoch != self.leader_epochs.latest_epoch:
-            self._assign_epoch(leader_epoch, base_offset)
+            self._files.record_epoch(leader_epoch, base_offset)
         if has_producer:
             self.producer_state.update(header, base_offset, now_ms)
         if self._tail.wanted:
             self._tail.append(records, base_offset, last_offset)
-        if self.log_end_offset - self.recovery_point >= config.flush_messages:
+        if self.log_end_offset - self.durability.recovery_point >= config.flush_messages:
             self.flush()
         return AppendInfo(
             base_offset,
@@ -246,9 +256,9 @@ class PartitionLog:
         transaction_version: int,
     ) -> AppendInfo:
         """Append batches that this broker built: no checks of what only clients get wrong."""
-        if self._rest_of_cut is not None:
-            self._finish_cut(self._rest_of_cut)
-        config = self._config
+        if self._pending_cut.rest is not None:
+            self._pending_cut.finish()
+        config = self.config
         headers = list(iter_headers(records))
         if not headers:
             raise KafkaError(ErrorCode.INVALID_RECORD, "nothing to append")
@@ -281,8 +291,8 @@ class PartitionLog:
         Raises:
             KafkaError: a bad checksum, or offsets that do not follow the log's end.
         """
-        if self._rest_of_cut is not None:
-            self._finish_cut(self._rest_of_cut)
+        if self._pending_cut.rest is not None:
+            self._pending_cut.finish()
         end_offset = self.log_end_offset
         records, headers, markers = check_follower_batches(
             records,
@@ -309,7 +319,9 @@ class PartitionLog:
         size = len(records)
         first, last_offset = headers[0], headers[-1].last_offset
         max_timestamp = max(header.max_timestamp for header in headers)
-        too_large = size > self._config.segment_bytes or not self._active.fits_offset(last_offset)
+        too_large = size > self.config.segment_bytes or not self.active_segment.fits_offset(
+            last_offset
+        )
         if too_large and len(headers) > 1:
             # Larger segments at the leader, or a gap in the offsets: batch by batch.
             for header, marker in zip(headers, markers, strict=True):
@@ -317,7 +329,7 @@ class PartitionLog:
                 piece = memoryview(records)[header.position : end]
                 self._append_stamped(piece, (header,), (marker,), now_ms)
         else:
-            segment = self._active
+            segment = self.active_segment
             if self._rolls.must_roll(segment, size, last_offset, max_timestamp, now_ms):
                 segment = self._roll_before(first, last_offset, now_ms)
             segment.append(records, headers)
@@ -332,33 +344,24 @@ class PartitionLog:
                     tail.append(piece, header.base_offset, header.last_offset)
                 epoch = header.partition_leader_epoch
                 if epoch != self.leader_epochs.latest_epoch:
-                    self._assign_epoch(epoch, header.base_offset)
+                    self._files.record_epoch(epoch, header.base_offset)
                 if header.producer_id >= 0:
                     record_producer(self.producer_state, segment, header, marker, now_ms)
-        if self.log_end_offset - self.recovery_point >= self._config.flush_messages:
+        if self.log_end_offset - self.durability.recovery_point >= self.config.flush_messages:
             self.flush()
         return AppendInfo(
             first.base_offset,
             last_offset,
-            now_ms if self._config.log_append_time else -1,
+            now_ms if self.config.log_append_time else -1,
             self.log_start_offset,
             False,
             max_timestamp,
             size,
         )
 
-    def _assign_epoch(self, epoch: int, base_offset: int) -> None:
-        """Record the epoch that came with a batch; recovery finds it there if this write fails."""
-        if self.leader_epochs.assign(epoch, base_offset):
-            try:
-                self._files.save_epochs()
-            except OSError:
-                # The batch is in the log: it counts. The next save or flush tries again.
-                return
-
     def _roll_before(self, first: BatchHeader, last_offset: int, now_ms: int) -> Segment:
         """Roll for batches whose offsets are given: they may leave a gap, or exceed a segment."""
-        active = self._active
+        active = self.active_segment
         fits = active.fits_offset(last_offset)
         if not active.size_bytes and fits and not active.indexes.are_full:
             return active
@@ -372,7 +375,7 @@ class PartitionLog:
         OSError: the log is as before; what the disk took of the roll already does no harm.
         """
         offset = max(self.log_end_offset, base_offset or 0)
-        old = self._active
+        old = self.active_segment
         if old.base_offset == offset:
             if old.size_bytes:
                 raise AssertionError(f"{old} cannot be rolled onto itself")
@@ -380,11 +383,11 @@ class PartitionLog:
             return old
         old.on_become_inactive()
         old.indexes.flush(sync=False)
-        self.snapshots.write(self.producer_state, offset)
-        new = Segment.create(self._fs, self.directory, offset, self._config, now_ms)
+        self.producers.write_snapshot(offset)
+        new = Segment.create(self._fs, self.directory, offset, self.config, now_ms)
         old.end_offset = offset  # nothing can fail any more
         self.segments.append(new)
-        self._active = new
+        self.active_segment = new
         self.log_end_offset = offset
         return new
 
@@ -431,25 +434,15 @@ class PartitionLog:
         end_offset = self.log_end_offset if end_offset is None else end_offset
         return self.segments.scan(start_offset, end_offset)
 
-    def offset_for_timestamp(self, timestamp: int) -> OffsetAndTimestamp | None:
-        """The first record at or after a time; None when every record is earlier."""
-        return self.segments.offset_for_timestamp(timestamp, self.log_start_offset)
-
-    def offset_of_max_timestamp(self) -> OffsetAndTimestamp | None:
-        """The first record with the largest timestamp of the log (KIP-734); None without one."""
-        return self.segments.offset_of_max_timestamp(self.log_start_offset)
-
     def end_offset_for_epoch(self, epoch: int) -> EpochEntry:
         """(largest epoch <= `epoch` here, its end offset); (-1, -1) when unknown (KIP-279)."""
         return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
-    def leader_epoch_at(self, offset: int) -> int:
-        """The leader epoch that wrote `offset`, or would write at the log end."""
-        return self.leader_epochs.epoch_for_offset(offset)
-
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions that touch offsets in [start_offset, end_offset)."""
-        return self.segments.aborted_transactions(start_offset, end_offset, self.snapshots)
+        return self.segments.aborted_transactions(
+            start_offset, end_offset, self.producers.snapshots
+        )
 
     # -- truncation and deletion ----------------------------------------------------------------
 
@@ -466,20 +459,20 @@ class PartitionLog:
         if offset < self.segments.first_base_offset:
             self.truncate_fully_and_start_at(offset)
             return True
-        self._flush.on_cut_begins()
+        self.durability.on_cut_begins()
         self._tail.clear()
         try:
             self.segments.remove_after(offset)
             self.segments.active.truncate_to(offset)
         finally:  # also if damage or the disk is in its way: the later segments may be gone
-            self._on_cut(self._restore_state)
-        self._finish_cut(self._restore_state)
+            self._on_cut(self._restore_producers)
+        self._pending_cut.finish()
         return True
 
     def _on_cut(self, rest: Callable[[], None]) -> None:
         """Take over where the segments end now; `rest` is what is left to be done on disk."""
-        self._rest_of_cut = rest
-        self._active = active = self.segments.active
+        self._pending_cut.rest = rest
+        self.active_segment = active = self.segments.active
         self.log_end_offset = end_offset = active.end_offset
         self.size_bytes = self.segments.total_bytes()
         start_offset = max(min(self.log_start_offset, end_offset), self.segments.first_base_offset)
@@ -487,34 +480,16 @@ class PartitionLog:
         self.first_dirty_offset = min(self.first_dirty_offset, end_offset)
         self.high_watermark = max(min(self.high_watermark, end_offset), start_offset)
         self.leader_epochs.truncate_from_end(end_offset)
-        self._flush.on_cut(end_offset)
+        self.durability.on_cut(end_offset)
 
-    def _finish_cut(self, rest: Callable[[], None]) -> None:
-        """Do what is left; should it fail, nothing is appended before it is done."""
-        rest()
-        # Removed segments and snapshots must not come back at a power cut, behind new records.
-        self._fs.sync_directory(self.directory)
-        self._files.save_epochs()
-        self._rest_of_cut = None
-
-    def _restore_state(self) -> None:
+    def _restore_producers(self) -> None:
         """Make the producers' state what it was at the present log end."""
         end_offset = self.log_end_offset
-        self.snapshots.remove_after(end_offset)
-        rebuild_producer_state(
-            self.producer_state,
-            self.snapshots,
-            self.segments.from_offset(0),
-            self.log_start_offset,
-            end_offset,
-            self.last_append_ms,
+        self.producers.snapshots.remove_after(end_offset)
+        self.producers.restore(
+            self.segments.from_offset(0), self.log_start_offset, end_offset, self.last_append_ms
         )
         self.producer_state.on_high_watermark(self.high_watermark)
-
-    def _forget_state(self) -> None:
-        """Forget all producers: nothing of what they wrote is here any more."""
-        self.snapshots.remove(self.snapshots.offsets)
-        self.producer_state.clear(self.log_end_offset)
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
         """Drop everything and start again at `offset` (which may be after the old end).
@@ -522,31 +497,25 @@ class PartitionLog:
         OSError: what is left is a beginning of the log, or an empty one elsewhere.
         """
         assert offset >= 0, offset
-        self._flush.on_cut_begins()
+        self.durability.on_cut_begins()
         self._tail.clear()
         try:
             self.segments.remove_after(-1)
             first = self.segments.active
             first.truncate_to_position(0, first.base_offset)
             if first.base_offset != offset:
-                self._replace_empty(first, offset, now_ms)
+                self.segments.replace_all(
+                    Segment.create(self._fs, self.directory, offset, self.config, now_ms)
+                )
         finally:
             active = self.segments.active
             is_anew = active.base_offset == active.end_offset == offset
-            self._on_cut(self._forget_state if is_anew else self._restore_state)
+            self._on_cut(
+                partial(self.producers.forget, offset) if is_anew else self._restore_producers
+            )
         self.log_start_offset = self.high_watermark = offset
         self.leader_epochs.clear()
-        self._finish_cut(self._forget_state)
-
-    def _replace_empty(self, old: Segment, offset: int, now_ms: int) -> None:
-        new = Segment.create(self._fs, self.directory, offset, self._config, now_ms)
-        try:
-            old.remove()
-        finally:
-            if old.is_removed:
-                self.segments = SegmentList([new])
-            else:
-                new.remove()
+        self._pending_cut.finish()
 
     def delete_records_before(self, offset: int) -> bool:
         """Move the log start offset up, at most to the high watermark; False: it is there already.
@@ -566,7 +535,7 @@ class PartitionLog:
         """Delete the segments that retention does not keep any more; return how many."""
         count = deletable_segments(
             self.segments,
-            self._config,
+            self.config,
             log_start_offset=self.log_start_offset,
             high_watermark=self.high_watermark,
             now_ms=now_ms,
@@ -578,64 +547,40 @@ class PartitionLog:
         self.delete_records_before(self.segments.base_offsets[count])
         oldest = list(self.segments)[:count]
         try:
-            self._retired.retire(oldest, now_ms + self._config.file_delete_delay_ms)
+            self.retired.retire(oldest, now_ms + self.config.file_delete_delay_ms)
         finally:
             self.segments.forget_retired()
             self.size_bytes = self.segments.total_bytes()
-        self.snapshots.remove([segment.base_offset for segment in oldest])
+        self.producers.snapshots.remove([segment.base_offset for segment in oldest])
         return count
 
     def replace_segments(self, old: Sequence[Segment], new: Segment, now_ms: int) -> None:
         """Put a durable `.cleaned` segment in the place of closed neighbours (see `cleaner`)."""
         assert self.segments.has_closed(old) and old[0].base_offset == new.base_offset
         new.rename_files(SWAP_SUFFIX, log_last=True)
-        self._retired.retire(old, now_ms + self._config.file_delete_delay_ms)
+        self.retired.retire(old, now_ms + self.config.file_delete_delay_ms)
         new.rename_files("")
-        new.indexes.set_config(self._config)
+        new.indexes.set_config(self.config)
         self.segments.replace(old, new)
         self.size_bytes = self.segments.total_bytes()
-        self.snapshots.remove_stray(self.segments.base_offsets)
-
-    def remove_retired(self, now_ms: int) -> int:
-        """Remove the `.deleted` files whose delay is over; return how many segments still wait."""
-        return self._retired.remove_due(now_ms)
+        self.producers.snapshots.remove_stray(self.segments.base_offsets)
 
     # -- flush and close ------------------------------------------------------------------------
 
     def flush(self) -> int:
         """Make everything appended so far durable; return the new recovery point. Any thread."""
-        return self._flush.flush_before(LONG_MAX)
-
-    def flush_closed_segments(self) -> int:
-        """Make all but the active segment durable, as Kafka does after each roll. Any thread."""
-        return self._flush.flush_before(self._active.base_offset)
-
-    @property
-    def has_unflushed_segments(self) -> bool:
-        """Whether a closed segment waits for its flush."""
-        return self.recovery_point < self._active.base_offset
-
-    def mark_durable(self) -> None:
-        """What was opened is durable as it is: a clean stop flushed it."""
-        self._files.mark_durable()
-        self.snapshots.mark_durable()
-        for segment in self.segments:
-            segment.mark_durable()
-
-    def write_producer_snapshot(self, *, sync: bool = False) -> None:
-        """Save the producer state as of the log end."""
-        self.snapshots.write(self.producer_state, self.log_end_offset, sync=sync)
+        return self.durability.flush_before(LONG_MAX)
 
     def close(self) -> None:
         """Stop cleanly: snapshot, last time index entry, everything durable."""
-        if self._flush.is_closed:
+        if self.durability.is_closed:
             return
-        if self._rest_of_cut is not None:
-            self._finish_cut(self._rest_of_cut)
+        if self._pending_cut.rest is not None:
+            self._pending_cut.finish()
         self._files.save_epochs()
-        if self.log_end_offset or self.truncation_count:  # else nothing is lost with the files
-            self._active.on_become_inactive()
-            self.write_producer_snapshot(sync=True)
+        if self.log_end_offset or self.durability.cut_count:  # else nothing is lost with the files
+            self.active_segment.on_become_inactive()
+            self.producers.write_snapshot(self.log_end_offset, sync=True)
             for segment in self.segments:
                 segment.indexes.flush(sync=False)  # old ones too, where a damaged file was rebuilt
             self.flush()
@@ -643,20 +588,20 @@ class PartitionLog:
 
     def close_files(self) -> None:
         """Close the files without saving anything: a failed disk, a deleted log, a crash test."""
-        self._flush.close()
+        self.durability.close()
         self._tail.clear()
         for segment in self.segments:
             segment.close_file()
-        self._retired.close_files()
+        self.retired.close_files()
 
     def moved(self, directory: str) -> None:
         """Follow a rename of the partition directory."""
         self.directory = directory
         self._files.directory = directory
-        self.snapshots.directory = directory
+        self.producers.snapshots.directory = directory
         for segment in self.segments:
             segment.moved(directory)
-        self._retired.moved(directory)
+        self.retired.moved(directory)
 
 
 def _too_large_for_segment(size: int, config: LogConfig) -> KafkaError:

@@ -45,8 +45,9 @@ from kraftrio.broker.log.partition.log_parts import (
 from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.broker.log.partition.results import RecoveryEvent
 from kraftrio.broker.log.partition.segment_list import SegmentList
+from kraftrio.broker.log.producers.log_producers import LogProducers
 from kraftrio.broker.log.producers.producer_state import ProducerStateManager
-from kraftrio.broker.log.producers.replay import rebuild_producer_state, record_producer
+from kraftrio.broker.log.producers.replay import record_producer
 from kraftrio.broker.log.producers.snapshots import ProducerSnapshots
 from kraftrio.broker.log.segment.names import (
     CLEANED_SUFFIX,
@@ -97,12 +98,12 @@ def open_log(
         start = checkpointed.log_start_offset
         if segments:
             start = max(start, segments[0].base_offset)
-        loader.snapshots = ProducerSnapshots(resources.fs, directory, names)
+        loader.producers.snapshots = ProducerSnapshots(resources.fs, directory, names)
         loader.load_epochs(names, has_data=any(segment.size_bytes for segment in segments))
         if segments:
             segments = loader.recover(segments, start, clean_shutdown)
         else:
-            loader.producer_state.clear(start)
+            loader.producers.state.clear(start)
             segments = [loader.create_segment(start)]
         for segment in segments:
             segment.unload_indexes()  # what opening looked at; an idle log needs none of it
@@ -114,16 +115,15 @@ def open_log(
             topic_id=stored_id,
             segments=SegmentList(segments),
             leader_epochs=loader.leader_epochs,
-            producer_state=loader.producer_state,
-            snapshots=loader.snapshots,
+            producers=loader.producers,
             log_start_offset=start,
             recovery_point=end_offset if is_durable else loader.recovery_point,
         )
         log = PartitionLog(resources, directory, topic_partition, config, parts)
         if names and is_durable:
-            log.mark_durable()
+            log.durability.mark_durable()
         log.last_append_ms = now_ms
-        log.recovery_events = loader.events
+        log.recovery_events = tuple(loader.events)
         if stored_id is None and topic_id is not None:
             log.set_topic_id(topic_id)
         on_failure.pop_all()  # the files stay open
@@ -154,10 +154,10 @@ class _Loader:
         self.leader_epochs = LeaderEpochCache()
         self._epochs_lost = False
         self._newest_epoch = -1  # of the batches that were checked
-        self.producer_state = ProducerStateManager(
-            producer_id_expiration_ms=resources.producer_id_expiration_ms
+        self.producers = LogProducers(
+            ProducerStateManager(producer_id_expiration_ms=resources.producer_id_expiration_ms),
+            ProducerSnapshots(resources.fs, directory, ()),
         )
-        self.snapshots = ProducerSnapshots(resources.fs, directory, ())
 
     def _note(self, action: str, path: str, reason: str) -> None:
         self.events.append(RecoveryEvent(action, path, reason))
@@ -342,12 +342,16 @@ class _Loader:
             self._rebuild_epochs(segments[:first_unsure])
         if first_unsure == len(segments):
             self._forget_snapshots_after(segments[-1].end_offset)
-            self._rebuild_producers(segments, log_start_offset, segments[-1].end_offset)
+            self.producers.restore(
+                segments, log_start_offset, segments[-1].end_offset, self._now_ms
+            )
         else:
             self.repaired = True
             base_offset = segments[first_unsure].base_offset
             self.leader_epochs.truncate_from_end(base_offset)  # from there on the batches tell
-            self._rebuild_producers(segments[:first_unsure], log_start_offset, base_offset)
+            self.producers.restore(
+                segments[:first_unsure], log_start_offset, base_offset, self._now_ms
+            )
             segments = self._recover_from(segments, first_unsure)
             self._forget_snapshots_after(segments[-1].end_offset)
         if segments[-1].end_offset < log_start_offset:
@@ -357,34 +361,21 @@ class _Loader:
                 f"the log ends at {segments[-1].end_offset}, before its start {log_start_offset}",
             )
             segments = self._start_over(segments, log_start_offset)
-        self.snapshots.remove_stray(segment.base_offset for segment in segments)
+        self.producers.snapshots.remove_stray(segment.base_offset for segment in segments)
         return segments
 
     def _start_over(self, segments: Sequence[Segment], offset: int) -> list[Segment]:
         self.repaired = True
         for segment in reversed(segments):
             segment.remove()
-        self.snapshots.remove(self.snapshots.offsets)
-        self.producer_state.clear(offset)
+        self.producers.forget(offset)
         self.leader_epochs.clear()
         return [self.create_segment(offset)]
 
     def _forget_snapshots_after(self, end_offset: int) -> None:
-        if self.snapshots.remove_after(end_offset):
+        if self.producers.snapshots.remove_after(end_offset):
             # A snapshot of lost records must not return at the next power cut.
             self._fs.sync_directory(self._directory)
-
-    def _rebuild_producers(
-        self, segments: Sequence[Segment], log_start_offset: int, end_offset: int
-    ) -> None:
-        rebuild_producer_state(
-            self.producer_state,
-            self.snapshots,
-            segments,
-            log_start_offset,
-            end_offset,
-            self._now_ms,
-        )
 
     def _rebuild_epochs(self, segments: Sequence[Segment]) -> None:
         """Read the epochs from the batches of segments that are not read for other reasons."""
@@ -442,7 +433,7 @@ class _Loader:
                 segment.indexes.note_batch(header, batch.position)
                 self._note_epoch(header.partition_leader_epoch, header.base_offset)
                 if header.producer_id >= 0:
-                    record_producer(self.producer_state, segment, header, marker, self._now_ms)
+                    record_producer(self.producers.state, segment, header, marker, self._now_ms)
                 position = batch.position + header.size_bytes
                 end_offset = header.next_offset
         except KafkaError as error:
@@ -456,5 +447,5 @@ class _Loader:
             segment.truncate_to_position(position, end_offset)
         segment.end_offset = end_offset
         segment.on_become_inactive()  # the last time index entry, as after a clean stop
-        self.producer_state.map_end_offset = end_offset
+        self.producers.state.map_end_offset = end_offset
         return reason

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from kraftrio.broker.log.partition.results import LogRead
 from kraftrio.broker.log.producers.replay import rebuild_txn_index
@@ -19,15 +18,6 @@ from kraftrio.broker.log.segment.batch_search import FoundRange
 from kraftrio.broker.log.segment.index_file import CorruptIndexError
 from kraftrio.broker.log.segment.segment import Segment
 from kraftrio.broker.log.segment.txn_index import AbortedTransaction, search
-from kraftrio.wire.records.batch import NO_TIMESTAMP, iter_records
-
-
-class OffsetAndTimestamp(NamedTuple):
-    """A record found by its timestamp."""
-
-    offset: int
-    timestamp: int
-    leader_epoch: int
 
 
 class SegmentList:
@@ -87,6 +77,20 @@ class SegmentList:
         # New lists: a flush in another thread may be walking over the old ones.
         self._segments = self._segments[count:]
         self.base_offsets = self.base_offsets[count:]
+
+    def replace_all(self, new: Segment) -> None:
+        """Let one empty segment be all there is. OSError: if the old ones stay, it does not."""
+        old = self.active
+        assert len(self._segments) == 1, "see remove_after"
+        try:
+            old.remove()
+        finally:
+            if old.is_removed:
+                self._segments = [new]
+                self.base_offsets = [new.base_offset]
+                self.active = new
+            else:
+                new.remove()
 
     def remove_after(self, offset: int) -> None:
         """Remove the segments behind the one that holds `offset`, the last one first.
@@ -151,30 +155,6 @@ class SegmentList:
                 if batch.header.last_offset >= start_offset:
                     yield batch
 
-    # -- timestamps -----------------------------------------------------------------------------
-
-    def offset_for_timestamp(self, timestamp: int, start_offset: int) -> OffsetAndTimestamp | None:
-        """The first record at or after `start_offset` that is at or after `timestamp`."""
-        for segment in self.from_offset(start_offset):
-            if segment.size_bytes and segment.indexes.max_timestamp >= timestamp:
-                found = _find_timestamp(segment, timestamp, start_offset)
-                if found is not None:
-                    return found
-        return None
-
-    def offset_of_max_timestamp(self, start_offset: int) -> OffsetAndTimestamp | None:
-        """The first of the records with the largest timestamp, at or after `start_offset`."""
-        live = [segment for segment in self.from_offset(start_offset) if segment.size_bytes]
-        if not live:
-            return None
-        found = _find_max_timestamp(max(live, key=lambda segment: segment.indexes.max_timestamp), 0)
-        if found is not None and found.offset >= start_offset:
-            return found
-        # The indexed answer is a deleted record: look at what is left.
-        candidates = [_scan_max_timestamp(segment, start_offset) for segment in live]
-        left = [candidate for candidate in candidates if candidate is not None]
-        return max(left, key=lambda candidate: candidate.timestamp, default=None)
-
     # -- aborted transactions -------------------------------------------------------------------
 
     def aborted_transactions(
@@ -192,51 +172,3 @@ class SegmentList:
             if result.complete:
                 break
         return found
-
-
-def _find_timestamp(
-    segment: Segment, timestamp: int, start_offset: int
-) -> OffsetAndTimestamp | None:
-    indexed = segment.indexes.times.lookup(timestamp)
-    position = segment.indexes.position_before(max(indexed.offset, start_offset))
-    for batch in segment.log_file.scan(position, check_crc=True):
-        header = batch.header
-        if header.max_timestamp < timestamp or header.last_offset < start_offset:
-            continue
-        for record in iter_records(batch.buffer, header):
-            if record.timestamp >= timestamp and record.offset >= start_offset:
-                return OffsetAndTimestamp(
-                    record.offset, record.timestamp, header.partition_leader_epoch
-                )
-    return None
-
-
-def _find_max_timestamp(segment: Segment, start_offset: int) -> OffsetAndTimestamp | None:
-    """The first record with the largest timestamp that the segment's bookkeeping knows."""
-    timestamp, offset = segment.indexes.max_timestamp_entry
-    if timestamp == NO_TIMESTAMP:
-        return None
-    for batch in segment.log_file.scan(segment.indexes.position_before(offset), check_crc=True):
-        if batch.header.max_timestamp != timestamp:
-            continue
-        for record in iter_records(batch.buffer, batch.header):
-            if record.timestamp == timestamp:
-                return OffsetAndTimestamp(
-                    record.offset, timestamp, batch.header.partition_leader_epoch
-                )
-    return None
-
-
-def _scan_max_timestamp(segment: Segment, start_offset: int) -> OffsetAndTimestamp | None:
-    best: OffsetAndTimestamp | None = None
-    position = segment.indexes.position_before(start_offset)
-    for batch in segment.log_file.scan(position, check_crc=True):
-        largest = NO_TIMESTAMP if best is None else best.timestamp
-        if batch.header.last_offset < start_offset or batch.header.max_timestamp <= largest:
-            continue
-        for record in iter_records(batch.buffer, batch.header):
-            if record.offset >= start_offset and record.timestamp > largest:
-                largest = record.timestamp
-                epoch = batch.header.partition_leader_epoch
-                best = OffsetAndTimestamp(record.offset, largest, epoch)
-    return best

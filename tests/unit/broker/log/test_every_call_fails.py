@@ -88,7 +88,7 @@ def start_leader_epoch(writer: Writer) -> None:
 
 def flush(writer: Writer) -> None:
     log = writer.context.log
-    log.flush_closed_segments()
+    log.durability.flush_closed_segments()
     assert log.flush() == log.log_end_offset
 
 
@@ -146,7 +146,7 @@ def retain(writer: Writer) -> None:
     finally:
         writer.context.log_start_offset = log.log_start_offset
     assert log.log_start_offset > 0
-    log.remove_retired(writer.context.now_ms + 10**9)
+    log.retired.remove_due(writer.context.now_ms + 10**9)
 
 
 def delete_records(writer: Writer) -> None:

@@ -17,6 +17,10 @@ from kraftrio.broker.log.manager.log_manager import LogManager
 from kraftrio.broker.log.partition.log_parts import CheckpointedOffsets, LogResources
 from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.broker.log.partition.recovery import open_log
+from kraftrio.broker.log.partition.timestamp_search import (
+    offset_for_timestamp,
+    offset_of_max_timestamp,
+)
 from kraftrio.wire.primitives import TopicPartition, uuid_from_text
 from tests.support.logs import NOW_MS, load_all, load_tree, records_of
 from tests.support.memory_files import MemoryFileSystem
@@ -73,7 +77,7 @@ def test_every_partition_opens_at_its_recorded_end(manager: LogManager) -> None:
     """All logs are found and end where the recovery points say, with no repair."""
     assert {str(log.topic_partition): log.log_end_offset for log in manager.logs()} == ENDS
     for log in manager.logs():
-        assert log.recovery_events == []
+        assert log.recovery_events == ()
         assert log.high_watermark == log.recovery_point == log.log_end_offset
     assert get(manager, "plain-0").topic_id == uuid_from_text("nhZEL7knQ9mPkpKCbIc_pA")
 
@@ -96,7 +100,7 @@ def test_unclean_opening_rebuilds_the_same_files(fs: MemoryFileSystem, name: str
         clean_shutdown=False,
         now_ms=NOW_MS,
     )
-    assert log.recovery_events == []
+    assert log.recovery_events == ()
     assert log.log_end_offset == ENDS.get(name, 235)
     log.close()
     # Kafka wrote these in two runs: a stop in between adds time index entries and starts to
@@ -122,8 +126,8 @@ def test_leader_epochs_are_read(manager: LogManager) -> None:
     log = get(manager, "plain-0")
     assert log.leader_epochs.entries == [EpochEntry(0, 0), EpochEntry(2, 7)]
     assert log.end_offset_for_epoch(1) == (0, 7)
-    assert log.leader_epoch_at(6) == 0
-    assert log.leader_epoch_at(7) == 2
+    assert log.leader_epochs.epoch_for_offset(6) == 0
+    assert log.leader_epochs.epoch_for_offset(7) == 2
     assert get(manager, "logappend-1").leader_epochs.entries == []
 
 
@@ -131,17 +135,17 @@ def test_leader_epochs_are_read(manager: LogManager) -> None:
 def test_timestamps_inside_compressed_batches(manager: LogManager, codec: str) -> None:
     """A search by time looks into the batch and gives the record's own offset and time."""
     log = get(manager, f"codec-{codec}-0")
-    assert log.offset_for_timestamp(T0 + 4) == (4, T0 + 4, 0)
-    assert log.offset_of_max_timestamp() == (9, T0 + 9, 0)
-    assert log.offset_for_timestamp(T0 + 10) is None
+    assert offset_for_timestamp(log, T0 + 4) == (4, T0 + 4, 0)
+    assert offset_of_max_timestamp(log) == (9, T0 + 9, 0)
+    assert offset_for_timestamp(log, T0 + 10) is None
 
 
 def test_log_append_time_records_show_the_time_of_their_batch(manager: LogManager) -> None:
     log = get(manager, "logappend-0")
-    found = log.offset_of_max_timestamp()
+    found = offset_of_max_timestamp(log)
     assert found is not None
     assert {r[1] for r in read_all(log)} == {found.timestamp}
-    assert log.offset_for_timestamp(found.timestamp) == found._replace(offset=0)
+    assert offset_for_timestamp(log, found.timestamp) == found._replace(offset=0)
 
 
 def test_transactions(manager: LogManager) -> None:
@@ -182,7 +186,7 @@ def test_indexes_are_read(manager: LogManager) -> None:
     assert segment.indexes.offsets.entry_count == 14
     assert segment.indexes.offsets.lookup(5) == (4, 636)
     assert segment.indexes.times.lookup(T0 + 4_500) == (T0 + 4_000, 4)
-    assert get(manager, "indexed-0").offset_for_timestamp(T0 + 4_500) == (5, T0 + 5_000, 0)
+    assert offset_for_timestamp(get(manager, "indexed-0"), T0 + 4_500) == (5, T0 + 5_000, 0)
 
 
 def test_clean_stop_leaves_what_kafka_left(fs: MemoryFileSystem, manager: LogManager) -> None:

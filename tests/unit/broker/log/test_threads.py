@@ -49,7 +49,7 @@ def test_flushes_beside_everything_else(tmp_path: Path) -> None:
         try:
             while not stop.is_set():
                 log.flush()
-                log.flush_closed_segments()
+                log.durability.flush_closed_segments()
         except BaseException as error:
             errors.append(error)
 
@@ -63,7 +63,7 @@ def test_flushes_beside_everything_else(tmp_path: Path) -> None:
                 log.truncate_to(log.log_end_offset - 3)
             if number % 50 == 0:
                 log.apply_retention(NOW_MS)
-                log.remove_retired(NOW_MS + 10**9)  # at once, as with file.delete.delay.ms=0
+                log.retired.remove_due(NOW_MS + 10**9)  # at once, as with file.delete.delay.ms=0
             assert log.recovery_point <= log.log_end_offset
     finally:
         stop.set()
@@ -74,7 +74,7 @@ def test_flushes_beside_everything_else(tmp_path: Path) -> None:
     expected = [r for b in log.batches(0) for r in records_of(b.buffer[b.header.position :])[:1]]
     log.close_files()
     again = opened(tmp_path, clean=False)
-    assert again.recovery_events == []
+    assert again.recovery_events == ()
     found = [r for b in again.batches(0) for r in records_of(b.buffer[b.header.position :])[:1]]
     assert found == expected
     assert again.leader_epochs.entries == log.leader_epochs.entries

@@ -39,7 +39,7 @@ async def test_a_new_leader_shows_what_was_known_to_be_committed() -> None:
         broker.publish(change(leader=1, isr=(1, 3)))
         assert partition.state.high_watermark == 2
         assert partition.state.offset_is_behind_epoch
-        assert partition.log.leader_epoch_at(3) == 1
+        assert partition.log.leader_epochs.epoch_for_offset(3) == 1
         broker.fetched(3, 3)
         assert partition.state.high_watermark == 3
 

@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 from kraftrio.broker.log.cleaner.cleaner import CleaningAborted
+from kraftrio.broker.log.partition.timestamp_search import (
+    offset_for_timestamp,
+    offset_of_max_timestamp,
+)
 from kraftrio.broker.log.segment.names import LOG_SUFFIX
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
 from kraftrio.wire.records.batch import BatchHeader, Compression, Record, build_batch, verify_crc
@@ -93,7 +97,7 @@ def test_records_without_a_key_go() -> None:
     context = LogContext(cleanup_policy="delete")
     context.append(b"nobody's", key=None)
     context.append(b"somebody's", key=b"k")
-    context.log.config = dataclasses.replace(context.config, cleanup_policy="compact")
+    context.log.set_config(dataclasses.replace(context.config, cleanup_policy="compact"))
     clean(context)
     assert shown(context) == [(1, b"k", b"somebody's")]
 
@@ -384,7 +388,7 @@ def test_small_segments_are_merged() -> None:
     for open_again in (context.restart, context.kill):
         open_again()
         assert shown(context) == expected
-        assert context.log.recovery_events == []
+        assert context.log.recovery_events == ()
         assert context.append(b"more", key=b"more%d" % context.log.log_end_offset)
         expected = shown(context)
 
@@ -415,7 +419,7 @@ def test_segment_without_records_keeps_its_end() -> None:
     context.config = config
     context.recovery_point = 0
     context.kill()  # a gap would count as lost records here
-    assert context.log.recovery_events == []
+    assert context.log.recovery_events == ()
     assert shown(context) == [(5, b"k", b"5")]
 
 
@@ -461,10 +465,10 @@ def test_timestamps_are_found_after_compaction() -> None:
     context.append(b"newer", key=b"x", timestamps=[NOW_MS + 50])
     clean(context)
     assert [h.record_count for h in headers(context)] == [1, 1, 1, 1, 0, 1]
-    found = context.log.offset_for_timestamp(NOW_MS + 65)
+    found = offset_for_timestamp(context.log, NOW_MS + 65)
     assert found is not None
     assert (found.offset, found.timestamp) == (7, NOW_MS + 70)
-    largest = context.log.offset_of_max_timestamp()
+    largest = offset_of_max_timestamp(context.log)
     assert largest is not None
     assert (largest.offset, largest.timestamp) == (9, NOW_MS + 90)
 
@@ -621,7 +625,7 @@ def test_change_of_policy_ends_a_run() -> None:
     context = dirty()
 
     def change() -> None:
-        context.log.config = dataclasses.replace(context.config, cleanup_policy="delete")
+        context.log.set_config(dataclasses.replace(context.config, cleanup_policy="delete"))
 
     with pytest.raises(CleaningAborted):
         finish(start_run(context), context, change)

@@ -123,7 +123,7 @@ class History:
         first_dirty_offset = self.context.log.first_dirty_offset
         self.context.kill()
         self.context.log.first_dirty_offset = self.random.choice((0, first_dirty_offset))
-        assert self.context.log.recovery_events == []
+        assert self.context.log.recovery_events == ()
 
     # What a reader sees.
 

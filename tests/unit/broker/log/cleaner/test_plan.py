@@ -42,10 +42,10 @@ def test_dirty_ratio() -> None:
         assert target.first_dirty_offset == first_dirty_offset
         assert target.dirty_ratio == (5 - first_dirty_offset) / 5
         assert target.is_due == is_due
-    context.log.config = dataclasses.replace(context.config, min_cleanable_dirty_ratio=0.4)
+    context.log.set_config(dataclasses.replace(context.config, min_cleanable_dirty_ratio=0.4))
     context.log.first_dirty_offset = 3
     assert not cleaning_target(context.log, NOW_MS).is_due  # 0.4 is not more than 0.4
-    context.log.config = dataclasses.replace(context.config, min_cleanable_dirty_ratio=0.0)
+    context.log.set_config(dataclasses.replace(context.config, min_cleanable_dirty_ratio=0.0))
     context.log.first_dirty_offset = 5
     assert not cleaning_target(context.log, NOW_MS).is_due  # nothing is dirty
 

@@ -23,7 +23,7 @@ def test_a_roll_makes_the_closed_segments_due() -> None:
     context.log.roll(NOW_MS)
     assert flushes.due(NOW_MS) == [context.log]
     assert not flushes.needs_full_flush(context.log, NOW_MS)
-    context.log.flush_closed_segments()
+    context.log.durability.flush_closed_segments()
     assert flushes.due(NOW_MS) == []
 
 

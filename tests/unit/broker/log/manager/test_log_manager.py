@@ -363,7 +363,7 @@ def test_flush_is_due_by_time_and_after_rolls() -> None:
     node.append(rolled, b"x" * 50)
     assert node.manager.flushes.due(node.now_ms) == [rolled]
     assert not node.manager.flushes.needs_full_flush(rolled, node.now_ms)
-    assert rolled.flush_closed_segments() == 1
+    assert rolled.durability.flush_closed_segments() == 1
     assert node.manager.flushes.due(node.now_ms + 999) == []
     assert node.manager.flushes.due(node.now_ms + 1000) == [timed]
     assert timed.flush() == 1

@@ -111,7 +111,7 @@ def test_size_is_compared_as_sent_and_by_the_config_of_now() -> None:
         context.append(b"x" * 2000)
     assert error.value.code is ErrorCode.MESSAGE_TOO_LARGE
     assert context.append(b"x" * 100_000, compression=Compression.GZIP).base_offset == 1
-    context.log.config = LogConfig(max_message_bytes=3000)
+    context.log.set_config(LogConfig(max_message_bytes=3000))
     assert context.append(b"x" * 2000).base_offset == 2
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kraftrio.broker.log.partition.timestamp_search import offset_for_timestamp
 from kraftrio.broker.log.segment.names import INDEX_SUFFIX, LOG_SUFFIX, segment_name
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode
 from kraftrio.wire.records.batch import BatchHeader, iter_headers
@@ -142,7 +143,7 @@ def test_times_do_not_hang_on_a_damaged_index() -> None:
         data[entry + 7] ^= 1
     context.overwrite(path, bytes(data))
     for number in range(40):
-        found = context.log.offset_for_timestamp(NOW_MS + number)
+        found = offset_for_timestamp(context.log, NOW_MS + number)
         assert found is not None
         assert found.offset == number
 
@@ -227,7 +228,7 @@ def test_a_time_is_not_looked_up_in_damaged_records() -> None:
     context.append(b"b", timestamps=[NOW_MS + 5])
     flip_on_disk(context, headers_of(context)[0].position + _BATCH + 1, 0x20)
     with pytest.raises(CorruptRecordError):
-        context.log.offset_for_timestamp(NOW_MS - 1)
+        offset_for_timestamp(context.log, NOW_MS - 1)
 
 
 def test_truncation_stays_whole_when_damage_is_in_its_way() -> None:

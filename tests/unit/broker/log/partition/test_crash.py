@@ -211,10 +211,11 @@ def test_stale_snapshot_of_lost_records_is_not_believed() -> None:
     context.log.flush()
     for sequence in range(1, 6):
         context.append(b"a" * 20, producer_id=1, producer_epoch=0, sequence=sequence)
-    context.log.write_producer_snapshot(sync=True)  # survives, the records do not
+    log = context.log  # whose snapshot survives, and the records do not
+    log.producers.write_snapshot(log.log_end_offset, sync=True)
     found = survivor(context, context.fs.after_crash(0), recovery_point=1)
     assert found.log.log_end_offset == 1
-    assert all(offset <= 1 for offset in found.log.snapshots.offsets)
+    assert all(offset <= 1 for offset in found.log.producers.snapshots.offsets)
     with pytest.raises(KafkaError) as error:
         found.append(b"a" * 20, producer_id=1, producer_epoch=0, sequence=3)
     assert error.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -246,7 +247,7 @@ def test_removed_segments_stay_removed() -> None:
     context.log.flush()
     context.log.truncate_to(1)
     context.config = dataclasses.replace(context.config, segment_bytes=10_000)
-    context.log.config = context.config
+    context.log.set_config(context.config)
     for number in range(1, 9):
         context.append(b"new%d" % number)
     context.log.flush()

@@ -236,7 +236,7 @@ def test_roll_by_size() -> None:
     assert [s.size_bytes <= 250 for s in context.log.segments] == [True] * len(context.log.segments)
     bases = context.log.segments.base_offsets
     assert len(bases) == 4
-    assert context.log.snapshots.offsets == bases[1:]
+    assert context.log.producers.snapshots.offsets == bases[1:]
     assert [f"{base:020d}.snapshot" in context.files() for base in bases] == [False] + [True] * 3
 
 
@@ -509,7 +509,7 @@ def test_epochs_start_with_the_leader_or_the_batch() -> None:
     assert context.epochs_file() == b"0\n2\n3 0\n6 1\n"
     assert context.log.end_offset_for_epoch(3) == (3, 1)
     assert context.log.end_offset_for_epoch(6) == (6, 2)
-    assert [context.log.leader_epoch_at(offset) for offset in range(3)] == [3, 6, 6]
+    assert [context.log.leader_epochs.epoch_for_offset(offset) for offset in range(3)] == [3, 6, 6]
 
 
 # -- truncation
@@ -532,7 +532,7 @@ def test_truncation_cuts_everything_from_an_offset_on() -> None:
         info = context.append(b"new", producer_id=1, producer_epoch=0, sequence=offset)
         assert info.base_offset == offset
         expected = context.values()
-        assert context.restart().recovery_events == []
+        assert context.restart().recovery_events == ()
         assert context.values() == expected
         context.kill()
         assert context.values() == expected
@@ -602,7 +602,7 @@ def test_truncation_below_the_first_segment() -> None:
 def test_config_change_takes_effect_at_once() -> None:
     context = LogContext()
     context.append(b"x" * 100)
-    context.log.config = dataclasses.replace(LogConfig(), segment_bytes=200)
+    context.log.set_config(dataclasses.replace(LogConfig(), segment_bytes=200))
     context.append(b"x" * 100)
     assert len(context.log.segments) == 2
 

@@ -10,6 +10,7 @@ import pytest
 from kraftrio.broker.log.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from kraftrio.broker.log.partition.log_parts import CheckpointedOffsets, LogResources
 from kraftrio.broker.log.partition.recovery import InconsistentTopicIdError, open_log
+from kraftrio.broker.log.partition.timestamp_search import offset_for_timestamp
 from kraftrio.wire.errors import CorruptRecordError
 from tests.support.logs import DIRECTORY, NOW_MS, TOPIC_ID, TOPIC_PARTITION, LogContext, batch
 
@@ -207,7 +208,7 @@ def test_epochs_are_those_of_the_batches_that_came_back() -> None:
         context.open(clean=False)
         batches = [one.header for one in context.log.batches(0)]
         for header in batches:
-            epoch = context.log.leader_epoch_at(header.base_offset)
+            epoch = context.log.leader_epochs.epoch_for_offset(header.base_offset)
             assert epoch == header.partition_leader_epoch, (seed, batches)
         assert context.log.latest_epoch == batches[-1].partition_leader_epoch
         seen.add(tuple(context.values()))
@@ -240,7 +241,7 @@ def test_indexes_are_rebuilt(suffix: str, harm: str, clean: bool) -> None:
     assert context.values() == VALUES
     for offset in range(12):
         assert context.read_all(offset)[0].offset == offset
-    assert context.log.offset_for_timestamp(NOW_MS) == (0, NOW_MS, 1)
+    assert offset_for_timestamp(context.log, NOW_MS) == (0, NOW_MS, 1)
     context.append(b"more")
     context.log.roll(NOW_MS)
     context.log.close()
@@ -316,7 +317,7 @@ def test_garbled_topic_id_is_written_again(content: bytes) -> None:
     assert context.log.topic_id == TOPIC_ID
     assert context.log.recovery_events[0].action == "ignored"
     assert context.restart().topic_id == TOPIC_ID
-    assert context.log.recovery_events == []
+    assert context.log.recovery_events == ()
 
 
 def test_log_of_another_topic_is_refused() -> None:
@@ -365,7 +366,7 @@ def test_swap_is_completed() -> None:
     assert [name for name in context.files() if name.endswith(".log")] == [
         FIRST + ".log", f"{8:020d}.log",
     ]  # fmt: skip
-    assert context.restart().recovery_events == []
+    assert context.restart().recovery_events == ()
 
 
 def test_swap_of_an_unfinished_group_is_undone() -> None:
@@ -401,7 +402,7 @@ def test_stray_snapshots_are_removed() -> None:
     context.overwrite(f"{5:020d}.snapshot", context.read_file(f"{4:020d}.snapshot"))
     context.recovery_point = 12
     context.open(clean=True)
-    assert context.log.snapshots.offsets == [4, 8, 12]
+    assert context.log.producers.snapshots.offsets == [4, 8, 12]
 
 
 def test_end_before_the_log_start_empties_the_log() -> None:

@@ -1,0 +1,34 @@
+"""What is left to do of a truncation once the segments are cut: done before the next append.
+
+A disk may refuse any call half-way. The log then ends where its segments do, and nothing is written
+behind that end while the disk still holds what contradicts it: producers' snapshots, epochs, or
+names of files that a power cut would bring back. `partition_log` owns one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kraftrio.broker.log.files import FileSystem
+from kraftrio.broker.log.partition.partition_files import PartitionFiles
+
+
+class PendingCut:
+    """See the module; nothing is left while `rest` is None."""
+
+    __slots__ = ("_files", "_fs", "rest")
+
+    def __init__(self, fs: FileSystem, files: PartitionFiles) -> None:
+        self._fs = fs
+        self._files = files
+        self.rest: Callable[[], None] | None = None
+
+    def finish(self) -> None:
+        """Do what is left. Raises OSError: it stays to be done."""
+        if self.rest is None:
+            return
+        self.rest()
+        # Removed segments and snapshots must not come back at a power cut, behind new records.
+        self._fs.sync_directory(self._files.directory)
+        self._files.save_epochs()
+        self.rest = None
