@@ -35,15 +35,15 @@ from kraftrio.kraft_meta.quorum.raft_wire import (
 from kraftrio.kraft_meta.quorum.service import QuorumService
 from kraftrio.kraft_meta.raft.messages import (
     BeginQuorumEpoch,
-    BeginQuorumEpochResponse,
+    BeginQuorumEpochReply,
     EndQuorumEpoch,
-    EndQuorumEpochResponse,
+    EndQuorumEpochReply,
     Fetch,
-    FetchResponse,
+    FetchReply,
     Request,
     Response,
     Vote,
-    VoteResponse,
+    VoteReply,
 )
 from kraftrio.kraft_meta.raft.values import SnapshotId
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -140,15 +140,15 @@ class QuorumHandlers:
         epoch, leader_id = service.leader_epoch, service.leader_id
         match message:
             case Vote():
-                return VoteResponse(
+                return VoteReply(
                     source, destination, epoch, leader_id, False, message.pre_vote, error
                 )
             case BeginQuorumEpoch():
-                return BeginQuorumEpochResponse(source, destination, epoch, leader_id, error)
+                return BeginQuorumEpochReply(source, destination, epoch, leader_id, error)
             case EndQuorumEpoch():
-                return EndQuorumEpochResponse(source, destination, epoch, leader_id, error)
+                return EndQuorumEpochReply(source, destination, epoch, leader_id, error)
             case Fetch():
-                return FetchResponse(source, destination, epoch, leader_id, 0, 0, error)
+                return FetchReply(source, destination, epoch, leader_id, 0, 0, error)
 
     # ---- snapshots
 

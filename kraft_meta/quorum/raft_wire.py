@@ -26,15 +26,15 @@ from kraftrio.kraft_meta.controller.control import METADATA_TOPIC
 from kraftrio.kraft_meta.quorum.log_batches import decode_batches, encode_batch
 from kraftrio.kraft_meta.raft.messages import (
     BeginQuorumEpoch,
-    BeginQuorumEpochResponse,
+    BeginQuorumEpochReply,
     EndQuorumEpoch,
-    EndQuorumEpochResponse,
+    EndQuorumEpochReply,
     Fetch,
-    FetchResponse,
+    FetchReply,
     Request,
     Response,
     Vote,
-    VoteResponse,
+    VoteReply,
 )
 from kraftrio.kraft_meta.raft.values import NO_NODE, LogBatch, OffsetAndEpoch, SnapshotId
 from kraftrio.kraft_meta.raft.voters import VoterSet
@@ -287,7 +287,7 @@ def _asked(topics: Sequence[Any], *, by_id: bool) -> Any:
 def encode_response(message: Response, voters: VoterSet) -> Any:
     """Return the wire response for a message, in the newest version (see `wire.fitting`)."""
     match message:
-        case VoteResponse():
+        case VoteReply():
             return quorum.VoteResponse(
                 topics=[
                     quorum.VoteResponseTopicData(
@@ -304,22 +304,22 @@ def encode_response(message: Response, voters: VoterSet) -> Any:
                 ],
                 node_endpoints=_node_endpoints(message.leader_id, voters),
             )
-        case BeginQuorumEpochResponse():
+        case BeginQuorumEpochReply():
             return quorum.BeginQuorumEpochResponse(
                 topics=[_epoch_topic(message)],
                 node_endpoints=_node_endpoints(message.leader_id, voters),
             )
-        case EndQuorumEpochResponse():
+        case EndQuorumEpochReply():
             return quorum.EndQuorumEpochResponse(
                 topics=[_epoch_topic(message)],
                 node_endpoints=_node_endpoints(message.leader_id, voters),
             )
-        case FetchResponse():
+        case FetchReply():
             return _fetch_response(message, voters)
 
 
 def _epoch_topic(
-    message: BeginQuorumEpochResponse | EndQuorumEpochResponse,
+    message: BeginQuorumEpochReply | EndQuorumEpochReply,
 ) -> quorum.QuorumEpochTopicData:
     return quorum.QuorumEpochTopicData(
         topic_name=METADATA_TOPIC,
@@ -331,7 +331,7 @@ def _epoch_topic(
     )
 
 
-def _fetch_response(message: FetchResponse, voters: VoterSet) -> data.FetchResponse:
+def _fetch_response(message: FetchReply, voters: VoterSet) -> data.FetchResponse:
     partition = data.PartitionData(
         partition_index=METADATA_PARTITION,
         error_code=message.error,
@@ -395,7 +395,7 @@ def decode_response(question: Request, response: Any) -> Response:
     error = partition.error_code
     match question:
         case Vote():
-            return VoteResponse(
+            return VoteReply(
                 source,
                 destination,
                 epoch,
@@ -405,12 +405,12 @@ def decode_response(question: Request, response: Any) -> Response:
                 error,
             )
         case BeginQuorumEpoch():
-            return BeginQuorumEpochResponse(source, destination, epoch, leader_id, error)
+            return BeginQuorumEpochReply(source, destination, epoch, leader_id, error)
         case EndQuorumEpoch():
-            return EndQuorumEpochResponse(source, destination, epoch, leader_id, error)
+            return EndQuorumEpochReply(source, destination, epoch, leader_id, error)
 
 
-def _decode_fetch_response(question: Fetch, response: data.FetchResponse) -> FetchResponse:
+def _decode_fetch_response(question: Fetch, response: data.FetchResponse) -> FetchReply:
     partition = _answered(response.responses)
     leader = partition.current_leader
     error = partition.error_code
@@ -423,7 +423,7 @@ def _decode_fetch_response(question: Fetch, response: data.FetchResponse) -> Fet
         diverging = None
     if snapshot is not None and snapshot.end_offset < 0:
         snapshot = None
-    return FetchResponse(
+    return FetchReply(
         source=question.destination,
         destination=question.source,
         epoch=question.epoch if leader is None else leader.leader_epoch,

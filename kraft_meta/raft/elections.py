@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from kraftrio.kraft_meta.raft.core_state import CoreState
 from kraftrio.kraft_meta.raft.election_pace import ElectionPace
-from kraftrio.kraft_meta.raft.messages import Vote, VoteResponse
+from kraftrio.kraft_meta.raft.messages import Vote, VoteReply
 from kraftrio.kraft_meta.raft.quorum_state import (
     Candidate,
     Follower,
@@ -69,7 +69,7 @@ class Elections:
         role.unreachable.add(voter)
         self._count_votes(now_ms)
 
-    def on_vote_response(self, response: VoteResponse, now_ms: float) -> None:
+    def on_vote_response(self, response: VoteReply, now_ms: float) -> None:
         """Count a vote, or what it says of the epoch that its voter is in."""
         # Who grants a pre-vote has given up the leader that it still names.
         leader_id = NO_NODE if response.vote_granted else response.leader_id
@@ -131,7 +131,7 @@ class Elections:
         elif not granted and not state.memory.is_proven:
             error = ErrorCode.INVALID_VOTER_KEY
         state.outbox.send(
-            VoteResponse(
+            VoteReply(
                 state.node_id,
                 vote.source,
                 state.epoch,

@@ -12,9 +12,9 @@ from __future__ import annotations
 from kraftrio.kraft_meta.raft.core_state import CoreState
 from kraftrio.kraft_meta.raft.messages import (
     BeginQuorumEpoch,
-    BeginQuorumEpochResponse,
+    BeginQuorumEpochReply,
     EndQuorumEpoch,
-    EndQuorumEpochResponse,
+    EndQuorumEpochReply,
 )
 from kraftrio.kraft_meta.raft.quorum_state import Leader, Resigned
 
@@ -47,7 +47,7 @@ class EpochAnnouncements:
                 EndQuorumEpoch(state.node_id, voter, state.epoch, role.preferred_successors)
             )
 
-    def on_begin_response(self, response: BeginQuorumEpochResponse) -> None:
+    def on_begin_response(self, response: BeginQuorumEpochReply) -> None:
         """Note that a voter knows who leads."""
         role = self._state.quorum.role
         if (
@@ -57,7 +57,7 @@ class EpochAnnouncements:
         ):
             role.acknowledged[response.source] = True
 
-    def on_end_response(self, response: EndQuorumEpochResponse) -> None:
+    def on_end_response(self, response: EndQuorumEpochReply) -> None:
         """Note that a voter knows that this node has resigned."""
         role = self._state.quorum.role
         if isinstance(role, Resigned) and response.epoch == self._state.epoch:

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kraftrio.kraft_meta.raft.core_state import CoreState
-from kraftrio.kraft_meta.raft.messages import Fetch, FetchResponse
+from kraftrio.kraft_meta.raft.messages import Fetch, FetchReply
 from kraftrio.kraft_meta.raft.quorum_state import Leader
 from kraftrio.kraft_meta.raft.values import LogBatch, OffsetAndEpoch, SnapshotId
 from kraftrio.wire.errors import ErrorCode
@@ -102,7 +102,7 @@ class FetchAnswers:
             return ErrorCode.UNKNOWN_LEADER_EPOCH
         return ErrorCode.NONE if self._state.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    def _check_fetch_offset(self, fetch: Fetch) -> FetchResponse | None:
+    def _check_fetch_offset(self, fetch: Fetch) -> FetchReply | None:
         """Return the answer for a replica whose log is not a prefix of this one."""
         found = self._log.epochs.check_prefix(
             OffsetAndEpoch(fetch.fetch_offset, fetch.last_fetched_epoch)
@@ -181,9 +181,9 @@ class FetchAnswers:
         batches: tuple[LogBatch, ...] = (),
         diverging: OffsetAndEpoch | None = None,
         snapshot_id: SnapshotId | None = None,
-    ) -> FetchResponse:
+    ) -> FetchReply:
         state, log = self._state, self._log
-        return FetchResponse(
+        return FetchReply(
             source=state.node_id,
             destination=fetch.source,
             epoch=state.epoch,

@@ -17,7 +17,7 @@ import random
 from enum import Enum
 
 from kraftrio.kraft_meta.raft.core_state import CoreState
-from kraftrio.kraft_meta.raft.messages import NO_FETCH_ID, Fetch, FetchResponse, Vote
+from kraftrio.kraft_meta.raft.messages import NO_FETCH_ID, Fetch, FetchReply, Vote
 from kraftrio.kraft_meta.raft.quorum_state import Follower, Unattached
 from kraftrio.kraft_meta.raft.snapshot_install import FetchSchedule, SnapshotInstall
 from kraftrio.kraft_meta.raft.values import NO_NODE
@@ -113,7 +113,7 @@ class FetchRequests:
     # ---- answers
 
     def on_response(
-        self, response: FetchResponse, now_ms: float, *, is_of_this_epoch: bool
+        self, response: FetchReply, now_ms: float, *, is_of_this_epoch: bool
     ) -> FetchOutcome:
         """Do what an answer asks for.
 
@@ -157,7 +157,7 @@ class FetchRequests:
         self._follow(response, now_ms, is_under_way=is_under_way)
         return FetchOutcome.FOLLOWED
 
-    def _is_about(self, response: FetchResponse, role: Follower, sent: Fetch) -> bool:
+    def _is_about(self, response: FetchReply, role: Follower, sent: Fetch) -> bool:
         """Tell whether an answer is the leader's, and about the log that `sent` was about."""
         asked = (sent.fetch_offset, sent.last_fetched_epoch)
         return (
@@ -166,7 +166,7 @@ class FetchRequests:
             and asked == (response.fetch_offset, response.last_fetched_epoch)
         )
 
-    def _follow(self, response: FetchResponse, now_ms: float, *, is_under_way: bool) -> None:
+    def _follow(self, response: FetchReply, now_ms: float, *, is_under_way: bool) -> None:
         """Rule 2."""
         leader_id, log = response.source, self._log
         if response.snapshot_id is not None:

@@ -3,8 +3,8 @@
 Owns: one frozen value per message of KIP-595 (and the pre-vote flag of KIP-996). Rules: every
 response carries the epoch and leader that its sender knows; `source` and `destination` are node
 ids. A response repeats the `request_id` of its request, by which the receiving node's edge knows
-whom to answer; it does not travel. raft_wire.py translates from and to the wire messages of the
-same names.
+whom to answer; it does not travel. raft_wire.py translates from and to the protocol's requests and
+responses.
 
 Called by: raft.py (step, Ready.messages), quorum/service.py, raft_wire.py and the network's edges.
 """
@@ -39,7 +39,7 @@ class Vote:
 
 
 @dataclass(frozen=True, slots=True)
-class VoteResponse:
+class VoteReply:
     source: int
     destination: int
     epoch: int
@@ -61,7 +61,7 @@ class BeginQuorumEpoch:
 
 
 @dataclass(frozen=True, slots=True)
-class BeginQuorumEpochResponse:
+class BeginQuorumEpochReply:
     source: int
     destination: int
     epoch: int
@@ -82,7 +82,7 @@ class EndQuorumEpoch:
 
 
 @dataclass(frozen=True, slots=True)
-class EndQuorumEpochResponse:
+class EndQuorumEpochReply:
     source: int
     destination: int
     epoch: int
@@ -121,7 +121,7 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchResponse:
+class FetchReply:
     """Batches, or why there are none.
 
     `fetch_offset` and `last_fetched_epoch` repeat the question. At most one of diverging (the end
@@ -150,7 +150,5 @@ class FetchResponse:
 
 
 Request: TypeAlias = Vote | BeginQuorumEpoch | EndQuorumEpoch | Fetch
-Response: TypeAlias = (
-    VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse
-)
+Response: TypeAlias = VoteReply | BeginQuorumEpochReply | EndQuorumEpochReply | FetchReply
 Message: TypeAlias = Request | Response

@@ -38,14 +38,14 @@ from kraftrio.kraft_meta.raft.fetch_requests import FetchOutcome, FetchRequests
 from kraftrio.kraft_meta.raft.leader_loss import LeaderLoss
 from kraftrio.kraft_meta.raft.messages import (
     BeginQuorumEpoch,
-    BeginQuorumEpochResponse,
+    BeginQuorumEpochReply,
     EndQuorumEpoch,
-    EndQuorumEpochResponse,
+    EndQuorumEpochReply,
     Fetch,
-    FetchResponse,
+    FetchReply,
     Message,
     Vote,
-    VoteResponse,
+    VoteReply,
 )
 from kraftrio.kraft_meta.raft.ports import RaftLogReader
 from kraftrio.kraft_meta.raft.quorum_state import (
@@ -336,23 +336,23 @@ class RaftCore:
         match message:
             case Vote():
                 self._elections.on_vote(message, now_ms)
-            case VoteResponse():
+            case VoteReply():
                 self._elections.on_vote_response(message, now_ms)
             case BeginQuorumEpoch():
                 self._on_begin_quorum_epoch(message, now_ms)
-            case BeginQuorumEpochResponse():
+            case BeginQuorumEpochReply():
                 self._roles.adopt(message.epoch, message.leader_id, now_ms)
                 self._announcements.on_begin_response(message)
             case EndQuorumEpoch():
                 self._on_end_quorum_epoch(message, now_ms)
-            case EndQuorumEpochResponse():
+            case EndQuorumEpochReply():
                 self._roles.adopt(message.epoch, message.leader_id, now_ms)
                 self._announcements.on_end_response(message)
             case Fetch():
                 if message.epoch > self.epoch and message.replica_id in self.quorum.voters:
                     self._roles.become_unattached(message.epoch, now_ms)
                 self.answers.on_fetch(message, now_ms)
-            case FetchResponse():
+            case FetchReply():
                 self._on_fetch_response(message, now_ms)
 
     def _on_begin_quorum_epoch(self, message: BeginQuorumEpoch, now_ms: float) -> None:
@@ -360,7 +360,7 @@ class RaftCore:
             self._roles.adopt(message.epoch, message.source, now_ms)
         error = ErrorCode.NONE if message.epoch == self.epoch else ErrorCode.FENCED_LEADER_EPOCH
         self._outbox.send(
-            BeginQuorumEpochResponse(
+            BeginQuorumEpochReply(
                 self.node_id, message.source, self.epoch, self.leader_id, error, message.request_id
             )
         )
@@ -377,12 +377,12 @@ class RaftCore:
         ):
             self._leader_loss.on_resigned(role, message.preferred_successors, now_ms)
         self._outbox.send(
-            EndQuorumEpochResponse(
+            EndQuorumEpochReply(
                 self.node_id, message.source, self.epoch, self.leader_id, error, message.request_id
             )
         )
 
-    def _on_fetch_response(self, response: FetchResponse, now_ms: float) -> None:
+    def _on_fetch_response(self, response: FetchReply, now_ms: float) -> None:
         is_current = self._roles.adopt(response.epoch, response.leader_id, now_ms)
         outcome = self._requests.on_response(response, now_ms, is_of_this_epoch=is_current)
         role = self.quorum.role

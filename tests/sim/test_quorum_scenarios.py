@@ -63,7 +63,7 @@ async def voter_with_another_disk(stage: Stage) -> None:
     await trio.sleep(10)
     new_leader = await wait_active_controller(stage, "a leader in the end")
     expect_topic(new_leader, "t", answers)
-    expect(follower.quorum.replica_id == follower.node_id, "the voter is believed again")
+    expect(follower.quorum.messages.replica_id == follower.node_id, "the voter is believed again")
 
 
 SCENARIOS: list[tuple[Script, str]] = [

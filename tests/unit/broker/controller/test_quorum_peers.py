@@ -284,6 +284,7 @@ def test_a_node_whose_log_disk_fails_ends() -> None:
         await quorum.create_topic("c")
         await quorum.start(broken)
         await quorum.wait_for_topics({"a", "b", "c"})
+        assert isinstance(quorum.nodes[broken].failure, OSError)
 
     quorum.run(main)
 
@@ -457,6 +458,7 @@ def test_a_known_id_becomes_the_new_clusters(knowing: int) -> None:
         await quorum.start_all()
         await quorum.wait_for_leader()
         await quorum.until(lambda: ids_of(quorum) == {CLUSTER_ID})
+        assert {node.identity.cluster_id for node in quorum.nodes.values()} == {CLUSTER_ID}
 
     quorum.run(main)
 

@@ -21,15 +21,15 @@ from kraftrio.kraft_meta.quorum.raft_wire import (
 )
 from kraftrio.kraft_meta.raft.messages import (
     BeginQuorumEpoch,
-    BeginQuorumEpochResponse,
+    BeginQuorumEpochReply,
     EndQuorumEpoch,
-    EndQuorumEpochResponse,
+    EndQuorumEpochReply,
     Fetch,
-    FetchResponse,
+    FetchReply,
     Request,
     Response,
     Vote,
-    VoteResponse,
+    VoteReply,
 )
 from kraftrio.kraft_meta.raft.values import LogBatch, OffsetAndEpoch, SnapshotId
 from kraftrio.kraft_meta.raft.voters import Voter, VoterEndpoint, VoterSet
@@ -80,16 +80,16 @@ def random_exchange(rng: random.Random) -> tuple[Request, Response]:
         pre_vote = rng.random() < 0.5
         vote = Vote(source, destination, epoch, OffsetAndEpoch(offset, epoch), pre_vote)
         granted = error is ErrorCode.NONE and rng.random() < 0.5
-        return vote, VoteResponse(*back, now, leader_id, granted, pre_vote, error)
+        return vote, VoteReply(*back, now, leader_id, granted, pre_vote, error)
     if kind == 1:
         begin = BeginQuorumEpoch(source, destination, epoch)
-        return begin, BeginQuorumEpochResponse(*back, now, leader_id, error)
+        return begin, BeginQuorumEpochReply(*back, now, leader_id, error)
     if kind == 2:
         successors = tuple(rng.sample([1, 2, 3], rng.randrange(4)))
         end = EndQuorumEpoch(source, destination, epoch, successors)
-        return end, EndQuorumEpochResponse(*back, now, leader_id, error)
+        return end, EndQuorumEpochReply(*back, now, leader_id, error)
     fetch = Fetch(source, destination, epoch, offset, epoch, rng.choice([-1, offset]), 500, 10**6)
-    answer = FetchResponse(
+    answer = FetchReply(
         *back, now, leader_id, offset, epoch, error, rng.choice([-1, offset]), log_start_offset=3
     )
     match rng.randrange(3):
@@ -155,7 +155,7 @@ def test_older_versions_are_understood(seed: int) -> None:
 
 def test_answers_fit_fetches_of_any_version() -> None:
     """Before 12 nothing tells who leads, but the answer can be sent."""
-    response = FetchResponse(
+    response = FetchReply(
         1, 2, 7, 3, 10, 5, ErrorCode.FENCED_LEADER_EPOCH, snapshot_id=SnapshotId(20, 6)
     )
     for version in versions(1):
@@ -218,7 +218,7 @@ def test_what_is_no_answer_is_the_peers_fault() -> None:
         decode_response(vote, quorum.VoteResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
     assert caught.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
     fetch = Fetch(1, 2, 3, 4, 3, 4, 500)
-    good = FetchResponse(2, 1, 3, 2, 4, 3, batches=(LogBatch(4, 3, 7, (b"value",)),))
+    good = FetchReply(2, 1, 3, 2, 4, 3, batches=(LogBatch(4, 3, 7, (b"value",)),))
     answer = encode_response(good, SILENT)
     records = bytearray(b"".join(answer.responses[0].partitions[0].records))
     answer.responses[0].partitions[0].records = records
@@ -231,10 +231,10 @@ def test_what_is_no_answer_is_the_peers_fault() -> None:
 def test_an_unknown_error_is_some_error() -> None:
     """A newer peer may know more of them."""
     vote = Vote(1, 2, 3, OffsetAndEpoch(4, 2), False)
-    answer = encode_response(VoteResponse(2, 1, 3, -1, True, False), SILENT)
+    answer = encode_response(VoteReply(2, 1, 3, -1, True, False), SILENT)
     answer.topics[0].partitions[0].error_code = ErrorCode.of_peer(31_000)
     decoded = decode_response(vote, answer)
-    assert isinstance(decoded, VoteResponse)
+    assert isinstance(decoded, VoteReply)
     assert decoded.error == 31_000
     assert not decoded.error.is_known
     assert not decoded.vote_granted

@@ -17,9 +17,9 @@ from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdError
 from kraftrio.kraft_meta.raft.messages import (
     BeginQuorumEpoch,
     Fetch,
-    FetchResponse,
+    FetchReply,
     Vote,
-    VoteResponse,
+    VoteReply,
 )
 from kraftrio.kraft_meta.raft.values import ElectionState, LogBatch, OffsetAndEpoch
 from kraftrio.wire.errors import ErrorCode
@@ -288,9 +288,11 @@ def test_another_clusters_log_is_refused() -> None:
         fs = new_disk()
         async with Node(fs).running():
             await trio.testing.wait_all_tasks_blocked()
+        other = Node(fs, cluster_id="other")
         with pytest.RaisesGroup(ClusterIdError, flatten_subgroups=True):
-            async with Node(fs, cluster_id="other").running():
+            async with other.running():
                 await trio.sleep_forever()
+        assert not other.service.is_active_controller
 
     virtually(main)
 
@@ -326,7 +328,7 @@ def test_a_vote_is_durable_before_it_is_told() -> None:
             assert stored == ElectionState(is_proven=False)
             node.hold.set()
             response = await answer.wait()
-            assert isinstance(response, VoteResponse)
+            assert isinstance(response, VoteReply)
             assert response.vote_granted
             stored = QuorumStateFile(node.fs.after_crash(), DIRECTORY).read()
             assert stored == ElectionState(7, -1, 2, is_proven=True)
@@ -346,7 +348,7 @@ def test_observers_do_not_sync_what_they_append() -> None:
                 await trio.sleep(0.1)
                 (asked,) = (m for m in node.sent if isinstance(m, Fetch) and m.epoch == 7)
                 batch = LogBatch(0, 7, 5, (b"x",), (control_key(ControlRecordType.LEADER_CHANGE),))
-                answer = FetchResponse(
+                answer = FetchReply(
                     2, 1, 7, 2, asked.fetch_offset, asked.last_fetched_epoch, batches=(batch,)
                 )
                 service.messages.step(answer)

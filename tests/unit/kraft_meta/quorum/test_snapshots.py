@@ -14,7 +14,7 @@ from kraftrio.kraft_meta.quorum.log_batches import snapshot_batches
 from kraftrio.kraft_meta.raft.messages import (
     BeginQuorumEpoch,
     Fetch,
-    FetchResponse,
+    FetchReply,
     Vote,
 )
 from kraftrio.kraft_meta.raft.ready import leader_change_record
@@ -118,7 +118,7 @@ def test_a_received_snapshot_is_checked(damage: bool) -> None:
             service.messages.step(BeginQuorumEpoch(2, 1, 7))
             await trio.sleep(0.1)
             (asked,) = (m for m in node.sent if isinstance(m, Fetch) and m.epoch == 7)
-            offer = FetchResponse(
+            offer = FetchReply(
                 2, 1, 7, 2, asked.fetch_offset, asked.last_fetched_epoch, snapshot_id=snapshot_id
             )
             service.messages.step(offer)
@@ -160,7 +160,7 @@ def test_the_log_rests_while_a_snapshot_is_installed() -> None:
             (asked,) = (m for m in node.sent if isinstance(m, Fetch) and m.epoch == 7)
             offset_and_epoch = asked.fetch_offset, asked.last_fetched_epoch
             service.messages.step(
-                FetchResponse(2, 1, 7, 2, *offset_and_epoch, snapshot_id=snapshot_id)
+                FetchReply(2, 1, 7, 2, *offset_and_epoch, snapshot_id=snapshot_id)
             )
             await trio.sleep(0.1)
             service.messages.step(BeginQuorumEpoch(3, 1, 8))
@@ -171,7 +171,7 @@ def test_the_log_rests_while_a_snapshot_is_installed() -> None:
             await trio.sleep(0.01)
             key, value = leader_change_record(3, (1, 2, 3), [2, 3])
             batch = LogBatch(0, 8, 5, (value,), (key,))
-            answer = FetchResponse(
+            answer = FetchReply(
                 3, 1, 8, 3, *offset_and_epoch, batches=(batch,), fetch_id=fetch.fetch_id
             )
             service.messages.step(answer)

@@ -29,11 +29,11 @@ from collections.abc import Callable, Iterator
 from kraftrio.kraft_meta.raft.messages import (
     EndQuorumEpoch,
     Fetch,
-    FetchResponse,
+    FetchReply,
     Message,
     Request,
     Vote,
-    VoteResponse,
+    VoteReply,
 )
 from kraftrio.kraft_meta.raft.raft import RaftCore
 from kraftrio.kraft_meta.raft.ready import Ready
@@ -268,7 +268,7 @@ def _shown(message: Message) -> str:
         case Vote():
             fields.append(f"end={_point(message.last_offset_and_epoch)}")
             fields += ["pre_vote"] * message.pre_vote
-        case VoteResponse():
+        case VoteReply():
             fields.append("granted" if message.vote_granted else "refused")
             fields += ["pre_vote"] * message.pre_vote
         case EndQuorumEpoch():
@@ -279,7 +279,7 @@ def _shown(message: Message) -> str:
             )
             fields.append(f"known={message.high_watermark}")
             fields += ["uncounted"] * (not message.is_counted)
-        case FetchResponse():
+        case FetchReply():
             fields.append(f"committed={message.high_watermark}")
             if message.diverging is not None:
                 fields.append(f"diverging={_point(message.diverging)}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kraftrio.kraft_meta.raft.messages import FetchResponse
+from kraftrio.kraft_meta.raft.messages import FetchReply
 from kraftrio.wire.errors import ErrorCode
 from tests.unit.kraft_meta.raft.core_parts import Parts, parts
 
 
-def answers(core: Parts) -> list[FetchResponse]:
-    return [message for message in core.sent() if isinstance(message, FetchResponse)]
+def answers(core: Parts) -> list[FetchReply]:
+    return [message for message in core.sent() if isinstance(message, FetchReply)]
 
 
 def leading() -> Parts:

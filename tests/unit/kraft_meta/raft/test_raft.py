@@ -8,10 +8,10 @@ from kraftrio.kraft_meta.raft.messages import (
     BeginQuorumEpoch,
     EndQuorumEpoch,
     Fetch,
-    FetchResponse,
+    FetchReply,
     Message,
     Vote,
-    VoteResponse,
+    VoteReply,
 )
 from kraftrio.kraft_meta.raft.quorum_state import Leader, State
 from kraftrio.kraft_meta.raft.raft import RaftCore
@@ -262,7 +262,7 @@ def test_a_vote_is_given_once_per_epoch() -> None:
         (vote(3, source=99), False),
     ]:
         reply = answer(core, message)
-        assert isinstance(reply, VoteResponse)
+        assert isinstance(reply, VoteReply)
         assert reply.vote_granted is granted, message
     assert core.quorum.election_state == ElectionState(2, -1, 3)
 
@@ -276,7 +276,7 @@ def test_a_vote_survives_a_restart() -> None:
     cluster.nodes[1].state = ready.election_state
     cluster.restart(1)
     reply = answer(core_of(cluster.nodes[1]), vote(1, source=3))
-    assert isinstance(reply, VoteResponse)
+    assert isinstance(reply, VoteReply)
     assert not reply.vote_granted
 
 
@@ -284,7 +284,7 @@ def test_a_pre_vote_promises_nothing() -> None:
     """It neither raises the epoch nor uses up the vote."""
     _cluster, core = follower()
     reply = answer(core, vote(0, pre_vote=True))
-    assert isinstance(reply, VoteResponse)
+    assert isinstance(reply, VoteReply)
     assert reply.vote_granted
     assert core.quorum.election_state == ElectionState()
 
@@ -297,7 +297,7 @@ def test_a_candidate_with_a_shorter_log_gets_no_vote() -> None:
     core = core_of(cluster.nodes[1])
     for pre_vote in (True, False):
         reply = answer(core, vote(5, pre_vote=pre_vote, end=9))
-        assert isinstance(reply, VoteResponse)
+        assert isinstance(reply, VoteReply)
         assert not reply.vote_granted
 
 
@@ -315,7 +315,7 @@ def test_old_epochs_are_answered_with_the_new_one() -> None:
         (5, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     ]:
         reply = answer(core, Fetch(3, 1, epoch, 0, 0, -1, 0))
-        assert isinstance(reply, FetchResponse)
+        assert isinstance(reply, FetchReply)
         assert reply.error is error
     assert (core.epoch, core.leader_id) == (5, -1)
 
@@ -336,12 +336,10 @@ def test_repeated_fetch_responses_are_ignored() -> None:
     core.step(BeginQuorumEpoch(2, 1, 3), 0)
     core.ready(0)
     core.advance()
-    response = FetchResponse(
-        2, 1, 3, 2, 0, 0, high_watermark=1, batches=(LogBatch(0, 3, 0, (b"a",)),)
-    )
+    response = FetchReply(2, 1, 3, 2, 0, 0, high_watermark=1, batches=(LogBatch(0, 3, 0, (b"a",)),))
     core.step(response, 1)
     core.step(response, 2)
-    core.step(FetchResponse(2, 1, 3, 2, 0, 0, diverging=OffsetAndEpoch(0, 0)), 3)
+    core.step(FetchReply(2, 1, 3, 2, 0, 0, diverging=OffsetAndEpoch(0, 0)), 3)
     ready = core.ready(0)
     assert len(ready.batches) == 1
     assert ready.truncate_to is None
@@ -363,8 +361,8 @@ def test_an_answer_to_an_earlier_fetch_sends_no_second_one() -> None:
     core.step(BeginQuorumEpoch(2, 1, 3), CONFIG.fetch_timeout_ms)
     (second,) = fetches()
 
-    def answer(fetch: Fetch) -> FetchResponse:
-        return FetchResponse(2, 1, 3, 2, 0, 0, high_watermark=0, fetch_id=fetch.fetch_id)
+    def answer(fetch: Fetch) -> FetchReply:
+        return FetchReply(2, 1, 3, 2, 0, 0, high_watermark=0, fetch_id=fetch.fetch_id)
 
     core.step(answer(first), CONFIG.fetch_timeout_ms)
     assert fetches() == []
@@ -437,9 +435,9 @@ def test_nobody_follows_a_leader_back_that_has_resigned() -> None:
     core.step(EndQuorumEpoch(2, 1, 3, (1, 3)), 1)
     core.tick(1)
     assert core.state is State.PROSPECTIVE
-    core.step(VoteResponse(3, 1, 3, 2, False, True), 2)
+    core.step(VoteReply(3, 1, 3, 2, False, True), 2)
     assert core.state is State.PROSPECTIVE
-    core.step(VoteResponse(2, 1, 3, -1, True, True), 3)
+    core.step(VoteReply(2, 1, 3, -1, True, True), 3)
     assert core.state.name == "CANDIDATE"
 
 
@@ -492,7 +490,7 @@ def test_parked_fetches_hear_of_the_end_of_leadership() -> None:
     end = core.log.epochs.end
     core.step(Fetch(other, leader.node_id, core.epoch, *end, 10**6, 500), cluster.now_ms)
     core.resign(cluster.now_ms)
-    answers = [m for m in core.ready(0).messages if isinstance(m, FetchResponse) and m.error]
+    answers = [m for m in core.ready(0).messages if isinstance(m, FetchReply) and m.error]
     assert answers
     assert {(m.error, m.leader_id) for m in answers} == {(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)}
 
@@ -525,17 +523,17 @@ def test_a_snapshot_never_replaces_what_was_appended_since() -> None:
 
     core.step(BeginQuorumEpoch(2, 1, 3), 0)
     settle()
-    core.step(FetchResponse(2, 1, 3, 2, 0, 0, snapshot_id=snapshot_id), 1)
+    core.step(FetchReply(2, 1, 3, 2, 0, 0, snapshot_id=snapshot_id), 1)
     settle()
     assert core.snapshots.begin(snapshot_id)
     core.snapshots.on_install_failed(1)
-    core.step(FetchResponse(2, 1, 3, 2, 0, 0, snapshot_id=snapshot_id), 1)
+    core.step(FetchReply(2, 1, 3, 2, 0, 0, snapshot_id=snapshot_id), 1)
     settle()
     assert not core.snapshots.begin(SnapshotId(4, 2))
     core.step(BeginQuorumEpoch(3, 1, 4), 2)
     settle()
     batches = tuple(LogBatch(offset, 1, 0, (b"x",)) for offset in range(7))
-    core.step(FetchResponse(3, 1, 4, 3, 0, 0, batches=batches), 3)
+    core.step(FetchReply(3, 1, 4, 3, 0, 0, batches=batches), 3)
     settle()
     assert core.log.end_offset == 7
     assert not core.snapshots.begin(snapshot_id)
@@ -554,13 +552,13 @@ def test_nothing_happens_to_the_log_while_a_snapshot_is_installed() -> None:
     settle()
     core.step(BeginQuorumEpoch(2, 1, 3), 0)
     settle()
-    core.step(FetchResponse(2, 1, 3, 2, 0, 0, snapshot_id=snapshot_id), 1)
+    core.step(FetchReply(2, 1, 3, 2, 0, 0, snapshot_id=snapshot_id), 1)
     settle()
     assert core.snapshots.begin(snapshot_id)
     core.step(BeginQuorumEpoch(3, 1, 4), 2)
     (fetch,) = [message for message in settle() if isinstance(message, Fetch)]
     batch = LogBatch(0, 4, 0, (b"x",))
-    core.step(FetchResponse(3, 1, 4, 3, 0, 0, batches=(batch,), fetch_id=fetch.fetch_id), 3)
+    core.step(FetchReply(3, 1, 4, 3, 0, 0, batches=(batch,), fetch_id=fetch.fetch_id), 3)
     assert core.log.end_offset == 0
     for now_ms in range(0, 60_000, 500):
         core.tick(now_ms)
@@ -576,7 +574,7 @@ def test_pieces_of_a_snapshot_keep_a_follower_patient() -> None:
     core.step(BeginQuorumEpoch(2, 1, 3), 0)
     core.ready(0)
     core.advance()
-    core.step(FetchResponse(2, 1, 3, 2, 0, 0, snapshot_id=SnapshotId(5, 2)), 1)
+    core.step(FetchReply(2, 1, 3, 2, 0, 0, snapshot_id=SnapshotId(5, 2)), 1)
     for now_ms in range(1000, 20_000, 1000):
         core.tick(now_ms)
         assert core.snapshots.on_progress(2, now_ms)

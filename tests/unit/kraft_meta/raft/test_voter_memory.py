@@ -6,11 +6,11 @@ import pytest
 
 from kraftrio.kraft_meta.raft.messages import (
     BeginQuorumEpoch,
-    BeginQuorumEpochResponse,
+    BeginQuorumEpochReply,
     Fetch,
-    FetchResponse,
+    FetchReply,
     Vote,
-    VoteResponse,
+    VoteReply,
 )
 from kraftrio.kraft_meta.raft.quorum_state import Leader, State
 from kraftrio.kraft_meta.raft.raft import RaftCore
@@ -141,11 +141,11 @@ def blank(*, log: bool = False, state: ElectionState | None = None) -> tuple[Clu
     return cluster, core_of(node)
 
 
-def vote_answer(core: RaftCore, vote: Vote) -> VoteResponse:
+def vote_answer(core: RaftCore, vote: Vote) -> VoteReply:
     core.step(vote, 0)
     ready = core.ready(0)
     core.advance()
-    (reply,) = [m for m in ready.messages if isinstance(m, VoteResponse)]
+    (reply,) = [m for m in ready.messages if isinstance(m, VoteReply)]
     return reply
 
 
@@ -185,13 +185,13 @@ def test_only_who_has_caught_up_asks_for_epochs() -> None:
         ready = core.ready(0)
         cluster.nodes[1].log.append(ready.batches)
         core.advance()
-        return [m for m in ready.messages if not isinstance(m, BeginQuorumEpochResponse)]
+        return [m for m in ready.messages if not isinstance(m, BeginQuorumEpochReply)]
 
-    def response(*batches: LogBatch) -> FetchResponse:
+    def response(*batches: LogBatch) -> FetchReply:
         (fetch,) = sent()
         assert isinstance(fetch, Fetch)
         asked = fetch.fetch_offset, fetch.last_fetched_epoch
-        return FetchResponse(2, 1, 3, 2, *asked, batches=batches, fetch_id=fetch.fetch_id)
+        return FetchReply(2, 1, 3, 2, *asked, batches=batches, fetch_id=fetch.fetch_id)
 
     core.step(response(LogBatch(1, 3, 0, (b"y",))), 1)
     answer = response()
@@ -200,7 +200,7 @@ def test_only_who_has_caught_up_asks_for_epochs() -> None:
     assert [(m.destination, m.epoch, m.pre_vote) for m in asked] == [(2, 3, True), (3, 3, True)]
     for voter in (2, 3):
         assert not core.memory.is_proven
-        core.step(VoteResponse(voter, 1, 3, 2, False, True), 3)
+        core.step(VoteReply(voter, 1, 3, 2, False, True), 3)
     assert core.memory.is_proven
 
 
@@ -381,7 +381,7 @@ def test_committed_records_are_not_cut_for_a_leader_that_lacks_them() -> None:
     ready = core.ready(0)
     core.advance()
     (fetch,) = [m for m in ready.messages if isinstance(m, Fetch)]
-    answer = FetchResponse(
+    answer = FetchReply(
         2,
         1,
         3,
