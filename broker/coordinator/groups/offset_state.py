@@ -31,6 +31,7 @@ from kraftrio.broker.coordinator.groups.offset_table import OffsetKey, OffsetTab
 from kraftrio.broker.coordinator.groups.properties import GroupProperties
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now
 from kraftrio.broker.coordinator.shard import NO_PRODUCER_ID
+from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.group_records import OffsetCommitValue, encode_offset_key
 from kraftrio.wire.messages.groups import (
@@ -144,42 +145,43 @@ class OffsetState:
         ]
 
     def fetch_all(self, group_id: str, *, require_stable: bool) -> list[OffsetFetchResponseTopics]:
-        """Answer for every topic with an offset; topic ids are left for the edge to fill in."""
+        """Answer for every topic with an offset; topic ids are left for the edge to fill in.
+
+        Offsets are those of now; their entries in the response are made while it is encoded.
+        """
         shown: Mapping[str, Mapping[int, StoredOffset]] = self._committed.topics(group_id)
         if require_stable:
             shown = self.newest_of(group_id)
         response = []
         for topic, partitions in shown.items():
-            fetched = [
-                self._fetch_one(OffsetKey(group_id, topic, partition), ZERO_UUID, require_stable)
-                for partition in partitions
+            unstable = self._pending_partitions(group_id, topic) if require_stable else frozenset()
+            found = [
+                (partition, None if partition in unstable else value)
+                for partition, value in partitions.items()
+                if value.offset >= 0 or partition in unstable
             ]
-            known = [p for p in fetched if p.committed_offset >= 0 or p.error_code]
-            if known:
-                response.append(OffsetFetchResponseTopics(name=topic, partitions=known))
+            if found:
+                entries = each(_stable_or_not, found)
+                response.append(OffsetFetchResponseTopics(name=topic, partitions=entries))
         return response
+
+    def _pending_partitions(self, group_id: str, topic: str) -> frozenset[int]:
+        return frozenset(
+            key.partition
+            for offsets in self._pending.values()
+            for key in offsets
+            if (key.group_id, key.topic) == (group_id, topic)
+        )
 
     def _fetch_one(
         self, key: OffsetKey, topic_id: bytes, require_stable: bool
     ) -> OffsetFetchResponsePartitions:
         if require_stable and self._is_pending(key):
-            return OffsetFetchResponsePartitions(
-                partition_index=key.partition,
-                committed_offset=INVALID_OFFSET,
-                metadata="",
-                error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
-            )
+            return _fetched(key.partition, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
         value = self.get(key) if require_stable else self._committed.get(key)
         if value is None or _is_of_another_topic(value, topic_id):
-            return OffsetFetchResponsePartitions(
-                partition_index=key.partition, committed_offset=INVALID_OFFSET, metadata=""
-            )
-        return OffsetFetchResponsePartitions(
-            partition_index=key.partition,
-            committed_offset=value.offset,
-            committed_leader_epoch=value.leader_epoch,
-            metadata=value.metadata,
-        )
+            return _fetched(key.partition, None)
+        return _fetched(key.partition, value)
 
     # --- removal ---
 
@@ -309,6 +311,31 @@ class OffsetState:
             for topic, offsets in change.topics.items():
                 self._committed.store(change.group_id, topic, offsets)
                 self._uncommitted.remove_same(change.group_id, topic, offsets)
+
+
+def _fetched(
+    partition: int, value: StoredOffset | None, error: ErrorCode = ErrorCode.NONE
+) -> OffsetFetchResponsePartitions:
+    """Answer with a value, or that there is no offset."""
+    if value is None:
+        return OffsetFetchResponsePartitions(
+            partition_index=partition,
+            committed_offset=INVALID_OFFSET,
+            metadata="",
+            error_code=error,
+        )
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=value.offset,
+        committed_leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+    )
+
+
+def _stable_or_not(found: tuple[int, StoredOffset | None]) -> OffsetFetchResponsePartitions:
+    partition, value = found
+    error = ErrorCode.UNSTABLE_OFFSET_COMMIT if value is None else ErrorCode.NONE
+    return _fetched(partition, value, error)
 
 
 def _tombstone(key: OffsetKey) -> CoordinatorRecord:

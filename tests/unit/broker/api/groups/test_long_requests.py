@@ -1,4 +1,4 @@
-"""Commits and deletions of very many offsets: no step takes long; the batch of a commit is one."""
+"""Very many offsets committed, fetched and deleted: no step takes long; a commit is one batch."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kraftrio.base.deferred import Deferred
+from kraftrio.wire.codec.lazy_arrays import LazyArray
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (
     JoinGroupRequest,
@@ -155,6 +156,31 @@ def test_a_failover_between_two_steps_ends_a_commit(broker: BrokerStandIn) -> No
     response, _ = finish_timing(steps)
     assert set(codes(response)[:-1]) == {ErrorCode.NOT_COORDINATOR}
     assert log_of(broker).log_end_offset == 0
+
+
+@pytest.mark.parametrize("require_stable", [False, True])
+def test_no_step_of_a_fetch_of_all_offsets_takes_long(
+    broker: BrokerStandIn, require_stable: bool
+) -> None:
+    """The response shows the offsets of the moment of the request, whatever is committed then."""
+    finish_timing(working_on(broker, commit_request(5)))
+    request = OffsetFetchRequest(
+        groups=[OffsetFetchRequestGroup(group_id="group", topics=None)],
+        require_stable=require_stable,
+    )
+
+    def fetch() -> Any:
+        response = broker.call(request, 8)
+        yield
+        return response.value if isinstance(response, Deferred) else response
+
+    response, longest_s = finish_timing(fetch())
+    assert longest_s < TOLERATED * BOUND_S
+    finish_timing(working_on(broker, commit_request(7)))
+    (topic,) = response.groups[0].topics
+    assert isinstance(topic.partitions, LazyArray), "entries are made while they are encoded"
+    shown = {p.partition_index: p.committed_offset for p in topic.partitions}
+    assert shown == {p: 5 + p for p in range(PARTITION_COUNT)}
 
 
 async def test_a_long_commit_is_loaded_as_it_was_applied(broker: BrokerStandIn) -> None:
