@@ -1,7 +1,7 @@
 """A client's view of its cluster: requests to the right broker, over metadata kept fresh.
 
 Owns what a client shares: the nodes (`nodes`), the metadata (`metadata_fetcher`) and the
-coordinators found so far (`coordinators`), and tells whoever asked of changes. Rules:
+coordinators found so far (`coordinators`), and calls back whoever wants to know of changes. Rules:
 1. Nothing is retried but metadata: a request that fails raises a typed error, and what may be done
    again its caller knows.
 2. Metadata is asked for when a connection is lost: its broker may be gone, and its partitions be
@@ -86,7 +86,7 @@ class Cluster:
         self._listeners.append(callback)
 
     def node(self, node_id: int) -> BrokerNode | None:
-        """Return the node with this id; None if nobody has told where it is."""
+        """Return the node with this id; None if its address is unknown."""
         return self._nodes.get(node_id)
 
     def _node_changed(self, node: BrokerNode) -> None:
@@ -319,7 +319,7 @@ class Cluster:
         *,
         topic_id: bytes = ZERO_UUID,
     ) -> bool:
-        """Take the new leader that a broker told beside an error (KIP-951); True: it was news.
+        """Take the new leader that a broker named beside an error (KIP-951); True: it was news.
 
         Args:
             topic_id: of the topic that the broker was asked about.
@@ -355,7 +355,7 @@ async def open_cluster(
         ConfigError: a setting is wrong.
     """
     if config is None:
-        assert bootstrap_servers is not None, "who shall be asked?"
+        assert bootstrap_servers is not None, "bootstrap servers, or a config with them"
         config = ClientConfig(bootstrap_servers=bootstrap_servers, client_id=client_id)
         config.check()
     failure: BaseException | None = None

@@ -50,7 +50,7 @@ C = TypeVar("C", bound="ClientConfig")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """What every client can be told."""
+    """The settings of every client."""
 
     bootstrap_servers: str | Sequence[str]
     client_id: str = ""
@@ -108,7 +108,7 @@ class ClientSettings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig(ClientConfig):
-    """What a producer can be told."""
+    """The settings of a producer."""
 
     acks: Acks = "all"
     enable_idempotence: bool | None = None  # None: where acks, retries and in-flight allow it
@@ -235,7 +235,7 @@ def fit_delivery_timeout(settings: ProducerSettings) -> ProducerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConfig(ClientConfig):
-    """What an admin client can be told."""
+    """The settings of an admin client."""
 
     connections_max_idle_ms: int = 300_000
     retries: int = MAX_INT32

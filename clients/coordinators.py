@@ -90,7 +90,7 @@ def _address(response: FindCoordinatorResponse) -> BrokerAddress:
     Raises:
         KafkaClientError: it is a refusal.
     """
-    told = response.coordinators[0] if response.coordinators else response
-    if told.error_code != ErrorCode.NONE:
-        raise error_for(told.error_code, told.error_message)
-    return BrokerAddress(told.node_id, told.host, told.port)
+    reported = response.coordinators[0] if response.coordinators else response
+    if reported.error_code != ErrorCode.NONE:
+        raise error_for(reported.error_code, reported.error_message)
+    return BrokerAddress(reported.node_id, reported.host, reported.port)

@@ -4,10 +4,10 @@ Owns `ClusterMetadata`. Rules:
 1. A snapshot never changes; `updated` and `with_leader` return another. Readers may keep one.
 2. A partition's leader epoch never goes back while its topic has the same id: older news about a
    partition is ignored, the rest of the same response counts (as Kafka's Metadata does).
-3. A topic that was deleted and made anew has another id, and its leader epochs begin again. An id
-   that was replaced never comes back: what a broker that is behind tells of it is ignored.
+3. A topic that was deleted and re-created has another id, and its leader epochs begin again. An id
+   that was replaced never comes back: what a broker that is behind says of it is ignored.
 4. A topic that was asked for and cannot be described has no partitions and an error code; the id
-   is the last one that was told.
+   is the last one that was seen.
 
 Pure. Called by: `cluster`; read by every client. KIP-320, KIP-516, KIP-951; protocol guide,
 "Metadata".
@@ -56,7 +56,7 @@ class TopicMetadata:
     """One topic, its partitions in order; with an error there are none.
 
     Attributes:
-        topic_id: zeros where brokers are too old to tell.
+        topic_id: zeros where brokers are too old to know.
         former_ids: of the topics that had its name before, as far as they were seen; newest last.
     """
 
@@ -108,14 +108,16 @@ class ClusterMetadata:
         """Return the snapshot after a Metadata response.
 
         Args:
-            keep: topics to keep although the response does not tell of them; None: all.
+            keep: topics to keep although the response does not name them; None: all.
         """
         topics = {
             name: topic for name, topic in self.topics.items() if keep is None or name in keep
         }
-        for told in response.topics:
-            if told.name is not None:
-                topics[told.name] = _topic(told.name, told, self.topics.get(told.name))
+        for reported in response.topics:
+            if reported.name is not None:
+                topics[reported.name] = _topic(
+                    reported.name, reported, self.topics.get(reported.name)
+                )
         return ClusterMetadata(
             version=self.version + 1,
             cluster_id=response.cluster_id,
@@ -137,7 +139,7 @@ class ClusterMetadata:
         *,
         topic_id: bytes = ZERO_UUID,
     ) -> ClusterMetadata | None:
-        """Return the snapshot after a broker told of a newer leader (KIP-951); None: not news.
+        """Return the snapshot after a broker named a newer leader (KIP-951); None: not news.
 
         Args:
             topic_id: of the topic that the broker was asked about: epochs of one that had the same
@@ -169,8 +171,10 @@ def is_another(topic_id: bytes, other_id: bytes) -> bool:
     return topic_id != other_id and ZERO_UUID not in (topic_id, other_id)
 
 
-def _topic(name: str, told: MetadataResponseTopic, known: TopicMetadata | None) -> TopicMetadata:
-    code, topic_id = told.error_code, told.topic_id
+def _topic(
+    name: str, reported: MetadataResponseTopic, known: TopicMetadata | None
+) -> TopicMetadata:
+    code, topic_id = reported.error_code, reported.topic_id
     if known is None:
         known = TopicMetadata(name, topic_id)
     former_ids = known.former_ids
@@ -181,24 +185,24 @@ def _topic(name: str, told: MetadataResponseTopic, known: TopicMetadata | None) 
         known = TopicMetadata(name, topic_id)
     partitions = {}
     if code == ErrorCode.NONE:
-        for item in sorted(told.partitions, key=lambda item: item.partition_index):
+        for item in sorted(reported.partitions, key=lambda item: item.partition_index):
             before = known.partitions.get(item.partition_index)
             partitions[item.partition_index] = _partition(item, before)
     elif topic_id == ZERO_UUID:
         topic_id = known.topic_id
-    return TopicMetadata(name, topic_id, told.is_internal, code, partitions, former_ids)
+    return TopicMetadata(name, topic_id, reported.is_internal, code, partitions, former_ids)
 
 
 def _partition(
-    told: MetadataResponsePartition, known: PartitionMetadata | None
+    reported: MetadataResponsePartition, known: PartitionMetadata | None
 ) -> PartitionMetadata:
-    if known is not None and told.leader_epoch < known.leader_epoch:
+    if known is not None and reported.leader_epoch < known.leader_epoch:
         return known
     return PartitionMetadata(
-        told.partition_index,
-        told.leader_id,
-        told.leader_epoch,
-        tuple(told.replica_nodes),
-        tuple(told.isr_nodes),
-        tuple(told.offline_replicas),
+        reported.partition_index,
+        reported.leader_id,
+        reported.leader_epoch,
+        tuple(reported.replica_nodes),
+        tuple(reported.isr_nodes),
+        tuple(reported.offline_replicas),
     )

@@ -143,7 +143,7 @@ class BrokerNode:
         """Send a request in the newest version both sides know; the node is connected.
 
         Args:
-            at_once: see `Connection.send`; the caller then tells `throttle` itself.
+            at_once: see `Connection.send`; the caller then calls `throttle` itself.
 
         The reply's `value` raises what `connection` raises; `client_error` translates it.
 
@@ -348,7 +348,7 @@ class BrokerNode:
         if response.error_code != ErrorCode.NONE:
             raise error_for(
                 response.error_code,
-                f"{self.host}:{self.port} does not tell which versions it serves:"
+                f"{self.host}:{self.port} does not say which versions it serves:"
                 f" {error_for(response.error_code)}",
             )
         self._versions = NodeVersions.of(response)

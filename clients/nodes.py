@@ -49,7 +49,7 @@ class Nodes:
         self._bootstrap: list[BrokerNode] = []
 
     def get(self, node_id: int) -> BrokerNode | None:
-        """Return the node with this id; None if nobody has told where it is."""
+        """Return the node with this id; None if its address is unknown."""
         found = self._nodes.get(node_id)
         if found is None and (address := self._brokers.get(node_id)) is not None:
             found = self.add(address)
@@ -63,7 +63,7 @@ class Nodes:
         return node
 
     def update(self, brokers: Mapping[int, BrokerAddress]) -> None:
-        """Take over where the brokers are, as metadata tells it."""
+        """Take over where the brokers are, as metadata says."""
         self._brokers = brokers
         for node_id, node in list(self._nodes.items()):
             address = brokers.get(node_id)

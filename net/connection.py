@@ -9,7 +9,7 @@ Owns: the socket, what waits to be sent, and what waits for an answer. Rules:
 3. Whoever stops waiting (a cancelled `call` or `wait`) leaves the connection as it is: the answer
    is dropped when it comes. A request whose time is up closes the connection, since nobody
    knows what the peer still sends, and whether it did what was asked.
-4. A connection ends once, for one reason; then every unanswered request is told, in order.
+4. A connection ends once, for one reason; then every unanswered request fails, in order.
    Answers that have arrived by then count: they are delivered first, unless this side closes.
    Callbacks of replies run synchronously, also within `close`, and must not raise.
 5. Bounded: the size of a response, the bytes not sent yet and the requests not answered yet. Above
@@ -102,7 +102,7 @@ class Reply:
 
     @property
     def done(self) -> bool:
-        """True when `value` has something to tell."""
+        """True when `value` may be asked."""
         return self._done
 
     @property
@@ -278,7 +278,7 @@ class Connection:
         """
         return await self.send(request, api_version, timeout_s).wait()
 
-    def _tell_sent(self) -> None:
+    def _report_sent(self) -> None:
         """Call back for requests of which the socket has taken the last byte."""
         waiting = self._waiting_to_go
         taken_bytes = self._queued_bytes - self._unsent.size_bytes
@@ -324,7 +324,7 @@ class Connection:
             self._end_sending(f"sending failed: {error}")
             return True
         if self._waiting_to_go:
-            self._tell_sent()
+            self._report_sent()
         return is_out
 
     # -- the end --------------------------------------------------------------------------------
@@ -337,7 +337,7 @@ class Connection:
                 pass
 
     def close(self) -> None:
-        """Close now; what was not sent is dropped, what was not answered is told."""
+        """Close now; what was not sent is dropped, what was not answered fails."""
         self._lose("the connection was closed on this side")
 
     def _lose(
@@ -354,7 +354,7 @@ class Connection:
         lost = self._lost = ConnectionLost(reason)
         self._network.notify_closing(self._sock)
         self._sock.close()
-        self._tell_sent()
+        self._report_sent()
         self._unsent.clear()
         self._closed.set()
         self._wake_writer.set()
@@ -477,7 +477,7 @@ async def open_connection(
 ) -> AsyncIterator[Connection]:
     """Connect, and run the connection's tasks while the body runs; leaving closes it.
 
-    A connection that is lost does not cancel the body: whatever the body sends or waits for tells.
+    A connection that is lost does not cancel the body: whatever the body sends or waits for fails.
     Exceptions of the body come out as they are, not in a group.
 
     Args:
@@ -541,14 +541,14 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def _is_refusal(error: OSError) -> bool:
-    """Whether every address told that nobody listens there."""
-    told = [
+    """Whether nobody listens at any of the addresses."""
+    reported = [
         cause
         for cause in _causes(error)
         if not (isinstance(cause, OSError) and cause.errno in _NO_SUCH_ADDRESS_HERE)
     ]
-    return bool(told) and all(
-        isinstance(cause, ConnectionRefusedError | ConnectionResetError) for cause in told
+    return bool(reported) and all(
+        isinstance(cause, ConnectionRefusedError | ConnectionResetError) for cause in reported
     )
 
 

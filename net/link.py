@@ -213,7 +213,7 @@ class Link:
                 return Loss(connection.loss, was_ready=True)
             return None
         finally:
-            connection.close()  # replies are told before the connection is forgotten
+            connection.close()  # replies fail before the connection is forgotten
             self._connection = None
 
     def _back_off(self) -> None:

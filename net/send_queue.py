@@ -33,7 +33,7 @@ class Push(Enum):
     """Why pushing has ended."""
 
     DONE = auto()  # nothing is left
-    BLOCKED = auto()  # the socket takes no more now
+    BLOCKED = auto()  # the socket is full
     COLD = auto()  # the next bytes must be loaded first (`SendQueue.loading`)
     PAUSED = auto()  # the limit of this push is reached
 
@@ -67,7 +67,7 @@ class SendQueue:
         self.held_bytes = 0
 
     def append(self, parts: Iterable[Piece]) -> None:
-        """Queue what shall be sent, in order; it must not change before it is."""
+        """Queue what is to be sent, in order; it must not change before it is."""
         for part in parts:
             self._parts.append(part)
             size = len(part)

@@ -157,7 +157,7 @@ class SystemNetwork:
 
     def _listen(self, host: str, port: int, backlog: int, ipv6_only: bool) -> socket.socket:
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        # An IPv4 address first: clients told "localhost" try 127.0.0.1 everywhere.
+        # An IPv4 address first: clients that are given "localhost" try 127.0.0.1 everywhere.
         family, kind, protocol, _, address = min(infos, key=lambda info: info[0] != socket.AF_INET)
         sock = socket.socket(family, kind, protocol)
         try:

@@ -102,6 +102,6 @@ class Replication:
                 clock=environment.clock,
                 rng=environment.rng,
                 quota=self.follower_quota,
-                tells_news_at_once=True,
+                names_changes_at_once=True,
             )
         )

@@ -3,7 +3,7 @@
 Owns the client's life and what programs call: how long a call may take, and whether it raises. What
 is sent and how answers are read is in `admin/topics`, `configs`, `groups` and `cluster`, and how
 requests find their broker in `admin/calls`. Calls about several items return `Results` and raise
-the first item's error, unless told `raise_errors=False`. Calls may run side by side.
+the first item's error, unless `raise_errors` is False. Calls may run side by side.
 
 Names and defaults of the settings are those of the Java client in snake_case. Kafka documentation,
 "Admin API".
@@ -364,7 +364,7 @@ class Admin:
             require_stable: wait for open transactions that commit offsets.
 
         Raises:
-            GroupIdNotFoundError, CoordinatorNotAvailableError, ...: nothing can be told.
+            GroupIdNotFoundError, CoordinatorNotAvailableError, ...: the coordinator refuses.
         """
         results = await group_calls.list_group_offsets(
             self._open,
@@ -426,7 +426,7 @@ class Admin:
 
         Raises:
             TimedOutError, NetworkError: no broker answered.
-            KafkaClientError: the quorum has no leader that tells.
+            KafkaClientError: the quorum has no leader that answers.
         """
         return await cluster_calls.describe_metadata_quorum(self._open, self._deadline(timeout_ms))
 

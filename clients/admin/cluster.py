@@ -80,13 +80,13 @@ async def describe_metadata_quorum(
         ]
     )
     response: DescribeQuorumResponse = await calls.ask_any(request, deadline, _quorum_code)
-    told = response.topics[0].partitions[0]
+    reported = response.topics[0].partitions[0]
     return QuorumInfo(
-        told.leader_id,
-        told.leader_epoch,
-        told.high_watermark,
-        tuple(_replica(state) for state in told.current_voters),
-        tuple(_replica(state) for state in told.observers),
+        reported.leader_id,
+        reported.leader_epoch,
+        reported.high_watermark,
+        tuple(_replica(state) for state in reported.current_voters),
+        tuple(_replica(state) for state in reported.observers),
     )
 
 
@@ -116,13 +116,13 @@ async def elect_leaders(
         raise error_for(response.error_code)
     return collect(
         (
-            TopicPartition(topic.topic, told.partition_id),
-            told.error_code,
-            told.error_message,
+            TopicPartition(topic.topic, reported.partition_id),
+            reported.error_code,
+            reported.error_message,
             None,
         )
         for topic in response.replica_election_results
-        for told in topic.partition_result
+        for reported in topic.partition_result
     )
 
 
@@ -150,13 +150,13 @@ async def alter_partition_reassignments(
         raise error_for(response.error_code, response.error_message)
     return collect(
         (
-            TopicPartition(topic.name, told.partition_index),
-            told.error_code,
-            told.error_message,
+            TopicPartition(topic.name, reported.partition_index),
+            reported.error_code,
+            reported.error_message,
             None,
         )
         for topic in response.responses
-        for told in topic.partitions
+        for reported in topic.partitions
     )
 
 
@@ -185,11 +185,13 @@ async def list_partition_reassignments(
     if response.error_code != ErrorCode.NONE:
         raise error_for(response.error_code, response.error_message)
     return {
-        TopicPartition(topic.name, told.partition_index): PartitionReassignment(
-            tuple(told.replicas), tuple(told.adding_replicas), tuple(told.removing_replicas)
+        TopicPartition(topic.name, reported.partition_index): PartitionReassignment(
+            tuple(reported.replicas),
+            tuple(reported.adding_replicas),
+            tuple(reported.removing_replicas),
         )
         for topic in response.topics
-        for told in topic.partitions
+        for reported in topic.partitions
     }
 
 
@@ -197,17 +199,17 @@ def _quorum_code(response: DescribeQuorumResponse) -> tuple[ErrorCode, str | Non
     """The first error there is: of the response, or of its one partition."""
     if response.error_code != ErrorCode.NONE:
         return response.error_code, response.error_message
-    told = response.topics[0].partitions[0]
-    return told.error_code, told.error_message
+    reported = response.topics[0].partitions[0]
+    return reported.error_code, reported.error_message
 
 
 def _codes_of_election(response: ElectLeadersResponse) -> list[ErrorCode]:
     return [
         response.error_code,
         *(
-            told.error_code
+            reported.error_code
             for topic in response.replica_election_results
-            for told in topic.partition_result
+            for reported in topic.partition_result
         ),
     ]
 

@@ -60,12 +60,12 @@ async def describe_configs(
         results = results.joined(
             collect(
                 (
-                    _resource(told.resource_type, told.resource_name),
-                    told.error_code,
-                    told.error_message,
-                    {entry.name: _entry(entry) for entry in told.configs},
+                    _resource(reported.resource_type, reported.resource_name),
+                    reported.error_code,
+                    reported.error_message,
+                    {entry.name: _entry(entry) for entry in reported.configs},
                 )
-                for told in response.results
+                for reported in response.results
             ),
         )
     return results
@@ -99,12 +99,12 @@ async def incremental_alter_configs(
         results = results.joined(
             collect(
                 (
-                    _resource(told.resource_type, told.resource_name),
-                    told.error_code,
-                    told.error_message,
+                    _resource(reported.resource_type, reported.resource_name),
+                    reported.error_code,
+                    reported.error_message,
                     None,
                 )
-                for told in response.responses
+                for reported in response.responses
             ),
         )
     return results
@@ -135,13 +135,13 @@ def _resource(kind: int, name: str) -> ConfigResource:
     return ConfigResource(ConfigResourceType(kind), name)
 
 
-def _entry(told: DescribeConfigsResourceResult) -> ConfigEntry:
-    known = told.config_source in set(ConfigSource)
+def _entry(reported: DescribeConfigsResourceResult) -> ConfigEntry:
+    known = reported.config_source in set(ConfigSource)
     return ConfigEntry(
-        told.name,
-        told.value,
-        ConfigSource(told.config_source) if known else ConfigSource.UNKNOWN,
-        told.is_sensitive,
-        told.read_only,
-        told.documentation,
+        reported.name,
+        reported.value,
+        ConfigSource(reported.config_source) if known else ConfigSource.UNKNOWN,
+        reported.is_sensitive,
+        reported.read_only,
+        reported.documentation,
     )

@@ -144,10 +144,10 @@ async def _describe_consumer(
         deadline,
         _codes_of_consumer_groups,
     )
-    told = response.groups[0]
-    if told.error_code != ErrorCode.NONE:
-        raise error_for(told.error_code, told.error_message)
-    return _consumer_description(told, node_id)
+    reported = response.groups[0]
+    if reported.error_code != ErrorCode.NONE:
+        raise error_for(reported.error_code, reported.error_message)
+    return _consumer_description(reported, node_id)
 
 
 async def _describe_classic(
@@ -159,13 +159,13 @@ async def _describe_classic(
         deadline,
         _codes_of_classic_groups,
     )
-    told = response.groups[0]
-    code = told.error_code
-    if code == ErrorCode.NONE and told.group_state == "Dead":
+    reported = response.groups[0]
+    code = reported.error_code
+    if code == ErrorCode.NONE and reported.group_state == "Dead":
         code = ErrorCode.GROUP_ID_NOT_FOUND  # as brokers before version 6 say it
     if code != ErrorCode.NONE:
-        raise error_for(code, told.error_message)
-    return _classic_description(told, node_id)
+        raise error_for(code, reported.error_message)
+    return _classic_description(reported, node_id)
 
 
 async def delete_groups(
@@ -307,16 +307,16 @@ def _codes_of_offsets(response: OffsetFetchResponse) -> list[ErrorCode]:
 
 
 def _codes_of_partitions(response: OffsetCommitResponse | OffsetDeleteResponse) -> list[ErrorCode]:
-    return [told.error_code for topic in response.topics for told in topic.partitions]
+    return [reported.error_code for topic in response.topics for reported in topic.partitions]
 
 
 def _partition_results(
     response: OffsetCommitResponse | OffsetDeleteResponse,
 ) -> Results[TopicPartition, None]:
     return collect(
-        (TopicPartition(topic.name, told.partition_index), told.error_code, None, None)
+        (TopicPartition(topic.name, reported.partition_index), reported.error_code, None, None)
         for topic in response.topics
-        for told in topic.partitions
+        for reported in topic.partitions
     )
 
 
@@ -370,7 +370,7 @@ def _read_offsets(
     code = response.groups[0].error_code if response.groups else response.error_code
     if code != ErrorCode.NONE:
         raise error_for(code)
-    told = [
+    reported = [
         (topic.name, partition)
         for topic in (response.groups[0].topics if response.groups else response.topics)
         for partition in topic.partitions
@@ -388,12 +388,12 @@ def _read_offsets(
                 item.metadata or "",
             ),
         )
-        for name, item in told
+        for name, item in reported
     )
 
 
 def _consumer_description(
-    told: ConsumerGroupDescribeDescribedGroup, node_id: int
+    reported: ConsumerGroupDescribeDescribedGroup, node_id: int
 ) -> GroupDescription:
     members = [
         MemberDescription(
@@ -408,37 +408,37 @@ def _consumer_description(
             ),
             member.member_epoch,
         )
-        for member in told.members
+        for member in reported.members
     ]
     return GroupDescription(
-        told.group_id,
+        reported.group_id,
         "consumer",
-        told.group_state,
+        reported.group_state,
         "consumer",
-        told.assignor_name,
+        reported.assignor_name,
         node_id,
         tuple(members),
-        told.group_epoch,
+        reported.group_epoch,
     )
 
 
-def _classic_description(told: DescribedGroup, node_id: int) -> GroupDescription:
+def _classic_description(reported: DescribedGroup, node_id: int) -> GroupDescription:
     members = [
         MemberDescription(
             member.member_id,
             member.group_instance_id,
             member.client_id,
             member.client_host,
-            _classic_assignment(member) if told.protocol_type == "consumer" else frozenset(),
+            _classic_assignment(member) if reported.protocol_type == "consumer" else frozenset(),
         )
-        for member in told.members
+        for member in reported.members
     ]
     return GroupDescription(
-        told.group_id,
+        reported.group_id,
         "classic",
-        told.group_state,
-        told.protocol_type,
-        told.protocol_data,
+        reported.group_state,
+        reported.protocol_type,
+        reported.protocol_data,
         node_id,
         tuple(members),
     )
@@ -450,7 +450,7 @@ def _classic_assignment(member: DescribedGroupMember) -> frozenset[TopicPartitio
     try:
         assignment = decode_assignment(member.member_assignment)
     except RemoteProtocolError:
-        return frozenset()  # written by a member that has its own ideas: nothing can be told
+        return frozenset()  # written by a member in a format of its own
     return frozenset(
         TopicPartition(topic.topic, partition)
         for topic in assignment.assigned_partitions

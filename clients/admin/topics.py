@@ -80,18 +80,18 @@ async def create_topics(
     )
     return collect(
         (
-            told.name,
-            told.error_code,
-            told.error_message,
+            reported.name,
+            reported.error_code,
+            reported.error_message,
             CreatedTopic(
-                told.name,
-                told.topic_id,
-                told.num_partitions,
-                told.replication_factor,
-                {entry.name: entry.value for entry in told.configs or ()},
+                reported.name,
+                reported.topic_id,
+                reported.num_partitions,
+                reported.replication_factor,
+                {entry.name: entry.value for entry in reported.configs or ()},
             ),
         )
-        for told in response.topics
+        for reported in response.topics
     )
 
 
@@ -112,7 +112,8 @@ async def delete_topics(
         request, deadline, lambda answer: [topic.error_code for topic in answer.responses]
     )
     return collect(
-        (told.name or "", told.error_code, told.error_message, None) for told in response.responses
+        (reported.name or "", reported.error_code, reported.error_message, None)
+        for reported in response.responses
     )
 
 
@@ -140,7 +141,8 @@ async def create_partitions(
         request, deadline, lambda answer: [topic.error_code for topic in answer.results]
     )
     return collect(
-        (told.name, told.error_code, told.error_message, None) for told in response.results
+        (reported.name, reported.error_code, reported.error_message, None)
+        for reported in response.results
     )
 
 
@@ -209,10 +211,14 @@ async def list_offsets(
         response: ListOffsetsResponse,
     ) -> Iterable[tuple[TopicPartition, ErrorCode, ListedOffset]]:
         for topic in response.topics:
-            for told in topic.partitions:
-                epoch = told.leader_epoch if told.leader_epoch >= 0 else None
-                listed = ListedOffset(told.offset, told.timestamp, epoch)
-                yield TopicPartition(topic.name, told.partition_index), told.error_code, listed
+            for reported in topic.partitions:
+                epoch = reported.leader_epoch if reported.leader_epoch >= 0 else None
+                listed = ListedOffset(reported.offset, reported.timestamp, epoch)
+                yield (
+                    TopicPartition(topic.name, reported.partition_index),
+                    reported.error_code,
+                    listed,
+                )
 
     checked = {
         topic_partition(item): whole_number("a timestamp", timestamp, -MAX_INT64)
@@ -247,9 +253,9 @@ async def delete_records(
         response: DeleteRecordsResponse,
     ) -> Iterable[tuple[TopicPartition, ErrorCode, int]]:
         for topic in response.topics:
-            for told in topic.partitions:
-                item = TopicPartition(topic.name, told.partition_index)
-                yield item, told.error_code, told.low_watermark
+            for reported in topic.partitions:
+                item = TopicPartition(topic.name, reported.partition_index)
+                yield item, reported.error_code, reported.low_watermark
 
     checked = {
         topic_partition(item): whole_number("an offset", offset, -1)

@@ -1,4 +1,4 @@
-"""What the admin client is told and what it tells.
+"""What the admin client is given and what it returns.
 
 Owns plain values and `Results`, the outcome of a call about several items. Names are those of the
 Java client's classes and fields.

@@ -4,7 +4,7 @@ Owns positions and pauses; what was fetched is `fetch_buffer`'s. Rules:
 1. A partition's `position` moves only when records are handed over (`handed_over`), or over what
    is never handed over (control batches, aborted transactions, gaps). Fetching runs ahead of it,
    from `fetch_offset` on. `settle` is called before a position is looked at or changed: whoever
-   hands over records may take note of them later than he does so.
+   hands over records may report them later.
 2. Each change of the position from outside (`seek`, a reset, a new leader epoch) throws away what
    was fetched ahead and makes `version` grow, so that nobody goes on with what was taken before,
    and answers that are still under way are not taken; `interrupt` is called.
@@ -162,7 +162,7 @@ class AssignedPartitions:
             self.leader_seen(state, leader[1])
 
     def topic_seen(self, state: AssignedPartition, topic_id: bytes) -> None:
-        """Take note of the topic's id; one that was made anew has nothing of what was read."""
+        """Take note of the topic's id; one that was re-created has nothing of what was read."""
         if is_another(topic_id, state.topic_id):
             self._begin_new_log(state)
         if topic_id != ZERO_UUID:

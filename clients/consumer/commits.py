@@ -1,12 +1,12 @@
 """Commits offsets, one request after the other, so that a later commit is never overtaken.
 
 Owns the queue of commits and the task that sends them. Rules:
-1. Commits are sent in the order in which they were asked for. Who waits for his (`commit`) has it
-   repeated until his time is over; others (`submit`) are tried once, as in the Java client.
+1. Commits are sent in the order in which they were asked for. Whoever waits for one (`commit`)
+   has it repeated until its time is over; others (`submit`) are tried once, as in the Java client.
 2. A commit is that of the member, and of the topics, as they were when it was asked for: however
-   late it is sent, it is never applied in a later generation, or to a topic that was made anew.
-3. A caller that is cancelled takes back a commit that is not sent yet, and has it repeated no more.
-4. A member that is in no generation cannot commit what it was assigned: that is told without
+   late it is sent, it is never applied in a later generation, or to a topic that was re-created.
+3. A caller that is cancelled takes back a commit that is not sent yet, and stops its repetition.
+4. A member that is in no generation cannot commit what it was assigned: it fails without
    asking. What the coordinator says about the member goes to the membership.
 5. An automatic commit leaves out partitions that are gone: no rebalance waits for them to come.
 
@@ -227,7 +227,7 @@ class Commits:
         if membership.is_rebalancing and membership.member_id:
             raise RebalanceInProgressError(
                 "the group is rebalancing: what the member owned is no longer its own, or is"
-                " assigned to it anew with its next poll"
+                " assigned to it again with its next poll"
             )
         raise CommitFailedError(
             "the consumer is not in the group (any more): its offsets were not committed"

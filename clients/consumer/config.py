@@ -65,7 +65,7 @@ def parse_offset_reset(text: str) -> OffsetReset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig(ClientConfig):
-    """What a consumer can be told."""
+    """The settings of a consumer."""
 
     group_id: str | None = None
     group_instance_id: str | None = None

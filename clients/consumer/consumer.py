@@ -7,12 +7,12 @@ Owns what programs call; `polling` is the course of a call for records, `subscri
 2. A record, or batch, is consumed when it is returned, and the position moves then. Every wait is
    cancellable, and nothing is taken before the last of them: what a cancelled call would have
    returned the next one returns.
-3. Whoever asks for more has finished with what he got before. So automatic commits and rebalances
+3. Whoever asks for more has finished with what it got before. So automatic commits and rebalances
    happen within these calls, and an automatic commit never covers what is still being worked on:
    if the body of `async with` raises, the record in its hands is not committed.
 4. Errors are raised by these calls too; what failed is then tried again by the next one.
 5. Everything that runs beside the program ends with `async with`: what was finished with is
-   committed, and the group is left. A program that is cancelled waits a second for that, no more.
+   committed, and the group is left. A program that is cancelled waits one second for that at most.
 
 What only changes the consumer's mind (`seek`, `pause`) is not async, and raises at once for a
 partition that is not assigned. What asks brokers is async and has `timeout_ms`, which is
@@ -213,7 +213,7 @@ class Consumer:
         try:
             await trio.lowlevel.checkpoint_if_cancelled()
         except BaseException:
-            handover.finish()  # who asks for more has finished with what he has
+            handover.finish()  # who asks for more has finished with what it has
             raise
         if not self._calls.is_interrupted:
             for record in handover.records:
@@ -330,13 +330,13 @@ class Consumer:
         wanted = dict.fromkeys((state.topic_partition for state in states), timestamp_ms)
         found = await self.offsets_for_times(wanted, timeout_ms=timeout_ms)
         for state in states:
-            told = found[state.topic_partition]
+            reported = found[state.topic_partition]
             if self._partitions.get(state.topic_partition) is not state:
                 continue  # given up meanwhile
-            if told is None:
+            if reported is None:
                 self._partitions.request_reset(state, OffsetReset(ResetTo.LATEST))
             else:
-                position = Position(told.offset, told.leader_epoch)
+                position = Position(reported.offset, reported.leader_epoch)
                 self._partitions.seek(state, position, validate=True)
 
     def pause(self, *partitions: TopicPartition) -> None:
@@ -473,7 +473,7 @@ class Consumer:
         self._calls.check_open()
         wanted = dict.fromkeys(topic_partitions("partitions", partitions), EARLIEST_TIMESTAMP)
         found = await self._offsets.look_up(wanted, _timeout_s(self.config, timeout_ms))
-        return {each: told.offset for each, told in found.items() if told is not None}
+        return {each: reported.offset for each, reported in found.items() if reported is not None}
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
@@ -487,7 +487,7 @@ class Consumer:
         self._calls.check_open()
         wanted = dict.fromkeys(topic_partitions("partitions", partitions), LATEST_TIMESTAMP)
         found = await self._offsets.look_up(wanted, _timeout_s(self.config, timeout_ms))
-        return {each: told.offset for each, told in found.items() if told is not None}
+        return {each: reported.offset for each, reported in found.items() if reported is not None}
 
     async def partitions_for(
         self, topic: str, *, timeout_ms: float | None = None

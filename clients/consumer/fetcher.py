@@ -87,7 +87,7 @@ class Fetcher:
         self._state = state
         self._wake = trio.Event()
         self._in_flight: set[int] = set()  # ids of the nodes that are being asked
-        self._endpoints: dict[int, BrokerAddress] = {}  # as told beside errors
+        self._endpoints: dict[int, BrokerAddress] = {}  # named beside errors
         self._served = 0
         cluster.on_change(self.wake)
 
@@ -234,16 +234,16 @@ class Fetcher:
                 endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack
             )
         answer = Answer(node.node_id, 0)
-        told: list[tuple[_Asked, PartitionData]] = []
+        reported: list[tuple[_Asked, PartitionData]] = []
         for topic in response.responses:
             name = topic.topic or names.get(topic.topic_id, "")
             for data in topic.partitions:
                 each = asked.get(TopicPartition(name, data.partition_index))
                 if each is None or not self._is_current(each):
                     continue
-                told.append((each, data))
+                reported.append((each, data))
                 answer.size_bytes += len(records_view(data.records))
-        for each, data in told:
+        for each, data in reported:
             self._take_partition(each, data, answer)
         self._on_records()
 

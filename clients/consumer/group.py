@@ -81,7 +81,7 @@ class GroupMember:
     """One consumer's membership.
 
     Args:
-        calls: where the application lets a rebalance pass, and is told of errors.
+        calls: where the application lets a rebalance pass, and learns of errors.
         handover: knows whether the application has taken anything.
     """
 
@@ -145,7 +145,7 @@ class GroupMember:
             self.wake()
 
     def metadata_changed(self) -> None:
-        """Look whether the group has to share out anew, or whether topics are still missing."""
+        """Look whether the group has to rebalance, or whether topics are still missing."""
         topics = self._cluster.metadata.topics
         watched = self.membership.group_topics
         self.membership.leader.metadata_changed(self._partition_counts(watched))
@@ -166,7 +166,7 @@ class GroupMember:
         if owned and commit and not is_lost:
             await self._auto_commit.commit(owned)
         if owned:
-            await self._tell(owned, is_lost=is_lost)
+            await self._call_listener(owned, is_lost=is_lost)
         request = membership.leave()
         membership.forget_owned()
         self._partitions.assign(())
@@ -212,7 +212,7 @@ class GroupMember:
             if isinstance(now, Prepare):
                 if not now.lost:
                     await self._auto_commit.commit(now.revoked)
-                await self._tell(now.revoked, is_lost=now.lost)
+                await self._call_listener(now.revoked, is_lost=now.lost)
                 self._partitions.assign(self.membership.owned - now.revoked)
                 self.membership.prepared()
 
@@ -223,14 +223,14 @@ class GroupMember:
                 return
             if step.revoked:
                 await self._auto_commit.commit(step.revoked)
-                await self._tell(step.revoked, is_lost=False)
+                await self._call_listener(step.revoked, is_lost=False)
             self._partitions.assign(sorted(step.assigned))
             self.membership.completed()
             self._watch_topics()
             if self.listener is not None:
                 await self._call(self.listener.on_partitions_assigned, step.added)
 
-    async def _tell(self, partitions: Iterable[TopicPartition], *, is_lost: bool) -> None:
+    async def _call_listener(self, partitions: Iterable[TopicPartition], *, is_lost: bool) -> None:
         listener = self.listener
         if listener is not None:
             method = listener.on_partitions_lost if is_lost else listener.on_partitions_revoked

@@ -3,8 +3,8 @@
 Rules:
 1. What is returned is consumed, and the position moves then; records handed over one by one move
    it when somebody looks at it (`settle`), or when the next is asked for.
-2. Whoever asks for more has finished with what he got before (`finish`). If he ends with an error
-   instead, what he has in his hands goes back (`take_back`).
+2. Whoever asks for more has finished with what it got before (`finish`). If it ends with an error
+   instead, what it has in hand goes back (`take_back`).
 3. The three ways may be mixed: what is left of a run that was handed over one by one goes back to
    the fetched batches before anything is taken in another way.
 

@@ -206,15 +206,15 @@ class OffsetClient:
 
         answers = await self._ask_leaders(wanted, make, read)
         found: dict[TopicPartition, OffsetAndTimestamp | KafkaClientError | None] = {}
-        for partition, told in answers.items():
-            if isinstance(told, KafkaClientError):
-                is_old = told.code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
-                found[partition] = None if is_old else told
-            elif told.offset < 0:
+        for partition, reported in answers.items():
+            if isinstance(reported, KafkaClientError):
+                is_old = reported.code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+                found[partition] = None if is_old else reported
+            elif reported.offset < 0:
                 found[partition] = None
             else:
                 found[partition] = OffsetAndTimestamp(
-                    told.offset, told.timestamp, told.leader_epoch
+                    reported.offset, reported.timestamp, reported.leader_epoch
                 )
         return found
 
@@ -231,13 +231,13 @@ class OffsetClient:
         async def attempt() -> None:
             left = {each: value for each, value in wanted.items() if each not in found}
             failure: RetriableError | None = None
-            for each, told in (await self.list_offsets(left)).items():
-                if isinstance(told, RetriableError):
-                    failure = told
-                elif isinstance(told, KafkaClientError):
-                    raise told
+            for each, reported in (await self.list_offsets(left)).items():
+                if isinstance(reported, RetriableError):
+                    failure = reported
+                elif isinstance(reported, KafkaClientError):
+                    raise reported
                 else:
-                    found[each] = told
+                    found[each] = reported
             if failure is not None:
                 raise failure
 
@@ -273,10 +273,10 @@ class OffsetClient:
 
         answers = await self._ask_leaders(wanted, make, read, min_version=3)
         return {
-            partition: told
-            if isinstance(told, KafkaClientError)
-            else EpochEnd(told.leader_epoch, told.end_offset)
-            for partition, told in answers.items()
+            partition: reported
+            if isinstance(reported, KafkaClientError)
+            else EpochEnd(reported.leader_epoch, reported.end_offset)
+            for partition, reported in answers.items()
         }
 
     def _leader_epoch(self, partition: TopicPartition) -> int:
@@ -312,9 +312,9 @@ class OffsetClient:
                     self._cluster.request_refresh()
                 found.update(dict.fromkeys(partitions, error))
                 return
-            told = read(response)
+            reported = read(response)
             for partition in partitions:
-                code, answer = told.get(partition, (ErrorCode.UNKNOWN_SERVER_ERROR, None))
+                code, answer = reported.get(partition, (ErrorCode.UNKNOWN_SERVER_ERROR, None))
                 found[partition] = self._refusal(partition, code) if code else answer
 
         if len(by_node) == 1:
@@ -391,7 +391,7 @@ class OffsetClient:
         return node
 
     def forget_coordinator(self) -> None:
-        """Look it up anew the next time."""
+        """Look it up again the next time."""
         self._cluster.forget_coordinator(self.group_id)
 
     def note_coordinator_error(self, code: ErrorCode) -> None:
@@ -415,10 +415,10 @@ class OffsetClient:
         version = await self._version_of(await self._coordinator_node(), ApiKey.OFFSET_FETCH)
         request = self._fetch_request(by_topic, version)
         response = await self.ask_coordinator(request, max_version=version)
-        told = response.groups[0] if version >= _GROUPS_VERSION else response
-        self._raise_coordinator_error(told.error_code)
+        reported = response.groups[0] if version >= _GROUPS_VERSION else response
+        self._raise_coordinator_error(reported.error_code)
         found: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(wanted)
-        for topic in told.topics:
+        for topic in reported.topics:
             for each in topic.partitions:
                 partition = TopicPartition(topic.name, each.partition_index)
                 if each.error_code:

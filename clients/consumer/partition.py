@@ -7,8 +7,8 @@ Owns the values that the consumer's cores share. States of a partition:
     VALIDATING    the leader is new: is its log still the one read?      -> FETCHING, RESETTING
     FETCHING                                                             -> any
 
-KIP-320: with the leader epoch of the last record read, the new leader tells where logs part. A
-topic that was made anew (`topic_id`) has another log, of which no position says anything:
+KIP-320: with the leader epoch of the last record read, the new leader says where the logs part. A
+topic that was re-created (`topic_id`) has another log, of which no position says anything:
 VALIDATING with `is_log_new`, and no leader is asked.
 
 Called by: `assigned_partitions`, `fetch_buffer`, and the tasks that talk to brokers.

@@ -3,12 +3,12 @@
 Owns the task that takes partitions from INITIALIZING, RESETTING and VALIDATING to FETCHING (see
 `assigned_partitions`). Rules:
 1. A partition begins at the group's committed offset; without one, as auto_offset_reset says.
-2. After a change of leaders the new one tells where the epoch of the last record read ends in its
-   log. If that is before the position, the log was truncated: with a reset policy the position
-   goes back to there, without one it is a LogTruncationError (KIP-320).
-   The same where the topic was made anew: there is nothing left of what was read.
-3. An answer to a question that is out of date is dropped: the partition's `version` tells.
-4. What cannot be repaired is told to the application with its next poll; meanwhile the partition
+2. After a change of leaders the new one is asked where, in its log, the epoch of the last record
+   read ends. If that is before the position, the log was truncated: with a reset policy the
+   position goes back to there, without one it is a LogTruncationError (KIP-320).
+   The same where the topic was re-created: there is nothing left of what was read.
+3. An answer to a question that is out of date is dropped: the partition's `version` shows it.
+4. What cannot be repaired is an error of the application's next poll; meanwhile the partition
    backs off and is tried again.
 
 Called by: `consumer`.
@@ -48,7 +48,7 @@ class Positions:
     """Keeps every partition at a position.
 
     Args:
-        fail: told what the application must know.
+        fail: called with what the application must know.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Positions:
             return
         if self._config.group_id is None:
             for state in states:
-                self._begin_anew(state)
+                self._begin_without_commit(state)
             return
         try:
             committed = await self._offsets.committed(s.topic_partition for s in states)
@@ -139,12 +139,12 @@ class Positions:
                 continue
             found = committed[state.topic_partition]
             if found is None:
-                self._begin_anew(state)
+                self._begin_without_commit(state)
             else:
                 position = Position(found.offset, found.leader_epoch)
                 self._state.seek(state, position, validate=True)
 
-    def _begin_anew(self, state: AssignedPartition) -> None:
+    def _begin_without_commit(self, state: AssignedPartition) -> None:
         """Begin where the policy says; at the end, if the application has asked for that."""
         if self._reset.to is not ResetTo.NONE:
             self._state.request_reset(state, self._reset)
@@ -168,16 +168,18 @@ class Positions:
         for state, version in states.items():
             if not self._is_current(state, version, FetchStatus.RESETTING):
                 continue
-            told = found[state.topic_partition]
-            if isinstance(told, OffsetAndTimestamp):
-                self._state.seek(state, Position(told.offset, told.leader_epoch), validate=True)
-            elif told is None:
+            reported = found[state.topic_partition]
+            if isinstance(reported, OffsetAndTimestamp):
+                self._state.seek(
+                    state, Position(reported.offset, reported.leader_epoch), validate=True
+                )
+            elif reported is None:
                 # Nothing is as new as that: what comes from now on is.
                 self._state.request_reset(state, OffsetReset(ResetTo.LATEST))
             else:
                 self._back_off(state)
-                if not told.retriable:
-                    self._fail(told)
+                if not reported.retriable:
+                    self._fail(reported)
 
     # -- the leader's log -----------------------------------------------------------------------
 
@@ -207,25 +209,25 @@ class Positions:
                 continue  # there is a newer leader already
             self._judge(state, found[state.topic_partition])
 
-    def _judge(self, state: AssignedPartition, told: EpochEnd | KafkaClientError) -> None:
-        if isinstance(told, UnsupportedVersionError):
+    def _judge(self, state: AssignedPartition, reported: EpochEnd | KafkaClientError) -> None:
+        if isinstance(reported, UnsupportedVersionError):
             self._state.validated(state)  # the broker is too old to know
             return
-        if isinstance(told, KafkaClientError):
+        if isinstance(reported, KafkaClientError):
             self._back_off(state)
-            if not told.retriable:
-                self._fail(told)
+            if not reported.retriable:
+                self._fail(reported)
             return
         position = state.position
         assert position is not None
-        is_known = told.end_offset >= 0 and told.leader_epoch >= 0
-        if is_known and told.end_offset >= position.offset:
+        is_known = reported.end_offset >= 0 and reported.leader_epoch >= 0
+        if is_known and reported.end_offset >= position.offset:
             self._state.validated(state)
         elif is_known and self._reset.to is not ResetTo.NONE:
-            divergence = Position(told.end_offset, told.leader_epoch)
+            divergence = Position(reported.end_offset, reported.leader_epoch)
             self._state.seek(state, divergence, validate=False)
         else:
-            self._leave_lost_position(state, told.end_offset if is_known else None)
+            self._leave_lost_position(state, reported.end_offset if is_known else None)
 
     def _leave_lost_position(
         self, state: AssignedPartition, divergent_offset: int | None = None
@@ -245,7 +247,7 @@ class Positions:
         position = state.position
         assert position is not None, "only a partition with a position is compared"
         where = "" if divergent_offset is None else f" from offset {divergent_offset} on"
-        what = "was made anew" if state.is_log_new else "was truncated"
+        what = "was re-created" if state.is_log_new else "was truncated"
         return LogTruncationError(
             f"{topic}-{partition} {what}: the leader's log differs from what was consumed"
             f" up to offset {position.offset}{where}",

@@ -3,7 +3,7 @@
 Rules:
 1. It is one or the other: the first subscription makes the consumer a member of its group, until
    it unsubscribes.
-2. A pattern is matched anew with each change of metadata, which then covers all topics.
+2. A pattern is matched again with each change of metadata, which then covers all topics.
 3. A topic of interest that no consumer can read is an error of the program's next call.
 
 Called by: `consumer`, `polling`.

@@ -1,4 +1,4 @@
-"""What Spark tells of a batch that is done, in the pipeline's own words.
+"""What Spark reports of a finished batch, in the pipeline's own words.
 
 Owns `MicroBatch`, read from Spark's progress report, its line for the terminal, and the file of all
 batches, which the report reads. Spark counts each record once per scan of the plan; how many there

@@ -110,7 +110,7 @@ def _read(table: Table, data: Path) -> tuple[list[str], list[str]]:
 
 
 def _order(fields: Sequence[str], time_at: int, minute_at: int | None) -> tuple[str, int]:
-    """Return what a row is sorted by; a broken one is told of when it is made into a record."""
+    """Return what a row is sorted by; a broken one is reported when it is made into a record."""
     minute = fields[minute_at] if minute_at is not None and minute_at < len(fields) else "0"
     time = fields[time_at] if time_at < len(fields) else ""
     return time, int(minute) if minute.isdigit() else 0

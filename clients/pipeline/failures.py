@@ -1,11 +1,11 @@
-"""What a user is told when something goes wrong: one plain sentence, and a status other than 0.
+"""What a user reads when something goes wrong: one plain sentence, and a status other than 0.
 
 `PipelineError` carries such a sentence; the command line prints it and nothing else. `explain`
 makes one out of what Spark, the clients or the system raise, by their own words: Spark hands over
 the stack of a JVM as text, of which a user can act on one line at most. The rest stays in Spark's
 log file, which the sentence names.
 
-Only what is expected is told that way (`is_expected`): a `PipelineError`, what the clients and the
+Only what is expected is said that way (`is_expected`): a `PipelineError`, what the clients and the
 system raise, a Spark that does not start, and of Spark's other failures those whose cause is known
 here or that refuse a setting. Anything else is a mistake of ours and comes out with its stack.
 Callers catch `kinds()`, ask `is_expected`, and let the rest go.
@@ -24,7 +24,7 @@ _DISK_IS_FULL: Final = (
     "the disk is full: no space left for the output, the checkpoint or Spark's own files"
 )
 
-# What in a failure's text tells its cause, and what the user reads instead. First match wins.
+# What in a failure's text points to its cause, and what the user reads instead. First match wins.
 _CAUSES: Final[tuple[tuple[str, str], ...]] = (
     (
         r"Could not parse Master URL|Master must either be|Invalid master",
@@ -68,11 +68,11 @@ _CAUSES: Final[tuple[tuple[str, str], ...]] = (
     (
         r"[Ss]ome data may have been lost|out of range with no configured reset|failOnDataLoss",
         "records that the checkpoint counts on are gone from the topic (deleted, or another topic"
-        " of that name); begin anew with another --checkpoint and --output",
+        " of that name); start over with another --checkpoint and --output",
     ),
     (
         r"does not exist but expected|partitions.+gone|are gone\. Some data",
-        "partitions that the checkpoint counts on are gone from the cluster; begin anew with"
+        "partitions that the checkpoint counts on are gone from the cluster; start over with"
         " another --checkpoint and --output",
     ),
     (
@@ -81,12 +81,12 @@ _CAUSES: Final[tuple[tuple[str, str], ...]] = (
         r"|Error reading (delta|snapshot) file|state schema|StreamMetadata|Multiple streaming"
         r"|LOG_FILE|CHECKPOINT|Unrecognized token|Unexpected end-of-input"
         r"|java\.io\.EOFException|Stream is corrupted|StreamCorrupted",
-        "the checkpoint is damaged or belongs to another query; give the right one, or begin anew"
+        "the checkpoint is damaged or belongs to another query; give the right one, or start over"
         " with another --checkpoint and --output",
     ),
     (
         r"FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|is not a Parquet file",
-        "a file in --output is damaged; begin anew with another --checkpoint and --output",
+        "a file in --output is damaged; start over with another --checkpoint and --output",
     ),
     (
         r"UnknownTopicOrPartition|topics? .*(do|does) not exist",
@@ -111,7 +111,7 @@ _FRAMES = re.compile(r"(?m)^\s*(at [\w.$/<]+\(.*\)|\.\.\. \d+ more)\s*$\n?")
 
 
 class PipelineError(Exception):
-    """A sentence for the user; whatever else may be told is in the log."""
+    """A sentence for the user; everything else is in the log."""
 
 
 class SparkStartError(Exception):
@@ -166,7 +166,7 @@ def explain(error: BaseException, log_path: str | None = None) -> str:
 
 
 def _cause(text: str) -> str | None:
-    """Return the sentence for the cause that a failure's text tells of."""
+    """Return the sentence for the cause that a failure's text points to."""
     if _NO_SPACE.search(text):
         return _DISK_IS_FULL
     return next((sentence for pattern, sentence in _CAUSES if re.search(pattern, text)), None)
@@ -210,7 +210,7 @@ def first_line(text: str) -> str:
 
 
 def _root_message(text: str) -> str:
-    """Return the last cause that Java tells of, else its last exception, else the text itself."""
-    told = re.findall(r"(?m)^\s*Caused by: (?:[\w.$]+: )?(.+)$", text)
-    told = told or re.findall(r"(?m)^(?:\w+\.)+\w+(?:Exception|Error): (.+)$", text)
-    return told[-1] if told else re.sub(r"^\w+: ", "", text)
+    """Return the last cause that Java names, else its last exception, else the text itself."""
+    reported = re.findall(r"(?m)^\s*Caused by: (?:[\w.$]+: )?(.+)$", text)
+    reported = reported or re.findall(r"(?m)^(?:\w+\.)+\w+(?:Exception|Error): (.+)$", text)
+    return reported[-1] if reported else re.sub(r"^\w+: ", "", text)

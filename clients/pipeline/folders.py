@@ -130,7 +130,7 @@ def _check_marks(output: Path, checkpoint: Path, source: dict[str, Any]) -> None
     if mark.get("topics") != source["topics"]:
         raise PipelineError(
             f"the checkpoint {checkpoint} belongs to topics that were deleted since;"
-            " begin anew with another --checkpoint and --output"
+            " start over with another --checkpoint and --output"
         )
     belonging = _read_mark(output)
     if belonging is None or belonging.get("id") != mark.get("id"):
@@ -160,7 +160,7 @@ def _check_log(checkpoint: Path, name: str) -> None:
     if not is_good:
         raise PipelineError(
             f"the checkpoint {checkpoint} is damaged: {path} cannot be read;"
-            " begin anew with another --checkpoint and --output"
+            " start over with another --checkpoint and --output"
         )
 
 

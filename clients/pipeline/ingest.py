@@ -49,7 +49,7 @@ _BATCH_SIZE_BYTES: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class IngestOptions:
-    """What the command line tells."""
+    """The options of the command line."""
 
     bootstrap_servers: str
     rate: float | None = None
@@ -217,5 +217,5 @@ class _Sender:
 
 def _failure(error: KafkaClientError) -> PipelineError:
     return PipelineError(
-        f"the brokers take no more records: {error}; start the same command again to go on"
+        f"the brokers accept no records: {error}; start the same command again to go on"
     )

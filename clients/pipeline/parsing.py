@@ -2,7 +2,7 @@
 
 Owns the explicit schemas and the law of what a good record is. A record is malformed when its
 value is missing, is not UTF-8, is not one JSON object, does not fit the schema's types, lacks a
-field that it is placed by, or tells of a time that cannot be (a time far in the future would push
+field that it is placed by, or has a time that cannot be (a time far in the future would push
 the watermark past everything that is still to come). `reason` says which, in words; None is good.
 
 Spark's `from_json` is lenient: it stops reading behind the first object and would take nested

@@ -6,8 +6,8 @@ batch has read, so that Kafka's own tools show the lag. Spark itself keeps its o
 checkpoint and never reads the group's.
 
 Failures: what brokers cause (they are being restarted, a leader is gone) ends a query in Spark,
-not us; it begins anew from the checkpoint until no batch was done for `retry_s` since the first
-failure. All else is told in a sentence. SIGINT and SIGTERM stop the query where it is; the batch
+not us; it starts again from the checkpoint until no batch was done for `retry_s` since the first
+failure. All else is said in a sentence. SIGINT and SIGTERM stop the query where it is; the batch
 that was being done is done again by the next run, which is safe (`results`).
 
 Called by: `cli`.
@@ -64,7 +64,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What the command line tells."""
+    """The options of the command line."""
 
     bootstrap_servers: str
     output: Path
@@ -196,7 +196,7 @@ class _Pipeline:
         return result
 
     async def _query_ended_well(self, spark: SparkSession) -> bool:
-        """Run one query to its end; False: brokers ended it, and it shall begin anew."""
+        """Run one query to its end; False: brokers ended it, and it is to be started again."""
         try:
             await self._run_query(spark)
         except kinds() as error:
@@ -216,14 +216,14 @@ class _Pipeline:
         self.seen_at = ""
         try:
             while await _in_thread(lambda: query.isActive):
-                await self._tell(query, publisher)
+                await self._report(query, publisher)
                 if self.stopped.is_set():
                     self.say("stopping; the next run goes on where this one ends")
                     await _in_thread(query.stop)
                     break
                 with trio.move_on_after(_POLL_S):
                     await self.stopped.wait()
-            await self._tell(query, publisher)
+            await self._report(query, publisher)
             failure = await _in_thread(query.exception)
             ours = publisher.failure
             if ours is not None and not is_expected(ours):
@@ -254,7 +254,7 @@ class _Pipeline:
             writer = writer.trigger(processingTime=options.trigger)
         return publisher, writer.start()
 
-    async def _tell(self, query: StreamingQuery, publisher: Publisher) -> None:
+    async def _report(self, query: StreamingQuery, publisher: Publisher) -> None:
         """Show, note and commit the batches that were done since the last time."""
         for progress in await _in_thread(lambda: self._news(query)):
             self.failing_since = None
@@ -282,7 +282,7 @@ class _Pipeline:
         ]
 
     async def _latest(self, ended: Offsets) -> Offsets:
-        """Return the partitions' ends as they are now, if a broker tells in time."""
+        """Return the partitions' ends as they are now, if a broker answers in time."""
         wanted = dict.fromkeys(ended, -1)
         try:
             listed = await self.admin.list_offsets(wanted, timeout_ms=_COMMIT_TIMEOUT_MS)
@@ -291,7 +291,7 @@ class _Pipeline:
         return {where: found.offset for where, found in listed.items()}
 
     async def _commit(self) -> None:
-        """Commit for the group what was read; what cannot be told now is told with the next."""
+        """Commit for the group what was read; what cannot be committed now is with the next."""
         if not self.uncommitted:
             return
         offsets = dict(self.uncommitted)

@@ -54,7 +54,7 @@ JSON_FIELDS: Final = (
     "wind_speed",
     "visib",
 )
-# Parquet tells beside these how many of the flights' planes are known, and their seats.
+# The Parquet files also say how many of the flights' planes are known, and their seats.
 PARQUET_SCHEMA: Final = (
     "window_start timestamp, origin string, carrier string, flights bigint, cancelled bigint,"
     " dep_delay_mean double, dep_delay_median double, dep_delay_p95 double, wind_speed double,"
@@ -221,7 +221,7 @@ def _sync(path: Path) -> None:
 
 
 def clean_output(output: Path) -> None:
-    """Remove what an interrupted batch left; the same batch makes it anew."""
+    """Remove what an interrupted batch left; the same batch writes it again."""
     shutil.rmtree(output / _STAGING, ignore_errors=True)
 
 

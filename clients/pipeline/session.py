@@ -48,7 +48,7 @@ _LOCAL_DEFAULTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """What the command line tells about Spark."""
+    """The options of the command line for Spark."""
 
     master: str = "local[*]"
     jars: str | None = None
@@ -81,7 +81,7 @@ def start_session(options: SparkOptions, log_path: Path) -> SparkSession:
         try:
             return builder.getOrCreate()
         except kinds() as error:
-            # A JVM that does not come up tells why in its log alone.
+            # A JVM that does not come up says why in its log alone.
             raise SparkStartError(_tail(log_path, begun_at)) from error
 
 

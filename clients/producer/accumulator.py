@@ -13,8 +13,8 @@ RecordAccumulator and Sender:
    the partition's leader has changed. MESSAGE_TOO_LARGE splits it.
    What cannot be encoded fails alone.
 4. A batch older than delivery_timeout_ms is given up, sent or not. Late answers are ignored.
-5. The size of a batch counts before compression; what was compressed before tells how much fits.
-6. A topic that was made anew is the same topic with other partitions: what waits for a partition
+5. The size of a batch counts before compression; the ratio seen before says how much fits.
+6. A topic that was re-created is the same topic with other partitions: what waits for a partition
    that it still has is written there, what waits for one that is gone waits for it to come back.
 
 Sans-IO: time comes in as milliseconds of a clock that never goes back; leaders come from `update`.
@@ -172,7 +172,7 @@ class Accumulator:
         return Delivery(batch, 0)
 
     def _close(self, queue: PartitionQueue) -> None:
-        """Let the open batch take no more records: it may be sent now."""
+        """Close the open batch to further records: it may be sent now."""
         batch = queue.open
         if batch is None:
             return
@@ -434,7 +434,7 @@ class Accumulator:
             queue.batches.remove(batch)
         because = f": {batch.last_failure}" if batch.last_failure is not None else ""
         if queue.is_gone:
-            because = ": the topic was made anew, without that partition"
+            because = ": the topic was re-created, without that partition"
         error = TimedOutError(
             f"{batch.record_count} record(s) for {queue.topic}-{queue.partition} were not written"
             f" within {self._config.delivery_timeout_ms} ms{because}"

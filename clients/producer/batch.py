@@ -6,7 +6,7 @@ of one record. Rules:
    become bytes when the batch is sent for the first time and are given up then.
 2. A batch ends once: delivered with a base offset, failed with an error, or split into parts, which
    then stand for its records. Whoever waits for a record follows it into its part.
-3. Sequences may be written anew while older bytes are still being sent, so bytes are never changed
+3. Sequences may be changed while older bytes are still being sent, so bytes are never changed
    in place.
 
 Sans-IO but for `Delivery.wait`. Called by: the producer's cores, and `producer`.
@@ -39,7 +39,7 @@ LONG_BYTES = 4
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was written; the offset is -1 if the broker did not tell (acks=0)."""
+    """Where a record was written; the offset is -1 if the broker did not answer (acks=0)."""
 
     topic: str
     partition: int
@@ -267,7 +267,7 @@ def headers_size(headers: Headers) -> int:
 class Delivery:
     """What becomes of one record: `await delivery` waits until the broker has it.
 
-    With acks=0 no broker tells, so it waits until this machine's socket has taken it.
+    With acks=0 no broker answers, so it waits until this machine's socket has taken it.
     Waiting may be cancelled and repeated; the record is sent all the same.
     """
 

@@ -4,7 +4,7 @@ Owns what programs call; the core is `accumulator`, the task behind it `sender`.
 1. `send` puts a record into its batch and returns its `Delivery`, which may be awaited or not.
    It waits only while the topic is not known yet or the buffer is full, max_block_ms at most.
 2. A `send` that is cancelled or raises has accepted nothing; one that returns has accepted the
-   record, which is then delivered or given up, exactly once told by its `Delivery`.
+   record, which is then delivered or given up, and its `Delivery` says which.
 3. Leaving `async with` waits until every record is decided. Leaving it cancelled gives up what is
    not written yet: its deliveries raise `ClosedError`.
 4. A program that only sends lets other tasks run at least each _YIELD_BYTES.
@@ -152,7 +152,7 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Accept a record to be sent, and return what will tell where it was written.
+        """Accept a record to be sent, and return what will say where it was written.
 
         Args:
             partition: None: that of the key, or one of the partitioner's choice.
@@ -342,7 +342,7 @@ class Producer:
     async def flush(self) -> None:
         """Send all that was accepted until now without lingering, and wait until it is decided.
 
-        It raises nothing for records that were given up: their deliveries tell.
+        It raises nothing for records that were given up: their deliveries do.
         """
         if not self._is_open:
             raise ClosedError("the producer is not open")

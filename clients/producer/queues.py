@@ -3,7 +3,7 @@
 Owns `PartitionQueue` and `TopicQueues`. Rules:
 1. A queue holds the batches that wait, the oldest first; one that is sent comes back only to be
    sent again, to its old place. The last of them may take more records (`open`).
-2. A topic that was made anew is the same topic with other partitions: queues are never dropped,
+2. A topic that was re-created is the same topic with other partitions: queues are never dropped,
    since what waits for a partition that is gone waits for it to come back.
 
 Sans-IO. Called by: `accumulator`, `schedule`, `partitioner`, `producer`.
@@ -25,7 +25,7 @@ NO_LEADER: Final = -1
 _RATIO_STEP_DOWN: Final = 0.005
 _RATIO_STEP_UP: Final = 0.05
 _LEAST_RATIO: Final = 0.05
-_RATIO_MARGIN: Final = 1.05  # a batch shall rather be a little smaller than wanted
+_RATIO_MARGIN: Final = 1.05  # better a little smaller than wanted
 
 
 class PartitionQueue:
@@ -56,7 +56,7 @@ class PartitionQueue:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the topic was made anew without this partition."""
+        """Whether the topic was re-created without this partition."""
         return self.partition >= len(self.topic_queues.queues)
 
     def put_back(self, batch: Batch) -> None:
@@ -87,7 +87,7 @@ class TopicQueues:
         self.topic_id = ZERO_UUID
         self.used_ms = 0.0  # when it was last said that it is in use
         self.queues: list[PartitionQueue] = []  # of the partitions it has
-        self.all_queues: list[PartitionQueue] = []  # and of those it had before it was made anew
+        self.all_queues: list[PartitionQueue] = []  # and of those it had before it was re-created
         self.sticky: PartitionQueue | None = None
         self.sticky_bytes = 0  # that went there
         self.ratio = 1.0  # compressed to uncompressed, as expected

@@ -1,4 +1,4 @@
-"""The producer's way out: sends what its core says may go, and tells the core what came of it.
+"""The producer's way out: sends what its core says may go, and reports to the core what came of it.
 
 Owns the Produce requests in flight and the way to a producer id. Rules:
 1. A broker has at most max_in_flight_requests_per_connection Produce requests unanswered.
@@ -45,7 +45,7 @@ from kraftrio.wire.messages.data import (
 )
 from kraftrio.wire.primitives import ZERO_UUID
 
-# What tells that metadata is old, beside a lost connection.
+# What shows that metadata is old, beside a lost connection.
 _STALE_METADATA: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -142,7 +142,7 @@ class Sender:
         """Send to every broker as much as it may get now; True: there is more."""
         core = self._core
         if self._is_pumping:
-            self._wake.set()  # sending has failed and told so; later, not from within
+            self._wake.set()  # sending has failed and called back; later, not from within
             return True
         nodes = core.schedule.nodes()
         sequences = core.sequences
@@ -211,9 +211,9 @@ class Sender:
                 self._core.sticky.slow_nodes.add(node_id)
 
     def _send(self, node: BrokerNode, batches: list[Batch]) -> None:
-        """Send one request; a failure to do so is told to the core like a refusal."""
+        """Send one request; a failure to do so is reported like a refusal."""
         request = self._request(batches)
-        # As they are now: the topic may be made anew before the answer comes.
+        # As they are now: the topic may be re-created before the answer comes.
         topic_ids = {topic.name: topic.topic_id for topic in request.topic_data}
         max_version = _LAST_VERSION_WITH_NAMES if ZERO_UUID in topic_ids.values() else None
         self._in_flight[node.node_id] = self._in_flight.get(node.node_id, 0) + 1
@@ -292,9 +292,9 @@ class Sender:
     def _on_response(
         self, batches: list[Batch], topic_ids: dict[str, bytes], response: ProduceResponse
     ) -> None:
-        told = response.responses
-        if len(batches) == len(told) == len(told[0].partition_responses) == 1:
-            only = told[0].partition_responses[0]
+        reported = response.responses
+        if len(batches) == len(reported) == len(reported[0].partition_responses) == 1:
+            only = reported[0].partition_responses[0]
             if only.error_code == ErrorCode.NONE:
                 # What almost every answer is, without looking for what belongs to what.
                 self._core.on_delivered(batches[0], only.base_offset, only.log_append_time_ms)
@@ -337,7 +337,7 @@ class Sender:
         if reasons:
             message = "; ".join([message or code.text, *reasons])
         leader = answer.current_leader
-        told = leader is not None and self._cluster.leader_hint(
+        reported = leader is not None and self._cluster.leader_hint(
             batch.topic,
             batch.partition,
             leader.leader_id,
@@ -348,7 +348,7 @@ class Sender:
         now_ms = trio.current_time() * 1000
         self._core.on_error(batch, code, message, now_ms, log_start_offset=answer.log_start_offset)
         self._wake.set()  # for the backoff
-        if code in _STALE_METADATA and not told:
+        if code in _STALE_METADATA and not reported:
             self._cluster.request_refresh()
 
     # -- the producer id ------------------------------------------------------------------------

@@ -8,13 +8,13 @@ Owns `Sequences`. Rules, as in Kafka's TransactionManager (KIP-98, KIP-360):
 3. The first batch of a partition in an epoch goes alone: a broker that does not know the producer
    would take the second one without it.
 4. A batch given up after it was sent leaves its partition unresolved: nothing new is sent there
-   until the batches sent after it tell whether it was written.
+   until the batches sent after it show whether it was written.
 5. A gap that cannot be closed (a batch refused for good, or the broker lost the producer's state)
    raises the epoch by one; that partition's batches after the gap start again at 0 once those
    before it are answered, other partitions do once all of theirs are. (Kafka's client numbers those
    before the gap anew, too, and so may write one twice.) Without an epoch left a new id is asked
    for.
-6. A partition whose topic was made anew knows no producer: it is a gap after all that was sent.
+6. A partition whose topic was re-created knows no producer: it is a gap after all that was sent.
 
 Sans-IO. Called by: `accumulator`.
 """
@@ -113,7 +113,7 @@ class Sequences:
         )
 
     def _start_at_beginning(self, sequence: PartitionSequence) -> None:
-        """Number the unanswered batches anew from 0, with the current id and epoch."""
+        """Renumber the unanswered batches from 0, with the current id and epoch."""
         sequence.producer_id = self.producer_id
         sequence.producer_epoch = self.producer_epoch
         next_sequence = 0
@@ -142,7 +142,7 @@ class Sequences:
     def may_retry(
         self, sequence: PartitionSequence, batch: Batch, code: ErrorCode, log_start_offset: int
     ) -> bool:
-        """Whether a batch that failed shall be sent again, as far as sequences know."""
+        """Whether a batch that failed is to be sent again, as far as sequences know."""
         if code == ErrorCode.UNKNOWN_PRODUCER_ID:
             if log_start_offset != -1 and not batch.sequence_was_reset:
                 self._note_gap(sequence, batch)
@@ -214,7 +214,7 @@ class Sequences:
             self._restart()
 
     def _note_gap(self, sequence: PartitionSequence, batch: Batch) -> None:
-        """The broker takes this batch and those after it no more in this epoch.
+        """The broker refuses this batch and those after it in this epoch.
 
         Those before it may have been written, though nobody said so: they keep their sequences.
         """

@@ -7,7 +7,7 @@ Owns the way from a partition's leader to Arrow batches, which a Spark task pull
 2. What may go away by itself (a leader that moves, a connection that is lost) is tried again, until
    nothing new has come for `kafkaConsumer.pollTimeoutMs`.
 3. Records that are gone before they were read are an error, or with failOnDataLoss=false skipped;
-   so are all of a topic that was made anew since the query was planned.
+   so are all of a topic that was re-created since the query was planned.
 4. Control batches are never shown; with read_committed neither are aborted transactions.
 
 Called by: the data source, in the executors. Protocol guide, "Fetch"; KIP-74, KIP-98.
@@ -66,7 +66,7 @@ log = logging.getLogger(__name__)
 _PREFETCHED: Final = 2
 _MAX_VERSION_BY_NAME: Final = 12  # from 13 on topics go by id
 _RESPONSE_MAX_BYTES: Final = 50 << 20
-_TOLD_UNTIL_BELIEVED: Final = 4  # of a topic made anew: a single broker may be behind
+_REPEATS_UNTIL_BELIEVED: Final = 4  # of a topic re-created: a single broker may be behind
 
 DATA_LOSS_ADVICE: Final = (
     "It was deleted, or the topic was, before the query could read it; with failOnDataLoss=false"
@@ -242,7 +242,7 @@ class _Fetcher:
         self._offset = self._skipped_to = item.start
         self._failure: KafkaClientError | None = None
         self._topic_id = topic_id
-        self._other_topics = 0  # how often metadata told of another one
+        self._other_topics = 0  # how often metadata named another one
 
     async def run(self) -> None:
         """Fetch until the end of the range."""
@@ -263,7 +263,7 @@ class _Fetcher:
                 deadline = trio.current_time() + timeout_s
 
     async def _recover(self, deadline: float) -> None:
-        """Wait a little and learn anew who leads."""
+        """Wait a little and ask again who leads."""
         await trio.sleep(self._cluster.config.retry_backoff_ms / 1000)
         left_s = max(deadline - trio.current_time(), 0.001)
         try:
@@ -288,9 +288,9 @@ class _Fetcher:
         topic_id = self._cluster.metadata.topic_id(self._item.topic)
         if is_another(topic_id, self._topic_id):
             self._other_topics += 1
-            if self._other_topics < _TOLD_UNTIL_BELIEVED:
+            if self._other_topics < _REPEATS_UNTIL_BELIEVED:
                 raise RetriableError(f"{self._name} is another topic's, or a broker is behind")
-            self._leave_out(self._item.end, "the topic was made anew since the query was planned")
+            self._leave_out(self._item.end, "the topic was re-created since the query was planned")
             return
         data = await self._ask(leader, topic_id)
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:

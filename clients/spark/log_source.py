@@ -67,7 +67,7 @@ _BY_TIME = (
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """What a query over log directories was told."""
+    """The options of a query over log directories."""
 
     path: str
     topics: TopicChoice

@@ -116,7 +116,7 @@ class FetchOptions:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a query that reads was told."""
+    """The options of a query that reads."""
 
     fetch: FetchOptions
     topics: TopicChoice
@@ -366,7 +366,7 @@ def _check_batch_offsets(starting: OffsetChoice, ending: OffsetChoice) -> None:
             odd = ", ".join(map(partition_text, sorted(starts.keys() ^ ends.keys())))
             raise ConfigError(
                 f"the starting and ending {what}s must be of the same partitions, but only one of"
-                f" them tells of {odd}"
+                f" them names {odd}"
             )
         for topic_partition, start in starts.items():
             end = ends[topic_partition]

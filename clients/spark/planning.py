@@ -7,8 +7,8 @@ start, end, or reach a time. Rules:
    one that has waited for brokers until its time was up.
 2. Partitions are asked of their leaders, all partitions of a leader in one request.
 3. Topics are never created by being read.
-4. A topic whose id is another one than in an earlier round was made anew: offsets of before say
-   nothing of it. Offsets, as Spark keeps them, do not tell: only who has seen the former knows.
+4. A topic whose id is another one than in an earlier round was re-created: offsets of before say
+   nothing of it. Offsets, as Spark keeps them, do not show it: only who has seen the former knows.
 
 Called by: the data source, in the driver. Protocol guide, "ListOffsets"; KIP-79, KIP-98.
 """
@@ -57,7 +57,7 @@ class Planner:
 
     def __init__(self, options: ReadOptions) -> None:
         self.topic_ids: dict[str, bytes] = {}  # as of the last round
-        self.made_anew: set[str] = set()  # topics; whoever has taken note of one takes it out
+        self.recreated: set[str] = set()  # topics; whoever has taken note of one takes it out
         self._former_ids: set[bytes] = set()
         self._options = options
 
@@ -142,12 +142,12 @@ class Planner:
 
     def _note_id(self, name: str, topic_id: bytes) -> None:
         if topic_id in self._former_ids:
-            raise RetriableError(f"a broker that is behind tells of a former topic {name!r}")
+            raise RetriableError(f"a broker that is behind still knows a former topic {name!r}")
         known = self.topic_ids.get(name, topic_id)
         self.topic_ids[name] = topic_id
         if is_another(topic_id, known):
             self._former_ids.add(known)
-            self.made_anew.add(name)
+            self.recreated.add(name)
 
     async def _resolve(self, spec: OffsetChoice, is_start: bool, cluster: Cluster) -> Positions:
         """Turn what the options say into offsets."""
@@ -198,7 +198,7 @@ async def list_offsets(
     A time that no record reaches gives LATEST.
 
     Raises:
-        KafkaClientError: a partition has no leader, or a leader does not tell.
+        KafkaClientError: a partition has no leader, or a leader does not answer.
     """
     if any(cluster.leader(*item) is None for item in wanted):
         await cluster.refresh({item.topic for item in wanted})
@@ -213,12 +213,12 @@ async def list_offsets(
         request = _list_request(cluster, items, level)
         response: ListOffsetsResponse = await cluster.request(node_id, request)
         for topic in response.topics:
-            for told in topic.partitions:
-                item = TopicPartition(topic.name, told.partition_index)
-                if told.error_code != ErrorCode.NONE:
-                    error = error_for(told.error_code)
-                    raise error_for(told.error_code, f"{partition_text(item)}: {error}")
-                found[item] = told.offset
+            for reported in topic.partitions:
+                item = TopicPartition(topic.name, reported.partition_index)
+                if reported.error_code != ErrorCode.NONE:
+                    error = error_for(reported.error_code)
+                    raise error_for(reported.error_code, f"{partition_text(item)}: {error}")
+                found[item] = reported.offset
     return found
 
 

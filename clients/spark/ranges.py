@@ -5,7 +5,7 @@ Owns `OffsetRange` and what is computed from maps of offsets: the ranges of a ba
 and what counts as data loss. Rules:
 1. All of it is as Spark does it, rounding included, so that a query that changes its format reads
    the same batches.
-2. Data loss is told, in words, to a callback, which raises or lets it pass.
+2. Data loss is reported, in words, to a callback, which raises or lets it pass.
 
 Pure. Called by: the data sources.
 """

@@ -65,7 +65,7 @@ _KINDS: dict[str, type] = {"int": int, "bool": bool, "bool | None": bool}
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What a query that writes was told."""
+    """The options of a query that writes."""
 
     bootstrap_servers: str
     settings: Mapping[str, Any]
@@ -91,7 +91,7 @@ def sink_options(options: Mapping[str, str], schema: StructType) -> SinkOptions:
         if name != "partitioner"
     }
     settings = _DEFAULTS | client_settings(kafka, types)
-    Producer(servers, **settings)  # to be told now what is wrong with them
+    Producer(servers, **settings)  # so that wrong ones are refused now
     return SinkOptions(servers, settings, topic)
 
 
@@ -100,7 +100,7 @@ def _check_columns(schema: StructType, *, has_topic: bool) -> None:
     if "value" not in found:
         raise ConfigError("the column 'value' is missing")
     if not has_topic and "topic" not in found:
-        raise ConfigError("where to write must be told: by the option topic, or a column 'topic'")
+        raise ConfigError("where to write must be named: by the option topic, or a column 'topic'")
     for name, allowed in _COLUMNS.items():
         kind = found.get(name)
         if kind is None or (name == "topic" and has_topic):

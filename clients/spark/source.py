@@ -212,7 +212,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where the logs end; asks again if one ends before what was read already."""
         latest = await self._planner.latest()
         for _ in range(1, self._options.num_retries):
-            anew = self._planner.made_anew
+            anew = self._planner.recreated
             if all(
                 item.topic in anew or latest.get(item, start) >= start
                 for item, start in starts.items()
@@ -250,11 +250,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def _leave_former_topics(self, starts: Positions) -> Positions:
-        """Return where to begin: topics that were made anew are read like new ones."""
-        anew = {item.topic for item in starts} & self._planner.made_anew
-        self._planner.made_anew.clear()
+        """Return where to begin: topics that were re-created are read like new ones."""
+        anew = {item.topic for item in starts} & self._planner.recreated
+        self._planner.recreated.clear()
         for topic in sorted(anew):
-            self._report_loss(f"The topic {topic!r} was made anew")
+            self._report_loss(f"The topic {topic!r} was re-created")
         return {item: offset for item, offset in starts.items() if item.topic not in anew}
 
     def _report_loss(self, message: str) -> None:

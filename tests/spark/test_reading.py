@@ -225,7 +225,7 @@ def _numbers(count: int) -> list[support.Sent]:
 
 
 @pytest.mark.parametrize("later", [3, 12])
-def test_a_stream_whose_topic_was_made_anew_fails(
+def test_a_stream_whose_topic_was_recreated_fails(
     broker: Broker, unique_topic: Callable[[], str], later: int
 ) -> None:
     """Also when the new topic has more records than were read of the former one."""
@@ -240,7 +240,7 @@ def test_a_stream_whose_topic_was_made_anew_fails(
     support.send(broker.address, topic, _numbers(later))
     newer = reader.latestOffset(end, reader.getDefaultReadLimit())
     assert newer == {topic: {"0": later}}
-    with pytest.raises(OffsetOutOfRangeError, match=f"The topic '{topic}' was made anew"):
+    with pytest.raises(OffsetOutOfRangeError, match=f"The topic '{topic}' was re-created"):
         reader.partitions(end, newer)
 
 
@@ -264,7 +264,7 @@ def test_a_stream_may_go_on_with_the_new_topic(
     assert read(reader, reader.partitions(newer, newest)) == [later, later + 1]
 
 
-def test_a_topic_made_anew_between_planning_and_reading(
+def test_a_topic_recreated_between_planning_and_reading(
     broker: Broker, unique_topic: Callable[[], str]
 ) -> None:
     """The range is not read from a topic that it was not planned for."""

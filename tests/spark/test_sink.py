@@ -88,7 +88,7 @@ def test_stream(
 
 BAD = [
     ("select 'a' as key", {"topic": "t"}, "the column 'value' is missing"),
-    ("select 'a' as value", {}, "where to write must be told"),
+    ("select 'a' as value", {}, "where to write must be named"),
     ("select 1 as value", {"topic": "t"}, "the column 'value' must be of type string or binary"),
     ("select 'a' as value, cast(null as string) as topic", {}, "a row has no topic"),
     ("select 'a' as value", {"topic": "t", "kafka.acks": "7"}, "acks must be one of"),

@@ -9,14 +9,15 @@ Rules
 1. A fetch asks from the log end on and names the latest epoch of the log; the leader answers with
    records, or where the two logs part (KIP-101, KIP-279, truncation on fetch as in KIP-595).
    Then the log is cut to the smaller of the leader's end of that epoch and ours (for an epoch that
-   we do not know: to our end of the largest one before it), and the next fetch tells if it goes on.
-2. Every partition names the leader epoch it was told of (KIP-320). Fenced means that this broker is
+   we do not know: to our end of the largest one before it), and the next fetch shows
+   whether it goes on.
+2. Every partition names the leader epoch that this broker knows (KIP-320). Fenced means that it is
    behind: the partition rests until metadata brings a new epoch. All other errors are tried again,
    after a delay that grows from 10 ms where one side's metadata may be late, else after
    `backoff_ms`.
 3. OFFSET_OUT_OF_RANGE: ask the leader for its first and last offset. Its log ends before ours: cut
    to its end. It starts behind our end: drop everything and start there. Else fetch again.
-4. One request is under way; with `tells_news_at_once` a second one, to tell of partitions that the
+4. One request is under way; with `names_changes_at_once` a second one, to name partitions that the
    first does not know, so that they need not wait until a long poll is over. (It is worth it with
    leaders that answer a parked request when the next one comes.) A request that opens a session
    does not wait then, since nothing may follow it. What an answer says of a partition counts if it
@@ -195,7 +196,7 @@ class FollowerFetch:
         if not len(session) or now_ms < self._paused_until_ms:
             return None
         if self._in_flight_count and not (
-            self._settings.tells_news_at_once
+            self._settings.names_changes_at_once
             and self._in_flight_count == 1
             and session.has_changes
             and session.may_pipeline
@@ -206,7 +207,7 @@ class FollowerFetch:
         self._in_flight_count += 1
         number = self._request_count
         settings = self._settings
-        waits = not (settings.tells_news_at_once and step.is_full) or session.is_refused
+        waits = not (settings.names_changes_at_once and step.is_full) or session.is_refused
         request = FetchRequest(
             replica_state=ReplicaState(replica_id=settings.broker_id, replica_epoch=broker_epoch),
             max_wait_ms=settings.max_wait_ms if waits else 0,
@@ -363,7 +364,7 @@ class FollowerFetch:
         if partition.lag is None:
             return None
         # An answer to a request before the last one: its records are here already, but the leader
-        # will not tell its watermarks again.
+        # will not send its watermarks again.
         return Append(partition, b"", data.high_watermark, data.log_start_offset)
 
     def _on_error(
@@ -461,9 +462,9 @@ class FollowerFetch:
         if isinstance(effect, Append):
             return self._appended(effect, now_ms)
         partition.lag = None
-        told = (partition.sent_offset, partition.sent_epoch)
+        reported = (partition.sent_offset, partition.sent_epoch)
         self._fetch(partition)
-        if (log.log_end_offset, log.latest_epoch) == told:
+        if (log.log_end_offset, log.latest_epoch) == reported:
             # The same question would get the same answer, as fast as the network goes.
             return self._give_up_or_delay(partition, ErrorCode.UNKNOWN_SERVER_ERROR, now_ms)
         return None
@@ -527,7 +528,7 @@ class FollowerFetch:
         partition.failure_count = count = partition.failure_count + 1
         is_expected = code in _QUICKLY_AGAIN and code is not ErrorCode.CORRUPT_MESSAGE
         if (is_expected and count < _QUIET_FAILURES) or count & (count - 1):
-            return None  # the more often, the more rarely told
+            return None  # the more often, the more rarely logged
         return Warn(partition, code, gives_up=False)
 
     def _leave_session(self, partition: FollowedPartition) -> None:

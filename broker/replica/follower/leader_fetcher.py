@@ -120,7 +120,7 @@ class FollowerContext:
 
     Attributes:
         replicas: those hosted here; what was fetched goes there.
-        tells_news_at_once: see `follower/fetch`; all brokers must answer accordingly.
+        names_changes_at_once: see `follower/fetch`; all brokers must answer accordingly.
     """
 
     broker_id: int
@@ -132,7 +132,7 @@ class FollowerContext:
     clock: Clock
     rng: random.Random
     quota: FollowerQuota
-    tells_news_at_once: bool = False
+    names_changes_at_once: bool = False
 
     def is_in_sync(self, topic_partition: TopicPartition) -> bool:
         """Is this broker in the partition's ISR, by the newest metadata?"""
@@ -165,7 +165,7 @@ class LeaderFetcher:
                 max_bytes=config.replica_fetch_response_max_bytes,
                 partition_max_bytes=config.replica_fetch_max_bytes,
                 backoff_ms=config.replica_fetch_backoff_ms,
-                tells_news_at_once=follower.tells_news_at_once,
+                names_changes_at_once=follower.names_changes_at_once,
             ),
             follower.quota,
             follower.is_in_sync,

@@ -20,7 +20,7 @@ class FetchState(Enum):
     """Where the replication of one partition stands.
 
     FETCHING: part of the session.
-    TRUNCATING: the shell was told to cut the log and has not reported yet.
+    TRUNCATING: the shell is to cut the log and has not reported yet.
     RESETTING: out of the leader's range: it is asked for its first and last offset.
     DELAYED: after an error, until a time.
     FAILED: until metadata brings a new leader epoch.
@@ -54,7 +54,7 @@ MOVES: Final[dict[FetchState, frozenset[FetchState]]] = {
     FetchState.DELAYED: frozenset({FetchState.FETCHING}),
     FetchState.FAILED: frozenset(),
 }
-"""The legal moves; a new leader epoch begins anew."""
+"""The legal moves; a new leader epoch starts over."""
 
 
 class ReplicaLog(Protocol):
@@ -94,7 +94,7 @@ class FetchSettings(NamedTuple):
     max_bytes: int
     partition_max_bytes: int
     backoff_ms: int
-    tells_news_at_once: bool = False
+    names_changes_at_once: bool = False
 
 
 class FollowedPartition:
@@ -167,7 +167,7 @@ class TruncateTo(NamedTuple):
 
 
 class StartAt(NamedTuple):
-    """Drop the log and start anew at an offset."""
+    """Drop the log and start over at an offset."""
 
     partition: FollowedPartition
     offset: int

@@ -6,7 +6,7 @@ what was added, changed or dropped. `api/fetch/session` is the leader's half.
 Rules
 1. Epoch 0 names every partition and asks for a new session; the answer brings its id, or 0: none
    was granted, and the next request is full again.
-2. FETCH_SESSION_ID_NOT_FOUND starts anew. Any other top-level error, and a lost connection, also
+2. FETCH_SESSION_ID_NOT_FOUND starts over. Any other top-level error, and a lost connection, also
    end the session that the leader may still have: the next full request names its id.
 3. A second request may follow before the first is answered, once there is a session. Answers that
    belong to an earlier session are void.
@@ -47,7 +47,7 @@ class SessionStep(NamedTuple):
 
 
 class FollowerSession:
-    """What the leader knows of our wishes, and what it has yet to be told."""
+    """What the leader knows of our wishes, and what it does not know yet."""
 
     __slots__ = (
         "_awaits_session",
@@ -125,7 +125,7 @@ class FollowerSession:
         if step.generation != self._generation:
             return False
         if error is not ErrorCode.NONE:
-            self._start_anew(keep_id=error is not ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            self._start_over(keep_id=error is not ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             return False
         if step.is_full:
             self._awaits_session = False
@@ -134,14 +134,14 @@ class FollowerSession:
             if not self.is_refused:
                 self._epoch = 1
         elif session_id == NO_SESSION:  # the leader has closed it with this answer
-            self._start_anew(keep_id=False)
+            self._start_over(keep_id=False)
         return True
 
     def on_lost(self) -> None:
         """The connection is gone, and with it the order of what was under way."""
-        self._start_anew(keep_id=True)
+        self._start_over(keep_id=True)
 
-    def _start_anew(self, *, keep_id: bool) -> None:
+    def _start_over(self, *, keep_id: bool) -> None:
         if not keep_id:
             self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH

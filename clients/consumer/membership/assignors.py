@@ -8,7 +8,7 @@ ship: range, roundrobin, sticky and cooperative-sticky. Rules:
 2. What an assignor writes into subscriptions (user data) is byte for byte as the Java clients'.
 3. Racks of members are carried, but not looked at: no member of ours has a rack.
 
-Called by: the group membership, and by whoever wants an assignor of his own as an example.
+Called by: the group membership, and by by programs with an assignor of their own, as an example.
 KIP-429 (cooperative rebalancing), KIP-54 (sticky), KIP-792 (generations in subscriptions).
 """
 
@@ -46,11 +46,11 @@ Assignments = dict[str, list[TopicPartition]]
 
 @dataclass(frozen=True, slots=True)
 class MemberSubscription:
-    """What one member tells the leader.
+    """What one member sends the leader.
 
     Attributes:
         generation_id: the member's last generation; -1 when it has none or its client is too old
-            to tell.
+            to say.
     """
 
     topics: tuple[str, ...]
@@ -182,7 +182,7 @@ class _StickyTopic:
 
 @message("0-1", flexible="none")
 class _StickyUserData:
-    """What sticky members tell: version 0 has no generation, and no version number tells so."""
+    """What sticky members send: version 0, which nothing marks as such, has no generation."""
 
     previous_assignment: list[_StickyTopic] = array(_StickyTopic)
     generation: int = int32("1+", default=NO_GENERATION, ignorable=True)
@@ -205,8 +205,10 @@ class StickyAssignor:
         grouped = _by_topic(self._partitions)
         counted = len(_by_topic(self._partitions[:-1]))
         order = hash_order(grouped, counted)
-        told = [_StickyTopic(topic=topic, partitions=grouped[topic]) for topic in order]
-        return encode(_StickyUserData(previous_assignment=told, generation=self._generation_id), 1)
+        reported = [_StickyTopic(topic=topic, partitions=grouped[topic]) for topic in order]
+        return encode(
+            _StickyUserData(previous_assignment=reported, generation=self._generation_id), 1
+        )
 
     def on_assignment(self, partitions: Sequence[TopicPartition], generation_id: int) -> None:
         self._partitions = tuple(partitions)
@@ -252,7 +254,7 @@ ASSIGNORS: dict[str, type[Any]] = {
 """The assignors of the Java clients by their protocol names."""
 
 
-# What members own by their own account: (partitions, generation; None when they tell none)
+# What members own by their own account: (partitions, generation; None when they send none)
 
 _Claims = tuple[Sequence[TopicPartition], int | None]
 
@@ -267,9 +269,9 @@ def _sticky_claims(subscription: MemberSubscription) -> _Claims:
         except RemoteProtocolError:
             continue
         partitions = [
-            TopicPartition(told.topic, partition)
-            for told in read.previous_assignment
-            for partition in told.partitions
+            TopicPartition(reported.topic, partition)
+            for reported in read.previous_assignment
+            for partition in reported.partitions
         ]
         return partitions, read.generation if version else None
     return (), NO_GENERATION
@@ -290,15 +292,15 @@ def _cooperative_claims(subscription: MemberSubscription) -> _Claims:
 def _assign_sticky(
     partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription], claims: Any
 ) -> tuple[Assignments, dict[TopicPartition, str] | None]:
-    """Share out; also tell what moves from member to member, where that is known already."""
+    """Share out; also return what moves from member to member, where that is known already."""
     ordered = {member: members[member] for member in hash_order(members)}
     claimed = {member: claims(subscription) for member, subscription in ordered.items()}
     topics = {member: each.topics for member, each in ordered.items()}
-    told = {member: each.generation_id for member, each in ordered.items()}
+    reported = {member: each.generation_id for member, each in ordered.items()}
     counts = _existing_topics(partition_counts, members)
     if len({frozenset(each) for each in topics.values()}) <= 1:
-        return assign_alike(counts, claimed, told)
-    return assign_unlike(counts, topics, claimed, told), None
+        return assign_alike(counts, claimed, reported)
+    return assign_unlike(counts, topics, claimed, reported), None
 
 
 # Orders

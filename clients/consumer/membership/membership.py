@@ -380,7 +380,7 @@ class Membership:
         self._failures += 1
 
     def fail(self, code: ErrorCode, message: str) -> None:
-        """End the membership for good: the program must be told."""
+        """End the membership for good: only the program can do something about it."""
         if self.state is MemberState.FAILED:
             return
         self.failure = error_for(code, message)

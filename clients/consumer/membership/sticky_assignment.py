@@ -27,12 +27,12 @@ _NO_GENERATION = -1
 
 
 def _settle_claims(
-    topics: Collection[str], claims: Claims, told: Mapping[str, int]
+    topics: Collection[str], claims: Claims, reported: Mapping[str, int]
 ) -> tuple[Assignments, set[TopicPartition]]:
     """Return what each member owns, and what two members of one generation both claim.
 
     Args:
-        told: the generation in the member's subscription itself, apart from the assignor's own.
+        reported: the generation in the member's subscription itself, apart from the assignor's own.
     """
     owned: Assignments = {}
     disputed: set[TopicPartition] = set()
@@ -46,12 +46,12 @@ def _settle_claims(
             other = owners.get(partition)
             if other is None:
                 mine.append(partition)
-            elif generation < told[other]:
+            elif generation < reported[other]:
                 continue
             else:
                 if partition in owned[other]:
                     owned[other].remove(partition)
-                if generation == told[other]:
+                if generation == reported[other]:
                     disputed.add(partition)
                 else:
                     mine.append(partition)
@@ -76,14 +76,14 @@ def moved_partitions(
 
 
 def assign_alike(
-    counts: Mapping[str, int], claims: Claims, told: Mapping[str, int]
+    counts: Mapping[str, int], claims: Claims, reported: Mapping[str, int]
 ) -> tuple[Assignments, dict[TopicPartition, str]]:
     """Share out among members that want the same topics.
 
     Returns:
         The assignment, and of it what others owned: partition -> new member.
     """
-    owned, disputed = _settle_claims(counts, claims, told)
+    owned, disputed = _settle_claims(counts, claims, reported)
     builder = _AlikeBuilder(counts, owned, disputed)
     builder.keep_owned()
     builder.fill()
@@ -174,10 +174,10 @@ def assign_unlike(
     counts: Mapping[str, int],
     topics: Mapping[str, Sequence[str]],
     claims: Claims,
-    told: Mapping[str, int],
+    reported: Mapping[str, int],
 ) -> Assignments:
     """Share out among members that want different topics."""
-    owned, _ = _settle_claims(counts, claims, told)
+    owned, _ = _settle_claims(counts, claims, reported)
     builder = _UnlikeBuilder(counts, topics, owned, _previous_owners(claims))
     builder.keep_owned()
     builder.balance()

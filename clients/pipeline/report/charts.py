@@ -25,7 +25,7 @@ _BOTTOM: Final = 34
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value with its place on the axis and what is told about it."""
+    """One value with its place on the axis and what is said about it."""
 
     label: str
     value: float
@@ -130,8 +130,8 @@ def _grid(ticks: Sequence[float]) -> list[str]:
 
 
 def _told(point: Point) -> str:
-    told = f"{point.label}: {point.value:,.1f}"
-    return escape(f"{told} ({point.note})" if point.note else told)
+    reported = f"{point.label}: {point.value:,.1f}"
+    return escape(f"{reported} ({point.note})" if point.note else reported)
 
 
 def _text(x: float, y: float, text: str, anchor: str, css: str = "label") -> str:

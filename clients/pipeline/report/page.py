@@ -34,7 +34,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """All that the page tells."""
+    """What the page shows."""
 
     total: Share
     first_date: str

@@ -40,7 +40,7 @@ _POLL_MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
-    """What the command line tells."""
+    """The options of the command line."""
 
     bootstrap_servers: str | None
     output: Path
@@ -69,16 +69,16 @@ async def report(options: ReportOptions, say: Callable[[str], None]) -> None:
         raise PipelineError(f"the folder {options.html.parent} is not there")
     if options.html.is_dir():
         raise PipelineError(f"{options.html} is a folder, not a file")
-    told = _FromBrokers()
+    reported = _FromBrokers()
     if options.bootstrap_servers is not None:
         say(f"asking {options.bootstrap_servers} for the airlines' names")
-        told = await _ask_brokers(options.bootstrap_servers)
+        reported = await _ask_brokers(options.bootstrap_servers)
     say(f"reading the results of {len(files)} days with Spark")
     folder = Path(tempfile.mkdtemp(prefix="kraftrio-report-"))
     log_path = folder / "spark.log"
     try:
         findings = await trio.to_thread.run_sync(
-            _find_out, options, files, told, log_path, abandon_on_cancel=True
+            _find_out, options, files, reported, log_path, abandon_on_cancel=True
         )
     except kinds() as error:
         if not is_expected(error):
@@ -135,7 +135,7 @@ async def _names(servers: str, ends: Mapping[Any, int]) -> dict[str, str]:
 
 
 def _find_out(
-    options: ReportOptions, files: list[str], told: _FromBrokers, log_path: Path
+    options: ReportOptions, files: list[str], reported: _FromBrokers, log_path: Path
 ) -> Findings:
     """Ask Spark (in a worker thread)."""
     spark = start_session(options.spark, log_path)
@@ -161,13 +161,13 @@ def _find_out(
             seats=facts[4] or 0,
             by_hour=_shares(rows, hour, lambda key: f"{key}"),
             by_carrier=sorted(
-                _shares(rows, F.col("carrier"), lambda key: _carrier(key, told.names)),
+                _shares(rows, F.col("carrier"), lambda key: _carrier(key, reported.names)),
                 key=lambda share: -(share.delay_mean or 0.0),
             ),
             by_wind=_shares(rows, _wind(), _wind_label),
             by_visibility=_shares(rows, _visibility(), lambda key: f"{key}"),
             batches=read_batches(options.output / PROGRESS_NAME),
-            lag_now=told.lag,
+            lag_now=reported.lag,
         )
     finally:
         spark.stop()

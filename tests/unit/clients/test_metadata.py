@@ -43,7 +43,7 @@ def test_leader_epochs_do_not_go_back_within_a_topic() -> None:
     assert epochs(after(told(OLD, 4, 4), told(OLD, 3, 5))) == [4, 5]
 
 
-def test_a_topic_made_anew_begins_with_its_own_epochs() -> None:
+def test_a_topic_recreated_begins_with_its_own_epochs() -> None:
     """Lower epochs, fewer partitions: all is as the new topic has it."""
     metadata = after(told(OLD, 4, 4, 4), told(NEW, 0, 1))
     assert epochs(metadata) == [0, 1]

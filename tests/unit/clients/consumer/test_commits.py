@@ -208,7 +208,7 @@ async def test_a_commit_of_a_member_is_not_sent_once_it_has_left(
 async def test_a_commit_names_the_topics_of_the_moment(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """The topic is made anew while the commit waits: it is sent for the former one."""
+    """The topic is re-created while the commit waits: it is sent for the former one."""
     coordinator, member = Coordinator(), Member()
     coordinator.answers = [busy := trio.Event()]
     async with commits_of(coordinator, member) as commits:

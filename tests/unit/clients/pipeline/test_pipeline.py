@@ -260,7 +260,7 @@ Caused by: java.io.IOException: {}
     [
         ("No space left on device", "the disk is full"),
         ("Could not parse Master URL: 'x'", "--master names no cluster"),
-        ("Some data may have been lost because", "begin anew"),
+        ("Some data may have been lost because", "start over"),
         ("org.apache.kafka.common.errors.TimeoutException: no", "the brokers do not answer"),
         ("something else", "something else"),
     ],

@@ -118,7 +118,7 @@ REFUSED = [
     ),
     (
         {"startingOffsets": '{"a":{"0":9}}', "endingOffsets": '{"a":{"1":30}}'},
-        "but only one of them tells of a-0, a-1",
+        "but only one of them names a-0, a-1",
     ),
     ({"startingTimestamp": "yesterday"}, "startingTimestamp must be a whole number"),
     ({"startingOffsetsByTimestampStrategy": "never"}, "must be error or latest"),

@@ -46,7 +46,7 @@ SETTINGS = FetchSettings(
     max_bytes=10 << 20,
     partition_max_bytes=1 << 20,
     backoff_ms=1000,
-    tells_news_at_once=True,
+    names_changes_at_once=True,
 )
 BROKER_EPOCH = 77
 

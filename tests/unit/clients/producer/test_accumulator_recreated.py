@@ -1,4 +1,4 @@
-"""The producer's core when its topic is made anew: what goes where, in which order and epoch."""
+"""The producer's core when its topic is re-created: what goes where, in which order and epoch."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_what_waits_for_a_partition_that_is_gone_is_given_up_in_the_end() -> Non
     waiting = core.accept(b"gone", partition=1)
     as_topic(core, SECOND, 1)
     core.wait(40_001)
-    with pytest.raises(TimedOutError, match="the topic was made anew, without that partition"):
+    with pytest.raises(TimedOutError, match="the topic was re-created, without that partition"):
         waiting.result()
 
 

@@ -1,4 +1,4 @@
-"""Clients whose topic is deleted and made anew while they use it, in simulated time."""
+"""Clients whose topic is deleted and re-created while they use it, in simulated time."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_without_a_policy_the_application_is_told_and_decides() -> None:
             await make_anew(kafka)
             await kafka.fill("t", 9)
             for _ in range(2):
-                with pytest.raises(LogTruncationError, match="t-0 was made anew") as told:
+                with pytest.raises(LogTruncationError, match="t-0 was re-created") as told:
                     await read(consumer, 1)
                 assert (told.value.topic_partition, told.value.offset) == (T0, 5)
             consumer.seek(T0, 2)
@@ -147,7 +147,7 @@ def test_records_for_a_partition_that_is_gone_are_given_up_with_the_reason() -> 
             kept = await producer.send("t", b"y", partition=0, timestamp_ms=now_ms)
             await make_anew(kafka, 2)
             assert (await kept).offset == 0
-            with pytest.raises(TimedOutError, match="the topic was made anew, without that"):
+            with pytest.raises(TimedOutError, match="the topic was re-created, without that"):
                 await gone
 
     simulate(main, auto_create_topics_enable="false")
