@@ -30,6 +30,7 @@ CONFORMANCE = ROOT / "tests" / "conformance"
 QUICK_TESTS = ("unit", "sim")
 LONG_TESTS = ("integration", "conformance", "spark", "pipeline")  # processes of their own
 SLOWEST = ["--durations=10", "--durations-min=1"]
+COVERAGE = ["--cov", "--cov-report=term:skip-covered"]
 IN_PARALLEL = ["-n", str(os.cpu_count() or 1), "--dist", "worksteal"]
 LINTED = ["base", "wire", "net", "kraft_meta", "broker", "clients", "kraftrio", "scripts", "tests"]
 
@@ -105,8 +106,9 @@ def set_up_tools() -> list[Outcome]:
     return outcomes
 
 
-def all_steps(fast: bool, options: list[str]) -> list[Outcome]:
+def all_steps(fast: bool, coverage: bool, options: list[str]) -> list[Outcome]:
     """Run every step and return what each came to."""
+    for_unit = [*IN_PARALLEL, *(COVERAGE if coverage else [])]
     linted = [name for name in LINTED if (ROOT / name).exists()]
     python = [sys.executable, "-m"]
     outcomes = [] if fast else set_up_tools()
@@ -122,7 +124,7 @@ def all_steps(fast: bool, options: list[str]) -> list[Outcome]:
             continue
         if any((ROOT / "tests" / name).rglob("test_*.py")):
             # Unit tests take every core; what waits for other processes leaves them some.
-            chosen = [*options, *IN_PARALLEL] if name == "unit" else options
+            chosen = [*options, *for_unit] if name == "unit" else options
             outcomes.append(run_pytest(name, [f"tests/{name}"], chosen))
     return outcomes
 
@@ -157,11 +159,14 @@ def main() -> int:
         "--fast", action="store_true", help="without clients and brokers in processes of their own"
     )
     parser.add_argument("-k", metavar="EXPRESSION", help="only the tests that fit, as in pytest")
+    parser.add_argument(
+        "--coverage", action="store_true", help="say how much of each module the unit tests run"
+    )
     parser.add_argument("-x", action="store_true", help="end each step at its first failed test")
     chosen = parser.parse_args()
     options = (["-k", chosen.k] if chosen.k else []) + (["-x"] if chosen.x else [])
     os.chdir(ROOT)
-    return 0 if summarize(all_steps(chosen.fast, options)) else 1
+    return 0 if summarize(all_steps(chosen.fast, chosen.coverage, options)) else 1
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ def main(arguments: list[str]) -> int:
     groups = ["base", *arguments[1:]]
     with (root / "pyproject.toml").open() as pyproject:
         fcntl.flock(pyproject, fcntl.LOCK_EX)
-        stamp = f"{root}\n{pyproject.read()}"
+        constraints = (root / "scripts" / "constraints.txt").read_text()
+        stamp = f"{root}\n{pyproject.read()}{constraints}"
         return make(root, groups, stamp)
 
 
@@ -49,6 +50,7 @@ def make(root: Path, groups: list[str], stamp: str) -> int:
     extras = ",".join(group for group in groups if group != "base")
     target = f"{root}[{extras}]" if extras else str(root)
     install = [str(python), "-P", "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
+    install += ["--constraint", str(root / "scripts" / "constraints.txt")]
     if run([*install, "--editable", target]) != 0:
         return fail(f"could not install {target} into {venv}")
     for stale in venv.glob("stamp-*"):
@@ -61,7 +63,7 @@ def make(root: Path, groups: list[str], stamp: str) -> int:
 
 
 def is_fresh(venv: Path, group: str, stamp: str) -> bool:
-    """Tell whether the group was installed from this very pyproject.toml."""
+    """Tell whether the group was installed from these very pyproject.toml and constraints.txt."""
     path = venv / f"stamp-{group}"
     return path.exists() and path.read_text() == stamp
 

@@ -165,6 +165,31 @@ def test_top_level_of_the_checkout() -> None:
         return  # a copy without its history
     found = {path.split("/")[0] for path in done.stdout.splitlines()}
     folders = {*PACKAGES, "kraftrio", "scripts", "tests", "docs"}
-    papers = {"pyproject.toml", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "LICENSE"}
+    papers = {"pyproject.toml", "LICENSE"}
+    papers |= {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"}
     others = {name for name in found - folders - papers if not name.startswith(".")}
     assert not others, f"not for the top level: {sorted(others)}"
+
+
+def test_changes_are_named_by_their_kind() -> None:
+    """A fragment of the changelog is NAME.KIND.md, and says something."""
+    kinds = {"added", "changed", "fixed"}
+    for path in (ROOT / "docs" / "changes").iterdir():
+        if path.name == "README.md":
+            continue
+        name, kind, *rest = path.name.split(".")
+        assert name and kind in kinds and rest == ["md"], path.name
+        assert path.read_text().strip(), f"{path.name} is empty"
+
+
+def test_contributing_names_what_is_there() -> None:
+    """The files that a newcomer is sent to exist, and each walk opens none of them twice."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named = re.findall(r"`([\w/]+/\w+\.py)`", text)
+    gone = [name for name in named if not (ROOT / name).exists()]
+    assert not gone
+    for walk in re.findall(r"^\*\*\w+, (?:.|\n)*?\n\n", text, re.MULTILINE):
+        files = re.findall(r"`([\w/]+/\w+\.py)`", walk)
+        count = re.match(r"\*\*\w+, (\d+) files", walk)
+        assert count is not None
+        assert len(files) == len(set(files)) == int(count[1]), walk.split(",")[0]

@@ -211,7 +211,7 @@ def test_an_offline_replica_only_goes_away(role: Role) -> None:
     assert not state.apply(image(epoch=7, partition_epoch=9), 0)
     assert state.check_leader(-1) is ErrorCode.KAFKA_STORAGE_ERROR
     assert state.check_append(1) is ErrorCode.KAFKA_STORAGE_ERROR
-    assert state.check_followed(None) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert state.check_followed(7) is ErrorCode.KAFKA_STORAGE_ERROR
     state.resign()
     assert state.role is Role.NONE
 
