@@ -174,7 +174,9 @@ class SimNode:
         if self.node is None or self.node._broker is None:
             return None
         manager = self.node._broker._services.replica_manager
-        if self.is_stopping and any(r.log._flush.is_closed for r in manager.hosted.partitions()):
+        if self.is_stopping and any(
+            r.log.durability.is_closed for r in manager.hosted.partitions()
+        ):
             return None
         return manager
 

@@ -116,12 +116,14 @@ def test_groups() -> None:
             listed = await client.list_groups(states=["Empty"])
             assert [group.group_id for group in listed] == ["g"]
             offsets = await client.list_group_offsets("g")
-            assert offsets[T0] is not None
-            assert offsets[T0].offset == 3
+            committed = offsets[T0]
+            assert committed is not None
+            assert committed.offset == 3
             await client.alter_group_offsets("g", {T0: 7})
             offsets = await client.list_group_offsets("g", [T0])
-            assert offsets[T0] is not None
-            assert offsets[T0].offset == 7
+            committed = offsets[T0]
+            assert committed is not None
+            assert committed.offset == 7
             await client.delete_group_offsets("g", [T0])
             assert not await client.list_group_offsets("g")
             await client.delete_groups(["g"])
