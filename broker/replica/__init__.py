@@ -1,1 +1,1 @@
-"""The replicas hosted here: their state, who waits for them, ISRs, log directories."""
+"""The replicas hosted here: their state, the requests that wait for them, ISRs, directories."""

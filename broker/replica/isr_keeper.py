@@ -137,7 +137,7 @@ class IsrKeeper:
         before = len(partition.state.isr)
         if answer.error is not ErrorCode.NONE:
             _log.info(
-                "isr not taken partition=%s-%d error=%s",
+                "isr proposal refused partition=%s-%d error=%s",
                 *partition.topic_partition, answer.error.name,
             )  # fmt: skip
         now_ms = self._clock.monotonic_ms()

@@ -127,7 +127,7 @@ class IsrProposals:
         code = response.error_code
         if code is not ErrorCode.NONE:
             _log.warning(
-                "isr proposals not decided, trying again count=%d reason=%s",
+                "isr proposals failed, retrying count=%d reason=%s",
                 len(proposals),
                 code.name,
             )
@@ -140,7 +140,7 @@ class IsrProposals:
                 proposal = proposals.pop((topic.topic_id, partition.partition_index), None)
                 if proposal is None:
                     _log.warning(
-                        "answer to no isr proposal topic_id=%s partition=%d",
+                        "unexpected answer to isr proposals topic_id=%s partition=%d",
                         uuid_to_text(topic.topic_id),
                         partition.partition_index,
                     )

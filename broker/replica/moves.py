@@ -147,7 +147,7 @@ class ReplicaMoves:
         except KafkaError as error:
             return error.code
         _log.info(
-            "replica moves partition=%s-%d from=%s to=%s",
+            "replica move started partition=%s-%d from=%s to=%s",
             *partition.topic_partition, posixpath.dirname(partition.log.directory), log_dir.path,
         )  # fmt: skip
         self._news.set()
@@ -284,7 +284,7 @@ class ReplicaMoves:
         self._reported.pop(partition.topic_partition, None)
         self._without_room.discard(partition.topic_partition)
         _log.info(
-            "replica moved partition=%s-%d to=%s log_end_offset=%d",
+            "replica move finished partition=%s-%d to=%s log_end_offset=%d",
             *partition.topic_partition, future.log_dir.path, log.log_end_offset,
         )  # fmt: skip
 
@@ -292,7 +292,7 @@ class ReplicaMoves:
 
     def _give_up(self, topic_partition: TopicPartition, reason: str) -> None:
         """Drop the copy; the log in service stays as it is, and is compacted again."""
-        _log.warning("move given up partition=%s-%d reason=%s", *topic_partition, reason)
+        _log.warning("replica move abandoned partition=%s-%d reason=%s", *topic_partition, reason)
         self._futures.drop(topic_partition, self._clock.wall_ms())
         self._without_room.discard(topic_partition)
         topic_id = self._reported.pop(topic_partition, None)
@@ -308,7 +308,9 @@ class ReplicaMoves:
         if future.log_dir.is_online:
             if topic_partition not in self._without_room:
                 self._without_room.add(topic_partition)
-                _log.warning("move waits partition=%s-%d reason=%s", *topic_partition, error)
+                _log.warning(
+                    "replica move delayed partition=%s-%d reason=%s", *topic_partition, error
+                )
             await trio.sleep(_PAUSE_S)
 
 

@@ -27,7 +27,7 @@ class OffsetWaiters:
     """See the module.
 
     Attributes:
-        waiting: empty while nobody waits; to be looked at where a call would cost too much.
+        waiting: the waiters; checked directly for being empty where a call would cost too much.
     """
 
     __slots__ = ("waiting",)
@@ -50,17 +50,17 @@ class OffsetWaiters:
             waiter.timer = timers.schedule(timeout_ms, give_up)
 
     def has_reached(self, watermark: int) -> bool:
-        """Is there anybody whose offset the watermark has reached?"""
+        """Has the watermark reached the offset of any waiter?"""
         return any(waiter.offset <= watermark for waiter in self.waiting)
 
     def answer_reached(self, watermark: int, code: ErrorCode) -> None:
-        """Call back those whose offset the watermark has reached."""
+        """Call back the waiters whose offset the watermark has reached."""
         reached = [waiter for waiter in self.waiting if waiter.offset <= watermark]
         self.waiting = [waiter for waiter in self.waiting if waiter.offset > watermark]
         _answer(reached, code)
 
     def answer_all(self, code: ErrorCode) -> None:
-        """Call everybody back: the watermark will not rise here any more."""
+        """Call back all waiters: the watermark will not rise here any more."""
         waiting, self.waiting = self.waiting, []
         _answer(waiting, code)
 

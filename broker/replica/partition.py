@@ -1,4 +1,4 @@
-"""One replica hosted here: its log, its replication state, and who waits for it.
+"""One replica hosted here: its log, its replication state, and the requests that wait for it.
 
 Rules: the state decides, the log stores, and `Partition` passes what changed from one to the other
 and to the requests that wait. Only the state decides the high watermark; the log is given each new
@@ -145,7 +145,7 @@ class Partition:
         """The smallest log start offset of the live replicas."""
         return self.state.followers.low_watermark(self.log.log_start_offset)
 
-    # -- does anybody follow? -------------------------------------------------------------------
+    # -- confirmations that it still leads ------------------------------------------------------
 
     def confirm(self, callback: CommitCallback, timers: Timers, timeout_ms: float) -> None:
         """Call back once every member of the ISR has shown that it still follows this leader.
@@ -180,11 +180,11 @@ class Partition:
         self.check_confirmations()
 
     def must_show(self, replica_id: int) -> bool:
-        """Does anybody wait for a further fetch of this follower?"""
+        """Does a confirmation need another fetch of this follower?"""
         return any(replica_id in confirmation.needs for confirmation in self.confirmations)
 
     def check_confirmations(self) -> None:
-        """Answer those for whom all members of the ISR have shown that they follow."""
+        """Answer the confirmations for which every member of the ISR has fetched."""
         if not self.confirmations:
             return
         isr = self.state.maximal_isr

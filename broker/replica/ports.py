@@ -1,4 +1,4 @@
-"""What the replicas ask of the rest of the broker, as narrow protocols; and who is alive.
+"""What the replicas ask of the rest of the broker, as narrow protocols; and which brokers live.
 
 `isr_proposals` is an `IsrProposer`, `directory_assignments` are `DirectoryReports`, and
 `follower/fetcher` is a `FetcherManager`. `MetadataBrokers` reads the newest image.

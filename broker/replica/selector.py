@@ -26,7 +26,8 @@ class ReplicaView(NamedTuple):
 def select_replica(rack_id: str, replicas: Iterable[ReplicaView]) -> int | None:
     """The replica of the consumer's rack to read from; None: the leader.
 
-    The leader is preferred in its own rack; else who has most, then who caught up last.
+    The leader is preferred in its own rack; else the replica with the largest log end offset, then
+    the one that caught up last.
     """
     if not rack_id:
         return None

@@ -144,7 +144,9 @@ class LogCleaner:
         except OSError as error:
             if error.errno in NO_ROOM:
                 self._put_off[log] = now_ms + _PUT_OFF_MS
-                _log.warning("cleaning put off partition=%s reason=%s", log.topic_partition, error)
+                _log.warning(
+                    "cleaning postponed partition=%s reason=%s", log.topic_partition, error
+                )
             else:
                 self._logs.fail_log(log, error)
         else:

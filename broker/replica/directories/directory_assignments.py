@@ -105,7 +105,7 @@ class DirectoryAssignments:
                         code = partition.error_code
         if failed:
             _log.warning(
-                "directories of replicas not taken, trying again count=%d reason=%s",
+                "replica directories not assigned, retrying count=%d reason=%s",
                 len(failed), code.name,
             )  # fmt: skip
             self._requests.waiting = failed | self._requests.waiting

@@ -63,7 +63,7 @@ class FullDirectories:
         self._resign(partition)
 
     def _add(self, log_dir: LogDir) -> None:
-        _log.warning("no room directory=%s: what is led there moves", log_dir.path)
+        _log.warning("log directory is full, its leaderships move away directory=%s", log_dir.path)
         if not self._full:
             self._timers.schedule(_PROBE_INTERVAL_MS, self._probe)
         self._full.append(log_dir)
@@ -92,7 +92,7 @@ class FullDirectories:
         for log_dir in list(self._full):
             if self._log_manager.has_room(log_dir):
                 self._full.remove(log_dir)
-                _log.info("room again directory=%s", log_dir.path)
+                _log.info("log directory has space again directory=%s", log_dir.path)
         for topic_partition, follow in list(self._waiting.items()):
             if not self._is_full(topic_partition):
                 del self._waiting[topic_partition]

@@ -46,7 +46,7 @@ async def test_a_proposal_that_is_refused_over_and_over_is_told_once(
     finally:
         logging.getLogger().removeHandler(handler)
     assert log.getvalue().count("propose isr") == 1
-    assert log.getvalue().count("isr not taken") == 1
+    assert log.getvalue().count("isr proposal refused") == 1
     assert log.getvalue().count("\n") == 2
 
 

@@ -374,7 +374,7 @@ async def test_a_full_new_directory_delays_the_move(
     mover.fs.fail("write", "/b/", errno.ENOSPC)
     async with mover.running():
         await trio.sleep(30)
-        assert sum("move waits" in line for line in caplog.messages) == 1
+        assert sum("replica move delayed" in line for line in caplog.messages) == 1
         mover.fs.heal()
         await mover.settle()
     assert mover.serving() == "/b" and mover.values() == [b"x"]
