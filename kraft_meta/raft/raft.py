@@ -130,7 +130,7 @@ class RaftCore:
         self._elections = Elections(state, pace, self._roles)
         self._leader_loss = LeaderLoss(state, pace, self._roles)
         self._stored = stored
-        self._told_high_watermark: int | None = None
+        self._reported_high_watermark: int | None = None
         self._is_ready_out = False
         self._roles.restore(loaded, now_ms)
         if voters.is_sole_voter(node_id):
@@ -189,7 +189,7 @@ class RaftCore:
             not self._outbox.is_empty
             or self.log.has_writes
             or self.snapshots.is_wanted
-            or self.log.high_watermark != self._told_high_watermark
+            or self.log.high_watermark != self._reported_high_watermark
             or self._election_state().must_replace(self._stored)
         )
 
@@ -204,14 +204,17 @@ class RaftCore:
             self._stored = state
         else:
             state = None
-        told, self._told_high_watermark = self._told_high_watermark, self.log.high_watermark
+        reported, self._reported_high_watermark = (
+            self._reported_high_watermark,
+            self.log.high_watermark,
+        )
         return Ready(
             election_state=state,
             install_snapshot=self.snapshots.take_wanted(),
             truncate_to=truncate_to,
             batches=batches,
             messages=self._outbox.take(),
-            high_watermark=None if self.log.high_watermark == told else self.log.high_watermark,
+            high_watermark=None if self.log.high_watermark == reported else self.log.high_watermark,
         )
 
     def advance(self) -> None:

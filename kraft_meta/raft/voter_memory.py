@@ -40,7 +40,7 @@ at any point leaves the truth. Owns: `VoterMemory`, sans-IO. Rules for a voter t
 A quorum of one has nobody to contradict it: it is always proven. A quorum whose majority is lost
 for good stays without a leader until an operator declares its remaining voters proven.
 
-Called by: the parts of the Raft core. Compare KIP-853, which tells a
+Called by: the parts of the Raft core. Compare KIP-853, which recognises a
 voter with another disk by its directory id and leaves it out until an operator adds it.
 """
 

@@ -87,7 +87,7 @@ class ControllerNode(FakeQuorum):
 
 
 def test_only_apis_of_the_controller_listener_are_served() -> None:
-    """Kafka's definitions say which those are, and ApiVersions tells them."""
+    """Kafka's definitions say which those are, and ApiVersions lists them."""
     table = ControllerNode().handlers.table()
     assert all("controller" in APIS[key].listeners for key in table)
     advertised = {one.api_key for one in Dispatcher(table).advertised()}
@@ -95,7 +95,7 @@ def test_only_apis_of_the_controller_listener_are_served() -> None:
 
 
 def test_brokers_are_registered_and_heard_of() -> None:
-    """A heartbeat is told to who watches the connections, with its connection."""
+    """A heartbeat is reported with its connection to whoever watches connections."""
     node = ControllerNode()
     registration = BrokerRegistrationRequest(
         broker_id=7,
@@ -128,7 +128,7 @@ def test_a_slow_decision_is_not_waited_for_longer_than_asked() -> None:
 
 
 def test_another_node_is_the_active_controller() -> None:
-    """Whoever asks is told so, and finds it by DescribeCluster."""
+    """Whoever asks gets NOT_CONTROLLER, and finds the active one by DescribeCluster."""
     node = ControllerNode()
     node.leader_id = 3
     beat = BrokerHeartbeatRequest(broker_id=1, broker_epoch=1)
@@ -185,7 +185,7 @@ def test_an_active_controller_that_is_not_listed_is_not_named() -> None:
     ],
 )
 def test_brokers_are_not_described_here(endpoint_type: int, version: int, code: ErrorCode) -> None:
-    """A client that took this for a broker is told (KIP-919)."""
+    """A client that took this for a broker gets an error (KIP-919)."""
     response = describe(ControllerNode(), endpoint_type, version)
     assert (response.error_code, response.brokers) == (code, [])
     if code == ErrorCode.MISMATCHED_ENDPOINT_TYPE:

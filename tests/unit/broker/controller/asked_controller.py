@@ -1,4 +1,4 @@
-"""A controller that answers when told and a clock that goes when told, for those who ask it."""
+"""A controller that answers, and a clock that goes on, when the test says so."""
 
 from __future__ import annotations
 

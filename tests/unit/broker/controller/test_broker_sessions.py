@@ -173,7 +173,7 @@ async def test_an_outdated_incarnation_is_not_taken_for_the_broker(
     assert not context.fenced()
 
 
-async def test_a_broker_that_registered_anew_is_not_fenced_for_its_former_life(
+async def test_a_broker_that_registered_again_is_not_fenced_for_its_former_life(
     context: Context, autojump_clock: MockClock
 ) -> None:
     await context.lead()
@@ -245,7 +245,7 @@ async def test_a_new_controller_waits_until_it_may_decide(
     assert context.fenced() == [(BROKER, 70)]
 
 
-async def test_a_reign_that_ended_before_it_began_fences_nobody(
+async def test_leadership_that_ended_before_it_began_fences_nobody(
     context: Context, autojump_clock: MockClock
 ) -> None:
     context.broker.stop()

@@ -170,7 +170,7 @@ async def test_elections_are_waited_for(
     assert not context.channel.is_fenced
 
 
-async def test_a_registration_that_is_lost_before_the_first_heartbeat_is_made_anew(
+async def test_a_registration_that_is_lost_before_the_first_heartbeat_is_repeated(
     context: Context, autojump_clock: MockClock
 ) -> None:
     context.controller.heartbeat_errors = [ErrorCode.BROKER_ID_NOT_REGISTERED]
@@ -200,7 +200,7 @@ async def test_a_refused_registration_fails_at_once(
 async def test_only_directories_that_are_online_are_registered(
     context: Context, autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
-    """Of one that could not be read there is no id; one that failed since is not named anew."""
+    """Of one that could not be read there is no id; one that failed since is not named again."""
     request = BrokerRegistrationRequest(
         broker_id=BROKER_ID, incarnation_id=b"i" * 16, log_dirs=[b"a" * 16, b"", b"c" * 16]
     )
@@ -319,7 +319,7 @@ async def test_an_unanswered_heartbeat_is_followed_by_another(
 @pytest.mark.parametrize(
     "error", [ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.STALE_BROKER_EPOCH]
 )
-async def test_a_lost_registration_is_made_anew_as_the_same_incarnation(
+async def test_a_lost_registration_is_repeated_as_the_same_incarnation(
     context: Context, autojump_clock: MockClock, nursery: trio.Nursery, error: ErrorCode
 ) -> None:
     await context.join()
@@ -385,7 +385,7 @@ async def test_a_shutdown_ends_whatever_the_controller_says(
     assert all(request.want_shut_down for _, request in context.controller.heartbeats[1:])
 
 
-async def test_a_broker_that_is_going_does_not_register_anew(
+async def test_a_broker_that_is_going_does_not_register_again(
     context: Context, autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
     await context.join()
@@ -430,7 +430,7 @@ async def test_a_broker_that_cannot_tell_of_a_failed_directory_ends(
             nursery.start_soon(context.channel.run_heartbeats)
             nursery.start_soon(context.channel.watch_failed_directories, 30)
             await trio.sleep(5)
-            context.offline.append(b"e" * 16)  # another one does not begin anew
+            context.offline.append(b"e" * 16)  # another one does not restart the time
             context.channel.directory_failed()
     assert trio.current_time() - begin == pytest.approx(30)
 

@@ -223,7 +223,7 @@ async def test_a_decision_of_this_node_that_never_comes_is_over_in_time(
     assert topic_error(await within(3.1, answer)) is ErrorCode.REQUEST_TIMED_OUT
 
 
-async def test_a_silent_controller_is_connected_to_anew(
+async def test_a_silent_controller_is_connected_to_again(
     cluster: Cluster, autojump_clock: MockClock
 ) -> None:
     cluster.second.answer = silence

@@ -63,7 +63,7 @@ def test_three_nodes_elect_a_leader_soon_and_agree() -> None:
 
 
 def test_a_committed_record_reaches_everybody_at_once() -> None:
-    """Parked fetches are answered by news; nobody waits for the end of a long poll."""
+    """Parked fetches are answered at once; nobody waits for the end of a long poll."""
     quorum = Quorum([1, 2, 3], observers=[8, 9])
 
     async def main() -> None:
@@ -144,7 +144,7 @@ def test_the_last_node_of_a_quorum_stops_without_waiting() -> None:
 
 
 def test_a_whole_cluster_restarts_quickly() -> None:
-    """The former leader tells the others at once that it does not lead any more."""
+    """The former leader announces at once that it does not lead any more."""
     quorum = Quorum([1, 2, 3], observers=[9])
 
     async def main() -> None:
@@ -372,7 +372,7 @@ def test_random_lives_lose_nothing_that_was_answered(seed: int) -> None:
     quorum.run(main)
 
 
-def test_a_link_that_fails_for_another_reason_is_told_again(
+def test_a_link_that_fails_for_another_reason_is_logged_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A line for each new reason, none while it stays the same."""

@@ -131,7 +131,7 @@ class ControllerContext:
         self.now_ms += duration_ms
 
     def run_deadlines(self) -> list[MetadataRecord]:
-        """Look at what fell due by now; return the records."""
+        """Decide whatever is due by now; return the records."""
         records: list[MetadataRecord] = []
         while (deadline_ms := self.controller.next_deadline_ms()) is not None:
             if deadline_ms > self.now_ms:

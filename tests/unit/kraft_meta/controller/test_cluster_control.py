@@ -54,7 +54,7 @@ def test_a_live_brokers_id_cannot_be_taken() -> None:
 
 
 def test_after_a_restart_of_the_controller_a_restarted_broker_need_not_wait() -> None:
-    """Nobody heard of the former incarnation in this reign: kill -9 and start again at once."""
+    """This controller has not heard of the former incarnation: kill -9 and start again at once."""
     context = ControllerContext()
     context.start_brokers(1)
     context.create("t", [1])
@@ -140,7 +140,7 @@ def test_a_silent_broker_is_fenced_and_its_leaderships_move() -> None:
 
 
 def test_after_a_failover_brokers_get_one_session_to_be_heard_of() -> None:
-    """The new controller starts every unfenced broker's session anew."""
+    """The new controller begins a session for every unfenced broker."""
     context = ControllerContext()
     context.start_brokers(1)
     context.sleep(SESSION_MS - 1)
@@ -327,7 +327,7 @@ def test_a_broker_fenced_in_error_comes_back_by_its_next_heartbeat() -> None:
 
 
 def test_another_incarnation_is_not_fenced_for_the_former_one() -> None:
-    """The epoch says which is gone. Of unknown brokers, and without a reign, nothing follows."""
+    """The epoch says which is gone. Unknown brokers, and inactive controllers, change nothing."""
     context = ControllerContext()
     context.start_brokers(1)
     epoch = context.image.brokers[1].broker_epoch
@@ -348,7 +348,7 @@ def test_a_broker_can_ask_to_be_fenced() -> None:
 
 
 def test_an_unregistered_broker_is_gone() -> None:
-    """Its leaderships move; unregistering it twice is an error; it may register anew."""
+    """Its leaderships move; unregistering it twice is an error; it may register again."""
     context = ControllerContext()
     context.start_brokers(1, 2)
     context.create("t", [1, 2])

@@ -1,4 +1,4 @@
-"""The controller core as a whole: reigns, replay, determinism."""
+"""The controller core as a whole: activation, replay, determinism."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def test_handling_a_request_changes_nothing() -> None:
     assert controller.image is before
 
 
-def test_a_lost_reign_drops_what_was_not_committed() -> None:
-    """The next reign starts from the committed image."""
+def test_lost_leadership_drops_what_was_not_committed() -> None:
+    """The next activation starts from the committed image."""
     context = ControllerContext()
     context.start_brokers(1)
     controller, committed = context.controller, context.committed

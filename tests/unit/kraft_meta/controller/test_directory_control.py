@@ -84,7 +84,7 @@ class Directories(ControllerContext):
     def assign(
         self, broker_id: int, topic_id: bytes, *placed: tuple[bytes, int]
     ) -> AssignReplicasToDirsResponse:
-        """Let a broker tell in which directory its replicas of some partitions lie."""
+        """Let a broker report in which directory its replicas of some partitions lie."""
         epoch = self.image.brokers[broker_id].broker_epoch
         response = self.send(assignments(broker_id, epoch, topic_id, *placed))
         assert isinstance(response, AssignReplicasToDirsResponse)
@@ -264,7 +264,7 @@ def test_what_lies_in_a_failed_directory_moves_and_nothing_else() -> None:
 
 
 def test_a_failure_is_recorded_once() -> None:
-    """Every heartbeat tells of it again; unknown directories are nobody's."""
+    """Every heartbeat reports it again; unknown directories are nobody's."""
     context = Directories()
     context.create_placed("t", [1, 2])
     context.heartbeat(1, offline_log_dirs=[directory(1, 1)])
@@ -323,7 +323,7 @@ def test_a_replica_in_a_failed_directory_does_not_join_the_isr() -> None:
 
 @pytest.mark.parametrize("where", [LOST, directory(1, 1)], ids=["lost", "failed"])
 def test_a_replica_that_turns_out_to_be_lost_moves(where: bytes) -> None:
-    """Its broker may come to tell of its directory only after that has failed."""
+    """Its broker may report its directory only after that has failed."""
     context = Directories()
     topic_id = context.create("t", [1, 2])
     context.heartbeat(1, offline_log_dirs=[directory(1, 1)])
@@ -406,7 +406,7 @@ def test_a_restart_with_another_disk_waits_for_the_broker_to_say_where_the_repli
     assert context.partition("t").leader == 1
 
 
-def test_a_replica_without_a_leader_leads_once_it_is_placed_anew() -> None:
+def test_a_replica_without_a_leader_leads_once_it_is_placed_again() -> None:
     """The last of the ISR, and its directory was replaced."""
     context = Directories()
     topic_id = context.create_placed("t", [1])
@@ -461,7 +461,7 @@ def unclean_election(name: str) -> ElectLeadersRequest:
 
 
 def replace_disks(cluster: Directories, *lost: bytes) -> None:
-    """Let broker 1 come back with other directories, and tell which topics' logs it misses."""
+    """Let broker 1 come back with other directories, and report which topics' logs it misses."""
     cluster.start(1, 8, 9, incarnation=2)
     for topic_id in lost:
         assert cluster.codes(cluster.assign(1, topic_id, (LOST, 0))) == [0]
@@ -478,7 +478,7 @@ def test_a_broker_with_another_disk_leaves_every_isr_before_it_is_unfenced() -> 
     replace_disks(cluster, alone)
     assert (cluster.partition("shared").isr, cluster.partition("shared").leader) == ((2, 3), 2)
     assert (cluster.partition("alone").isr, cluster.partition("alone").leader) == ((1,), NO_LEADER)
-    # What it makes anew elsewhere is a replica that follows.
+    # The log that it creates elsewhere belongs to a follower.
     cluster.assign(1, shared, (directory(1, 8), 0))
     assert cluster.partition("shared").leader == 2
     cluster.alter_isr("shared", [2, 3, 1])
@@ -486,7 +486,7 @@ def test_a_broker_with_another_disk_leaves_every_isr_before_it_is_unfenced() -> 
 
 
 @pytest.mark.parametrize("is_configured", [True, False])
-def test_an_unclean_election_lets_a_broker_begin_anew(is_configured: bool) -> None:
+def test_an_unclean_election_lets_a_broker_begin_empty(is_configured: bool) -> None:
     """By the topic's setting or an operator's word; the broker says where the new log lies."""
     setting = {"unclean.leader.election.enable": str(is_configured).lower()}
     cluster = Directories()

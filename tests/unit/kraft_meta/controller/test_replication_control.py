@@ -209,7 +209,7 @@ def test_preferred_election() -> None:
 
 
 def test_election_for_all_leaves_out_what_is_fine() -> None:
-    """Null partitions: only those whose leader should change are told of."""
+    """Null partitions: only those whose leader should change are listed."""
     context = cluster()
     context.create("a", [1, 2], [2, 1])
     context.fence(1)
@@ -273,7 +273,7 @@ def test_an_election_of_all_names_every_topic() -> None:
 
 
 def test_a_leader_shrinks_and_expands_its_isr() -> None:
-    """Only the partition epoch moves; the answer tells the new state."""
+    """Only the partition epoch moves; the answer has the new state."""
     context = cluster()
     context.create("t", [1, 2, 3])
     answer = context.alter_isr("t", [1, 2])
@@ -286,7 +286,7 @@ def test_a_leader_shrinks_and_expands_its_isr() -> None:
 
 
 def test_an_isr_that_does_not_change_is_not_recorded() -> None:
-    """The answer still tells the present state."""
+    """The answer still has the present state."""
     context = cluster()
     context.create("t", [1, 2])
     answer = context.alter_isr("t", [1, 2])

@@ -221,7 +221,7 @@ def test_between_images_names_only_changed_partitions() -> None:
 
 
 def test_a_full_delta_makes_the_image_from_nothing() -> None:
-    """What a new subscriber is told."""
+    """What a new subscriber is given."""
     image = base()
     delta = MetadataDelta.full(image)
     assert delta.previous == MetadataImage()

@@ -36,7 +36,7 @@ def test_batches_come_back_with_the_same_bytes() -> None:
     assert [batch.encoded for batch in decoded] == [encoded(batch).encoded for batch in BATCHES]
 
 
-def test_known_bytes_are_not_made_anew() -> None:
+def test_known_bytes_are_not_encoded_again() -> None:
     batch = encoded(BATCHES[1])
     assert encoded(batch) is batch
     assert encode_batch(replace(BATCHES[1], encoded=b"known")) == b"known"

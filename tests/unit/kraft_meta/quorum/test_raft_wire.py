@@ -154,7 +154,7 @@ def test_older_versions_are_understood(seed: int) -> None:
 
 
 def test_answers_fit_fetches_of_any_version() -> None:
-    """Before 12 nothing tells who leads, but the answer can be sent."""
+    """Before version 12 nothing names the leader, but the answer can be sent."""
     response = FetchReply(
         1, 2, 7, 3, 10, 5, ErrorCode.FENCED_LEADER_EPOCH, snapshot_id=SnapshotId(20, 6)
     )

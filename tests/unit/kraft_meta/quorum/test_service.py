@@ -132,7 +132,7 @@ def test_requests_meanwhile_share_one_batch_and_one_flush() -> None:
 
 
 def test_an_answer_without_records_waits_for_what_it_saw() -> None:
-    """TOPIC_ALREADY_EXISTS of a topic that is not committed yet is not told before it is."""
+    """TOPIC_ALREADY_EXISTS is not answered before the topic that exists is committed."""
 
     async def main() -> None:
         async with Node(new_disk()).running() as node:

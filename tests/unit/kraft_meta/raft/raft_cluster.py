@@ -335,7 +335,9 @@ class Cluster:
 
     def _check_message(self, node: Node, message: Message) -> None:
         if isinstance(message, Fetch):
-            assert message.fetch_offset <= node.log.end_offset, "a fetch tells what is durable"
+            assert message.fetch_offset <= node.log.end_offset, (
+                "a fetch ends where the durable log does"
+            )
         elif isinstance(message, Vote) and not message.pre_vote:
             assert node.state is not None
             assert node.state.voted_id == node.node_id or node.state.epoch > message.epoch

@@ -102,7 +102,7 @@ def test_three_voters_elect_one_leader_and_replicate() -> None:
 
 
 def test_followers_learn_of_commits_without_waiting_for_the_long_poll() -> None:
-    """A follower's fetch says what high watermark it knows; news are answered at once."""
+    """A follower's fetch says what high watermark it knows; a newer one is answered at once."""
     cluster = Cluster([1, 2, 3])
     cluster.wait_for_leader()
     cluster.run(1000)
@@ -251,7 +251,7 @@ def answer(core: RaftCore, message: Message) -> Message:
 
 
 def test_a_vote_is_given_once_per_epoch() -> None:
-    """To the first that asks; again to the same, to nobody else; a higher epoch starts anew."""
+    """To the first that asks; again to the same, to nobody else; a higher epoch has a new vote."""
     _cluster, core = follower()
     for message, granted in [
         (vote(1), True),
@@ -442,7 +442,7 @@ def test_nobody_follows_a_leader_back_that_has_resigned() -> None:
 
 
 def test_a_leader_that_restarted_says_that_it_does_not_lead() -> None:
-    """It tells the others, and again until they confirm; they elect without a timeout."""
+    """It notifies the others until they confirm; they elect without a timeout."""
     for seed in range(10):
         cluster = Cluster([1, 2, 3], seed=seed)
         leader = cluster.wait_for_leader()
@@ -513,7 +513,7 @@ def test_a_second_fetch_of_a_replica_answers_the_first() -> None:
 
 
 def test_a_snapshot_never_replaces_what_was_appended_since() -> None:
-    """It came late: the log has gone on, and what it told the leader may be committed."""
+    """It came late: the log has gone on, and what it has acknowledged may be committed."""
     _cluster, core = follower()
     snapshot_id = SnapshotId(5, 2)
 

@@ -59,7 +59,7 @@ def test_fetched_batches_are_taken_as_far_as_they_follow() -> None:
 
 
 def test_the_high_watermark_never_goes_back() -> None:
-    """A lower offset is no news."""
+    """A lower offset changes nothing."""
     log = raft_log(end_offset=5)
     assert log.high_watermark is None
     assert log.advance_high_watermark(0)

@@ -223,7 +223,7 @@ def test_three_voters_prove_each_other_at_once() -> None:
 
 
 def test_words_of_another_epoch_do_not_add_up() -> None:
-    """Asking starts anew in each epoch."""
+    """Asking begins again in each epoch."""
     memory, _asked = caught_up(3)
     memory.on_epoch_confirmed(2, 7)
     assert memory.voters_to_ask(8) == [2, 3]
@@ -325,7 +325,7 @@ def test_crashes_while_a_cluster_is_founded(seed: int, voters: tuple[int, ...]) 
             if cluster.nodes[voter].core is None:
                 cluster.restart(voter)
     cluster.heal()
-    cluster.run(10_000)  # a leader whose followers were told that it is gone may still fall
+    cluster.run(10_000)  # a leader whose followers believe it gone may still fall
     cluster.wait_for_leader()
     cluster.propose(b"a")
     cluster.run(5000)
