@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from kraftrio.wire.messages.groups import OffsetFetchRequest
 from tests.conformance.broker_process import Broker, start_broker
 from tests.conformance.clients import scenarios
 from tests.conformance.clients.install import Kcat, kcat
@@ -27,6 +28,7 @@ from tests.conformance.clients.records import (
     check_received,
     make_record,
 )
+from tests.integration.wire_client import WireClient
 
 pytestmark = scenarios.MARKS
 
@@ -87,7 +89,7 @@ class KcatMember(Member):
 
     def __init__(self, client: KcatClient, topic: str, group: str, name: str) -> None:
         super().__init__(name)
-        self._client = client
+        self._client, self._topic, self._group = client, topic, group
         options = {
             "auto.offset.reset": "earliest",
             "auto.commit.interval.ms": 100,
@@ -149,7 +151,26 @@ class KcatMember(Member):
                 self.assign(() if "revoked:" in text else listed)
 
     def commit(self) -> None:
-        """Nothing: it does so by itself."""
+        """Wait until it has committed what it printed, as it does by itself from time to time."""
+        ends = {found.partition: found.offset + 1 for found in self.received}
+
+        def has_committed() -> bool:
+            committed = self._committed()
+            return all(committed.get(partition, -1) >= end for partition, end in ends.items())
+
+        wait_until(has_committed, [self], "it commits")
+
+    def _committed(self) -> dict[int, int]:
+        """The group's committed offsets by partition."""
+        host, port = self._client.address.rsplit(":", 1)
+        with WireClient((host, int(port))) as asked:
+            response = asked.call(OffsetFetchRequest(group_id=self._group, topics=None), 2)
+        return {
+            found.partition_index: found.committed_offset
+            for topic in response.topics
+            if topic.name == self._topic
+            for found in topic.partitions
+        }
 
     def _ask(self, command: str) -> None:
         """Leave, on SIGTERM, as a person ends it."""
