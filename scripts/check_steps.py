@@ -1,10 +1,12 @@
 """The steps of scripts/check, which calls this in the checkout's .venv.
 
 In order: set-up of what the tests use, format, lint, imports, types, tidy, then the folders of
-tests: unit, simulation, integration, conformance, Spark's data sources, the pipeline.
-All steps run also after a failure, so that one run tells everything. Each step of tests names its
-slowest ones; unit tests run on every core. At the end come the time of each step, the
-reasons of skipped tests, and one plain line of counts over all of pytest's runs.
+tests: unit, simulation, integration, conformance, Spark's data sources, the pipeline. All steps run
+also after a failure, so that one run tells everything. Unit tests and simulations run on every
+core; tests that mostly wait for other processes run several at a time on each; those that measure
+time or memory (marked `measures`), and Spark's, which use all cores by themselves, run alone. At
+the end come the time of each step, the slowest tests of all, the reasons of skipped tests, and one
+plain line of counts over all of pytest's runs.
 
 A step of pytest is a folder of tests; one that holds none is left out. What the tests need from
 outside (Apache's jars, other people's clients) is fetched before them, each into a cache, and a
@@ -29,9 +31,10 @@ ROOT = Path(__file__).resolve().parent.parent
 CONFORMANCE = ROOT / "tests" / "conformance"
 QUICK_TESTS = ("unit", "sim")
 LONG_TESTS = ("integration", "conformance", "spark", "pipeline")  # processes of their own
-SLOWEST = ["--durations=10", "--durations-min=1"]
 COVERAGE = ["--cov", "--cov-report=term:skip-covered"]
-IN_PARALLEL = ["-n", str(os.cpu_count() or 1), "--dist", "worksteal"]
+CORES = os.cpu_count() or 1
+AT_ONCE = {"unit": CORES, "sim": CORES, "integration": 2 * CORES, "conformance": 2 * CORES}
+SLOWEST = 10
 LINTED = ["base", "wire", "net", "kraft_meta", "broker", "clients", "kraftrio", "scripts", "tests"]
 
 
@@ -44,6 +47,7 @@ class Outcome:
     ok: bool
     counts: Counter[str] = field(default_factory=Counter)
     skips: Counter[str] = field(default_factory=Counter)
+    tests: list[tuple[float, str]] = field(default_factory=list)  # seconds, name
 
 
 def run(name: str, command: list[str], *, cwd: Path = ROOT) -> Outcome:
@@ -64,7 +68,7 @@ def run_pytest(name: str, paths: list[str], options: list[str]) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}"]
-        command += [*SLOWEST, *options, *paths]
+        command += [*options, *paths]
         outcome = run(name, command)
         if report.exists():
             count_tests(report, outcome)
@@ -79,6 +83,8 @@ def run_pytest(name: str, paths: list[str], options: list[str]) -> Outcome:
 def count_tests(report: Path, outcome: Outcome) -> None:
     """Add a JUnit report's outcomes to the step's counts."""
     for case in ElementTree.parse(report).getroot().iter("testcase"):
+        name = f"{case.get('classname', '')}::{case.get('name', '')}"
+        outcome.tests.append((float(case.get("time", 0)), name))
         kinds = {child.tag for child in case}
         skipped = case.find("skipped")
         if kinds & {"failure", "error"}:
@@ -108,7 +114,6 @@ def set_up_tools() -> list[Outcome]:
 
 def all_steps(fast: bool, coverage: bool, options: list[str]) -> list[Outcome]:
     """Run every step and return what each came to."""
-    for_unit = [*IN_PARALLEL, *(COVERAGE if coverage else [])]
     linted = [name for name in LINTED if (ROOT / name).exists()]
     python = [sys.executable, "-m"]
     outcomes = [] if fast else set_up_tools()
@@ -123,9 +128,20 @@ def all_steps(fast: bool, coverage: bool, options: list[str]) -> list[Outcome]:
         if fast and name in LONG_TESTS:
             continue
         if any((ROOT / "tests" / name).rglob("test_*.py")):
-            # Unit tests take every core; what waits for other processes leaves them some.
-            chosen = [*options, *for_unit] if name == "unit" else options
-            outcomes.append(run_pytest(name, [f"tests/{name}"], chosen))
+            measured = COVERAGE if coverage and name == "unit" else []
+            outcomes += run_folder(name, [*options, *measured])
+    return outcomes
+
+
+def run_folder(name: str, options: list[str]) -> list[Outcome]:
+    """Run a folder of tests: several at once if they can, and then what measures."""
+    paths = [f"tests/{name}"]
+    if name not in AT_ONCE:
+        return [run_pytest(name, paths, options)]
+    together = ["-n", str(AT_ONCE[name]), "--dist", "worksteal", "-m", "not measures"]
+    outcomes = [run_pytest(name, paths, [*options, *together])]
+    if name in LONG_TESTS:
+        outcomes.append(run_pytest(f"{name}, alone", paths, [*options, "-m", "measures"]))
     return outcomes
 
 
@@ -140,6 +156,11 @@ def summarize(outcomes: list[Outcome]) -> bool:
         print(f"{outcome.name:30} {outcome.seconds:7.1f} s  {result:6}  {tests}")
         counts += outcome.counts
         skips += outcome.skips
+    print("the slowest tests:")
+    for seconds, name in sorted((test for one in outcomes for test in one.tests), reverse=True)[
+        :SLOWEST
+    ]:
+        print(f"{seconds:9.1f} s  {name}")
     for reason, number in skips.most_common():
         print(f"skipped {number}: {reason}")
     broken = [outcome.name for outcome in outcomes if not outcome.ok]

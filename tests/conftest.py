@@ -18,7 +18,8 @@ if str(ROOT) not in sys.path:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register our mark."""
+    """Register our marks."""
+    config.addinivalue_line("markers", "measures: time or memory, so that nothing runs beside it")
     config.addinivalue_line("markers", "not_served: about what ours does not offer, as README says")
 
 

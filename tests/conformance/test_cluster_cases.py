@@ -500,6 +500,7 @@ def test_one_replica_is_enough_for_itself(
     assert append(connect(2), topic, b"alone") == 0
 
 
+@pytest.mark.measures
 @pytest.mark.parametrize("stop", ["terminate", "kill9"])
 def test_follower_leaves(
     cluster: Cluster, connect: Connect, new_topic: NewTopic, stop: str

@@ -179,6 +179,7 @@ def test_more_and_fewer_replicas(
     assert cluster.leader(topic) in (2, 3)
 
 
+@pytest.mark.measures
 def test_throttled_move(
     cluster: Cluster,
     cluster_tools: KafkaTools,
@@ -356,6 +357,7 @@ def test_consumer_and_producer_follow_the_move(
         assert reader.wait().lines == [f"{load.prefix}.{i}" for i in range(count)]
 
 
+@pytest.mark.measures
 def test_a_throttled_move_holds_up_no_producer(
     cluster: Cluster,
     cluster_tools: KafkaTools,

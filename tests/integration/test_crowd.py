@@ -7,6 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 
+import pytest
+
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.records.batch import Record, build_batch
 from tests.conformance.broker_process import Broker
@@ -14,6 +16,8 @@ from tests.integration.crowd import crowding
 from tests.integration.normal_clients import measure_normal_clients
 from tests.integration.test_limits import rss_mb
 from tests.integration.wire_client import WireClient, fetch_request
+
+pytestmark = pytest.mark.measures
 
 PARTITIONS = 56
 

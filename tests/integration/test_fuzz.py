@@ -178,6 +178,7 @@ def served_apis(broker: Broker) -> set[int]:
     return {api.api_key for api in response.api_keys} | {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS}
 
 
+@pytest.mark.measures
 @pytest.mark.timeout(300)
 def test_200_000_odd_frames(make_broker: Callable[..., Broker]) -> None:
     """No frame brings a traceback, memory stays bounded, and others are served meanwhile."""

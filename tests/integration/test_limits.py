@@ -95,6 +95,7 @@ def test_connections_in_all(make_broker: Callable[..., Broker]) -> None:
         assert answers(second)
 
 
+@pytest.mark.measures
 def test_idle_connections_are_closed(make_broker: Callable[..., Broker]) -> None:
     """connections.max.idle.ms: one with a long poll under way is not idle."""
     broker = make_broker(connections_max_idle_ms=500)

@@ -23,7 +23,7 @@ from tests.conformance.broker_process import Broker
 from tests.integration.disks import SmallDisk
 from tests.integration.wire_client import WireClient, wait_until
 
-START_S = 10.0
+START_S = 60.0
 RECORDED_DATA = Path(__file__).resolve().parents[1] / "data" / "log-dirs"
 FRESH = ("--listen", "127.0.0.1:0")
 
