@@ -67,6 +67,6 @@ class AutoCommit:
 
 
 def log_failure(offsets: object, error: KafkaClientError | None) -> None:
-    """Tell of a commit that nobody waits for, if it failed."""
+    """Log the failure of a commit that nobody waits for."""
     if error is not None:
         logger.warning("offsets were not committed: %s", error)

@@ -194,10 +194,10 @@ class Commits:
         }
 
     def _still_member(self, job: _Commit) -> GroupMetadata:
-        """Return as whom to commit: as whoever the consumer was when it was asked for.
+        """Return which member to commit as: the one that the consumer was when it was asked for.
 
         Raises:
-            RebalanceInProgressError, CommitFailedError: as nobody.
+            RebalanceInProgressError, CommitFailedError: it is that member no longer.
         """
         member = job.member
         if member is None:
@@ -211,15 +211,15 @@ class Commits:
         return member
 
     def _metadata(self) -> GroupMetadata:
-        """Return who the consumer is at the moment: without a membership nobody in particular."""
+        """Return who the consumer is at the moment; no member if it has not subscribed."""
         membership = self.membership
         return GroupMetadata(self._offsets.group_id) if membership is None else membership.metadata
 
     def _member(self) -> GroupMetadata:
-        """Return as whom to commit.
+        """Return which member the consumer is.
 
         Raises:
-            RebalanceInProgressError, CommitFailedError: as nobody, at the moment.
+            RebalanceInProgressError, CommitFailedError: it is no member at the moment.
         """
         membership = self.membership
         if membership is None or membership.can_commit:

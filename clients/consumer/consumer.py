@@ -91,7 +91,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S = 30.0
-_HASTY_CLOSE_TIMEOUT_S = 1.0  # to say farewell when the program is cancelled
+_CANCELLED_CLOSE_TIMEOUT_S = 1.0  # to leave the group when the program is cancelled
 
 _numbers = itertools.count(1)
 
@@ -186,13 +186,13 @@ class Consumer:
         traceback: TracebackType | None,
     ) -> None:
         self._calls.is_open = False
-        is_hasty = error is not None and not isinstance(error, Exception)
-        timeout_s = _HASTY_CLOSE_TIMEOUT_S if is_hasty else CLOSE_TIMEOUT_S
+        is_cancelled = error is not None and not isinstance(error, Exception)
+        timeout_s = _CANCELLED_CLOSE_TIMEOUT_S if is_cancelled else CLOSE_TIMEOUT_S
         try:
             self._handover.settle()
             if error is not None:
                 self._handover.take_back()
-            with trio.move_on_after(timeout_s, shield=is_hasty):
+            with trio.move_on_after(timeout_s, shield=is_cancelled):
                 if self.config.group_id is not None:
                     if not await self._subscription.leave_group():
                         await self._auto_commit.commit()
@@ -518,7 +518,7 @@ async def _shielded_cluster(
 ) -> AsyncIterator[Cluster]:
     """Run a cluster's tasks beside the body, in which a cancellation of the body ends nothing.
 
-    So whoever is cancelled can still say farewell. Leaving the body ends the tasks.
+    So a program that is cancelled can still leave its group. Leaving the body ends the tasks.
     """
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:

@@ -171,7 +171,7 @@ class GroupMember:
         membership.forget_owned()
         self._partitions.assign(())
         if request is not None:
-            await self._farewell(request)
+            await self._send_leave(request)
 
     # -- the member's steps ---------------------------------------------------------------------
 
@@ -316,7 +316,7 @@ class GroupMember:
                 # A deadline that has only just been reached is not past yet.
                 await trio.sleep(0.001)
             elif isinstance(request, LeaveGroupRequest):
-                await self._farewell(request)
+                await self._send_leave(request)
                 self._wake.set()
             else:
                 await self._beat(request)
@@ -339,7 +339,7 @@ class GroupMember:
         if code != ErrorCode.NONE:
             self._wake.set()
 
-    async def _farewell(self, request: LeaveGroupRequest) -> None:
+    async def _send_leave(self, request: LeaveGroupRequest) -> None:
         try:
             await self._offsets.ask_coordinator(request)
         except KafkaClientError as error:

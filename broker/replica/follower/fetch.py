@@ -38,9 +38,9 @@ from kraftrio.broker.replica.follower.partition import (
     NEVER_SENT,
     Append,
     Effect,
-    FetchSettings,
     FetchState,
     FollowedPartition,
+    FollowerFetchSettings,
     FollowerQuota,
     ReplicaLog,
     StartAt,
@@ -113,7 +113,7 @@ class FollowerFetch:
 
     def __init__(
         self,
-        settings: FetchSettings,
+        settings: FollowerFetchSettings,
         quota: FollowerQuota,
         is_in_sync: Callable[[TopicPartition], bool],
     ) -> None:

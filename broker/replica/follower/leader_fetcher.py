@@ -34,7 +34,7 @@ from kraftrio.broker.replica.follower.fetch import FollowerFetch, SentFetch, Sen
 from kraftrio.broker.replica.follower.partition import (
     Append,
     Effect,
-    FetchSettings,
+    FollowerFetchSettings,
     FollowerQuota,
     ReplicaLog,
     StartAt,
@@ -158,7 +158,7 @@ class LeaderFetcher:
         self._follower = follower
         self._leader_id = leader_id
         self.core = FollowerFetch(
-            FetchSettings(
+            FollowerFetchSettings(
                 broker_id=follower.broker_id,
                 max_wait_ms=config.replica_fetch_wait_max_ms,
                 min_bytes=config.replica_fetch_min_bytes,

@@ -85,7 +85,7 @@ class FollowerQuota(Protocol):
     def record(self, size_bytes: int, /) -> None: ...
 
 
-class FetchSettings(NamedTuple):
+class FollowerFetchSettings(NamedTuple):
     """The broker's settings that a fetch carries."""
 
     broker_id: int

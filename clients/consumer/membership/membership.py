@@ -202,7 +202,7 @@ class Membership:
             return
         if self.state is MemberState.UNJOINED:
             if self.liveness.poll_is_overdue(now_ms):
-                return  # nobody looks at what it would be assigned
+                return  # the application would not look at what it is assigned
             self._request_rejoin("the member is not in the group")
             self._move(MemberState.PREPARING)
         elif self.state is MemberState.STABLE:
@@ -406,14 +406,14 @@ class Membership:
         return self.liveness.next_heartbeat_ms
 
     def heartbeat(self, now_ms: float) -> HeartbeatRequest | LeaveGroupRequest | None:
-        """Return what is to be sent now: a heartbeat, or a farewell when nobody polls any more."""
+        """Return what is to be sent now: a heartbeat, or LeaveGroup if no poll came in time."""
         due_ms = self.next_heartbeat_ms
         if due_ms is None:
             return None
         if self.liveness.poll_is_overdue(now_ms):
-            farewell = leave_request(self.metadata, "consumer poll timeout has expired")
+            leaving = leave_request(self.metadata, "consumer poll timeout has expired")
             self._throw_out(forget_member_id=True, reason="consumer poll timeout has expired")
-            return farewell
+            return leaving
         if now_ms < due_ms:
             return None
         self.liveness.heartbeat_sent(now_ms)

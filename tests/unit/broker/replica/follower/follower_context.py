@@ -16,7 +16,7 @@ from kraftrio.broker.replica.follower.leader_fetcher import NoQuota
 from kraftrio.broker.replica.follower.partition import (
     Append,
     Effect,
-    FetchSettings,
+    FollowerFetchSettings,
     StartAt,
     TruncateTo,
     Warn,
@@ -39,7 +39,7 @@ from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import iter_headers, iter_records
 from tests.support.logs import NOW_MS, TOPIC_ID, TOPIC_PARTITION, LogContext, batch
 
-SETTINGS = FetchSettings(
+SETTINGS = FollowerFetchSettings(
     broker_id=9,
     max_wait_ms=500,
     min_bytes=1,
