@@ -10,7 +10,7 @@ Owns `AutoTopicCreator`, the only place that creates topics without a CreateTopi
    three, so that a single node works without settings.
 4. Other topics get the controller's numbers of partitions and replicas unless this broker sets
    its own.
-Called by `api/cluster` (Metadata) and the coordinators (FindCoordinator).
+Called by `api/metadata` and the coordinators (FindCoordinator).
 """
 
 from __future__ import annotations

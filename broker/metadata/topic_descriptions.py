@@ -8,7 +8,8 @@ Owns the rules both APIs share: which leader a client gets, and when it gets non
 - A replica is offline on a broker that is fenced, unknown or without that listener, and in a log
   directory that has failed.
 - Metadata 0 shows live replicas only, and REPLICA_NOT_AVAILABLE when some are missing.
-Called by `api/cluster`. Functions of the image; `TopicDescriptions` remembers their results.
+Called by `api/metadata` and `api/topic_partitions`. Functions of the image; `TopicDescriptions`
+remembers their results.
 """
 
 from __future__ import annotations

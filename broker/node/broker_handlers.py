@@ -19,10 +19,12 @@ from kraftrio.broker.api.groups.absent_groups import AbsentGroupHandlers
 from kraftrio.broker.api.groups.find_coordinator import GROUP_KEY, FindCoordinatorHandler
 from kraftrio.broker.api.groups.groups import GroupHandlers
 from kraftrio.broker.api.log_dirs import LogDirHandlers
+from kraftrio.broker.api.metadata import MetadataHandlers
 from kraftrio.broker.api.offsets import OffsetHandlers
 from kraftrio.broker.api.produce.produce import ProduceHandlers
 from kraftrio.broker.api.quotas import QuotaHandlers
 from kraftrio.broker.api.security import SecurityHandlers
+from kraftrio.broker.api.topic_partitions import TopicPartitionHandlers
 from kraftrio.broker.api.transactions import TransactionHandlers
 from kraftrio.broker.config.checks import RACK_AWARE_SELECTOR
 from kraftrio.broker.controller.channel import ControllerChannel
@@ -132,10 +134,11 @@ def _cluster(
         metadata,
         channel,
         describe_quorum,
-        auto_topics,
         new_uuid=lambda: node.environment.rng.randbytes(16),
     )
     return {
+        **MetadataHandlers(node.config.node_id, metadata, auto_topics).table(),
+        **TopicPartitionHandlers(node.dynamic, metadata).table(),
         **cluster.table(),
         **AdminHandlers(channel, node.timers).table(),
         **ConfigHandlers(node.dynamic, metadata, channel, ProcessLoggers()).table(),

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import trio
 
 from kraftrio.base.logging_setup import ProcessLoggers
-from kraftrio.broker.api.cluster import ApiVersionsHandler
+from kraftrio.broker.api.api_versions import ApiVersionsHandler
 from kraftrio.broker.api.configs import ConfigHandlers
 from kraftrio.broker.api.controller import ControllerHandlers
 from kraftrio.broker.api.quorum import QuorumHandlers

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 
-from kraftrio.broker.api.cluster import ApiVersionsHandler
+from kraftrio.broker.api.api_versions import ApiVersionsHandler
 from kraftrio.broker.api.unserved_apis import UNSERVED_BY_BROKERS
 from kraftrio.broker.controller.channel import ControllerChannel
 from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator, group_coordinator

@@ -15,6 +15,8 @@ from kraftrio.base.deferred import Deferred
 from kraftrio.broker.api.admin import AdminHandlers
 from kraftrio.broker.api.cluster import ClusterHandlers
 from kraftrio.broker.api.configs import ConfigHandlers
+from kraftrio.broker.api.metadata import MetadataHandlers
+from kraftrio.broker.api.topic_partitions import TopicPartitionHandlers
 from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.config.validator import NodeConfigValidator
@@ -124,13 +126,10 @@ class ClusterContext:
             self.register(broker_id, fenced=not alive)
         self.auto_topics = AutoTopicCreator(self.dynamic, self.metadata, self)
         self.configs = ConfigHandlers(self.dynamic, self.metadata, self, self.loggers)
+        self.topics = MetadataHandlers(self.config.node_id, self.metadata, self.auto_topics)
+        self.topic_partitions = TopicPartitionHandlers(self.dynamic, self.metadata)
         self.cluster = ClusterHandlers(
-            self.dynamic,
-            self.metadata,
-            self,
-            self.describe_quorum,
-            self.auto_topics,
-            lambda: b"\x07" * 16,
+            self.dynamic, self.metadata, self, self.describe_quorum, lambda: b"\x07" * 16
         )
         self.admin = AdminHandlers(self, self.timers)
 
