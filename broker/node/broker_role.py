@@ -142,6 +142,7 @@ class BrokerRole:
         except* LogDirError as group:
             raise StartError(str(group.exceptions[0])) from group
         self._log_manager.dirs.finish_loading()
+        self._node.environment.freeze_objects()
         await self._services.moves.load()
 
     def _placement(self, image: MetadataImage, topic_partition: TopicPartition) -> Placement | None:

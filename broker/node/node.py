@@ -19,6 +19,7 @@ is a bug and shows its traceback.
 
 from __future__ import annotations
 
+import gc
 import logging
 import math
 import os
@@ -300,7 +301,7 @@ def run_until_stopped(config: BrokerConfig) -> int:
     for warning in config.warnings:
         _log.warning("%s", warning)
     raise_open_files_limit()
-    node = Node(config, Environment(), _announce)
+    node = Node(config, Environment(freeze_objects=gc.freeze), _announce)
     failure: BaseException | None = None
     try:
         trio.run(node.run)

@@ -58,7 +58,12 @@ class Replication:
             return node.dynamic.log_config(self._metadata.image, topic)
 
         return ReplicaManager(
-            ReplicaSettings(config.node_id, log_config, config.replica_lag_time_max_ms),
+            ReplicaSettings(
+                config.node_id,
+                log_config,
+                config.replica_lag_time_max_ms,
+                node.environment.freeze_objects,
+            ),
             node.storage.log_manager,
             self._metadata,
             node.timers,

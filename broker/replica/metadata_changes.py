@@ -32,7 +32,7 @@ from kraftrio.kraft_meta.metadata.image import (
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
 
-_MAKE_SLICE_MS = 20  # how long others wait while logs of new partitions are made
+_MAKE_SLICE_MS = 10  # how long others wait while logs of new partitions are made
 _MAKE_PAUSE_MS = 1
 _MAKE_RETRY_MS = 1000
 
@@ -119,6 +119,7 @@ class MetadataChanges:
             except KafkaError as error:
                 self._disk_errors.report(topic_partition, "make the log", error)
                 delay_ms = _MAKE_RETRY_MS
+        self._settings.freeze_objects()
         if self._unmade:
             self._make_timer = self._timers.schedule(delay_ms, self._make_some)
 

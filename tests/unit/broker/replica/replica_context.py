@@ -103,6 +103,7 @@ class Broker:
         paths: Sequence[str] = ("/a",),
         config: LogConfig | None = None,
         clock: Clock | None = None,
+        freeze_objects: Callable[[], None] = lambda: None,
     ) -> None:
         self.fs = fs if fs is not None else MemoryFileSystem()
         self.config = config or LogConfig()
@@ -117,7 +118,7 @@ class Broker:
         self.logs_fetched: list[PartitionLog] = []
         self.placed: list[tuple[bytes, int, bytes]] = []  # topic id, partition, directory id
         self.replicas = ReplicaManager(
-            ReplicaSettings(1, lambda _: self.config, LAG_MS),
+            ReplicaSettings(1, lambda _: self.config, LAG_MS, freeze_objects),
             self.logs,
             self.metadata,
             self.timers,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import gc
 
 import pytest
 import trio
 import trio.testing
 
+from kraftrio.broker.replica.partition import Partition
 from kraftrio.kraft_meta.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
@@ -33,6 +35,33 @@ async def test_logs_of_new_partitions_are_made_in_slices(autojump_clock: object)
             seen.add(broker.made())
             await trio.sleep(0.0001)
         assert len(seen) > 3
+
+
+async def test_new_partitions_are_out_of_the_collectors_sight(autojump_clock: object) -> None:
+    """A collection that looked at thousands would stop everybody; they are freed without one."""
+    before = _partitions_seen()  # of other tests
+    broker = Broker(freeze_objects=gc.freeze)
+    async with broker.running():
+        broker.publish(*topic(50))
+        await trio.sleep(1)
+        assert broker.made() == 50
+        try:
+            assert not _partitions_seen()
+        finally:
+            gc.unfreeze()
+        assert _partitions_seen() >= 50
+        gc.collect()
+        gc.disable()
+        try:
+            broker.publish(RemoveTopicRecord(TOPIC_ID))
+            await trio.sleep(120)
+            assert _partitions_seen() <= before
+        finally:
+            gc.enable()
+
+
+def _partitions_seen() -> int:
+    return sum(type(one) is Partition for one in gc.get_objects())
 
 
 async def test_a_partition_that_is_asked_for_is_made_at_once() -> None:
