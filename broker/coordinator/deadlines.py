@@ -2,7 +2,7 @@
 
 Members heartbeat far more often than they expire, so moving a deadline later only notes the new
 time; the heap entry moves when its old time comes up. Keys are tuples, chosen by the caller.
-Called by the group cores only; knows nothing of clocks.
+Called by shards; time comes in as an argument.
 """
 
 from __future__ import annotations

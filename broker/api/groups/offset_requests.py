@@ -187,7 +187,7 @@ def resolve_fetch(
 
 
 def add_topic_ids(fetched: OffsetFetchResponseGroup, metadata: MetadataCache) -> None:
-    """Name the topics of an answer for all topics by id; deleted ones have none and go."""
+    """Fill in the topic ids of a fetch of all topics; topics that were deleted are left out."""
     named = []
     for topic in fetched.topics:
         if metadata.topic(topic.name) is not None:

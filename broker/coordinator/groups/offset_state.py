@@ -145,7 +145,7 @@ class OffsetState:
         ]
 
     def fetch_all(self, group_id: str, *, require_stable: bool) -> list[OffsetFetchResponseTopics]:
-        """Answer for every topic with an offset; topic ids are left for the edge to fill in.
+        """Answer for every topic with an offset; the handler fills in topic ids.
 
         Offsets are those of now; their entries in the response are made while it is encoded.
         """
