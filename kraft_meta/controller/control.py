@@ -6,6 +6,7 @@ committed, and changes nothing itself (the heartbeat times of cluster_control.py
 state). A refusal of one item is an `ErrorCode` in the response, raised inside as `KafkaError`.
 
 Called by: every module of this room.
+Tested by: tests/unit/kraft_meta/controller/, with every decision.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ replicas in the same order. Rules:
 
 Called by: image.py, partition_change.py, directory_control.py, topic_control.py, and the broker.
 Kafka's counterpart: DirectoryId.
+Tested by: tests/unit/kraft_meta/controller/test_directory_control.py.
 """
 
 from __future__ import annotations

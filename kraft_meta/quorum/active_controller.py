@@ -6,6 +6,7 @@ Owns: the controller core, and the responses that wait for their commit. Rules:
 2. A response is released when everything that its decision saw is committed, reads included.
 
 Called by: quorum/service.py.
+Tested by: tests/unit/kraft_meta/quorum/test_service.py.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ Version notes: v1 has the fetch times, v2 the nodes' endpoints, error messages a
 (zero for voters, which are static), older versions are fitted by the caller.
 
 Called by: quorum/service.py.
+Tested by: tests/unit/kraft_meta/quorum/test_service.py and broker/controller/test_quorum_peers.py.
 """
 
 from __future__ import annotations

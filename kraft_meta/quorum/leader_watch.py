@@ -4,6 +4,7 @@ Rules: callbacks hear of every change of leader or epoch. A line is logged when 
 while a new cluster waits for its voters, or a voter for a leader to catch up with, now and then.
 
 Called by: quorum/service.py.
+Tested by: tests/unit/kraft_meta/quorum/test_service.py and controller/test_quorum_peers.py.
 """
 
 from __future__ import annotations

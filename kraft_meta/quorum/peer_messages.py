@@ -7,6 +7,7 @@ Owns: the requests of other nodes that wait for their answer. Rules:
 
 Called by: api/quorum.py (`ask`), quorum_peers.py (`step`, `peer_unreachable`), quorum/service.py
 (`send`). Protocol: KIP-595.
+Tested by: tests/unit/broker/controller/test_quorum_peers.py, by whole nodes.
 """
 
 from __future__ import annotations

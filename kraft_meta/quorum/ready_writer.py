@@ -8,6 +8,7 @@ Rules:
    ends the node.
 
 Called by: quorum/service.py. The order is the one that raft/raft.py asks for.
+Tested by: tests/unit/kraft_meta/quorum/test_service.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What a node's part of the metadata quorum is built from: `QuorumConfig` and `QuorumPorts`.
 
 Called by: the node (builds both), the modules of this room.
+Tested by: tests/unit/kraft_meta/quorum/test_service.py.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ whom to answer; it does not travel. raft_wire.py translates from and to the prot
 responses.
 
 Called by: raft.py (step, Ready.messages), quorum/service.py, raft_wire.py and the network's edges.
+Tested by: tests/unit/kraft_meta/raft/test_raft.py.
 """
 
 from __future__ import annotations

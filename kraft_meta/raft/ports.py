@@ -7,6 +7,9 @@ Rules:
 
 Called by: the Raft core (RaftLogReader), the controller core (ConfigValidator, TopicConfigs) and
 the quorum's shell (all).
+
+Tested by: tests/unit/broker/log/test_metadata_log.py, which tests the log
+and the state file that fill them in.
 """
 
 from __future__ import annotations

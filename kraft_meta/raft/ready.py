@@ -2,6 +2,7 @@
 
 Called by: raft.py and quorum/service.py. The order of Ready's fields is the order of work; raft.py
 says why. Protocol: KIP-595.
+Tested by: tests/unit/kraft_meta/raft/test_raft.py.
 """
 
 from __future__ import annotations

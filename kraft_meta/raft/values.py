@@ -1,6 +1,7 @@
 """The values of the metadata log and of the election state, which the core and its ports share.
 
 Owns: `LogBatch`, `OffsetAndEpoch`, `SnapshotId` and `ElectionState`; all of them immutable.
+Tested by: tests/unit/kraft_meta/raft/test_raft.py.
 """
 
 from __future__ import annotations
