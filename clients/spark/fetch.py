@@ -61,7 +61,7 @@ from kraftrio.wire.primitives import ZERO_UUID, Buffer, TopicPartition
 from kraftrio.wire.records.batch import BatchHeader, iter_headers, verify_crc
 from kraftrio.wire.records.control import read_end_transaction_marker
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _PREFETCHED: Final = 2
 _MAX_VERSION_BY_NAME: Final = 12  # from 13 on topics go by id
@@ -281,7 +281,7 @@ class _Fetcher:
         )
         if self._options.fail_on_data_loss:
             raise TimedOutError(message)
-        log.warning("%s", message)
+        logger.warning("%s", message)
 
     async def _fetch(self) -> None:
         leader = await self._leader()
@@ -366,5 +366,5 @@ class _Fetcher:
             message += f": {because}"
         if self._options.fail_on_data_loss:
             raise OffsetOutOfRangeError(f"{message}. {DATA_LOSS_ADVICE}")
-        log.warning("%s: they are left out", message)
+        logger.warning("%s: they are left out", message)
         self._offset = self._skipped_to = lost_to

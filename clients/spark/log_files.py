@@ -38,7 +38,7 @@ from kraftrio.wire.records.batch import (
 )
 from kraftrio.wire.records.control import read_end_transaction_marker
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MAX_OFFSET: Final = 0x7FFF_FFFF_FFFF_FFFF
 
@@ -160,7 +160,7 @@ def _log_start_offset(item: TopicPartition, directory: Path) -> int:
     except FileNotFoundError:
         return 0
     except (OSError, UnicodeDecodeError) as error:
-        log.warning("%s cannot be read, so deleted records may show: %s", path, error)
+        logger.warning("%s cannot be read, so deleted records may show: %s", path, error)
         return 0
     for line in lines[2:]:
         words = line.rsplit(" ", 2)
@@ -250,7 +250,7 @@ def _note_damage(
         raise CorruptRecordError(
             f"{message}; with failOnDataLoss=false the rest of this segment is left out"
         )
-    log.warning("%s", message)
+    logger.warning("%s", message)
 
 
 # -- transactions ---------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ from kraftrio.clients.spark.schema import check_schema, table_schema
 from kraftrio.clients.spark.sink import KraftrioStreamWriter, KraftrioWriter, sink_options
 from kraftrio.wire.primitives import ZERO_UUID, TopicPartition
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 JsonOffsets = dict[str, dict[str, int]]
 
@@ -260,7 +260,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _report_loss(self, message: str) -> None:
         if self._options.fetch.fail_on_data_loss:
             raise OffsetOutOfRangeError(f"{message}. {DATA_LOSS_ADVICE}")
-        log.warning("%s", message)
+        logger.warning("%s", message)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one range."""
