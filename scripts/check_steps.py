@@ -29,6 +29,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFORMANCE = ROOT / "tests" / "conformance"
+TIDY = [f"tests/test_{name}.py" for name in ("tidy", "import_laws", "mirrored_tests")]
 QUICK_TESTS = ("unit", "sim")
 LONG_TESTS = ("integration", "conformance", "spark", "pipeline")  # processes of their own
 COVERAGE = ["--cov", "--cov-report=term:skip-covered"]
@@ -122,7 +123,7 @@ def all_steps(fast: bool, coverage: bool, options: list[str]) -> list[Outcome]:
         run("lint", [*python, "ruff", "check", *linted]),
         run("imports", [str(Path(sys.executable).parent / "lint-imports"), "--no-logo"]),
         run("types", [*python, "mypy"]),
-        run_pytest("tidy", ["tests/test_tidy.py", "tests/test_import_laws.py"], options),
+        run_pytest("tidy", TIDY, options),
     ]
     for name in (*QUICK_TESTS, *LONG_TESTS):
         if fast and name in LONG_TESTS:
