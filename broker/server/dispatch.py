@@ -11,8 +11,6 @@ Behaviour (Apache Kafka's)
   closes the connection.
 - A request that its principal may not send (`security/api_access`) closes the connection.
 - Bytes left over after a decoded request are ignored.
-- Produce is advertised from version 0, since older librdkafka stops compressing otherwise
-  (KAFKA-18659), yet served from 3 only.
 """
 
 from __future__ import annotations
