@@ -12,8 +12,8 @@ What is measured
 - latency: end to end through `kafka-e2e-latency`, median and 99th percentile
 
 Clusters of three nodes are measured by --cluster, --failover and --many-topics (bench_cluster.py),
-consuming alone by --reads (bench_reads.py), a broker beside slow and hostile clients by --crowd
-(bench_crowd.py).
+consuming alone by --reads (bench_reads.py), small requests by --requests (bench_requests.py), a
+broker beside slow and hostile clients by --crowd (bench_crowd.py).
 """
 
 from __future__ import annotations
@@ -295,6 +295,7 @@ def main() -> None:
     modes.add_argument("--failover", action="store_true", help="kill -9 of leader and controller")
     modes.add_argument("--many-topics", action="store_true", help="1,000 topics x 3 x 3 replicas")
     modes.add_argument("--reads", action="store_true", help="a log in memory, and from the disk")
+    modes.add_argument("--requests", action="store_true", help="what one small request costs")
     modes.add_argument("--crowd", action="store_true", help="beside slow and hostile clients")
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
     parser.add_argument("--rounds", type=int, default=1, help="rounds of both brokers (default 1)")
@@ -316,6 +317,10 @@ def main() -> None:
         import bench_reads
 
         measure_one = bench_reads.measure_reads
+    elif arguments.requests:
+        import bench_requests
+
+        measure_one = bench_requests.measure_requests
     elif arguments.crowd:
         import bench_crowd
 
