@@ -69,7 +69,7 @@ WRONG_IMPORTS = {
     ],
     "log": [
         "broker.log.partition.recovery -> broker.log.manager.log_manager",
-        "broker.log.cleaner.cleaner -> broker.log.metadata_log",
+        "broker.log.cleaner.cleaner -> broker.log.metadata.metadata_log",
         "broker.log.producers.replay -> broker.log.partition.recovery",
         "broker.log.segment.segment -> broker.log.producers.replay",
         "broker.log.checkpoints -> broker.log.segment.segment",

@@ -39,7 +39,7 @@ from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.config.validator import NodeConfigValidator
 from kraftrio.broker.controller.client import ControllerClient
 from kraftrio.broker.controller.quorum_peers import QuorumPeers
-from kraftrio.broker.log.metadata_log import MetadataLogError
+from kraftrio.broker.log.metadata.names import MetadataLogError
 from kraftrio.broker.node.broker_role import BrokerRole
 from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.controller_role import ControllerRole

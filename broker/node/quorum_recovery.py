@@ -27,11 +27,9 @@ from kraftrio.broker.log.checkpoints import (
 )
 from kraftrio.broker.log.files import FileSystem
 from kraftrio.broker.log.manager.directories import METADATA_DIRECTORY
-from kraftrio.broker.log.metadata_log import (
-    MetadataLog,
-    MetadataLogError,
-    QuorumStateFile,
-)
+from kraftrio.broker.log.metadata.metadata_log import MetadataLog
+from kraftrio.broker.log.metadata.names import MetadataLogError
+from kraftrio.broker.log.metadata.quorum_state_file import QuorumStateFile
 from kraftrio.kraft_meta.raft.epoch_starts import EpochStarts
 from kraftrio.kraft_meta.raft.values import ElectionState, OffsetAndEpoch
 from kraftrio.wire.primitives import ZERO_UUID

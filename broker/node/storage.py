@@ -28,12 +28,10 @@ from kraftrio.broker.log.manager.directories import METADATA_DIRECTORY
 from kraftrio.broker.log.manager.log_dir import PendingLog
 from kraftrio.broker.log.manager.log_dirs import LogDirError
 from kraftrio.broker.log.manager.log_manager import LogManager
-from kraftrio.broker.log.metadata_log import (
-    MetadataLog,
-    MetadataLogError,
-    QuorumStateFile,
-    holds_foreign_records,
-)
+from kraftrio.broker.log.metadata.foreign_records import holds_foreign_records
+from kraftrio.broker.log.metadata.metadata_log import MetadataLog
+from kraftrio.broker.log.metadata.names import MetadataLogError
+from kraftrio.broker.log.metadata.quorum_state_file import QuorumStateFile
 from kraftrio.broker.node.environment import Environment
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdentity, ClusterIdError
 from kraftrio.wire.primitives import ZERO_UUID

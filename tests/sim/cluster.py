@@ -22,7 +22,7 @@ from kraftrio.base.clock import Clock
 from kraftrio.base.start_errors import NodeError
 from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.broker.log.log_config import LogConfig
-from kraftrio.broker.log.metadata_log import MetadataLog
+from kraftrio.broker.log.metadata.metadata_log import MetadataLog
 from kraftrio.broker.node.environment import Environment
 from kraftrio.broker.node.node import Node
 from kraftrio.broker.replica.manager import ReplicaManager

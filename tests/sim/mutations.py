@@ -18,10 +18,11 @@ import trio
 
 from kraftrio.broker.api.fetch import reads as fetch_reads
 from kraftrio.broker.coordinator.runtime import CoordinatorRuntime
-from kraftrio.broker.log import metadata_log
 from kraftrio.broker.log.cleaner.offset_map import OffsetMap
 from kraftrio.broker.log.leader_epoch_cache import EpochEntry
-from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
+from kraftrio.broker.log.metadata import metadata_segment
+from kraftrio.broker.log.metadata.metadata_log import MetadataLog
+from kraftrio.broker.log.metadata.quorum_state_file import QuorumStateFile
 from kraftrio.broker.log.partition import follower_batches
 from kraftrio.broker.log.partition.follower_batches import FollowerBatches
 from kraftrio.broker.log.partition.partition_log import PartitionLog
@@ -376,7 +377,7 @@ def _metadata_is_not_checked() -> list[Patch]:
 
 def _damaged_metadata_is_cut() -> list[Patch]:
     """A node that starts takes damage in the newest part of its metadata for a torn write."""
-    return [(metadata_log, "_is_torn", lambda data, position: True)]
+    return [(metadata_segment, "is_torn", lambda data, position: True)]
 
 
 def _failed_sync_is_taken_as_done() -> list[Patch]:

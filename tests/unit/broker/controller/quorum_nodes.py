@@ -25,7 +25,8 @@ from kraftrio.base.clock import Clock
 from kraftrio.base.exception_groups import innermost
 from kraftrio.broker.api.quorum import QuorumHandlers
 from kraftrio.broker.controller.quorum_peers import QuorumPeers
-from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
+from kraftrio.broker.log.metadata.metadata_log import MetadataLog
+from kraftrio.broker.log.metadata.quorum_state_file import QuorumStateFile
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.limits import ServerLimits
 from kraftrio.broker.server.server import ServerListener

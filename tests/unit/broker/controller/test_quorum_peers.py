@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from kraftrio.broker.controller.quorum_peers import QuorumPeers
-from kraftrio.broker.log.metadata_log import QuorumStateFile
+from kraftrio.broker.log.metadata.quorum_state_file import QuorumStateFile
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdentity, ClusterIdError
 from kraftrio.kraft_meta.quorum.voter_changes import CurrentVoters
 from kraftrio.kraft_meta.raft.messages import Vote

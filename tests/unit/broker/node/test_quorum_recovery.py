@@ -7,7 +7,8 @@ import pytest
 from kraftrio.base.start_errors import StartError
 from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.broker.log.checkpoints import MetaProperties, write_meta_properties
-from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
+from kraftrio.broker.log.metadata.metadata_log import MetadataLog
+from kraftrio.broker.log.metadata.quorum_state_file import QuorumStateFile
 from kraftrio.broker.node.quorum_recovery import recover_quorum
 from kraftrio.kraft_meta.raft.values import ElectionState, LogBatch
 from tests.support.memory_files import MemoryFileSystem

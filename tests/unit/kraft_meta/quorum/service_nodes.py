@@ -11,7 +11,8 @@ import trio
 import trio.testing
 
 from kraftrio.base.clock import Clock
-from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
+from kraftrio.broker.log.metadata.metadata_log import MetadataLog
+from kraftrio.broker.log.metadata.quorum_state_file import QuorumStateFile
 from kraftrio.kraft_meta.controller.control import ControllerConfig
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
 from kraftrio.kraft_meta.quorum.service import QuorumService

@@ -10,7 +10,8 @@ import pytest
 import trio
 import trio.testing
 
-from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
+from kraftrio.broker.log.metadata.metadata_log import MetadataLog
+from kraftrio.broker.log.metadata.quorum_state_file import QuorumStateFile
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
 from kraftrio.kraft_meta.quorum.active_controller import NEVER_DECIDED
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdError

@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from kraftrio.broker.log.metadata_log import MetadataLog
+from kraftrio.broker.log.metadata.metadata_log import MetadataLog
 from kraftrio.kraft_meta.metadata.records import encode_record
 from kraftrio.kraft_meta.quorum.log_batches import snapshot_batches
 from kraftrio.kraft_meta.raft.messages import (

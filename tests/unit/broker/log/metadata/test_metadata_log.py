@@ -10,12 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from kraftrio.broker.log.metadata_log import (
-    METADATA_TOPIC_ID,
-    MetadataLog,
-    MetadataLogError,
-    QuorumStateFile,
-)
+from kraftrio.broker.log.metadata.metadata_log import METADATA_TOPIC_ID, MetadataLog
+from kraftrio.broker.log.metadata.names import MetadataLogError
+from kraftrio.broker.log.metadata.quorum_state_file import QuorumStateFile
 from kraftrio.kraft_meta.quorum.log_batches import encode_batch
 from kraftrio.kraft_meta.raft.values import ElectionState, LogBatch, SnapshotId
 from kraftrio.wire.records.batch import iter_headers, iter_records

@@ -14,7 +14,8 @@ from itertools import pairwise
 
 import pytest
 
-from kraftrio.broker.log.metadata_log import MetadataLog, QuorumStateFile
+from kraftrio.broker.log.metadata.metadata_log import MetadataLog
+from kraftrio.broker.log.metadata.quorum_state_file import QuorumStateFile
 from kraftrio.kraft_meta.raft.values import ElectionState, LogBatch, SnapshotId
 from tests.support.memory_files import FailedCall, MemoryFileSystem
 
