@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kraftrio.broker.log.partition.partition_log import LogRead
 from kraftrio.broker.log.partition.timestamp_search import (
-    OffsetAndTimestamp,
+    TimestampedRecord,
     offset_for_timestamp,
     offset_of_max_timestamp,
 )
@@ -44,12 +44,12 @@ class ReplicaReads:
 
     def offset_for_timestamp(
         self, partition: Partition, timestamp: int
-    ) -> OffsetAndTimestamp | None:
+    ) -> TimestampedRecord | None:
         """The first record at or after a time (KafkaError when the disk fails)."""
         with self._disk_errors.guard("find a time", partition):
             return offset_for_timestamp(partition.log, timestamp)
 
-    def offset_of_max_timestamp(self, partition: Partition) -> OffsetAndTimestamp | None:
+    def offset_of_max_timestamp(self, partition: Partition) -> TimestampedRecord | None:
         """The record with the greatest timestamp (KafkaError when the disk fails)."""
         with self._disk_errors.guard("find a time", partition):
             return offset_of_max_timestamp(partition.log)

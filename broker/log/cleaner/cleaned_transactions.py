@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kraftrio.broker.log.segment.txn_index import AbortedTransaction
+from kraftrio.broker.log.segment.txn_index import AbortedTxn
 from kraftrio.wire.primitives import Buffer
 from kraftrio.wire.records.batch import BatchHeader
 from kraftrio.wire.records.control import read_end_transaction_marker
@@ -25,7 +25,7 @@ class _Aborting:
 
     __slots__ = ("has_batches", "transaction")
 
-    def __init__(self, transaction: AbortedTransaction) -> None:
+    def __init__(self, transaction: AbortedTxn) -> None:
         self.transaction = transaction
         self.has_batches = False
 
@@ -37,11 +37,11 @@ class CleanedTransactions:
         aborted: all aborted transactions that touch the stretch to walk.
     """
 
-    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+    def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
         self._coming = sorted(set(aborted), key=lambda item: item.first_offset, reverse=True)
         self._aborting: dict[int, _Aborting] = {}
         self._committing: set[int] = set()
-        self._kept: list[AbortedTransaction] = []
+        self._kept: list[AbortedTxn] = []
 
     def can_drop(self, buf: Buffer, header: BatchHeader) -> bool:
         """Walk over the next batch; whether its records may go, for a marker once it is old."""
@@ -79,7 +79,7 @@ class CleanedTransactions:
         self._kept.append(aborting.transaction)
         return False
 
-    def take_kept(self) -> list[AbortedTransaction]:
+    def take_kept(self) -> list[AbortedTxn]:
         """The aborted transactions ended since the last call that stay in the index."""
         kept, self._kept = self._kept, []
         return kept

@@ -18,6 +18,7 @@ from kraftrio.broker.log.checkpoints import (
 from kraftrio.broker.log.manager.log_dir import LogDir
 from kraftrio.broker.log.manager.log_dirs import LogDirs
 from kraftrio.broker.log.manager.log_registry import LogRegistry
+from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.wire.primitives import TopicPartition
 
 
@@ -69,6 +70,17 @@ class CheckpointWriter:
             }
             stale += self._compared(log_dir, CLEANER_CHECKPOINT, offsets)
         return stale
+
+    def lower_cleaner_offset(self, log: PartitionLog) -> None:
+        """What is written behind the end of a cut log is not compacted, also after a restart.
+
+        Raises OSError.
+        """
+        log_dir = self._registry.dir_of(log.topic_partition)
+        if log_dir is not None:
+            log_dir.checkpoints.lower(
+                CLEANER_CHECKPOINT, log.topic_partition, log.first_dirty_offset
+            )
 
     def _compared(
         self, log_dir: LogDir, name: str, offsets: dict[TopicPartition, int]

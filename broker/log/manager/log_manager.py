@@ -19,7 +19,6 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from kraftrio.base.no_room import NO_ROOM
-from kraftrio.broker.log.checkpoints import CLEANER_CHECKPOINT
 from kraftrio.broker.log.files import FileSystem
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.manager.checkpoint_writer import CheckpointWriter
@@ -268,17 +267,10 @@ class LogManager:
         finally:
             if log.recovery_point < recovery_point:
                 self.write_checkpoints()
-            self._lower_cleaner_offset(log)
-
-    def _lower_cleaner_offset(self, log: PartitionLog) -> None:
-        """What is written behind the end of a cut log is not compacted, also after a restart."""
-        log_dir = self._registry.dir_of(log.topic_partition)
-        if log_dir is not None:
-            key, offset = log.topic_partition, log.first_dirty_offset
             try:
-                log_dir.checkpoints.lower(CLEANER_CHECKPOINT, key, offset)
+                self.checkpoints.lower_cleaner_offset(log)
             except OSError as error:
-                self.fail_dir(log_dir, error)
+                self.fail_log(log, error)
 
     def truncate_fully_and_start_at(self, log: PartitionLog, offset: int, now_ms: int) -> None:
         """Drop everything in a log and let it start at `offset`, also after a restart."""

@@ -30,7 +30,6 @@ from kraftrio.broker.log.metadata.metadata_segment import (
     MetadataSegment,
     open_segment,
 )
-from kraftrio.broker.log.metadata.metadata_snapshots import MetadataSnapshots
 from kraftrio.broker.log.metadata.names import (
     LEFTOVER_SUFFIXES,
     MetadataLogError,
@@ -38,6 +37,7 @@ from kraftrio.broker.log.metadata.names import (
     segment_file_name,
 )
 from kraftrio.broker.log.metadata.recent_batches import RecentBatches
+from kraftrio.broker.log.metadata.snapshot_files import SnapshotFiles
 from kraftrio.kraft_meta.quorum.log_batches import encoded
 from kraftrio.kraft_meta.raft.values import LogBatch, SnapshotId
 
@@ -81,7 +81,7 @@ class MetadataLog:
         for name in names:
             if name.endswith(LEFTOVER_SUFFIXES):
                 self._fs.remove(posixpath.join(self._directory, name))
-        self._snapshots = MetadataSnapshots(self._fs, self._directory, names)
+        self._snapshots = SnapshotFiles(self._fs, self._directory, names)
         found = (parse_segment_file_name(name) for name in names)
         bases = sorted(base_offset for base_offset in found if base_offset is not None)
         for base_offset in bases:

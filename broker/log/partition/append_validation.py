@@ -109,6 +109,15 @@ def _too_large(size: int, config: LogConfig) -> KafkaError:
     )
 
 
+def check_fits_segment(size: int, config: LogConfig) -> None:
+    """Refuse a batch that no segment can hold (KafkaError)."""
+    if size > config.segment_bytes:
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"{size} bytes, more than segment.bytes of {config.segment_bytes}",
+        )
+
+
 def _check_records(
     records: bytearray | memoryview,
     config: LogConfig,

@@ -25,12 +25,14 @@ from kraftrio.broker.log.leader_epoch_cache import EpochEntry
 from kraftrio.broker.log.log_config import INT_MAX, LONG_MAX, LogConfig
 from kraftrio.broker.log.partition.append_validation import (
     RecordValidationError,
+    check_fits_segment,
     validate_client_batch,
 )
 from kraftrio.broker.log.partition.follower_batches import check_follower_batches
 from kraftrio.broker.log.partition.log_flush import LogFlush
 from kraftrio.broker.log.partition.log_parts import LogParts, LogResources
 from kraftrio.broker.log.partition.log_reads import ReadLimits, read_batches
+from kraftrio.broker.log.partition.own_batches import check_own_batches, stamp_own_batches
 from kraftrio.broker.log.partition.partition_files import PartitionFiles
 from kraftrio.broker.log.partition.pending_cut import PendingCut
 from kraftrio.broker.log.partition.results import AppendInfo, LogRead, LogSlice, RecoveryEvent
@@ -42,16 +44,14 @@ from kraftrio.broker.log.producers.replay import record_producer
 from kraftrio.broker.log.segment.batch_scan import ScannedBatch
 from kraftrio.broker.log.segment.names import SWAP_SUFFIX
 from kraftrio.broker.log.segment.segment import Segment
-from kraftrio.broker.log.segment.txn_index import AbortedTransaction
+from kraftrio.broker.log.segment.txn_index import AbortedTxn
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import Buffer, TopicPartition
 from kraftrio.wire.records.batch import (
     BatchHeader,
     assign_offsets,
-    iter_headers,
-    set_log_append_time,
 )
-from kraftrio.wire.records.control import EndTransactionMarker, read_end_transaction_marker
+from kraftrio.wire.records.control import EndTransactionMarker
 from kraftrio.wire.stored_bytes import StoredBytes
 
 __all__ = [
@@ -197,11 +197,15 @@ class PartitionLog:
         Raises:
             KafkaError: refused. OSError: the disk failed. The log is as before in both cases.
         """
-        if origin is not AppendOrigin.CLIENT:
-            return self._append_own(records, leader_epoch, now_ms, origin, transaction_version)
         if self._pending_cut.rest is not None:
             self._pending_cut.finish()
         config = self.config
+        if origin is not AppendOrigin.CLIENT:
+            headers, markers = check_own_batches(
+                records, config, self.producer_state, now_ms, origin, transaction_version
+            )
+            stamp_own_batches(records, headers, config, now_ms, self.log_end_offset, leader_epoch)
+            return self._append_stamped(records, headers, markers, now_ms)
         records, header = validate_client_batch(records, config, self.topic_partition, now_ms)
         has_producer = header.producer_id >= 0
         if has_producer:
@@ -217,8 +221,7 @@ class PartitionLog:
                     0,
                 )
         size = header.size_bytes
-        if size > config.segment_bytes:
-            raise _too_large_for_segment(size, config)
+        check_fits_segment(size, config)
         base_offset = self.log_end_offset
         assign_offsets(records, header, base_offset, leader_epoch)
         last_offset = base_offset + header.last_offset_delta
@@ -246,42 +249,6 @@ class PartitionLog:
             header.max_timestamp,
             size,
         )
-
-    def _append_own(
-        self,
-        records: bytearray | memoryview,
-        leader_epoch: int,
-        now_ms: int,
-        origin: AppendOrigin,
-        transaction_version: int,
-    ) -> AppendInfo:
-        """Append batches that this broker built: no checks of what only clients get wrong."""
-        if self._pending_cut.rest is not None:
-            self._pending_cut.finish()
-        config = self.config
-        headers = list(iter_headers(records))
-        if not headers:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "nothing to append")
-        offset = self.log_end_offset
-        markers: list[EndTransactionMarker | None] = []
-        for header in headers:
-            if header.size_bytes > config.max_message_bytes and origin is not AppendOrigin.RAFT:
-                raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{header.size_bytes} bytes")
-            if header.size_bytes > config.segment_bytes:
-                raise _too_large_for_segment(header.size_bytes, config)
-            marker = None
-            if header.producer_id >= 0:
-                marker = read_end_transaction_marker(records, header)
-                self.producer_state.check(
-                    header, now_ms, origin, marker=marker, transaction_version=transaction_version
-                )
-            markers.append(marker)
-        for header in headers:
-            if config.log_append_time:
-                set_log_append_time(records, header, now_ms)
-            assign_offsets(records, header, offset, leader_epoch)
-            offset = header.next_offset
-        return self._append_stamped(records, headers, markers, now_ms)
 
     def append_as_follower(
         self, records: Buffer, now_ms: int, *, leader_epoch: int | None = None
@@ -438,7 +405,7 @@ class PartitionLog:
         """(largest epoch <= `epoch` here, its end offset); (-1, -1) when unknown (KIP-279)."""
         return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
-    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTxn]:
         """The aborted transactions that touch offsets in [start_offset, end_offset)."""
         return self.segments.aborted_transactions(
             start_offset, end_offset, self.producers.snapshots
@@ -602,10 +569,3 @@ class PartitionLog:
         for segment in self.segments:
             segment.moved(directory)
         self.retired.moved(directory)
-
-
-def _too_large_for_segment(size: int, config: LogConfig) -> KafkaError:
-    return KafkaError(
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-        f"{size} bytes, more than segment.bytes of {config.segment_bytes}",
-    )

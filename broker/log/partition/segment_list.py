@@ -17,7 +17,7 @@ from kraftrio.broker.log.segment.batch_scan import ScannedBatch
 from kraftrio.broker.log.segment.batch_search import FoundRange
 from kraftrio.broker.log.segment.index_file import CorruptIndexError
 from kraftrio.broker.log.segment.segment import Segment
-from kraftrio.broker.log.segment.txn_index import AbortedTransaction, search
+from kraftrio.broker.log.segment.txn_index import AbortedTxn, search
 
 
 class SegmentList:
@@ -159,9 +159,9 @@ class SegmentList:
 
     def aborted_transactions(
         self, start_offset: int, end_offset: int, snapshots: ProducerSnapshots
-    ) -> list[AbortedTransaction]:
+    ) -> list[AbortedTxn]:
         """The aborted transactions that touch offsets in [start_offset, end_offset)."""
-        found: list[AbortedTransaction] = []
+        found: list[AbortedTxn] = []
         for segment in self.from_offset(start_offset):
             try:
                 entries = segment.indexes.transactions.entries

@@ -13,7 +13,7 @@ from kraftrio.broker.log.segment.segment import Segment
 from kraftrio.wire.records.batch import NO_TIMESTAMP, iter_records
 
 
-class OffsetAndTimestamp(NamedTuple):
+class TimestampedRecord(NamedTuple):
     """A record found by its timestamp."""
 
     offset: int
@@ -21,7 +21,7 @@ class OffsetAndTimestamp(NamedTuple):
     leader_epoch: int
 
 
-def offset_for_timestamp(log: PartitionLog, timestamp: int) -> OffsetAndTimestamp | None:
+def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampedRecord | None:
     """The first record at or after a time; None when every record is earlier."""
     start_offset = log.log_start_offset
     for segment in log.segments.from_offset(start_offset):
@@ -32,7 +32,7 @@ def offset_for_timestamp(log: PartitionLog, timestamp: int) -> OffsetAndTimestam
     return None
 
 
-def offset_of_max_timestamp(log: PartitionLog) -> OffsetAndTimestamp | None:
+def offset_of_max_timestamp(log: PartitionLog) -> TimestampedRecord | None:
     """The first record with the largest timestamp of the log; None without a record."""
     start_offset = log.log_start_offset
     live = [segment for segment in log.segments.from_offset(start_offset) if segment.size_bytes]
@@ -49,7 +49,7 @@ def offset_of_max_timestamp(log: PartitionLog) -> OffsetAndTimestamp | None:
 
 def _find_timestamp(
     segment: Segment, timestamp: int, start_offset: int
-) -> OffsetAndTimestamp | None:
+) -> TimestampedRecord | None:
     indexed = segment.indexes.times.lookup(timestamp)
     position = segment.indexes.position_before(max(indexed.offset, start_offset))
     for batch in segment.log_file.scan(position, check_crc=True):
@@ -58,13 +58,13 @@ def _find_timestamp(
             continue
         for record in iter_records(batch.buffer, header):
             if record.timestamp >= timestamp and record.offset >= start_offset:
-                return OffsetAndTimestamp(
+                return TimestampedRecord(
                     record.offset, record.timestamp, header.partition_leader_epoch
                 )
     return None
 
 
-def _find_max_timestamp(segment: Segment) -> OffsetAndTimestamp | None:
+def _find_max_timestamp(segment: Segment) -> TimestampedRecord | None:
     """The first record with the largest timestamp that the segment's bookkeeping knows."""
     timestamp, offset = segment.indexes.max_timestamp_entry
     if timestamp == NO_TIMESTAMP:
@@ -74,14 +74,14 @@ def _find_max_timestamp(segment: Segment) -> OffsetAndTimestamp | None:
             continue
         for record in iter_records(batch.buffer, batch.header):
             if record.timestamp == timestamp:
-                return OffsetAndTimestamp(
+                return TimestampedRecord(
                     record.offset, timestamp, batch.header.partition_leader_epoch
                 )
     return None
 
 
-def _scan_max_timestamp(segment: Segment, start_offset: int) -> OffsetAndTimestamp | None:
-    best: OffsetAndTimestamp | None = None
+def _scan_max_timestamp(segment: Segment, start_offset: int) -> TimestampedRecord | None:
+    best: TimestampedRecord | None = None
     position = segment.indexes.position_before(start_offset)
     for batch in segment.log_file.scan(position, check_crc=True):
         largest = NO_TIMESTAMP if best is None else best.timestamp
@@ -91,5 +91,5 @@ def _scan_max_timestamp(segment: Segment, start_offset: int) -> OffsetAndTimesta
             if record.offset >= start_offset and record.timestamp > largest:
                 largest = record.timestamp
                 epoch = batch.header.partition_leader_epoch
-                best = OffsetAndTimestamp(record.offset, largest, epoch)
+                best = TimestampedRecord(record.offset, largest, epoch)
     return best

@@ -52,8 +52,6 @@ class AppendOrigin(Enum):
 
     CLIENT = auto()  # everything
     COORDINATOR = auto()  # epochs, but no sequences
-    REPLICATION = auto()  # nothing: the leader has checked
-    RAFT = auto()  # nothing: the metadata log has no producers
 
 
 class Duplicate(NamedTuple):
@@ -203,7 +201,7 @@ class ProducerStateManager:
             KafkaError: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE or
                 TRANSACTION_COORDINATOR_FENCED.
         """
-        if header.producer_id < 0 or origin in (AppendOrigin.REPLICATION, AppendOrigin.RAFT):
+        if header.producer_id < 0:
             return None
         entry = self._producers.get(header.producer_id)
         if entry is None or self._is_expired(entry, now_ms):

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from kraftrio.broker.log.producers.producer_state import CompletedTransaction, ProducerStateManager
 from kraftrio.broker.log.producers.snapshots import ProducerSnapshots
 from kraftrio.broker.log.segment.segment import Segment
-from kraftrio.broker.log.segment.txn_index import AbortedTransaction
+from kraftrio.broker.log.segment.txn_index import AbortedTxn
 from kraftrio.wire.errors import CorruptRecordError
 from kraftrio.wire.records.batch import BatchHeader
 from kraftrio.wire.records.control import EndTransactionMarker, read_end_transaction_marker
@@ -41,8 +41,8 @@ def record_producer(
         segment.indexes.transactions.append(_aborted(completed))
 
 
-def _aborted(completed: CompletedTransaction) -> AbortedTransaction:
-    return AbortedTransaction(
+def _aborted(completed: CompletedTransaction) -> AbortedTxn:
+    return AbortedTxn(
         completed.producer_id,
         completed.first_offset,
         completed.last_offset,
@@ -136,7 +136,7 @@ def _recall_position(
 
 def rebuild_txn_index(
     segment: Segment, segments: Sequence[Segment], snapshots: ProducerSnapshots, reason: str
-) -> list[AbortedTransaction]:
+) -> list[AbortedTxn]:
     """Find the segment's aborted transactions in its batches again; return them."""
     _logger.warning("rebuild the transaction index of %r: %s", segment, reason)
     state = ProducerStateManager()

@@ -44,7 +44,7 @@ def stored_header(chunk: bytes, at: int) -> BatchHeader:
         raise CorruptRecordError(str(error)) from error
 
 
-class _Window:
+class _BatchWindow:
     """The part of the file that was read last."""
 
     def __init__(self, file: File, end: int, *, check_crc: bool) -> None:
@@ -98,7 +98,7 @@ def scan_batches(
             read a second time: logs are cut on this word. Every batch before it was yielded.
     """
     next_offset = base_offset
-    window = _Window(file, end, check_crc=check_crc)
+    window = _BatchWindow(file, end, check_crc=check_crc)
     while position < end:
         try:
             header = window.batch_at(position, next_offset)

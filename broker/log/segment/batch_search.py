@@ -113,7 +113,7 @@ def end_of_batches(
         known: where an index says that a batch begins which follows such ones; may be before.
         end: of the segment.
     """
-    window = _Window(file, end)
+    window = _HeaderWindow(file, end)
     position = first
     if known > first and window.has(known):
         base_offset, length, _ = window.header(known)
@@ -134,7 +134,7 @@ def end_of_batches(
     return WholeBatches(position - first, next_offset)
 
 
-class _Window:
+class _HeaderWindow:
     """The headers of a file's batches, read some at a time."""
 
     def __init__(self, file: File, end: int) -> None:

