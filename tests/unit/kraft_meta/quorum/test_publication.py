@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftrio.broker.log.metadata_log import MetadataLog
+from kraftrio.broker.log.metadata.metadata_log import MetadataLog
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
 from kraftrio.kraft_meta.metadata.records import (
     ClusterIdRecord,
