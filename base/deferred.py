@@ -101,14 +101,14 @@ class Deferred(Generic[T]):
         self._finish(value)
 
     def fail(self, error: Exception) -> None:
-        """There will be no value; whoever asks for it gets the error."""
+        """There will be no value: asking for it raises the error."""
         self._finish(_Failure(error))
 
     def resolve(self, make: Callable[[], T]) -> None:
         """Complete with what `make` returns, or fail with what it raises (rule 4)."""
         try:
             value = make()
-        except Exception as error:  # not ours: whoever asks for the value gets it
+        except Exception as error:  # kept: asking for the value raises it
             self.fail(error)
         else:
             self.complete(value)

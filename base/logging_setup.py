@@ -7,7 +7,7 @@ then key=value pairs. A traceback follows on indented lines. At INFO the broker 
 start, its stop, and what somebody should look at.
 
 Whatever comes over and over is told now and then, with how often it came (`line_limits`); a logger
-that is set to DEBUG tells everything. Standard error that cannot be written costs lines and
+that is set to DEBUG logs everything. Standard error that cannot be written costs lines and
 nothing else (`line_output`).
 
 Owns the format, Kafka's level names, and `ProcessLoggers`, through which DescribeConfigs and

@@ -1,6 +1,6 @@
 """Why a node ends by itself: two errors whose text is one plain sentence for the user.
 
-Called by: whoever runs at the root (`node`, `storage`, the command line).
+Raised by `node` and `storage`, reported by the command line.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ class HasStatistics(Protocol):
     """A shell that can be asked for its figures, at any time, without waiting."""
 
     def statistics(self) -> Statistics:
-        """A snapshot: the caller may keep it, and it changes no more.
+        """A snapshot: the caller may keep it; later changes do not show in it.
 
         It costs a walk over what the shell holds at most, and nothing while nobody asks: what is
         counted on the hot path is counted by a plain addition.

@@ -17,7 +17,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """An error code on the wire; ``retriable`` tells whether the same request may succeed later."""
+    """An error code on the wire; ``retriable``: the same request may succeed later."""
 
     text: str
 
@@ -249,7 +249,7 @@ class ProtocolError(Exception):
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer sent something the protocol does not allow; its connection is of no more use."""
+    """The peer sent something the protocol does not allow; its connection has to be closed."""
 
 
 class LocalProtocolError(ProtocolError):

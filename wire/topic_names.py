@@ -4,7 +4,7 @@
 Rules: as Kafka's. 1 to 249 characters of ASCII letters, digits, '.', '_' and '-', not "." or "..".
 '.' and '_' are one character in the names of metrics, so names that differ in nothing else collide.
 
-Called by: replication_control.py, and whoever creates topics on its own.
+Called by: the controller, and by what creates topics without being asked.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ and handlers answer with `each`, whose entries are made while the response is en
 
 Rules
 - They stand where a message declares a list, but can be counted and iterated only. Each iteration
-  makes the entries anew (not those of `each_once`): making one must have no effect. Only those of
+  makes the entries again (not those of `each_once`): making one must have no effect. Only those of
   `each_dropped` can be had but once.
 - A decoded array of at most KEPT_ENTRIES entries is an ordinary list; so is an answer to very few.
 """
@@ -223,7 +223,7 @@ _LITTLE_PLAIN = 256  # entries without arrays of their own
 def is_little(message: Any) -> bool:
     """Whether a message has so few entries in its arrays that it is encoded in no time.
 
-    It raises nothing: what is wrong with a message is told by whoever encodes it.
+    It raises nothing: the encoder reports what is wrong with a message.
     """
     cls = type(message)
     arrays = _ARRAYS.get(cls)

@@ -1,6 +1,6 @@
 """Decodes and encodes in slices: generators that pause between entries.
 
-Whoever drives such a generator decides how long it works before others get their turn; its value is
+The caller that drives such a generator decides how long it works before others run; its value is
 the outcome. The code is that of `decoder` and `encoder` with pauses between the entries of arrays,
 and it leaves long arrays where they are: see `lazy_arrays`. A decoder has read every byte before
 its value is there, so that a malformed request is refused as a whole.

@@ -3,7 +3,7 @@
 A key is an int16 record type and then its fields; a value is an int16 version and then its
 fields; a null value is a tombstone. Types 0 and 1 hold committed offsets, 2 holds a classic
 group. Other types (groups of KIP-848, share and streams groups) are known to exist and are left
-to whoever reads them: `decode_key` answers None.
+to their reader: `decode_key` answers None.
 
 The consumer protocol's subscription and assignment are the opaque bytes of classic members; the
 coordinator reads only the topics of a subscription, and must survive any bytes.

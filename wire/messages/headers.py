@@ -1,6 +1,6 @@
 """The headers of requests and responses.
 
-``api`` tells which header version goes with an API's version. Protocol guide, "Request Header"
+``api`` knows the header version of each version of an API. Protocol guide, "Request Header"
 and "Response Header"; KIP-482 adds the tag section. The client id stays an old-style string even
 in the flexible header, so that a server can read it before it knows the version (KIP-511).
 """

@@ -11,7 +11,7 @@ Version notes:
   to be verified alone (KIP-890). Clients send 0-3, whose fields have names of their own.
 - EndTxn 5 answers with the producer id and epoch to go on with (transaction.version 2).
 - TxnOffsetCommit 3 fences by member and generation (KIP-447).
-- WriteTxnMarkers 2 tells the transaction version, which decides how epochs are checked.
+- WriteTxnMarkers 2 carries the transaction version, which decides how epochs are checked.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Fits a message to an older version: `fit_version`.
 
 The encoder refuses a value in a field that the version does not have, unless Kafka's definition
-calls the field ignorable: silence there could hide that something was lost. Where an answer is made
-in the newest version whoever asks, the field is a supplement, and older versions go without it: the
-one who answers says so by calling this.
+calls the field ignorable: dropping it silently could hide that something was lost. Where an answer
+is always made in the newest version, such a field is a supplement, and older versions go without
+it: the handler says so by calling this.
 
 Called by: handlers whose answers are made for every version at once. See KIP-482 and `ignorable` in
 Kafka's message definitions.

@@ -17,8 +17,8 @@ Rules
   RemoteProtocolError.
 - A frame length that is negative or above the limit is a RemoteProtocolError, after the frames that
   came before it; after any such error the connection can only be closed.
-- A large frame gets its memory in steps as it arrives; `growth_bytes` tells of the next one before
-  it is taken.
+- A large frame gets its memory in steps as it arrives; `growth_bytes` is the size of the next one,
+  before it is taken.
 
 Called by `broker/server/server.py` and `net/connection.py`.
 """

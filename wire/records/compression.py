@@ -143,7 +143,7 @@ def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
     for _ in range(_MAX_STREAMS):
         unpacker = zlib.decompressobj(wbits=31)
         try:
-            # One byte above the bound tells "exactly full" from "too much"; 0 would mean no bound.
+            # One byte above the bound shows "too much" from "exactly full"; 0 would mean no bound.
             piece = unpacker.decompress(rest, left + 1)
         except zlib.error as error:
             raise _undecodable(Compression.GZIP, error) from None
