@@ -16,7 +16,9 @@ from typing import Any
 
 import pytest
 
+from kraftrio.wire.errors import ErrorCode
 from tests.conformance.broker_process import Broker, start_broker
+from tests.conformance.cluster_calls import Connect, NewTopic, create, wait_served
 from tests.conformance.cluster_process import Cluster
 from tests.conformance.java_tools import Completed, KafkaTools, ToolRunner
 
@@ -92,6 +94,29 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
             return started.enter_context(Cluster(folder, count, **config))
 
         yield make
+
+
+@pytest.fixture
+def connect(cluster: Cluster) -> Iterator[Connect]:
+    """Open connections to nodes; they are closed with the test."""
+    with contextlib.ExitStack() as opened:
+        yield lambda node_id: opened.enter_context(cluster.node(node_id).client())
+
+
+@pytest.fixture
+def new_topic(cluster: Cluster, unique_topic: Callable[[], str]) -> NewTopic:
+    """Create topics with their replicas where they are wanted: new_topic([1, 2], [2, 3])."""
+
+    def made(*assignments: list[int], **configs: object) -> str:
+        name = unique_topic()
+        code = create(cluster.reachable()[0].client, name, *assignments, **configs)
+        assert code == ErrorCode.NONE
+        for partition, replicas in enumerate(assignments):
+            cluster.wait_isr(name, set(replicas), partition)
+            wait_served(cluster, name, partition)
+        return name
+
+    return made
 
 
 @pytest.fixture
