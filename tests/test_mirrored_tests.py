@@ -63,6 +63,8 @@ unit/broker/log/manager/test_duplicate_logs: broker/log/manager/ log_dir
 unit/broker/log/manager/test_flush_schedule: broker/log/manager/ offset_checkpoints
 unit/broker/log/manager/test_log_factory: broker/log/manager/ removed_logs
 unit/broker/log/manager/test_log_manager_failures: base/ no_room
+unit/broker/log/metadata/test_metadata_log: broker/log/metadata/ metadata_segment names
+    recent_batches snapshot_files
 unit/broker/log/partition/test_partition_log: broker/log/partition/ follower_batches log_flush
     log_reads results roll_policy
 unit/broker/log/partition/test_partition_log: broker/log/producers/ replay
@@ -76,6 +78,8 @@ unit/broker/log/segment/test_segment_indexes: broker/log/segment/ txn_index_file
 unit/broker/metadata/test_leader_hints: broker/metadata/ cache
 unit/broker/node/test_metadata_publisher: broker/config/ dynamic_config
 unit/broker/node/test_quorum_recovery: base/ start_errors
+unit/broker/node/test_quorum_recovery: broker/log/metadata/ quorum_state_file
+unit/broker/node/test_storage: broker/log/metadata/ foreign_records
 unit/broker/node/test_storage: broker/node/ environment
 unit/broker/replica/follower/test_fetch: broker/replica/follower/ partition
 unit/broker/replica/follower/test_fetcher: broker/replica/ settings
