@@ -23,7 +23,6 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-import textwrap
 from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import ParamSpec, TypeVar, cast
@@ -51,7 +50,7 @@ def inlined(function: Callable[P, T]) -> Callable[P, T]:
         lines, first = inspect.getsourcelines(function)
     except OSError:
         return cast("Callable[P, T]", function)
-    source = textwrap.dedent("".join(lines))
+    source = "".join(lines)
     # The file may have been replaced since the function was imported.
     before = _definition(source, first, function)
     if _code_of(before, function).co_code != function.__code__.co_code:
