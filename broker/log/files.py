@@ -43,7 +43,7 @@ class File(Protocol):
         """Read up to `size_bytes`; fewer only at the end of the file."""
 
     def is_cached(self, position: int, size_bytes: int) -> bool:
-        """Can these bytes be read without waiting for a disk, as far as that can be told?
+        """Can these bytes be read without waiting for a disk, as far as the system knows?
 
         They are a few hundred KB at most, whose ends were read before.
         """
@@ -158,13 +158,13 @@ class OsFile:
         return b"".join(parts)
 
     def is_cached(self, position: int, size_bytes: int) -> bool:
-        # Memory is filled in long stretches, so one page tells about those around it.
+        # Memory is filled in long stretches, so one page stands for those around it.
         try:
             os.preadv(self._fd, [_probed], position + size_bytes // 2, _RWF_NOWAIT)
         except BlockingIOError:
             return False
         except OSError:
-            return True  # not told here, or an error: who reads will see
+            return True  # the system does not know, or an error that the read itself will meet
         return True
 
     def load(self, position: int, size_bytes: int) -> None:
@@ -180,7 +180,7 @@ class OsFile:
                 os.pread(self._fd, 1, at)
             os.pread(self._fd, 1, end - 1)
         except OSError:
-            return  # who reads will see
+            return  # the read itself will meet the error
 
     def _ask_for(self, start: int, end: int) -> None:
         """Have the system read a part of the file, without waiting for it."""

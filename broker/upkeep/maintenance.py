@@ -96,7 +96,7 @@ class LogMaintenance:
         return self._settings().producer_id_expiration_check_interval_ms
 
     async def _flush(self) -> None:
-        for log in self._logs.flushes.due(self._clock.wall_ms()):
+        for log in self._logs.flushes.logs_to_flush(self._clock.wall_ms()):
             full = self._logs.flushes.needs_full_flush(log, self._clock.wall_ms())
             try:
                 await self._run_in_thread(

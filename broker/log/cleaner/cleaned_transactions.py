@@ -3,8 +3,8 @@
 Rules:
 1. The data of an aborted transaction may go at once.
 2. A marker stays as long as the walk meets any batch of its transaction, an empty one too: without
-   its marker a batch would look like one of an open transaction. Which transaction a marker ends is
-   told by producer id, never by the bytes of its key.
+   its marker a batch would look like one of an open transaction. Which transaction a marker ends
+   follows from the producer id, never from the bytes of its key.
 3. An aborted transaction stays in the transaction index under the same condition.
 
 One instance walks over the batches of a log in offset order. Used by `cleaner`.

@@ -11,7 +11,7 @@ here.
 Rules:
 1. The thread reads closed segments through files of its own and writes `.cleaned` files only. A log
    that was cut, closed, deleted or is no longer compacted meanwhile ends the run
-   (`CleaningAborted`) with nothing changed: `check` tells, and the swap looks again.
+   (`CleaningAborted`) with nothing changed: `check` finds out, and the swap checks again.
 2. Offsets, sequences, producers and the ends of batches stay. Kept though empty are the last batch
    of each active producer (KAFKA-8335: its sequence) and the last one of each group, so that no
    segment ends before the next one begins.

@@ -4,7 +4,7 @@ Rules, for a log whose cleanup.policy has compact:
 1. Cleaned is never the active segment, nor one at or above the last stable offset (so nothing above
    the high watermark and no open transaction), nor one from the first on that holds a record
    younger than min.compaction.lag.ms.
-2. A log is due when more than min.cleanable.dirty.ratio of its cleanable bytes lie behind
+2. A log is to be cleaned when more than min.cleanable.dirty.ratio of its cleanable bytes lie behind
    `first_dirty_offset`, or when a dirty segment began more than max.compaction.lag.ms ago.
 3. The dirtiest log comes first.
 
@@ -81,13 +81,13 @@ def _overdue_ms(config: LogConfig, closed_dirty: Iterable[Segment], now_ms: int)
 
 
 def dirtiest(logs: Iterable[PartitionLog], now_ms: int) -> CleaningTarget | None:
-    """The log to clean next, None when none is due."""
-    due = [
+    """The log to clean next, None when none needs it."""
+    candidates = [
         target
         for log in logs
         if log.config.compact and (target := cleaning_target(log, now_ms)).is_due
     ]
-    return max(due, key=lambda target: target.dirty_ratio, default=None)
+    return max(candidates, key=lambda target: target.dirty_ratio, default=None)
 
 
 def group_segments(

@@ -23,7 +23,7 @@ from kraftrio.wire.primitives import TopicPartition
 
 
 class StaleCheckpoint(NamedTuple):
-    """A checkpoint file to be written anew."""
+    """A checkpoint file that does not hold what the logs have."""
 
     log_dir: LogDir
     name: str

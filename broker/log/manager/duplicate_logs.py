@@ -1,6 +1,6 @@
 """A partition that is found in two log directories at the start, and which of the two is meant.
 
-Owns: `set_duplicates_aside`. It comes about when a directory fails, the partition is made anew in
+Owns: `set_duplicates_aside`. This happens when a directory fails, the partition is created again in
 another one (its topic was made again, or its replica was moved away and back), and the first
 directory is repaired. The one that the metadata means is kept, by topic id and then by directory
 (KIP-858); the other is set aside as a stray log, its files untouched. Where the metadata does not
@@ -52,7 +52,7 @@ def set_duplicates_aside(
     kept: list[PendingLog] = []
     for topic_partition, candidates in found.items():
         if len(candidates) > 1:
-            meant = _meant(log_manager, candidates, placement_of(topic_partition))
+            meant = _log_to_keep(log_manager, candidates, placement_of(topic_partition))
             for other in candidates:
                 if meant is not None and other is not meant:
                     path = log_manager.set_pending_aside(other)
@@ -65,10 +65,10 @@ def set_duplicates_aside(
     return kept
 
 
-def _meant(
+def _log_to_keep(
     log_manager: LogManager, candidates: list[PendingLog], placement: Placement | None
 ) -> PendingLog | None:
-    """The log that the metadata means, if it can be told; of strays the first goes on as one."""
+    """The log that the metadata means, if it is clear; of strays the first goes on as one."""
     if placement is None:
         return candidates[0]
     of_topic = [

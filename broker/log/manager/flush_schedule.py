@@ -19,7 +19,7 @@ class FlushSchedule:
         self._registry = registry
         self._last_flush_ms: dict[TopicPartition, int] = {}
 
-    def due(self, now_ms: int) -> list[PartitionLog]:
+    def logs_to_flush(self, now_ms: int) -> list[PartitionLog]:
         """The logs to flush now: whole (`needs_full_flush`), or their closed segments alone."""
         return [
             log

@@ -61,9 +61,9 @@ class FutureLogs:
         """Open the future logs that an earlier process left; may run in a worker thread.
 
         One whose partition has no log in service, or one of another topic or in the same directory,
-        is removed. That of a compacted topic begins again: what its copy still has, and compaction
-        took away meanwhile, cannot be told apart. But while a directory is offline the partition's
-        log may be in that one: then it is left where it is (`is_abandoned`).
+        is removed. That of a compacted topic begins again, since nothing shows which of its records
+        compaction removed meanwhile. But while a directory is offline the partition's log may be in
+        that one: then it is left where it is (`is_abandoned`).
         """
         for log_dir in self._log_manager.dirs:
             if log_dir.is_online:

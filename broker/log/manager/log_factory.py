@@ -67,7 +67,7 @@ class LogFactory:
     ) -> PartitionLog:
         """Make an empty log under the partition's name. Raises OSError."""
         path = posixpath.join(log_dir.path, directory_name(topic_partition))
-        self._make_way(log_dir, path, topic_partition, topic_id)
+        self._clear_path(log_dir, path, topic_partition, topic_id)
         is_new = not self._fs.is_directory(path)
         try:
             return self.open(
@@ -84,10 +84,10 @@ class LogFactory:
                 self._removed.remove_unused(path)
             raise
 
-    def _make_way(
+    def _clear_path(
         self, log_dir: LogDir, path: str, topic_partition: TopicPartition, topic_id: bytes
     ) -> None:
-        """Let nothing of an earlier topic of that name be taken for a new log's. Raises OSError."""
+        """Remove or rename what an earlier topic of that name left. Raises OSError."""
         self._removed.clear_way(path)
         log_dir.checkpoints.forget(topic_partition)
         stored_id = read_topic_id(self._fs, path)

@@ -4,7 +4,7 @@ Rules:
 1. A directory whose disk fails goes offline as a whole: its logs are reported and not served; the
    other directories go on (KIP-112).
 2. Nothing here waits by itself: the owner's timers call `retain`, ask `flushes` and `checkpoints`
-   what is to be done, and run the slow parts (`load_log`, `flush` of a log) in worker threads.
+   what to do, and run the slow parts (`load_log`, `flush` of a log) in worker threads.
 3. Deletion renames to `<topic>-<partition>.<id>-delete` at once and removes after
    file.delete.delay.ms (`remove_deleted`).
 
@@ -198,7 +198,7 @@ class LogManager:
         *,
         directory_id: bytes | None = None,
     ) -> PartitionLog:
-        """The partition's log; a new one in the asked or least used directory if there is none.
+        """The partition's log; if there is none, a new one in the given or least used directory.
 
         A log of an earlier topic of the same name is deleted first.
 
@@ -260,7 +260,7 @@ class LogManager:
         assert known is log, known
 
     def truncate(self, log: PartitionLog, offset: int) -> None:
-        """Cut a log from `offset` on; what is written there later is looked at by a recovery."""
+        """Cut a log from `offset` on; recovery checks what is written there later."""
         recovery_point = log.recovery_point
         try:
             log.truncate_to(offset)
@@ -320,12 +320,12 @@ class LogManager:
 
     def remove_deleted(self, now_ms: int) -> int:
         """Remove the renamed directories whose delay is over; return how many wait."""
-        return self._removed.remove_due(now_ms)
+        return self._removed.remove_expired(now_ms)
 
     # -- periodic work --------------------------------------------------------------------------
 
     def retain(self, now_ms: int) -> int:
-        """One retention pass over all logs: segments past their keep, files past their delay."""
+        """One retention pass over all logs: expired segments, and files past their delay."""
         count = sum(self.retain_log(log, now_ms) for log in self.logs())
         self.remove_deleted(now_ms)
         return count
@@ -334,7 +334,7 @@ class LogManager:
         """One retention pass over one log; return how many segments it deleted."""
         try:
             count = log.apply_retention(now_ms)
-            log.retired.remove_due(now_ms)
+            log.retired.remove_expired(now_ms)
         except OSError as error:
             self.fail_log(log, error)
             return 0
@@ -382,7 +382,7 @@ class LogManager:
         return True
 
     def fail_log(self, log: PartitionLog, error: OSError) -> list[TopicPartition]:
-        """Take the directory of this log offline; it may be out of service, as of a late flush."""
+        """Take the directory of this log offline; a late flush may be of one out of service."""
         log_dir = self.dirs.holding(log.directory)
         return [] if log_dir is None else self.fail_dir(log_dir, error)
 

@@ -3,7 +3,7 @@
 Owns: `RemovedLogs`. Rules:
 1. A folder that is given up has a marked name (`-delete`, `-stray`) before another log is made
    under its plain one. Where the disk refuses the rename for want of room, that is tried again by
-   `clear_way` before such a log is made, and by `remove_due`; what lies there is not served.
+   `clear_way` before such a log is made, and by `remove_expired`; what lies there is not served.
 2. `-delete` folders go after file.delete.delay.ms, those that an earlier process left at once;
    `-stray` ones stay for their owner.
 
@@ -53,7 +53,7 @@ class RemovedLogs:
         return self._rename(log.directory, _Removal(due_ms, path, log))
 
     def retry_move(self, log: PartitionLog, path: str, due_ms: int | None) -> None:
-        """Try the same again later, by `clear_way` or `remove_due`."""
+        """Try the same again later, by `clear_way` or `remove_expired`."""
         self._unmoved[log.directory] = _Removal(due_ms, path, log)
 
     def _rename(self, source: str, removal: _Removal) -> bool:
@@ -81,7 +81,7 @@ class RemovedLogs:
         except OSError as error:
             _logger.warning("cannot remove %s: %s", path, error)
 
-    def remove_due(self, now_ms: int) -> int:
+    def remove_expired(self, now_ms: int) -> int:
         """Remove the folders whose delay is over; return how many wait."""
         for path in list(self._unmoved):
             try:

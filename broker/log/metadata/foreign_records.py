@@ -40,5 +40,5 @@ def _first_record_is_foreign(data: bytes) -> bool:
                 # Kafka's values begin with their frame version, ours are msgpack arrays.
                 return (record.value or b"").startswith(b"\x01")
     except KafkaError:
-        return False  # damaged: opening the log tells where
+        return False  # damaged: opening the log says where
     return False

@@ -36,7 +36,7 @@ def read_batches(
     log_end_offset: int,
     high_watermark: int,
 ) -> LogSlice:
-    """Read whole batches from `start_offset` on; what lies below the high watermark stays."""
+    """Read whole batches from `start_offset` on; below the high watermark nothing is cut."""
     max_bytes, hold_bytes, max_offset, min_one_batch = limits
     if start_offset >= max_offset:
         if start_offset == log_end_offset:

@@ -8,8 +8,8 @@ Rules:
 1. Check, write, record: an append that is refused or fails on disk leaves the log as it was.
    Producer state, epochs, indexes and `log_end_offset` change only after the bytes are in the file.
 2. log_start_offset <= high_watermark <= log_end_offset, recovery_point <= log_end_offset.
-3. `high_watermark` is what the log's owner said last (`update_high_watermark`): the log itself only
-   takes it back to where it was cut.
+3. `high_watermark` is what the owner last set (`update_high_watermark`); the log itself lowers it
+   only when it is cut.
 4. Reads give whole batches and never one at or beyond `max_offset`.
 5. Deleted segments keep their files as `.deleted` for file.delete.delay.ms: `retired` removes them.
 6. What a flush makes durable includes producers, epochs and topic id, so the recovery point never
@@ -166,7 +166,7 @@ class PartitionLog:
         return max(unstable, self.log_start_offset)
 
     def update_high_watermark(self, offset: int) -> None:
-        """Take over how far the log is committed; within the log, says whoever decides it."""
+        """Record how far the log is committed; the caller decides that, within the log."""
         assert self.log_start_offset <= offset <= self.log_end_offset, offset
         self.high_watermark = offset
         self.producer_state.on_high_watermark(offset)
@@ -383,7 +383,7 @@ class PartitionLog:
         max_offset: int,
         min_one_batch: bool,
     ) -> LogSlice:
-        """As `read`, but more than `hold_bytes` are only named: whoever sends them reads them."""
+        """As `read`, but more than `hold_bytes` are only named: the sender reads them."""
         end = self.log_end_offset
         if not self.log_start_offset <= start_offset <= end:
             raise KafkaError(
@@ -414,7 +414,7 @@ class PartitionLog:
     # -- truncation and deletion ----------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> bool:
-        """Cut everything from `offset` on; False when the log ends before it anyway.
+        """Remove everything from `offset` on; False if the log ends before it.
 
         A batch that holds `offset` goes as a whole: the log then ends where that batch began.
         """

@@ -5,7 +5,7 @@ Rules:
    is no batch, an unreadable checkpoint) is rebuilt.
 2. After an unclean one every batch from the segment of the recovery point on is read: its checksum,
    and that offsets rise. The log is cut before the first bad one, and later segments are dropped;
-   indexes, producer state, aborted transactions and leader epochs of that part are made anew.
+   indexes, producer state, aborted transactions and leader epochs of that part are rebuilt.
 3. Segments that are read for that have no gap between them, or what lies behind it is dropped: a
    sync that failed may have lost the end of a segment that whole ones follow. In compacted logs of
    Apache Kafka there are gaps all the same: one is accepted below the checkpoint of the cleaner, in
@@ -159,7 +159,7 @@ class _Loader:
             ProducerSnapshots(resources.fs, directory, ()),
         )
 
-    def _note(self, action: str, path: str, reason: str) -> None:
+    def _record_event(self, action: str, path: str, reason: str) -> None:
         self.events.append(RecoveryEvent(action, path, reason))
 
     def _path(self, name: str) -> str:
@@ -204,7 +204,7 @@ class _Loader:
             if name.endswith(SWAP_SUFFIX):
                 if not cleaned or not stem.isdigit() or int(stem) < min(cleaned):
                     continue
-                self._note("removed", self._path(name), "part of an unfinished compaction")
+                self._record_event("removed", self._path(name), "part of an unfinished compaction")
             self._fs.remove(self._path(name))
 
     def _complete_swaps(self, names: Sequence[str]) -> None:
@@ -230,7 +230,9 @@ class _Loader:
             for suffix in INDEX_SUFFIXES:
                 if segment_name(base_offset) + suffix + SWAP_SUFFIX not in names:
                     fs.remove(self._path(segment_name(base_offset) + suffix))
-            self._note("completed", self._path(segment_name(base_offset)), "a compaction's swap")
+            self._record_event(
+                "completed", self._path(segment_name(base_offset)), "a compaction's swap"
+            )
         for name in names:
             fs.rename(self._path(name), self._path(name.removesuffix(SWAP_SUFFIX)))
 
@@ -243,7 +245,7 @@ class _Loader:
         try:
             return parse_partition_metadata(self._fs.read_file(path))
         except CheckpointError as error:
-            self._note("ignored", path, str(error))
+            self._record_event("ignored", path, str(error))
             return None
 
     def load_epochs(self, names: Sequence[str], *, has_data: bool) -> None:
@@ -254,7 +256,7 @@ class _Loader:
         try:
             entries = parse_leader_epochs(self._fs.read_file(path))
         except CheckpointError as error:
-            self._note("rebuilt", path, str(error))
+            self._record_event("rebuilt", path, str(error))
             self._epochs_lost = True
         else:
             self.leader_epochs = LeaderEpochCache(entries)
@@ -268,10 +270,10 @@ class _Loader:
             for suffix in INDEX_SUFFIXES:
                 base = base_offset_of(name, suffix)
                 if base is not None and base not in logs:
-                    self._note("removed", self._path(name), "an index without its log")
+                    self._record_event("removed", self._path(name), "an index without its log")
                     self._fs.remove(self._path(name))
         segments = [self._open_segment(base) for base in sorted(logs)]
-        segments = self._without_empty_ones(segments)
+        segments = self._without_empty_segments(segments)
         for segment, after in pairwise(segments):
             segment.end_offset = after.base_offset
         return segments
@@ -287,7 +289,7 @@ class _Loader:
         self._on_failure.callback(segment.close_file)
         return segment
 
-    def _without_empty_ones(self, segments: Sequence[Segment]) -> list[Segment]:
+    def _without_empty_segments(self, segments: Sequence[Segment]) -> list[Segment]:
         """Remove the empty segments that a roll or a truncation left when the disk failed.
 
         What is in such a one's place went on in the segment before it, perhaps beyond its base
@@ -295,15 +297,17 @@ class _Loader:
         """
         kept: list[Segment] = []
         for segment in segments:
-            if segment.size_bytes or (segment is segments[-1] and self._goes_on(kept, segment)):
+            if segment.size_bytes or (
+                segment is segments[-1] and self._begins_where_it_ends(kept, segment)
+            ):
                 kept.append(segment)
             else:
-                self._note("removed", segment.path(LOG_SUFFIX), "an empty segment")
+                self._record_event("removed", segment.path(LOG_SUFFIX), "an empty segment")
                 segment.remove()
         return kept
 
-    def _goes_on(self, before: Sequence[Segment], segment: Segment) -> bool:
-        """Whether an empty last segment is where the log goes on after the one before it."""
+    def _begins_where_it_ends(self, before: Sequence[Segment], segment: Segment) -> bool:
+        """Whether an empty last segment begins where the one before it ends."""
         if not before:
             return True
         try:
@@ -315,7 +319,7 @@ class _Loader:
         return end_offset == segment.base_offset
 
     def _may_have_gap(self, before: Segment, after: Segment) -> bool:
-        """Whether records that are missing between two segments are no sign of loss (rule 3)."""
+        """Whether offsets missing between two segments are no sign of loss (rule 3)."""
         if not self._config.compact:
             return False
         checkpointed, offset = self._checkpointed, after.base_offset
@@ -336,7 +340,9 @@ class _Loader:
             try:
                 segments[-1].load_end_offset()
             except KafkaError as error:
-                self._note("check", segments[-1].path(LOG_SUFFIX), f"{error} after a clean stop")
+                self._record_event(
+                    "check", segments[-1].path(LOG_SUFFIX), f"{error} after a clean stop"
+                )
                 first_unsure = len(segments) - 1
         if self._epochs_lost:
             self._rebuild_epochs(segments[:first_unsure])
@@ -348,14 +354,14 @@ class _Loader:
         else:
             self.repaired = True
             base_offset = segments[first_unsure].base_offset
-            self.leader_epochs.truncate_from_end(base_offset)  # from there on the batches tell
+            self.leader_epochs.truncate_from_end(base_offset)  # from there on the batches count
             self.producers.restore(
                 segments[:first_unsure], log_start_offset, base_offset, self._now_ms
             )
             segments = self._recover_from(segments, first_unsure)
             self._forget_snapshots_after(segments[-1].end_offset)
         if segments[-1].end_offset < log_start_offset:
-            self._note(
+            self._record_event(
                 "emptied",
                 self._directory,
                 f"the log ends at {segments[-1].end_offset}, before its start {log_start_offset}",
@@ -384,7 +390,9 @@ class _Loader:
                 for batch in segment.log_file.scan():
                     self._note_epoch(batch.header.partition_leader_epoch, batch.header.base_offset)
             except KafkaError as error:
-                self._note("skipped", segment.path(LOG_SUFFIX), f"{error}, looking for epochs")
+                self._record_event(
+                    "skipped", segment.path(LOG_SUFFIX), f"{error}, looking for epochs"
+                )
 
     def _note_epoch(self, epoch: int, base_offset: int) -> None:
         if epoch > self.leader_epochs.latest_epoch:
@@ -404,7 +412,9 @@ class _Loader:
                     reason = f"records {segment.end_offset}..{after.base_offset - 1} are lost"
             if reason is not None and not is_last:
                 for dropped in reversed(segments[index + 1 :]):
-                    self._note("dropped", dropped.path(LOG_SUFFIX), f"behind lost data: {reason}")
+                    self._record_event(
+                        "dropped", dropped.path(LOG_SUFFIX), f"behind lost data: {reason}"
+                    )
                     dropped.remove()
                 return segments[: index + 1]
             if not is_last:
@@ -412,7 +422,7 @@ class _Loader:
         return segments
 
     def _check_epoch(self, header: BatchHeader) -> None:
-        """Refuse a batch of an older epoch than one before it: a log was cut there (rule 4)."""
+        """Raise CorruptRecordError where the leader epoch falls: the log was cut there (rule 4)."""
         epoch = header.partition_leader_epoch
         if 0 <= epoch < self._newest_epoch:
             raise CorruptRecordError(
@@ -421,7 +431,7 @@ class _Loader:
         self._newest_epoch = epoch
 
     def _recover_segment(self, segment: Segment) -> str | None:
-        """Check and index one segment anew; cut it before a bad batch and say why."""
+        """Check one segment and rebuild its indexes; cut it before a bad batch and say why."""
         segment.indexes.reset()
         segment.indexes.transactions.reset()
         position, end_offset, reason = 0, segment.base_offset, None
@@ -439,7 +449,7 @@ class _Loader:
         except KafkaError as error:
             reason = str(error)
             lost = segment.size_bytes - position
-            self._note(
+            self._record_event(
                 "cut",
                 segment.path(LOG_SUFFIX),
                 f"{lost} bytes from position {position} (offset {end_offset}) on: {reason}",

@@ -55,7 +55,7 @@ class RetiredSegments:
         self._waiting: list[tuple[int, Segment]] = []
 
     def retire(self, segments: Iterable[Segment], due_ms: int) -> None:
-        """Rename the files; `remove_due` ends them from `due_ms` on.
+        """Rename the files; `remove_expired` removes them from `due_ms` on.
 
         OSError: the segments that are retired by then are kept, see `Segment.retire`.
         """
@@ -66,7 +66,7 @@ class RetiredSegments:
                 if segment.is_retired:
                     self._waiting.append((due_ms, segment))
 
-    def remove_due(self, now_ms: int) -> int:
+    def remove_expired(self, now_ms: int) -> int:
         """Remove the files whose delay is over; return how many segments still wait."""
         while self._waiting and self._waiting[0][0] <= now_ms:
             self._waiting[0][1].remove()

@@ -63,7 +63,7 @@ class SegmentList:
         self.base_offsets = [segment.base_offset for segment in self._segments]
 
     def has_closed(self, wanted: Sequence[Segment]) -> bool:
-        """Whether just these segments are here, side by side, and none of them is active."""
+        """Whether exactly these segments are neighbours here, and none of them is active."""
         if wanted[0] not in self._segments:
             return False
         first = self._segments.index(wanted[0])
@@ -79,7 +79,7 @@ class SegmentList:
         self.base_offsets = self.base_offsets[count:]
 
     def replace_all(self, new: Segment) -> None:
-        """Let one empty segment be all there is. OSError: if the old ones stay, it does not."""
+        """Replace the only segment by an empty one. OSError: one of the two is left."""
         old = self.active
         assert len(self._segments) == 1, "see remove_after"
         try:

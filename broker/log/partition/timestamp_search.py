@@ -1,7 +1,7 @@
 """Records of a log found by their timestamps: the first one of a time, and the newest (KIP-734).
 
-Called by `replica/replica_reads`. A look-up begins where the time index tells and reads batches,
-whose checksums are checked. CorruptRecordError: there is damage where the answer should be.
+Called by `replica/replica_reads`. A look-up begins at the entry of the time index, and
+checks the checksums of the batches that it reads: CorruptRecordError where the answer is damaged.
 """
 
 from __future__ import annotations

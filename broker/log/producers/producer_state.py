@@ -379,7 +379,7 @@ class ProducerStateManager:
     def load_snapshot(self, data: Buffer, map_end_offset: int, now_ms: int) -> None:
         """Replace all state by that of a snapshot file taken at ``map_end_offset``.
 
-        Every producer counts as heard of now: a file cannot tell when the broker last heard of it.
+        Every producer counts as active now: the file does not say when it last was.
 
         Raises:
             CorruptRecordError: the file is damaged; nothing has changed then.

@@ -108,7 +108,7 @@ def _recall_older_batches(
 
 
 def _producer_batches(segment: Segment, position: int, end_offset: int) -> list[BatchHeader]:
-    """The headers from a position on that tell of a producer's records."""
+    """The headers of producers' records from a position on."""
     seen: list[BatchHeader] = []
     try:
         for batch in segment.log_file.scan(position, check_crc=True):

@@ -2,7 +2,7 @@
 
 `partition_log` writes one at each roll and at a clean stop; `recovery` and truncation load the
 newest that is not beyond the log and replay the batches behind it. A damaged file is skipped (its
-checksum tells): an older one and a longer replay give the same state.
+checksum shows it): an older one and a longer replay give the same state.
 """
 
 from __future__ import annotations

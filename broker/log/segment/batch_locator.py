@@ -1,8 +1,8 @@
 """Where the batches of a segment lie that a read or a truncation asks for.
 
 Rules:
-1. Headers alone are read, from the place on that the offset index tells, under the rules of
-   `batch_search`.
+1. Headers alone are read, from the position of the last index entry before the offset, under the
+   rules of `batch_search`.
 2. Where the batch after one that was read starts is remembered for the readers that go on, and
    forgotten when the log is cut.
 

@@ -124,7 +124,7 @@ def end_of_batches(
     while position <= limit and window.has(position):
         base_offset, length, last_offset_delta = window.header(position)
         if length < _SMALLEST_LENGTH:
-            break  # damage: whoever reads on from here will be told
+            break  # damage: the next read from here reports it
         next_offset = base_offset
         last_offset = base_offset + last_offset_delta
         if position + LOG_OVERHEAD + length > limit or last_offset >= max_offset:

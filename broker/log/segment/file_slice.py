@@ -5,7 +5,7 @@ Rules:
    the slices that it reaches into, the file's closing ends all of them.
 2. A file that is renamed or deleted gives its bytes until it is closed.
 3. Bytes that a truncation may reach (above the high watermark) are read, not sent from the file:
-   a socket would keep the file's own memory, and what is written there anew would leave with it.
+   a socket would keep the file's own memory, and what is written there later would leave with it.
 
 `segment` makes them, and notes in `FileCuts` what ends them. They are used on the event loop; only
 `load` runs in threads.

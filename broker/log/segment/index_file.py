@@ -102,7 +102,7 @@ class IndexFile:
         self._loaded = True
 
     def peek_last(self) -> bytes | None:
-        """The last entry's bytes without loading; None when that does not tell."""
+        """The last entry's bytes without loading; None: load it to know."""
         size = self.ENTRY_SIZE_BYTES
         try:
             file = self._fs.open(self.path)

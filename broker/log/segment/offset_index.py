@@ -79,7 +79,7 @@ class OffsetIndex(IndexFile):
         return OffsetPosition(self._base_offset + self._offsets[-1], self._positions[-1])
 
     def peek_last_entry(self) -> OffsetPosition | None:
-        """The last entry of a file that is not loaded; None when loading must tell."""
+        """The last entry of a file that is not loaded; None: load it to know."""
         data = self.peek_last()
         if data is None:
             return None

@@ -78,7 +78,7 @@ class SegmentIndexes:
         self._time_index: TimeIndex | None = None
         self._txn_index: TxnIndexFile | None = None
         self._bytes_since_entry = 0
-        # None until asked for: the last entry of the time index tells.
+        # None until asked for: it is in the last entry of the time index.
         self._max_timestamp: int | None = NO_TIMESTAMP if is_new else None
         self._max_timestamp_offset = names.base_offset
         self._first_batch_timestamp: int | None = None
@@ -199,7 +199,7 @@ class SegmentIndexes:
         self._first_batch_timestamp = None
 
     def rebuild(self) -> None:
-        """Index the log anew, without checking its batches' checksums."""
+        """Rebuild offset and time index from the log, without checking its batches' checksums."""
         self.reset()
         for batch in self._log_file.scan(check_crc=False):
             self.note_batch(batch.header, batch.position)
@@ -243,7 +243,7 @@ class SegmentIndexes:
         return position
 
     def last_known_position(self) -> int:
-        """Where the last batch with an entry begins, without loading if that can be told."""
+        """Where the last batch with an entry begins, without loading the index if possible."""
         index = self._pair()[0]
         last = None if index.loaded else index.peek_last_entry()
         if last is None or last.position >= self._log_file.size_bytes:

@@ -2,8 +2,7 @@
 
 An entry is 12 bytes: int64 timestamp, uint32 (last offset of the batch with that largest timestamp
 - base offset): until that batch no record is later than the timestamp. Timestamps rise strictly, so
-  a
-batch that brings no later one adds no entry. Kafka adds one with each offset index entry and one
+a batch that brings no later one adds no entry. Kafka adds one with each offset index entry and one
 when the segment is rolled or closed. Used by `segment` only.
 """
 
@@ -79,7 +78,7 @@ class TimeIndex(IndexFile):
         return TimestampOffset(self._timestamps[-1], self._base_offset + self._offsets[-1])
 
     def peek_last_entry(self) -> TimestampOffset | None:
-        """The last entry of a file that is not loaded; None when loading must tell."""
+        """The last entry of a file that is not loaded; None: load it to know."""
         data = self.peek_last()
         if data is None:
             return None

@@ -146,7 +146,7 @@ def retain(writer: Writer) -> None:
     finally:
         writer.context.log_start_offset = log.log_start_offset
     assert log.log_start_offset > 0
-    log.retired.remove_due(writer.context.now_ms + 10**9)
+    log.retired.remove_expired(writer.context.now_ms + 10**9)
 
 
 def delete_records(writer: Writer) -> None:

@@ -63,7 +63,9 @@ def test_flushes_beside_everything_else(tmp_path: Path) -> None:
                 log.truncate_to(log.log_end_offset - 3)
             if number % 50 == 0:
                 log.apply_retention(NOW_MS)
-                log.retired.remove_due(NOW_MS + 10**9)  # at once, as with file.delete.delay.ms=0
+                log.retired.remove_expired(
+                    NOW_MS + 10**9
+                )  # at once, as with file.delete.delay.ms=0
             assert log.recovery_point <= log.log_end_offset
     finally:
         stop.set()

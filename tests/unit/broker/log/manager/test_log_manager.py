@@ -361,14 +361,14 @@ def test_flush_is_due_by_time_and_after_rolls() -> None:
     node.append(idle, b"a")
     node.append(rolled, b"x" * 50)
     node.append(rolled, b"x" * 50)
-    assert node.manager.flushes.due(node.now_ms) == [rolled]
+    assert node.manager.flushes.logs_to_flush(node.now_ms) == [rolled]
     assert not node.manager.flushes.needs_full_flush(rolled, node.now_ms)
     assert rolled.durability.flush_closed_segments() == 1
-    assert node.manager.flushes.due(node.now_ms + 999) == []
-    assert node.manager.flushes.due(node.now_ms + 1000) == [timed]
+    assert node.manager.flushes.logs_to_flush(node.now_ms + 999) == []
+    assert node.manager.flushes.logs_to_flush(node.now_ms + 1000) == [timed]
     assert timed.flush() == 1
     node.manager.flushes.on_flushed(timed, node.now_ms + 1000)
-    assert node.manager.flushes.due(node.now_ms + 5000) == []
+    assert node.manager.flushes.logs_to_flush(node.now_ms + 5000) == []
 
 
 def test_idle_logs_stop_without_a_sync_each() -> None:

@@ -88,8 +88,8 @@ def test_files_go_after_the_delay() -> None:
         for base in (0, 1)
         for suffix in (".index", ".log", ".timeindex")
     ]
-    assert context.log.retired.remove_due(NOW_MS + 999) == 2
-    assert context.log.retired.remove_due(NOW_MS + 1000) == 0
+    assert context.log.retired.remove_expired(NOW_MS + 999) == 2
+    assert context.log.retired.remove_expired(NOW_MS + 1000) == 0
     assert not [name for name in context.files() if name.endswith(".deleted")]
     assert f"{1:020d}.snapshot" not in context.files()
 
@@ -101,7 +101,7 @@ def test_missing_files_do_not_stop_a_deletion() -> None:
     context.fs.remove(context.path(f"{0:020d}.log"))
     assert context.log.apply_retention(NOW_MS) == 2
     context.fs.remove(context.path(f"{1:020d}.log.deleted"))
-    assert context.log.retired.remove_due(NOW_MS + 1000) == 0
+    assert context.log.retired.remove_expired(NOW_MS + 1000) == 0
 
 
 def test_segments_without_timestamps_go_by_file_age() -> None:

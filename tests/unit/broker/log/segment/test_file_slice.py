@@ -142,7 +142,7 @@ def test_a_deleted_segment_is_read_until_its_files_go() -> None:
     context.commit()
     assert context.log.apply_retention(NOW_MS + 100) == 1
     assert content(stored) == before
-    context.log.retired.remove_due(NOW_MS + 2000)
+    context.log.retired.remove_expired(NOW_MS + 2000)
     with pytest.raises(StoredBytesGone):
         content(stored)
 
