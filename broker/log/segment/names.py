@@ -31,10 +31,10 @@ def segment_name(base_offset: int) -> str:
 
 def base_offset_of(name: str, suffix: str) -> int | None:
     """The base offset in the name of a segment's file with this suffix; None for other names."""
-    stem = name.removesuffix(suffix)
-    if len(stem) != 20 or len(name) != 20 + len(suffix) or not stem.isdigit():
+    if len(name) != 20 + len(suffix) or not name.endswith(suffix):
         return None
-    return int(stem)
+    stem = name[:20]
+    return int(stem) if stem.isdigit() else None
 
 
 class SegmentNames:
