@@ -18,7 +18,7 @@ Behaviour (Apache Kafka's)
 - Records are not held for the answer: what is more than a little stays in its file until the socket
   takes it (`StoredBytes`).
 - A consumer is served by any replica from version 11 on, up to the high watermark known there; a
-  leader may name it a nearer one (KIP-392, `replica/selector`).
+  leader may name it a nearer one (KIP-392, `nearest_replica`).
 - Followers outside of the ISR get nothing of a throttled partition while the quota is used up.
 
 Version notes: 5 log start offsets, 7 sessions (KIP-227), 9 leader epochs (KIP-320), 11 the

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from kraftrio.broker.api.fetch.nearest_replica import ReplicaView, select_replica
 from kraftrio.broker.api.fetch.session import (
     FetchKey,
     FetchPart,
@@ -24,7 +25,6 @@ from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.partition import Partition
 from kraftrio.broker.replica.ports import ReplicationThrottle
-from kraftrio.broker.replica.selector import ReplicaView, select_replica
 from kraftrio.broker.replica.waiters import FetchWaiters
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.memory_budget import MemoryBudget

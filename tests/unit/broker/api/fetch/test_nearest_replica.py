@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftrio.broker.replica.selector import ReplicaView, select_replica
+from kraftrio.broker.api.fetch.nearest_replica import ReplicaView, select_replica
 
 LEADER = ReplicaView(1, "a", 10, 0.0, is_leader=True)
 
