@@ -174,7 +174,7 @@ class Member:
         chosen = {
             "bootstrap.servers": cluster.bootstrap,
             "group.id": group,
-            "session.timeout.ms": 20_000,
+            "session.timeout.ms": 60_000,  # longer than a node is paused on a busy machine
             "heartbeat.interval.ms": 500,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
