@@ -270,9 +270,9 @@ def refused(action: Callable[[], object]) -> int:
     raise AssertionError("the broker took what it should refuse")
 
 
-def eventually(condition: Callable[[], bool], wanted: str) -> None:
+def eventually(condition: Callable[[], bool], wanted: str, *, s: float = 5.0) -> None:
     """Ask again until it is so: metadata may reach the broker after the controller's answer."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + s
     while not condition():
         assert time.monotonic() < deadline, wanted
 

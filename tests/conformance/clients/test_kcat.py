@@ -158,7 +158,7 @@ class KcatMember(Member):
             committed = self._committed()
             return all(committed.get(partition, -1) >= end for partition, end in ends.items())
 
-        wait_until(has_committed, [self], "it commits")
+        scenarios.eventually(has_committed, "it commits", s=DEADLINE_S)
 
     def _committed(self) -> dict[int, int]:
         """The group's committed offsets by partition."""
