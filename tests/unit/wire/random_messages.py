@@ -36,11 +36,6 @@ MESSAGES = sorted(
 )
 
 
-def messages_of(module: str) -> list[type[Any]]:
-    """Return the messages that a module declares."""
-    return [cls for cls in MESSAGES if cls.__module__ == f"kraftrio.wire.messages.{module}"]
-
-
 def versions_of(cls: type[Any]) -> range:
     """Return the versions of a message."""
     versions = spec_of(cls).versions

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import random
-from typing import Any
-
 import pytest
 
 from kraftrio.wire.codec.message import decode, encode
@@ -21,18 +18,6 @@ from kraftrio.wire.messages.cluster import (
     MetadataResponseTopic,
     SupportedFeatureKey,
 )
-from tests.unit.wire.random_messages import messages_of, random_message, versions_of
-
-
-@pytest.mark.parametrize("cls", messages_of("cluster"), ids=lambda cls: cls.__name__)
-def test_every_version_round_trips(cls: type[Any]) -> None:
-    """A message with random values decodes to itself in every version."""
-    for version in versions_of(cls):
-        rng = random.Random(f"{cls.__name__} {version}")
-        for _ in range(3):
-            message = random_message(cls, version, rng)
-            data = encode(message, version)
-            assert decode(cls, version, data) == (message, len(data))
 
 
 def test_all_topics_are_asked_for_by_null_but_not_in_version_0() -> None:
