@@ -22,7 +22,6 @@ from kraftrio.base.deferred import Deferred
 from kraftrio.base.logging_setup import setup_logging
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.dispatch import Dispatcher
-from kraftrio.broker.server.limits import ServerLimits
 from kraftrio.broker.server.server import ServerListener, bind
 from kraftrio.wire.messages.cluster import (
     ApiVersionsRequest,
@@ -39,18 +38,10 @@ from kraftrio.wire.messages.groups import (
 from kraftrio.wire.protocol.api import ApiKey
 from tests.conformance.broker_process import Broker
 from tests.integration.wire_client import WireClient, frame_of, wait_until
+from tests.support.server_limits import LIMITS
 
 LINE = re.compile(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (TRACE|DEBUG|INFO |WARN |ERROR|FATAL) [a-z_]{1,12} +\S"
-)
-LIMITS = ServerLimits(
-    socket_request_max_bytes=1 << 20,
-    max_connections=100,
-    max_connections_per_ip=100,
-    connections_max_idle_ms=600_000,
-    max_in_flight_requests=100,
-    socket_send_buffer_bytes=-1,
-    socket_receive_buffer_bytes=-1,
 )
 
 

@@ -11,7 +11,6 @@ import trio
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.server.context import ClientInfo, RequestContext
 from kraftrio.broker.server.dispatch import Dispatcher
-from kraftrio.broker.server.limits import ServerLimits
 from kraftrio.broker.server.server import ServerListener, bind
 from kraftrio.kraft_meta.controller.error_responses import error_response
 from kraftrio.kraft_meta.metadata.image import BrokerImage, Endpoint, MetadataImage
@@ -19,16 +18,8 @@ from kraftrio.kraft_meta.quorum.voter_changes import CurrentVoters
 from kraftrio.kraft_meta.raft.voters import Voter, VoterEndpoint, VoterSet
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.protocol.api import ApiKey
+from tests.support.server_limits import LIMITS
 
-LIMITS = ServerLimits(
-    socket_request_max_bytes=1 << 20,
-    max_connections=100,
-    max_connections_per_ip=100,
-    connections_max_idle_ms=600_000,
-    max_in_flight_requests=100,
-    socket_send_buffer_bytes=-1,
-    socket_receive_buffer_bytes=-1,
-)
 SERVED = (
     ApiKey.CREATE_TOPICS,
     ApiKey.DELETE_TOPICS,

@@ -28,7 +28,6 @@ from kraftrio.broker.controller.quorum_peers import QuorumPeers
 from kraftrio.broker.log.metadata.metadata_log import MetadataLog
 from kraftrio.broker.log.metadata.quorum_state_file import QuorumStateFile
 from kraftrio.broker.server.dispatch import Dispatcher
-from kraftrio.broker.server.limits import ServerLimits
 from kraftrio.broker.server.server import ServerListener
 from kraftrio.kraft_meta.controller.control import ControllerConfig
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdentity, ClusterIdError
@@ -44,20 +43,12 @@ from kraftrio.wire.protocol.api import ApiKey
 from tests.sim.network import HostNetwork, Internet
 from tests.sim.world import START_WALL_MS, World, current
 from tests.support.memory_files import MemoryFileSystem
+from tests.support.server_limits import LIMITS
 from tests.unit.kraft_meta.controller.context import FakeConfigs, topic
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAg"
 DIRECTORY = "/data/__cluster_metadata-0"
 PORT = 9093
-LIMITS = ServerLimits(
-    socket_request_max_bytes=1 << 20,
-    max_connections=100,
-    max_connections_per_ip=100,
-    connections_max_idle_ms=600_000,
-    max_in_flight_requests=100,
-    socket_send_buffer_bytes=-1,
-    socket_receive_buffer_bytes=-1,
-)
 
 
 class WorldClock(Clock):

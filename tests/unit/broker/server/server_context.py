@@ -37,16 +37,7 @@ from kraftrio.wire.messages.data import (
 )
 from kraftrio.wire.protocol.api import ApiKey
 from kraftrio.wire.stored_bytes import StoredBytes, StoredBytesGone
-
-LIMITS = ServerLimits(
-    socket_request_max_bytes=1 << 20,
-    max_connections=100,
-    max_connections_per_ip=100,
-    connections_max_idle_ms=600_000,
-    max_in_flight_requests=100,
-    socket_send_buffer_bytes=-1,
-    socket_receive_buffer_bytes=-1,
-)
+from tests.support.server_limits import LIMITS
 
 
 class Handlers:

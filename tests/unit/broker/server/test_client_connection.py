@@ -22,9 +22,9 @@ from kraftrio.wire.messages.cluster import (
 from kraftrio.wire.messages.data import (
     ProduceRequest,
 )
+from tests.support.server_limits import LIMITS
 from tests.unit.broker.server.server_context import (
     FETCH_BODY,
-    LIMITS,
     METADATA_BODY,
     NARROW,
     Client,

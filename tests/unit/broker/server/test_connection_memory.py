@@ -21,9 +21,9 @@ from kraftrio.wire.messages.cluster import (
     MetadataResponse,
     MetadataResponseBroker,
 )
+from tests.support.server_limits import LIMITS
 from tests.unit.broker.server.server_context import (
     FETCH_BODY,
-    LIMITS,
     METADATA_BODY,
     NARROW,
     Client,

@@ -32,7 +32,6 @@ from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.quota import Direction, ReplicationQuota
 from kraftrio.broker.replica.settings import ReplicaSettings
 from kraftrio.broker.server.dispatch import Dispatcher
-from kraftrio.broker.server.limits import ServerLimits
 from kraftrio.broker.server.server import ServerListener
 from kraftrio.kraft_meta.metadata.image import Endpoint, MetadataDelta
 from kraftrio.kraft_meta.metadata.records import (
@@ -47,19 +46,11 @@ from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import TopicPartition
 from tests.support.logs import batch, load_all
 from tests.support.memory_files import MemoryFileSystem
+from tests.support.server_limits import LIMITS
 from tests.unit.broker.replica.replica_context import SilentController
 
 TOPIC_ID = b"1" * 16
 TP = TopicPartition("t", 0)
-LIMITS = ServerLimits(
-    socket_request_max_bytes=1 << 20,
-    max_connections=100,
-    max_connections_per_ip=100,
-    connections_max_idle_ms=600_000,
-    max_in_flight_requests=100,
-    socket_send_buffer_bytes=-1,
-    socket_receive_buffer_bytes=-1,
-)
 
 
 class Broker:
