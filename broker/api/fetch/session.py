@@ -369,16 +369,14 @@ class FetchSessions:
         """Decide what a Fetch request reads and how it is answered (rules 1, 2 and 4)."""
         if epoch == FINAL_EPOCH and not session_id:
             return FetchPlan(ErrorCode.NONE, parts=parts)
-        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            return self._begin(
-                session_id,
-                epoch,
-                parts,
-                uses_topic_ids=uses_topic_ids,
-                now_ms=now_ms,
-                is_follower=is_follower,
-            )
-        found = self._find(session_id, epoch, uses_topic_ids=uses_topic_ids)
+        found = self._open(
+            session_id,
+            epoch,
+            parts,
+            uses_topic_ids=uses_topic_ids,
+            now_ms=now_ms,
+            is_follower=is_follower,
+        )
         if isinstance(found, FetchPlan):
             return found
         if parts:
@@ -399,16 +397,14 @@ class FetchSessions:
         is_follower: bool = False,
     ) -> Slices[FetchPlan]:
         """Like `plan`, with pauses; `parts` may be packed for a fetch without a session."""
-        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            return self._begin(
-                session_id,
-                epoch,
-                parts,
-                uses_topic_ids=uses_topic_ids,
-                now_ms=now_ms,
-                is_follower=is_follower,
-            )
-        found = self._find(session_id, epoch, uses_topic_ids=uses_topic_ids)
+        found = self._open(
+            session_id,
+            epoch,
+            parts,
+            uses_topic_ids=uses_topic_ids,
+            now_ms=now_ms,
+            is_follower=is_follower,
+        )
         if isinstance(found, FetchPlan):
             return found
         for entry in parts.items():
@@ -420,6 +416,35 @@ class FetchSessions:
         if self._sessions.get(session_id) is not found or found.epoch != epoch:
             return FetchPlan(ErrorCode.INVALID_FETCH_SESSION_EPOCH)  # another fetch came between
         return self._go_on(found, now_ms)
+
+    def _open(
+        self,
+        session_id: int,
+        epoch: int,
+        parts: dict[FetchKey, FetchPart] | PackedParts,
+        *,
+        uses_topic_ids: bool,
+        now_ms: float,
+        is_follower: bool,
+    ) -> FetchPlan | FetchSession:
+        """Find the session that goes on; else plan a fetch that begins, or a refusal."""
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            return self._begin(
+                session_id,
+                epoch,
+                parts,
+                uses_topic_ids=uses_topic_ids,
+                now_ms=now_ms,
+                is_follower=is_follower,
+            )
+        existing = self._sessions.get(session_id)
+        if existing is None:
+            return FetchPlan(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if existing.epoch != epoch:
+            return FetchPlan(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if existing.uses_topic_ids != uses_topic_ids:
+            return FetchPlan(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        return existing
 
     def _begin(
         self,
@@ -444,19 +469,6 @@ class FetchSessions:
         return FetchPlan(
             ErrorCode.NONE, session.session_id, False, session, session.due, session.epoch
         )
-
-    def _find(
-        self, session_id: int, epoch: int, *, uses_topic_ids: bool
-    ) -> FetchPlan | FetchSession:
-        """Find the session that goes on, or say why there is none."""
-        existing = self._sessions.get(session_id)
-        if existing is None:
-            return FetchPlan(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if existing.epoch != epoch:
-            return FetchPlan(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        if existing.uses_topic_ids != uses_topic_ids:
-            return FetchPlan(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        return existing
 
     def _go_on(self, session: FetchSession, now_ms: float) -> FetchPlan:
         """Read what a session names now."""
