@@ -12,7 +12,7 @@ Called by: controller.py. Kafka's counterpart: ConfigurationControlManager.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
 from immutables import Map
@@ -41,6 +41,7 @@ from kraftrio.wire.messages.configs import (
 from kraftrio.wire.topic_names import check_topic_name
 
 R = TypeVar("R", AlterConfigsResource, IncrementalAlterConfigsResource)
+S = TypeVar("S", AlterConfigsResourceResponse, IncrementalAlterConfigsResourceResponse)
 
 _SET: Final = 0
 _DELETE: Final = 1
@@ -50,44 +51,45 @@ _SUBTRACT: Final = 3
 
 def alter_configs(request: AlterConfigsRequest, context: DecisionContext) -> ControllerResult:
     """Replace the configurations of each resource."""
-    records: list[MetadataRecord] = []
-    responses: list[AlterConfigsResourceResponse] = []
-    for resource, named in _by_resource(request.resources).items():
-        response = AlterConfigsResourceResponse(
-            resource_type=resource.type, resource_name=resource.name, error_message=None
-        )
-        try:
-            _check_once(len(named))
-            records += _replace_configs(resource, named[0], context)
-        except KafkaError as error:
-            response.error_code = error.code
-            response.error_message = error.message
-        responses.append(response)
-    if request.validate_only:
-        records = []
-    return ControllerResult(records, AlterConfigsResponse(responses=responses))
+    records, responses = _alter_each(
+        request.resources, AlterConfigsResourceResponse, _replace_configs, context
+    )
+    response = AlterConfigsResponse(responses=responses)
+    return ControllerResult([] if request.validate_only else records, response)
 
 
 def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: DecisionContext
 ) -> ControllerResult:
     """Change single configurations of each resource."""
+    records, responses = _alter_each(
+        request.resources, IncrementalAlterConfigsResourceResponse, _change_configs, context
+    )
+    response = IncrementalAlterConfigsResponse(responses=responses)
+    return ControllerResult([] if request.validate_only else records, response)
+
+
+def _alter_each(
+    resources: Iterable[R],
+    response_type: type[S],
+    alter: Callable[[ConfigResource, R, DecisionContext], Iterable[MetadataRecord]],
+    context: DecisionContext,
+) -> tuple[list[MetadataRecord], list[S]]:
+    """Alter each resource by itself; one that is refused keeps no other from being altered."""
     records: list[MetadataRecord] = []
-    responses: list[IncrementalAlterConfigsResourceResponse] = []
-    for resource, named in _by_resource(request.resources).items():
-        response = IncrementalAlterConfigsResourceResponse(
+    responses: list[S] = []
+    for resource, named in _by_resource(resources).items():
+        response = response_type(
             resource_type=resource.type, resource_name=resource.name, error_message=None
         )
         try:
             _check_once(len(named))
-            records += _change_configs(resource, named[0], context)
+            records += alter(resource, named[0], context)
         except KafkaError as error:
             response.error_code = error.code
             response.error_message = error.message
         responses.append(response)
-    if request.validate_only:
-        records = []
-    return ControllerResult(records, IncrementalAlterConfigsResponse(responses=responses))
+    return records, responses
 
 
 def _resource(data: AlterConfigsResource | IncrementalAlterConfigsResource) -> ConfigResource:
@@ -193,15 +195,14 @@ def _new_value(
     current: str | None,
     context: DecisionContext,
 ) -> str | None:
-    match config.config_operation:
-        case 0:
-            return config.value
-        case 1:
-            return None
-        case 2 | 3:
-            return _edited_list(resource, config, current, context)
-        case other:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operation type {other}.")
+    operation = config.config_operation
+    if operation == _SET:
+        return config.value
+    if operation == _DELETE:
+        return None
+    if operation in (_APPEND, _SUBTRACT):
+        return _edited_list(resource, config, current, context)
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operation type {operation}.")
 
 
 def _edited_list(
