@@ -51,7 +51,7 @@ class FetcherManager(Protocol):
 
 
 class ReplicationThrottle(Protocol):
-    """How fast followers outside of the ISR may be served."""
+    """How fast throttled replicas may be served, or fetched (KIP-73)."""
 
     def is_throttled(self, topic_partition: TopicPartition) -> bool: ...
     def exceeded(self) -> bool: ...

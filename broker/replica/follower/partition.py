@@ -10,6 +10,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from kraftrio.broker.replica.follower.session import SessionKey
+from kraftrio.broker.replica.ports import ReplicationThrottle
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import Buffer, TopicPartition
 
@@ -71,18 +72,12 @@ class ReplicaLog(Protocol):
         """(largest epoch <= `epoch` here, its end offset); (-1, -1) when unknown."""
 
 
-class FollowerQuota(Protocol):
-    """The follower's replication throttle; `ReplicationQuota` is one."""
+class FollowerQuota(ReplicationThrottle, Protocol):
+    """How fast throttled replicas may be fetched; `ReplicationQuota` is one."""
 
     @property
     def is_active(self) -> bool:
         """Is any replica throttled at all?"""
-
-    def is_throttled(self, topic_partition: TopicPartition, /) -> bool: ...
-
-    def exceeded(self) -> bool: ...
-
-    def record(self, size_bytes: int, /) -> None: ...
 
 
 class FollowerFetchSettings(NamedTuple):
