@@ -7,17 +7,16 @@ compare two versions of this broker, run it in a checkout of each, by turns.
 
 from __future__ import annotations
 
-import socket
-import struct
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench import Metrics, RunningBroker, running
 
-from kraftrio.wire.codec.message import encode
-from kraftrio.wire.messages.admin import CreatableTopic, CreateTopicsRequest
 from kraftrio.wire.messages.cluster import MetadataRequest, MetadataRequestTopic
 from kraftrio.wire.messages.data import (
     FetchPartition,
@@ -30,9 +29,9 @@ from kraftrio.wire.messages.data import (
     ProduceRequest,
     TopicProduceData,
 )
-from kraftrio.wire.protocol.api import APIS
 from kraftrio.wire.records.batch import build_batch
 from kraftrio.wire.records.walk import Record
+from tests.integration.wire_client import WireClient, frame_of
 
 _TOPIC = "requests"
 _PIPELINED = 20
@@ -41,19 +40,27 @@ _COUNT = 10_000
 
 def measure_requests(kind: str, scale: float, metrics: Metrics) -> None:
     """One round of one broker."""
-    with running(kind, metrics) as broker, closing(_connect(broker)) as sock:
-        topic = CreatableTopic(name=_TOPIC, num_partitions=3, replication_factor=1)
-        _ask(sock, _frame(CreateTopicsRequest(timeout_ms=10_000, topics=[topic]), 5), 1)
-        time.sleep(2)
-        for name, frame in _requests():
-            _ask(sock, frame * _PIPELINED, _PIPELINED)
-            for in_flight, count in ((_PIPELINED, _COUNT), (1, _COUNT // 4)):
-                turns = max(1, int(count * scale) // in_flight)
-                began_s = broker.cpu_s()
-                for _ in range(turns):
-                    _ask(sock, frame * in_flight, in_flight)
-                cost_us = (broker.cpu_s() - began_s) * 1e6 / (turns * in_flight)
-                metrics.add(f"{name}, {in_flight} in flight, broker CPU us", cost_us)
+    with running(kind, metrics) as broker:
+        host, port = broker.address.split(":")
+        with WireClient((host, int(port))) as client:
+            client.create_topic(_TOPIC, 3)
+            time.sleep(2)
+            for name, frame in _requests():
+                _ask(client, frame * _PIPELINED, _PIPELINED)
+                for in_flight, count in ((_PIPELINED, _COUNT), (1, _COUNT // 4)):
+                    turns = max(1, int(count * scale) // in_flight)
+                    cost_us = _cost_us(client, broker, frame * in_flight, in_flight, turns)
+                    metrics.add(f"{name}, {in_flight} in flight, broker CPU us", cost_us)
+
+
+def _cost_us(
+    client: WireClient, broker: RunningBroker, frames: bytes, in_flight: int, turns: int
+) -> float:
+    """The broker's processor time per request."""
+    began_s = broker.cpu_s()
+    for _ in range(turns):
+        _ask(client, frames, in_flight)
+    return (broker.cpu_s() - began_s) * 1e6 / (turns * in_flight)
 
 
 def _requests() -> Iterator[tuple[str, bytes]]:
@@ -81,34 +88,11 @@ def _requests() -> Iterator[tuple[str, bytes]]:
 
 
 def _frame(request: Any, version: int) -> bytes:
-    api = next(api for api in APIS.values() if api.request is type(request))
-    header = struct.pack(">hhih", api.key, version, 1, 5) + b"bench"
-    if api.flexible_from is not None and version >= api.flexible_from:
-        header += b"\0"
-    body = header + encode(request, version)
-    return struct.pack(">i", len(body)) + body
+    return frame_of(request, version, client_id="bench")[0]
 
 
-def _connect(broker: RunningBroker) -> socket.socket:
-    host, port = broker.address.split(":")
-    sock = socket.create_connection((host, int(port)))
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock
-
-
-def _ask(sock: socket.socket, frames: bytes, count: int) -> None:
+def _ask(client: WireClient, frames: bytes, count: int) -> None:
     """Send requests, and wait for as many responses."""
-    sock.sendall(frames)
-    received = b""
-    while count:
-        data = sock.recv(1 << 20)
-        if not data:
-            raise SystemExit("the broker closed the connection")
-        received += data
-        while len(received) >= 4 and len(received) >= 4 + _size(received):
-            received = received[4 + _size(received) :]
-            count -= 1
-
-
-def _size(response: bytes) -> int:
-    return int.from_bytes(response[:4], "big")
+    client.socket.sendall(frames)
+    for _ in range(count):
+        client.receive_frame()
