@@ -19,6 +19,7 @@ from 5 on clients know OFFSET_NOT_AVAILABLE.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container
 from functools import partial
 
@@ -109,7 +110,8 @@ class OffsetHandlers:
         named = [_named(topic.name, one) for topic in topics for one in topic.partitions]
         if len(set(named)) == len(named):
             return self._list_offsets(request, context, _NOTHING)
-        return self._list_offsets(request, context, {one for one in named if named.count(one) > 1})
+        twice = {one for one, count in Counter(named).items() if count > 1}
+        return self._list_offsets(request, context, twice)
 
     def _list_many_offsets(
         self, request: ListOffsetsRequest, context: RequestContext
