@@ -21,7 +21,8 @@ FOLDERS = ("base", "wire", "net", "kraft_meta", "clients", "broker")
 TESTED_IN = """
 sim/test_scenarios: broker/node/ broker_handlers broker_role context controller_role node
     replication services
-sim/test_served_apis: broker/api/ quotas security transactions unserved_apis
+sim/test_served_apis: broker/api/ quotas security unserved_apis
+sim/test_served_apis: broker/api/transactions/ listing
 spark/test_arrow: clients/spark/ arrow schema
 spark/test_filters: clients/spark/ filters
 spark/test_log: clients/spark/ log_source

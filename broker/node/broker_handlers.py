@@ -25,7 +25,7 @@ from kraftrio.broker.api.produce.produce import ProduceHandlers
 from kraftrio.broker.api.quotas import QuotaHandlers
 from kraftrio.broker.api.security import SecurityHandlers
 from kraftrio.broker.api.topic_partitions import TopicPartitionHandlers
-from kraftrio.broker.api.transactions import TransactionHandlers
+from kraftrio.broker.api.transactions.listing import TransactionHandlers
 from kraftrio.broker.config.checks import RACK_AWARE_SELECTOR
 from kraftrio.broker.controller.channel import ControllerChannel
 from kraftrio.broker.controller.producer_ids import ProducerIdManager

@@ -306,7 +306,7 @@ class ProduceHandlers:
         """Give an idempotent producer a fresh id with epoch 0.
 
         A transactional id needs a transaction coordinator, which this broker does not run
-        (`api/transactions`).
+        (`api/transactions/listing`).
         """
         if request.transactional_id is not None:
             code = (

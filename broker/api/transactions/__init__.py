@@ -1,0 +1,1 @@
+"""Transactions: what their coordinator is asked, and the markers that end them."""
