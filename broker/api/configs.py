@@ -15,7 +15,7 @@ Version notes
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -470,8 +470,8 @@ def _check_logger_change(
 
 
 def _merge(
-    resources: Iterable[_AlterResource],
-    verdicts: Iterable[_Verdict | None],
+    resources: Sequence[_AlterResource],
+    verdicts: Sequence[_Verdict | None],
     response: AlterConfigsResponse | IncrementalAlterConfigsResponse | None,
     item: type[Any],
 ) -> list[Any]:
@@ -480,19 +480,18 @@ def _merge(
         (one.resource_type, one.resource_name): one
         for one in (response.responses if response is not None else ())
     }
-    merged = []
-    for resource, verdict in zip(resources, verdicts, strict=True):
-        key = (resource.resource_type, resource.resource_name)
-        if verdict is None and key in answers:
-            merged.append(answers[key])
-            continue
+
+    def answer(index: int) -> Any:
+        resource, verdict = resources[index], verdicts[index]
+        kind, name = resource.resource_type, resource.resource_name
+        if verdict is None and (kind, name) in answers:
+            return answers[kind, name]
         code = verdict.code if verdict is not None else ErrorCode.UNKNOWN_SERVER_ERROR
-        merged.append(
-            item(
-                error_code=code,
-                error_message=verdict.message if verdict is not None else None,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
+        return item(
+            error_code=code,
+            error_message=verdict.message if verdict is not None else None,
+            resource_type=kind,
+            resource_name=name,
         )
-    return merged
+
+    return each(answer, range(len(resources)))

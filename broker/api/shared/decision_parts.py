@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kraftrio.base.deferred import Deferred
-from kraftrio.broker.server.request_parts import PART_ENTRIES, nested_parts
+from kraftrio.broker.server.request_parts import PART_ENTRIES, listed, nested_parts
 from kraftrio.broker.server.sliced_sets import SlicedSet, repeated
 from kraftrio.broker.server.sliced_work import Work
 from kraftrio.kraft_meta.controller.error_responses import error_response
@@ -124,7 +124,7 @@ def decide_in_parts(decide: Callable[[Any], Deferred[Any]], request: Any) -> Wor
         entries = yield from _count_entries(request)
         if entries > MOST_ENTRIES:
             return refuse_excessive(request)
-        partitions = _new_partitions(request)
+        partitions = yield from _new_partitions(request)
         if partitions > MOST_ENTRIES:
             return error_response(request, ErrorCode.POLICY_VIOLATION, _TOO_MANY_PARTITIONS)
         if shape is None or max(entries, partitions) <= PART_ENTRIES:
@@ -154,6 +154,10 @@ def _decide_in_parts(
         parts = _parts_of_entries(entries, shape, twice)
     response: Any = None
     for part in parts:
+        if not part:
+            yield None
+            continue
+        yield from _decode_arrays(part)
         asked = copy.copy(request)
         setattr(asked, shape.array, part)
         if response is not None and _ran_out_of_time(response):
@@ -170,15 +174,30 @@ def _decide_in_parts(
     return decide(request) if response is None else response
 
 
+def _decode_arrays(part: list[Any]) -> Slices[None]:
+    """Decode what entries hold in arrays of their own (configs, say).
+
+    The controller decides on a part without a pause; it is to find the entries in memory.
+    """
+    for entry in part:
+        if isinstance(entry, str):
+            continue
+        for field in spec_of(type(entry)).fields:
+            if field.kind is ARRAY and (inner := getattr(entry, field.name)):
+                setattr(entry, field.name, (yield from listed(inner)))
+
+
 def _parts_of_entries(
     entries: Iterable[Any], shape: _Shape, twice: SlicedSet[Hashable]
 ) -> Iterator[list[Any]]:
+    """Cut entries into parts; an empty part is only a pause."""
     seen: SlicedSet[Hashable] = SlicedSet()
     part: list[Any] = []
     room = PART_ENTRIES
     for entry in entries:
         key = shape.key(entry)
         if not seen.add(key):
+            yield []
             continue
         part += [entry, entry] if key in twice else [entry]
         room -= _WEIGHT_OF_TOPIC + _partitions_of(entry) if isinstance(entry, CreatableTopic) else 1
@@ -237,10 +256,13 @@ def _count_entries(message: Any) -> Slices[int]:
     return total
 
 
-def _new_partitions(request: Any) -> int:
-    if not isinstance(request, CreateTopicsRequest):
-        return 0
-    return sum(map(_partitions_of, request.topics))
+def _new_partitions(request: Any) -> Slices[int]:
+    total = 0
+    if isinstance(request, CreateTopicsRequest):
+        for topic in request.topics:
+            total += _partitions_of(topic)
+            yield
+    return total
 
 
 def _partitions_of(topic: CreatableTopic) -> int:

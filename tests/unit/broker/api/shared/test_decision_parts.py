@@ -11,9 +11,11 @@ from kraftrio.broker.api.shared.decision_parts import MOST_ENTRIES, decide_in_pa
 from kraftrio.broker.server.request_parts import PART_ENTRIES
 from kraftrio.broker.server.sliced_work import do_at_once
 from kraftrio.kraft_meta.controller.error_responses import error_response
+from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
     CreatableTopic,
+    CreatableTopicConfig,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -137,6 +139,36 @@ def test_a_topic_that_is_cut_is_one_topic_in_the_answer() -> None:
         (topic.topic, [one.partition_id for one in topic.partition_result])
         for topic in response.replica_election_results
     ] == [("a", list(range(600))), ("b", [0])]
+
+
+def test_the_controller_finds_what_entries_hold_in_memory() -> None:
+    """It decides without a pause, so thousands of configs are decoded before it is asked."""
+    controller = Controller()
+    configs = each(lambda i: CreatableTopicConfig(name=f"c{i}", value=""), range(1000))
+    assert not isinstance(configs, list)
+    request = create("a")
+    request.topics[0].configs = configs
+    decided(controller, request)
+    [topic] = controller.asked[0].topics
+    assert isinstance(topic.configs, list)
+    assert [config.name for config in topic.configs] == [f"c{i}" for i in range(1000)]
+
+
+@pytest.mark.parametrize("names", [["a"] * 1000, [f"t{i}" for i in range(1000)]])
+def test_no_step_takes_long(names: list[str]) -> None:
+    """Work pauses at least once for each entry that it looks at, also at repeated ones."""
+    looked_at: list[CreatableTopic] = []
+
+    def look(name: str) -> CreatableTopic:
+        looked_at.append(CreatableTopic(name=name, num_partitions=1))
+        return looked_at[-1]
+
+    request = create()
+    request.topics = each(look, names)
+    most, before = 0, 0
+    for _ in decide_in_parts(Controller().decide, request):
+        most, before = max(most, len(looked_at) - before), len(looked_at)
+    assert most <= PART_ENTRIES
 
 
 def test_when_a_part_runs_out_of_time_the_rest_is_not_asked_about() -> None:
