@@ -82,6 +82,7 @@ unit/broker/node/test_quorum_recovery: base/ start_errors
 unit/broker/node/test_quorum_recovery: broker/log/metadata/ quorum_state_file
 unit/broker/node/test_storage: broker/log/metadata/ foreign_records
 unit/broker/node/test_storage: broker/node/ environment
+unit/broker/peers/test_broker_links: broker/peers/ local_calls
 unit/broker/replica/follower/test_fetch: broker/replica/follower/ partition
 unit/broker/replica/follower/test_fetcher: broker/replica/ settings
 unit/broker/replica/follower/test_fetcher: broker/replica/follower/ leader_fetcher
