@@ -38,9 +38,9 @@ from kraftrio.broker.server.listening import BoundListener
 from kraftrio.broker.server.resources import ServerResources
 from kraftrio.broker.server.server import ServerListener
 from kraftrio.broker.upkeep.maintenance import LogMaintenance
-from kraftrio.kraft_meta.controller.control import DEFAULT_FEATURES
+from kraftrio.kraft_meta.controller.control import registered_features
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
-from kraftrio.wire.messages.quorum import BrokerRegistrationRequest, Feature
+from kraftrio.wire.messages.quorum import BrokerRegistrationRequest
 from kraftrio.wire.messages.quorum import Listener as RegisteredListener
 from kraftrio.wire.primitives import TopicPartition
 
@@ -110,10 +110,7 @@ class BrokerRole:
             cluster_id=self._node.storage.identity.cluster_id,
             incarnation_id=self._node.environment.rng.randbytes(16),
             listeners=listeners,
-            features=[
-                Feature(name=name, min_supported_version=low, max_supported_version=high)
-                for name, (low, high) in sorted(DEFAULT_FEATURES.items())
-            ],
+            features=registered_features(),
             rack=config.broker_rack,
             log_dirs=[log_dir.directory_id for log_dir in self._log_manager.dirs],
         )

@@ -117,7 +117,7 @@ class ClusterControl:
     ) -> ControllerResult:
         if request.cluster_id != context.image.cluster_id:
             raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, None)
-        check_supported_features(request, context.image)
+        _check_finalized_features(request, context.image)
         _check_directories(request, context.image)
         record = _registration(request, context)
         existing = context.image.broker(request.broker_id)
@@ -418,18 +418,21 @@ def _is_same_registration(broker: BrokerImage, record: RegisterBrokerRecord) -> 
     )
 
 
-def check_supported_features(request: BrokerRegistrationRequest, image: MetadataImage) -> None:
-    """Raise UNSUPPORTED_VERSION unless the broker supports every finalized level it names.
+def _check_finalized_features(request: BrokerRegistrationRequest, image: MetadataImage) -> None:
+    """Raise UNSUPPORTED_VERSION unless the broker supports every finalized level.
 
-    A broker that names no metadata.version says nothing about it.
+    A broker that names no range of a feature knows level 0 only: it is of a release from before the
+    feature. One that names no metadata.version says nothing about it.
     """
-    for feature in request.features:
-        level = image.features.get(feature.name, 0)
-        if level == 0 and feature.name != METADATA_VERSION:
-            continue
-        if level and not feature.min_supported_version <= level <= feature.max_supported_version:
+    named = {
+        one.name: (one.min_supported_version, one.max_supported_version) for one in request.features
+    }
+    for name in sorted(image.features):
+        level = image.features[name]
+        lowest, highest = named.get(name, (0, level if name == METADATA_VERSION else 0))
+        if not lowest <= level <= highest:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"Unable to register because the broker does not support finalized version "
-                f"{level} of {feature.name}.",
+                f"Unable to register because the broker does not support finalized version {level} "
+                f"of {name}. The broker wants a version between {lowest} and {highest}, inclusive.",
             )

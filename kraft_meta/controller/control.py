@@ -21,6 +21,7 @@ from kraftrio.kraft_meta.metadata.image import BROKER, TOPIC, MetadataImage
 from kraftrio.kraft_meta.metadata.records import MetadataRecord
 from kraftrio.kraft_meta.raft.ports import ConfigValidator, TopicConfigs
 from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.messages.quorum import Feature
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_VERSION: Final = "metadata.version"
@@ -59,6 +60,16 @@ class ControllerConfig:
     supported_features: Mapping[str, tuple[int, int]] = field(
         default_factory=lambda: DEFAULT_FEATURES
     )
+
+
+def registered_features(
+    features: Mapping[str, tuple[int, int]] = DEFAULT_FEATURES,
+) -> list[Feature]:
+    """Return the features that a node supports, as a broker registers with them."""
+    return [
+        Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
+        for name, (lowest, highest) in sorted(features.items())
+    ]
 
 
 class ControllerResult(NamedTuple):

@@ -1,9 +1,10 @@
 """UpdateFeatures, and the features that a new cluster starts with.
 
 Behaviour: all updates of a request succeed, or none (the answer names the first that failed).
-A level must be in the range that this controller and every registered broker support; going down
-needs an upgrade type that allows it, and metadata.version never goes down, since our record
-formats are those of its highest level (Kafka refuses likewise where metadata could be lost).
+A level must be in the range that this controller and every registered broker support, where one
+that names no range knows level 0 only (a release from before the feature). Going down needs an
+upgrade type that allows it, and metadata.version never goes down, since our record formats are
+those of its highest level (Kafka refuses likewise where metadata could be lost).
 Version notes: v0 has allow_downgrade, v1 upgrade_type and validate_only, v2 no results (KIP-584,
 KIP-778).
 
@@ -20,7 +21,7 @@ from kraftrio.kraft_meta.controller.control import (
     ControllerResult,
     DecisionContext,
 )
-from kraftrio.kraft_meta.metadata.image import MetadataImage
+from kraftrio.kraft_meta.metadata.image import BrokerImage
 from kraftrio.kraft_meta.metadata.records import ClusterIdRecord, FeatureLevelRecord, MetadataRecord
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.quorum import (
@@ -33,6 +34,7 @@ from kraftrio.wire.messages.quorum import (
 _UPGRADE: Final = 1
 _SAFE_DOWNGRADE: Final = 2
 _UNSAFE_DOWNGRADE: Final = 3
+_DISABLED: Final = (0, 0)  # the range of a feature that a node does not name
 
 
 def bootstrap_records(config: ControllerConfig, cluster_id: str) -> list[MetadataRecord]:
@@ -74,31 +76,29 @@ def update_features(request: UpdateFeaturesRequest, context: DecisionContext) ->
 
 
 def _check_update(update: FeatureUpdateKey, context: DecisionContext) -> None:
+    """Raise INVALID_UPDATE_VERSION for a level that may not be finalized, with Kafka's reason."""
     name, level = update.feature, update.max_version_level
-    current = context.image.features.get(name, 0)
-    supported = context.config.supported_features.get(name)
-    where = f"Invalid update version {level} for feature {name}."
     if context.api_version == 0:
         upgrade_type = _SAFE_DOWNGRADE if update.allow_downgrade else _UPGRADE
     else:
         upgrade_type = update.upgrade_type
+    current = context.image.features.get(name, 0)
     reason = None
     if upgrade_type not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
-        reason = f"{where} The controller does not support the given upgrade type."
-    elif supported is None:
-        reason = f"{where} Local controller {context.config.node_id} does not support this feature."
-    elif not (level == 0 and name != METADATA_VERSION) and not (
-        supported[0] <= level <= supported[1]
-    ):
+        reason = "The controller does not support the given upgrade type."
+    elif level < 0:
+        reason = "A feature version cannot be less than 0."
+    else:
+        reason = _not_supported(context, name, level)
+    if reason is None and level < current and upgrade_type == _UPGRADE:
         reason = (
-            f"{where} Local controller {context.config.node_id} only supports versions "
-            f"{supported[0]}-{supported[1]}"
+            "Can't downgrade the version of this feature without setting the upgrade type to "
+            "either safe or unsafe downgrade."
         )
-    elif level < current and upgrade_type == _UPGRADE:
-        reason = (
-            f"{where} Can't downgrade the version of this feature without setting the upgrade "
-            "type to either safe or unsafe downgrade."
-        )
+    if reason is None and level > current and upgrade_type != _UPGRADE:
+        reason = "Can't downgrade to a newer version."
+    if reason is not None:
+        reason = f"Invalid update version {level} for feature {name}. {reason}"
     elif level < current and name == METADATA_VERSION:
         reason = f"Unsupported {METADATA_VERSION} downgrade from {current} to {level}. " + (
             "Refusing to perform the requested downgrade because it might delete metadata "
@@ -106,20 +106,39 @@ def _check_update(update: FeatureUpdateKey, context: DecisionContext) -> None:
             if upgrade_type == _SAFE_DOWNGRADE
             else "Unsafe metadata downgrade is not supported in this version."
         )
-    else:
-        reason = _broker_refusal(context.image, name, level, where)
     if reason is not None:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, reason)
 
 
-def _broker_refusal(image: MetadataImage, name: str, level: int, where: str) -> str | None:
-    for broker_id in sorted(image.brokers):
-        for feature in image.brokers[broker_id].features:
-            if feature.name == name and not (
-                feature.min_supported_version <= level <= feature.max_supported_version
-            ):
-                return (
-                    f"{where} Broker {broker_id} only supports versions "
-                    f"{feature.min_supported_version}-{feature.max_supported_version}"
-                )
-    return None
+def _not_supported(context: DecisionContext, name: str, level: int) -> str | None:
+    """Return who keeps a level from being finalized, this controller or a registered broker."""
+    supported = context.config.supported_features.get(name, _DISABLED)
+    if (
+        name not in context.config.supported_features
+        and level == 0
+        and name not in context.image.features
+    ):
+        return f"Feature {name} not found."
+    reason = _out_of_range(f"Local controller {context.config.node_id}", supported, level)
+    brokers = context.image.brokers
+    for broker_id in sorted(brokers):
+        if reason is None:
+            supported = _range_of(brokers[broker_id], name)
+            reason = _out_of_range(f"Broker {broker_id}", supported, level)
+    return reason
+
+
+def _range_of(broker: BrokerImage, name: str) -> tuple[int, int]:
+    """Return the levels of a feature that a broker registered with."""
+    return next(
+        ((lowest, highest) for one, lowest, highest in broker.features if one == name), _DISABLED
+    )
+
+
+def _out_of_range(who: str, supported: tuple[int, int], level: int) -> str | None:
+    lowest, highest = supported
+    if lowest <= level <= highest:
+        return None
+    if highest == 0:
+        return f"{who} does not support this feature."
+    return f"{who} only supports versions {lowest}-{highest}"

@@ -60,6 +60,7 @@ __all__ = [
     "GROUP",
     "NO_LEADER",
     "TOPIC",
+    "TRANSACTION_VERSION",
     "BrokerImage",
     "ConfigResource",
     "Endpoint",
@@ -69,6 +70,8 @@ __all__ = [
     "TopicDelta",
     "TopicImage",
 ]
+
+TRANSACTION_VERSION: Final = "transaction.version"
 
 # Types of configuration resources, by Kafka's numbers.
 TOPIC: Final = 2
@@ -236,6 +239,15 @@ class MetadataImage:
     def config(self, resource_type: int, name: str) -> Map[str, str]:
         """Return the configurations set on a resource; empty when there are none."""
         return self.configs.get(ConfigResource(resource_type, name), _NO_CONFIG)
+
+    @property
+    def transaction_version(self) -> int:
+        """Return the finalized level of transaction.version; 0 unless set (KIP-890).
+
+        1: values of the transaction log are flexible; 2: an epoch for each transaction, and clients
+        add partitions to it by producing to them.
+        """
+        return self.features.get(TRANSACTION_VERSION, 0)
 
     def alive_brokers(self) -> list[BrokerImage]:
         """Return the brokers that are not fenced, by id."""

@@ -12,6 +12,7 @@ from kraftrio.broker.api.controller import ControllerHandlers
 from kraftrio.broker.controller.local_controller import LocalController
 from kraftrio.broker.server.context import ClientInfo
 from kraftrio.broker.server.dispatch import Dispatcher
+from kraftrio.kraft_meta.controller.control import registered_features
 from kraftrio.kraft_meta.metadata.image import BROKER, BROKER_LOGGER, TOPIC
 from kraftrio.kraft_meta.quorum.active_controller import NEVER_DECIDED
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdentity
@@ -102,6 +103,7 @@ def test_brokers_are_registered_and_heard_of() -> None:
         cluster_id=CLUSTER_ID,
         incarnation_id=b"i" * 16,
         listeners=[Listener(name="PLAINTEXT", host="h", port=1)],
+        features=registered_features(),
     )
     epoch = node.call(ApiKey.BROKER_REGISTRATION, registration, 4).broker_epoch
     beat = BrokerHeartbeatRequest(broker_id=7, broker_epoch=epoch, current_metadata_offset=epoch)

@@ -29,7 +29,7 @@ from kraftrio.broker.log.metadata.metadata_log import MetadataLog
 from kraftrio.broker.log.metadata.quorum_state_file import QuorumStateFile
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.server import ServerListener
-from kraftrio.kraft_meta.controller.control import ControllerConfig
+from kraftrio.kraft_meta.controller.control import ControllerConfig, registered_features
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdentity, ClusterIdError
 from kraftrio.kraft_meta.quorum.service import QuorumService
 from kraftrio.kraft_meta.quorum.settings import QuorumConfig, QuorumPorts
@@ -256,7 +256,10 @@ class Quorum:
         leader = await self.wait_for_leader()
         answer = await leader.service.submit(
             BrokerRegistrationRequest(
-                broker_id=1, cluster_id=CLUSTER_ID, incarnation_id=bytes(15) + b"\x07"
+                broker_id=1,
+                cluster_id=CLUSTER_ID,
+                incarnation_id=bytes(15) + b"\x07",
+                features=registered_features(),
             ),
             api_version=4,
         ).wait()

@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from kraftrio.kraft_meta.controller.control import ControllerConfig
+from kraftrio.kraft_meta.controller.control import ControllerConfig, registered_features
 from kraftrio.kraft_meta.controller.controller import Controller
 from kraftrio.kraft_meta.controller.partition_index import PartitionIndex
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage, PartitionImage
@@ -158,6 +158,7 @@ class ControllerContext:
                 cluster_id=cluster_id,
                 incarnation_id=bytes([broker_id, incarnation]) * 8,
                 listeners=[Listener(name="PLAINTEXT", host="h", port=9092 + broker_id)],
+                features=registered_features(self.config.supported_features),
                 rack=rack,
                 log_dirs=log_dirs or [],
             )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from kraftrio.kraft_meta.controller.control import registered_features
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.quorum import (
     BrokerRegistrationRequest,
-    Feature,
     FeatureUpdateKey,
     UpdateFeaturesRequest,
 )
@@ -36,6 +37,14 @@ def update(
         ),
         api_version=api_version,
     )
+
+
+def register(context: ControllerContext, features: dict[str, tuple[int, int]]) -> ErrorCode:
+    """Register broker 1 with the features of its release."""
+    request = BrokerRegistrationRequest(
+        broker_id=1, cluster_id=CLUSTER_ID, features=registered_features(features)
+    )
+    return ErrorCode(context.send(request).error_code)
 
 
 def test_a_new_cluster_names_only_features_that_are_served() -> None:
@@ -73,6 +82,9 @@ def test_levels_go_down_only_when_allowed() -> None:
         ("metadata.version", 6, 3),
         ("metadata.version", 0, 3),
         ("metadata.version", 29, 2),
+        ("group.version", -1, 2),
+        ("no.such", 0, 2),
+        ("transaction.version", 2, 2),
         ("group.version", 1, 0),
         ("group.version", 1, 4),
     ],
@@ -80,7 +92,8 @@ def test_levels_go_down_only_when_allowed() -> None:
 def test_refused_levels(name: str, level: int, kind: int) -> None:
     """INVALID_UPDATE_VERSION, with a reason, and none of the request's updates happen."""
     context = several_features()
-    response = update(context, ("transaction.version", 1, 2), (name, level, kind))
+    update(context, ("transaction.version", 1, 2))
+    response = update(context, ("group.version", 0, 2), (name, level, kind))
     assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert response.error_message.startswith("The update failed for all features since")
     assert context.last_records == []
@@ -105,11 +118,41 @@ def test_every_broker_must_support_a_level() -> None:
     """A broker that stops at transaction.version 1 keeps the cluster there."""
     context = several_features()
     update(context, ("transaction.version", 1, 2))
-    feature = Feature(name="transaction.version", max_supported_version=1)
-    context.send(BrokerRegistrationRequest(broker_id=1, cluster_id=CLUSTER_ID, features=[feature]))
+    register(context, {"group.version": (0, 1), "transaction.version": (0, 1)})
     response = update(context, ("transaction.version", 2, 1))
     assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert "Broker 1 only supports versions 0-1" in response.error_message
+
+
+def test_a_broker_from_before_a_feature_keeps_it_off() -> None:
+    """It names no range, and would not understand the level: Kafka's range is then 0 to 0."""
+    context = several_features()
+    update(context, ("transaction.version", 0, 2))
+    assert context.image.transaction_version == 0
+    assert register(context, {"group.version": (0, 1)}) == ErrorCode.NONE
+    response = update(context, ("transaction.version", 2, 1))
+    assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert "Broker 1 does not support this feature." in response.error_message
+
+
+def test_a_broker_from_before_a_finalized_feature_is_refused() -> None:
+    """And taken once the level went down to 0."""
+    context = several_features()
+    assert register(context, {"group.version": (0, 1)}) == ErrorCode.UNSUPPORTED_VERSION
+    update(context, ("transaction.version", 0, 2))
+    assert register(context, {"group.version": (0, 1)}) == ErrorCode.NONE
+
+
+def test_an_old_cluster_is_at_level_0_until_it_is_upgraded() -> None:
+    """Its metadata log says nothing of the feature; a controller of this release leads it now."""
+    context = ControllerContext(supported_features={"metadata.version": (7, 30)})
+    context.config = replace(context.config, supported_features=FEATURES)
+    context.fail_over()
+    assert context.image.transaction_version == 0
+    assert update(context, ("transaction.version", 2, 1)).error_code == ErrorCode.NONE
+    assert context.image.transaction_version == 2
+    assert update(context, ("transaction.version", 1, 2)).error_code == ErrorCode.NONE
+    assert context.image.transaction_version == 1
 
 
 def test_old_versions_answer_per_feature_and_allow_downgrades_by_flag() -> None:

@@ -13,7 +13,7 @@ import trio.testing
 from kraftrio.base.clock import Clock
 from kraftrio.broker.log.metadata.metadata_log import MetadataLog
 from kraftrio.broker.log.metadata.quorum_state_file import QuorumStateFile
-from kraftrio.kraft_meta.controller.control import ControllerConfig
+from kraftrio.kraft_meta.controller.control import ControllerConfig, registered_features
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
 from kraftrio.kraft_meta.quorum.service import QuorumService
 from kraftrio.kraft_meta.quorum.settings import QuorumConfig, QuorumPorts
@@ -112,7 +112,10 @@ class Node:
         """Register and unfence broker 1; return its epoch."""
         response = await self.ask(
             BrokerRegistrationRequest(
-                broker_id=1, cluster_id=CLUSTER_ID, incarnation_id=random.randbytes(16)
+                broker_id=1,
+                cluster_id=CLUSTER_ID,
+                incarnation_id=random.randbytes(16),
+                features=registered_features(),
             )
         )
         assert response.error_code == 0
