@@ -43,7 +43,7 @@ def group_coordinator(
     )
     return CoordinatorRuntime(
         settings,
-        lambda: GroupShard(properties, new_uuid),
+        lambda _partition, _leader_epoch: GroupShard(properties, new_uuid),
         replicas=replicas,
         timers=timers,
         clock=clock,

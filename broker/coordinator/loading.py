@@ -150,7 +150,9 @@ class ShardLoader(Generic[ShardT]):
         if header.is_control:
             marker = read_end_transaction_marker(buf, header)
             if marker is not None:
-                led.shard.replay_end_transaction(header.producer_id, commit=marker.commit)
+                led.shard.replay_end_transaction(
+                    header.producer_id, header.next_offset, now, commit=marker.commit
+                )
             yield
             return
         producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID

@@ -11,6 +11,8 @@ The contract between a shard (`shard`) and the runtime (`outcome_runner`):
    error if it is not.
 5. `follow_up` is handed to `on_append_done` with the fate of the records; that gives another
    outcome.
+6. With a `producer` the records belong to its transaction: they are appended as its transactional
+   batch, and replayed or applied under its id, to count once its marker says so.
 """
 
 from __future__ import annotations
@@ -40,6 +42,13 @@ class CoordinatorRecord(NamedTuple):
     value: bytes | None
 
 
+class ProducerOfBatch(NamedTuple):
+    """Whose transaction a batch belongs to."""
+
+    producer_id: int
+    producer_epoch: int
+
+
 class TicketReply(NamedTuple):
     ticket: Ticket
     response: Any
@@ -67,6 +76,7 @@ class Outcome:
     follow_up: FollowUp | None = None
     batch: BatchBuilder | None = None
     change: Change | None = None
+    producer: ProducerOfBatch | None = None
     replay: bool = False
     splittable: bool = False
     """The records need not be one atomic batch (expiry, deleted topics)."""
@@ -81,6 +91,8 @@ class Outcome:
 
 _APPEND_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    # Of asking another broker: the same coordinator is to be asked again.
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -93,7 +105,7 @@ _APPEND_ERRORS = {
 
 
 def append_error_to_response(error: ErrorCode) -> ErrorCode:
-    """Translate the failure of an append into an error of a coordinator.
+    """Translate the failure of an append, or of what goes before it, into one of a coordinator.
 
     Clients of a coordinator look for it again when it moved or is not available; on an error of
     producing they would give up.

@@ -5,6 +5,8 @@ Rules
 2. The response waits for the records' commit, for at most the commit timeout. Records that come
    too late for it may yet be committed, and count then.
 3. Failures of an append reach clients as coordinator errors, never as those of producing.
+4. A transaction's end marker is appended and applied in one go, too; the shard shows what it
+   decided once it is committed. Whoever sent it hears the log's own error, and sends it again.
 
 Called by the runtime.
 """
@@ -17,20 +19,29 @@ from functools import partial
 
 from kraftrio.base.clock import Clock
 from kraftrio.broker.coordinator.led_partition import LedPartition, ShardT
-from kraftrio.broker.coordinator.outcome import CoordinatorRecord, FollowUp, Now, Outcome
+from kraftrio.broker.coordinator.outcome import (
+    CoordinatorRecord,
+    FollowUp,
+    Now,
+    Outcome,
+    ProducerOfBatch,
+)
 from kraftrio.broker.coordinator.ports import Replicas
 from kraftrio.broker.coordinator.settings import CoordinatorSettings
+from kraftrio.broker.coordinator.shard import NO_PRODUCER_ID
 from kraftrio.broker.log.producers.producer_state import AppendOrigin
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.records.batch import Record, build_batch
+from kraftrio.wire.records.control import EndTransactionMarker, build_end_transaction_batch
 
 Respond = Callable[[ErrorCode], None]
 """Sends a response, or what an error makes of it."""
 
 _SPLIT_RECORDS = 1000  # in a batch of an outcome that need not be atomic
 
-# What Kafka's coordinator writes, though there is no producer id.
+# What Kafka's coordinator writes, with a producer id or without: nobody looks at its sequences.
 _BASE_SEQUENCE = 0
+_NO_PRODUCER = ProducerOfBatch(NO_PRODUCER_ID, -1)
 
 
 class OutcomeRunner:
@@ -68,45 +79,107 @@ class OutcomeRunner:
             self._log.warning("append failed partition=%s reason=%s", led.topic_partition, error)
             self._settle(led, 0, outcome.follow_up, respond, error.code)
             return
+        self._settle_when_committed(led, outcome.follow_up, respond)
+
+    def end_transaction(
+        self,
+        led: LedPartition[ShardT],
+        producer: ProducerOfBatch,
+        marker: EndTransactionMarker,
+        transaction_version: int,
+        respond: Respond,
+    ) -> None:
+        """Append the marker that ends a transaction, and let the shard change by it."""
+        now = self.now()
+        batch = build_end_transaction_batch(*producer, marker, timestamp=now.wall_ms)
+        try:
+            self._append_batch(led, batch, 1, transaction_version)
+        except KafkaError as error:
+            self._log.warning("marker failed partition=%s reason=%s", led.topic_partition, error)
+            respond(error.code)
+            return
+        led.shard.replay_end_transaction(
+            producer.producer_id,
+            led.written_end_offset,
+            now,
+            commit=marker.commit,
+            committed=False,
+        )
+        self._settle_when_committed(led, None, respond)
+
+    def _settle_when_committed(
+        self, led: LedPartition[ShardT], follow_up: FollowUp | None, respond: Respond | None
+    ) -> None:
+        """What follows once everything that was appended so far is committed, or is not in time."""
         end_offset = led.written_end_offset
         self._replicas.when_committed(
             led.topic_partition,
             end_offset,
             self.commit_deadline_ms(),
-            partial(self._settle, led, end_offset, outcome.follow_up, respond),
+            partial(self._settle, led, end_offset, follow_up, respond),
         )
 
     def _append(self, led: LedPartition[ShardT], outcome: Outcome) -> None:
         """Append the records, and let the shard change by them."""
+        producer = outcome.producer or _NO_PRODUCER
         if outcome.batch is not None:
             data = outcome.batch.build(
-                compression=self._settings.compression, base_sequence=_BASE_SEQUENCE
+                compression=self._settings.compression,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                base_sequence=_BASE_SEQUENCE,
+                transactional=producer is not _NO_PRODUCER,
             )
             self._append_batch(led, data, outcome.batch.record_count)
         records = outcome.records
         step = _SPLIT_RECORDS if outcome.splittable else max(len(records), 1)
         for start in range(0, len(records), step):
-            self._append_records(led, records[start : start + step], replay=outcome.replay)
+            part = records[start : start + step]
+            self._append_records(led, part, producer, replay=outcome.replay)
         if outcome.change is not None:
-            led.shard.apply(outcome.change, led.written_end_offset, self.now())
+            led.shard.apply(
+                outcome.change,
+                led.written_end_offset,
+                self.now(),
+                producer_id=producer.producer_id,
+            )
 
     def _append_records(
-        self, led: LedPartition[ShardT], records: Sequence[CoordinatorRecord], *, replay: bool
+        self,
+        led: LedPartition[ShardT],
+        records: Sequence[CoordinatorRecord],
+        producer: ProducerOfBatch,
+        *,
+        replay: bool,
     ) -> None:
         now = self.now()
         batch = build_batch(
             [Record(0, now.wall_ms, key, value) for key, value in records],
             compression=self._settings.compression,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
             base_sequence=_BASE_SEQUENCE,
+            transactional=producer is not _NO_PRODUCER,
         )
         base_offset = self._append_batch(led, batch, len(records))
         if replay:
             for offset, (key, value) in enumerate(records, base_offset):
-                led.shard.replay(offset, key, value, now, committed=False)
+                led.shard.replay(
+                    offset, key, value, now, producer_id=producer.producer_id, committed=False
+                )
 
-    def _append_batch(self, led: LedPartition[ShardT], batch: bytearray, record_count: int) -> int:
+    def _append_batch(
+        self,
+        led: LedPartition[ShardT],
+        batch: bytearray,
+        record_count: int,
+        transaction_version: int = 0,
+    ) -> int:
         info = self._replicas.append_to_leader(
-            led.topic_partition, batch, origin=AppendOrigin.COORDINATOR
+            led.topic_partition,
+            batch,
+            origin=AppendOrigin.COORDINATOR,
+            transaction_version=transaction_version,
         )
         led.written_end_offset = info.base_offset + record_count
         return info.base_offset

@@ -41,6 +41,7 @@ class Replicas(Protocol):
         records: memoryview | bytearray,
         *,
         origin: AppendOrigin = ...,
+        transaction_version: int = ...,
     ) -> AppendResult: ...
 
     def when_committed(

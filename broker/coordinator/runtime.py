@@ -9,8 +9,12 @@ about: `settings` and `new_shard` say so. Rules:
 2. Requests meet COORDINATOR_LOAD_IN_PROGRESS until everything that the partition held at the
    election is replayed (`loading`). An empty partition is ready at once.
 3. What a shard decides is carried out in one go, with no await (`outcome_runner`).
+4. A write for a producer's transaction waits until the transaction is verified, which may be asked
+   of another broker (KIP-890). What it wrote is pending in the shard until `end_transaction` has
+   appended the marker of the transaction.
 
-Called by the coordinator's handlers (`write`, `read`, ...) and the metadata publisher (`elect`,
+Called by the coordinator's handlers (`write`, `read`, ...), by WriteTxnMarkers (`end_transaction`)
+and by the metadata publisher (`elect`,
 `resign`, `on_topics_deleted`); `run` is a task of the node.
 """
 
@@ -33,7 +37,12 @@ from kraftrio.broker.coordinator.led_partition import (
     ShardTimer,
 )
 from kraftrio.broker.coordinator.loading import ShardLoader
-from kraftrio.broker.coordinator.outcome import Now, Outcome, append_error_to_response
+from kraftrio.broker.coordinator.outcome import (
+    Now,
+    Outcome,
+    ProducerOfBatch,
+    append_error_to_response,
+)
 from kraftrio.broker.coordinator.outcome_runner import OutcomeRunner
 from kraftrio.broker.coordinator.partitioning import partition_for
 from kraftrio.broker.coordinator.ports import Replicas
@@ -42,6 +51,7 @@ from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.ports import SchedulerPort
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.records.control import EndTransactionMarker
 
 R = TypeVar("R")
 
@@ -57,13 +67,14 @@ class CoordinatorRuntime(Generic[ShardT]):
     """The shards of one coordinator on this broker. See the rules at the top of the module.
 
     Args:
-        new_shard: makes the shard of a partition, before anything is replayed.
+        new_shard: makes the shard of a partition (index, leader epoch), before anything is
+            replayed.
     """
 
     def __init__(
         self,
         settings: CoordinatorSettings,
-        new_shard: Callable[[], ShardT],
+        new_shard: Callable[[int, int], ShardT],
         *,
         replicas: Replicas,
         timers: SchedulerPort,
@@ -123,13 +134,14 @@ class CoordinatorRuntime(Generic[ShardT]):
         former = self._led.get(partition)
         if former is not None:
             if leader_epoch <= former.leader_epoch + 1 and former.state is not LoadState.FAILED:
-                former.leader_epoch = max(former.leader_epoch, leader_epoch)
+                if leader_epoch > former.leader_epoch:
+                    former.leader_epoch = leader_epoch
+                    former.shard.on_leader_epoch(leader_epoch)
                 return
             self.resign(partition)
         timer = ShardTimer(self._timers, self._clock, lambda: self._on_deadline(led))
-        led = LedPartition(
-            TopicPartition(self.topic, partition), leader_epoch, self._new_shard(), timer
-        )
+        shard = self._new_shard(partition, leader_epoch)
+        led = LedPartition(TopicPartition(self.topic, partition), leader_epoch, shard, timer)
         self._led[partition] = led
         if self._is_empty(led):
             self._activate(led)
@@ -264,6 +276,37 @@ class CoordinatorRuntime(Generic[ShardT]):
         led.arm_timer()
         return deferred
 
+    def write_for_transaction(
+        self,
+        key: str,
+        verify: Callable[[TopicPartition], Deferred[ErrorCode]],
+        operation: Callable[[ShardT, Now], Outcome],
+        error_response: Callable[[ErrorCode], R],
+    ) -> Deferred[R]:
+        """Like `write`, once it is verified that a transaction is open on the key's partition.
+
+        Args:
+            verify: asks for a partition; its error is the response's. Who verified sees to it that
+                the log refuses the append if the transaction ends in between.
+        """
+        try:
+            verified = verify(self._led_for(key).topic_partition)
+        except KafkaError as error:
+            return Deferred.completed(error_response(error.code))
+        deferred: Deferred[R] = Deferred()
+
+        def write(_verified: Deferred[ErrorCode]) -> None:
+            error = verified.value
+            if error is not ErrorCode.NONE:
+                deferred.complete(error_response(append_error_to_response(error)))
+            else:
+                self.write(key, operation, error_response).when_done(
+                    lambda written: deferred.resolve(lambda: written.value)
+                )
+
+        verified.when_done(write)
+        return deferred
+
     def write_parked(
         self,
         key: str,
@@ -281,6 +324,30 @@ class CoordinatorRuntime(Generic[ShardT]):
         self._runner.run(led, outcome)
         led.arm_timer()
         return deferred
+
+    # --- ends of transactions ---
+
+    def end_transaction(
+        self,
+        partition: int,
+        producer: ProducerOfBatch,
+        marker: EndTransactionMarker,
+        *,
+        transaction_version: int,
+    ) -> Deferred[ErrorCode]:
+        """Append a transaction's end marker to a partition; done once it is committed.
+
+        The result is an error of WriteTxnMarkers: NOT_LEADER_OR_FOLLOWER while the partition is
+        not served here, not even loaded yet, or whatever the log says.
+        """
+        ended: Deferred[ErrorCode] = Deferred()
+        led = self._led.get(partition)
+        if led is None or led.state is not LoadState.ACTIVE:
+            ended.complete(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return ended
+        self._runner.end_transaction(led, producer, marker, transaction_version, ended.complete)
+        led.arm_timer()
+        return ended
 
 
 def _respond(

@@ -34,18 +34,31 @@ class CoordinatorShard(Protocol):
         """Apply one record of the log.
 
         Args:
-            producer_id: of the open transaction that the record belongs to.
+            producer_id: whose transaction the record belongs to, until its end marker comes.
             committed: False for a record that was just appended.
 
         Raises:
             RemoteProtocolError: the record cannot be read; it is passed over.
         """
 
-    def replay_end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Apply the marker that ends a producer's transaction."""
+    def replay_end_transaction(
+        self, producer_id: int, end_offset: int, now: Now, *, commit: bool, committed: bool = True
+    ) -> None:
+        """Apply the marker that ends a producer's transaction, and lies right below `end_offset`.
 
-    def apply(self, change: Change, end_offset: int, now: Now) -> None:
-        """Apply the change of an outcome whose records were appended, up to `end_offset`."""
+        Args:
+            commit: whether its records count from now on, or never do.
+            committed: False for a marker that was just appended.
+        """
+
+    def apply(
+        self, change: Change, end_offset: int, now: Now, *, producer_id: int = NO_PRODUCER_ID
+    ) -> None:
+        """Apply the change of an outcome whose records were appended, up to `end_offset`.
+
+        Args:
+            producer_id: whose transaction they belong to.
+        """
 
     def on_committed(self, end_offset: int) -> None:
         """Everything below an offset of the partition is committed."""
@@ -57,6 +70,9 @@ class CoordinatorShard(Protocol):
 
     def on_loaded(self, now: Now) -> Outcome:
         """Everything was replayed; requests may come from now on."""
+
+    def on_leader_epoch(self, leader_epoch: int) -> None:
+        """This broker goes on leading the partition, in a higher leader epoch."""
 
     def unload(self, now: Now) -> Outcome:
         """This broker stops leading the partition: answer the parked requests."""

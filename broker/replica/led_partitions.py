@@ -93,12 +93,14 @@ class LedPartitions:
         required_acks: int = -1,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         wake_followers: bool = True,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         """Append one batch; offsets, leader epoch and append time are stamped into `records`.
 
         Args:
             wake_followers: False: the caller calls `wake_followers` after its last append, so that
                 one answer has it all.
+            transaction_version: of the coordinator whose marker this is (KIP-890).
 
         Raises:
             KafkaError: refused. With KAFKA_STORAGE_ERROR it may be in the log, unflushed.
@@ -111,7 +113,11 @@ class LedPartitions:
         before = log.log_end_offset
         try:
             info = log.append_as_leader(
-                records, state.leader_epoch, self._clock.wall_ms(), origin=origin
+                records,
+                state.leader_epoch,
+                self._clock.wall_ms(),
+                origin=origin,
+                transaction_version=transaction_version,
             )
         except OSError as error:
             refusal = self._disk_errors.refused("append", partition, error)

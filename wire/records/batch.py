@@ -60,6 +60,7 @@ __all__ = [
     "MAGIC_POSITION",
     "MAX_SEQUENCE",
     "NO_TIMESTAMP",
+    "TRANSACTIONAL_BIT",
     "BatchHeader",
     "Compression",
     "LegacyFormatError",
@@ -120,7 +121,7 @@ _PRODUCER_POS = 43
 
 _COMPRESSION_MASK = 0x07
 _LOG_APPEND_TIME_BIT = 0x08
-_TRANSACTIONAL_BIT = 0x10
+TRANSACTIONAL_BIT = 0x10
 _CONTROL_BIT = 0x20
 _DELETE_HORIZON_BIT = 0x40
 
@@ -202,7 +203,7 @@ class BatchHeader:
     @property
     def is_transactional(self) -> bool:
         """Whether the batch belongs to a transaction (its end marker does too)."""
-        return bool(self.attributes & _TRANSACTIONAL_BIT)
+        return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def is_control(self) -> bool:
@@ -297,7 +298,7 @@ def stored_compression(buf: Buffer) -> int:
 
 def is_transactional(buf: Buffer) -> bool:
     """Is the first batch part of a transaction?"""
-    return bool(stored_attributes(buf) & _TRANSACTIONAL_BIT)
+    return bool(stored_attributes(buf) & TRANSACTIONAL_BIT)
 
 
 def iter_headers(buf: Buffer, *, allow_partial: bool = False) -> Iterator[BatchHeader]:
@@ -515,7 +516,7 @@ def build_batch(
     attributes = (
         compression
         | timestamp_type << 3
-        | (_TRANSACTIONAL_BIT if transactional else 0)
+        | (TRANSACTIONAL_BIT if transactional else 0)
         | (_CONTROL_BIT if control else 0)
     )
     header = BatchHeader(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kraftrio.wire.records.batch import MAGIC, BatchHeader, assemble
+from kraftrio.wire.records.batch import MAGIC, TRANSACTIONAL_BIT, BatchHeader, assemble
 from kraftrio.wire.records.compression import Compression, compress
 from kraftrio.wire.records.walk import encode_records
 
@@ -34,7 +34,13 @@ class BatchBuilder:
         self.record_count += len(rows)
 
     def build(
-        self, *, compression: Compression = Compression.NONE, base_sequence: int = -1
+        self,
+        *,
+        compression: Compression = Compression.NONE,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        transactional: bool = False,
     ) -> bytearray:
         """Give the batch of all records so far, at least one; equal to what `build_batch` makes."""
         assert self.record_count, "a batch needs a record"
@@ -47,12 +53,12 @@ class BatchBuilder:
             partition_leader_epoch=-1,
             magic=MAGIC,
             crc=0,
-            attributes=compression,
+            attributes=compression | (TRANSACTIONAL_BIT if transactional else 0),
             last_offset_delta=self.record_count - 1,
             base_timestamp=self._timestamp_ms,
             max_timestamp=self._timestamp_ms,
-            producer_id=-1,
-            producer_epoch=-1,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
             base_sequence=base_sequence,
             record_count=self.record_count,
             position=0,

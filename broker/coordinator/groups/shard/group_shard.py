@@ -84,6 +84,9 @@ class GroupShard:
         self._schedule_expiry(now)
         return self.classic.on_loaded(now)
 
+    def on_leader_epoch(self, leader_epoch: int) -> None:
+        """Groups and offsets do not depend on who leads."""
+
     def unload(self, now: Now) -> Outcome:
         """Stop serving, and answer the parked requests."""
         return self.classic.unload(now)
@@ -143,11 +146,16 @@ class GroupShard:
                 group = group_from_record(parsed.group, decode_group_value(value))
             self.classic.replace(parsed.group, group)
 
-    def replay_end_transaction(self, producer_id: int, *, commit: bool) -> None:
+    def replay_end_transaction(
+        self, producer_id: int, end_offset: int, now: Now, *, commit: bool, committed: bool = True
+    ) -> None:
         self.offsets.replay_end_transaction(producer_id, commit=commit)
 
-    def apply(self, change: Change, end_offset: int, now: Now) -> None:
+    def apply(
+        self, change: Change, end_offset: int, now: Now, *, producer_id: int = NO_PRODUCER_ID
+    ) -> None:
         """Apply a commit that was just appended."""
+        assert producer_id == NO_PRODUCER_ID
         assert isinstance(change, CommitChange)
         self.classic.ensure_group(change.group_id, now.wall_ms)
         self.offsets.store(change, end_offset)

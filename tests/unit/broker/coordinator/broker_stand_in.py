@@ -92,6 +92,7 @@ class FakeReplicas:
         records: memoryview | bytearray,
         *,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        transaction_version: int = 0,
     ) -> Appended:
         assert origin is AppendOrigin.COORDINATOR
         if self.append_error is not None:

@@ -1,13 +1,15 @@
 """The runtime with shards that have nothing to do with groups: registers with a time to live.
 
 A register is a name with a value; it is stored by a record, removed by a tombstone, and expires.
-Somebody may wait for the next change of a register.
+Somebody may wait for the next change of a register. Values of a transaction are pending until its
+end marker, which shows or drops them once it is committed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +19,14 @@ from immutables import Map
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.coordinator.deadlines import DeadlineQueue
-from kraftrio.broker.coordinator.outcome import Change, CoordinatorRecord, FollowUp, Now, Outcome
+from kraftrio.broker.coordinator.outcome import (
+    Change,
+    CoordinatorRecord,
+    FollowUp,
+    Now,
+    Outcome,
+    ProducerOfBatch,
+)
 from kraftrio.broker.coordinator.runtime import CoordinatorRuntime
 from kraftrio.broker.coordinator.settings import CoordinatorSettings
 from kraftrio.broker.coordinator.shard import NO_PRODUCER_ID
@@ -25,13 +34,17 @@ from kraftrio.broker.log.producers.producer_state import AppendOrigin
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.kraft_meta.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
-from kraftrio.wire.primitives import Buffer
+from kraftrio.wire.primitives import Buffer, TopicPartition
+from kraftrio.wire.records.batch import parse_header
 from kraftrio.wire.records.builder import BatchBuilder
 from kraftrio.wire.records.compression import Compression
+from kraftrio.wire.records.control import EndTransactionMarker, read_end_transaction_marker
 from tests.unit.broker.coordinator.broker_stand_in import FakeReplicas, ManualTimers
 
 TOPIC = "__registers"
 LIFE_MS = 10_000
+PRODUCER = ProducerOfBatch(7, 3)
+COMMIT, ABORT = EndTransactionMarker(True, 5), EndTransactionMarker(False, 5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +65,14 @@ class Announced(FollowUp):
 class Registers:
     """A shard: the registers of one partition."""
 
-    def __init__(self) -> None:
+    def __init__(self, partition: int, leader_epoch: int) -> None:
+        self.partition = partition
+        self.leader_epochs = [leader_epoch]
         self.values: dict[bytes, bytes] = {}
+        self.pending: dict[int, dict[bytes, bytes]] = {}
         self.committed_offset = 0
         self.deleted_topics: list[str] = []
-        self.ended_transactions: list[tuple[int, bool]] = []
+        self._decided: list[tuple[int, dict[bytes, bytes]]] = []  # by markers not committed yet
         self._deadlines = DeadlineQueue()
         self._waiting: list[tuple[bytes, Any]] = []
 
@@ -76,6 +92,14 @@ class Registers:
         batch = BatchBuilder(now.wall_ms)
         batch.add([(name, value)])
         return Outcome(batch=batch, change=Stored(name, value), response="stored")
+
+    def put_for_transaction(self, name: bytes, value: bytes, now: Now) -> Outcome:
+        """Store one value by a record, another by an encoded batch and a change."""
+        outcome = self.put(name, value)
+        outcome.batch = self.put_encoded(name + b"+", value, now).batch
+        outcome.change = Stored(name + b"+", value)
+        outcome.producer = PRODUCER
+        return outcome
 
     def wait(self, name: bytes, ticket: Any) -> Outcome:
         self._waiting.append((name, ticket))
@@ -98,21 +122,34 @@ class Registers:
         if value is None:
             self.values.pop(bytes(key), None)
         else:
-            self._set(bytes(key), bytes(value), now)
+            self._set(bytes(key), bytes(value), now, producer_id)
 
-    def apply(self, change: Change, end_offset: int, now: Now) -> None:
+    def apply(
+        self, change: Change, end_offset: int, now: Now, *, producer_id: int = NO_PRODUCER_ID
+    ) -> None:
         assert isinstance(change, Stored)
-        self._set(change.name, change.value, now)
+        self._set(change.name, change.value, now, producer_id)
 
-    def _set(self, name: bytes, value: bytes, now: Now) -> None:
+    def _set(self, name: bytes, value: bytes, now: Now, producer_id: int) -> None:
+        if producer_id != NO_PRODUCER_ID:
+            self.pending.setdefault(producer_id, {})[name] = value
+            return
         self.values[name] = value
         self._deadlines.schedule((name.decode(),), now.monotonic_ms + LIFE_MS)
 
-    def replay_end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        self.ended_transactions.append((producer_id, commit))
+    def replay_end_transaction(
+        self, producer_id: int, end_offset: int, now: Now, *, commit: bool, committed: bool = True
+    ) -> None:
+        values = self.pending.pop(producer_id, {})
+        if commit:
+            self._decided.append((end_offset, values))
+            if committed:
+                self.on_committed(end_offset)
 
     def on_committed(self, end_offset: int) -> None:
         self.committed_offset = end_offset
+        while self._decided and self._decided[0][0] <= end_offset:
+            self.values.update(self._decided.pop(0)[1])
 
     def on_append_done(self, follow_up: FollowUp, error: ErrorCode, now: Now) -> Outcome:
         assert isinstance(follow_up, Announced)
@@ -129,6 +166,9 @@ class Registers:
 
     def on_loaded(self, now: Now) -> Outcome:
         return Outcome()
+
+    def on_leader_epoch(self, leader_epoch: int) -> None:
+        self.leader_epochs.append(leader_epoch)
 
     def unload(self, now: Now) -> Outcome:
         return self._answer(None, "moved")
@@ -190,6 +230,31 @@ class Broker:
             lambda shard, now: shard.put_encoded(name.encode(), value.encode(), now),
             lambda code: code.name,
         )
+
+    def put_for_transaction(
+        self, value: str, verified: Deferred[ErrorCode] | None = None
+    ) -> Deferred[str]:
+        """Store `r` and `r+` in a transaction; verified at once unless that is given."""
+
+        def verify(topic_partition: TopicPartition) -> Deferred[ErrorCode]:
+            assert topic_partition == self.log.topic_partition
+            return verified or Deferred.completed(ErrorCode.NONE)
+
+        return self.runtime.write_for_transaction(
+            "r",
+            verify,
+            lambda shard, now: shard.put_for_transaction(b"r", value.encode(), now),
+            lambda code: code.name,
+        )
+
+    def end(self, marker: EndTransactionMarker) -> Deferred[ErrorCode]:
+        return self.runtime.end_transaction(0, PRODUCER, marker, transaction_version=2)
+
+    async def restart(self, leader_epoch: int) -> None:
+        """Another process leads, by what the log holds."""
+        self.start()
+        self.runtime.elect(0, leader_epoch)
+        await self.load()
 
     def wait(self, name: str = "r") -> Deferred[str]:
         return self.runtime.write_parked(
@@ -317,10 +382,25 @@ async def test_a_failover_unloads_the_shard(broker: Broker) -> None:
 
 
 def test_the_next_epoch_of_the_same_leader_goes_on(broker: Broker) -> None:
-    """Nobody else can have written in between."""
+    """Nobody else can have written in between; the shard hears of each new epoch once."""
     before = broker.shard()
-    broker.runtime.elect(0, 1)
+    for leader_epoch in (1, 1, 0, 2):
+        broker.runtime.elect(0, leader_epoch)
     assert broker.shard() is before
+    assert (before.partition, before.leader_epochs) == (0, [0, 1, 2])
+    broker.runtime.elect(0, 4)
+    broker.put("refused")  # loading, since somebody may have led in epoch 3
+    assert before.leader_epochs == [0, 1, 2]
+
+
+async def test_a_shard_that_is_loading_hears_of_the_next_epoch(broker: Broker) -> None:
+    """It was made for the epoch before."""
+    broker.put("a")
+    broker.start()
+    broker.runtime.elect(0, 1)
+    broker.runtime.elect(0, 2)
+    await broker.load()
+    assert broker.shard().leader_epochs == [1, 2]
 
 
 def test_deadlines_come_by_timer(broker: Broker) -> None:
@@ -373,3 +453,129 @@ async def test_a_batch_of_many_records_is_replayed_in_slices(broker: Broker) -> 
         nursery.cancel_scope.cancel()
     assert turns >= 10
     assert len(broker.values()) == 5_000
+
+
+# --- transactions ---
+
+
+@pytest.mark.parametrize("marker", [COMMIT, ABORT])
+async def test_what_a_transaction_wrote_is_pending_until_its_marker(
+    broker: Broker, marker: EndTransactionMarker
+) -> None:
+    """Records and changes alike; a later leader says the same at each moment."""
+    assert broker.put_for_transaction("a").value == "stored a"
+    for batch in broker.log.batches:
+        header = parse_header(batch)
+        assert header.is_transactional
+        assert (header.producer_id, header.producer_epoch) == PRODUCER
+    for leader_epoch in (0, 1):
+        if leader_epoch:
+            await broker.restart(leader_epoch)
+        assert broker.shard().pending == {7: {b"r": b"a", b"r+": b"a"}}
+        assert broker.values() == {}
+    assert broker.end(marker).value is ErrorCode.NONE
+    written = broker.log.batches[-1]
+    header = parse_header(written)
+    assert (header.producer_id, header.producer_epoch) == PRODUCER
+    assert read_end_transaction_marker(written, header) == marker
+    for leader_epoch in (1, 2):
+        if leader_epoch > 1:
+            await broker.restart(leader_epoch)
+        assert broker.shard().pending == {}
+        assert broker.values() == ({b"r": b"a", b"r+": b"a"} if marker.commit else {})
+
+
+def test_a_marker_counts_once_it_is_committed(broker: Broker) -> None:
+    """Until then another leader may come that never saw it, and its sender has no answer."""
+    broker.put_for_transaction("a")
+    broker.replicas.auto_commit = False
+    ended = broker.end(COMMIT)
+    assert not ended.done
+    assert (broker.values(), broker.shard().pending) == ({}, {})
+    broker.replicas.commit(broker.log.topic_partition)
+    assert ended.value is ErrorCode.NONE
+    assert broker.values() == {b"r": b"a", b"r+": b"a"}
+
+
+def test_a_marker_that_is_committed_late_counts(broker: Broker) -> None:
+    """Its sender has given up waiting, and will send it again."""
+    broker.put_for_transaction("a")
+    broker.replicas.auto_commit = False
+    ended = broker.end(COMMIT)
+    broker.timers.advance(5_000)
+    assert ended.value is ErrorCode.REQUEST_TIMED_OUT
+    assert broker.values() == {}
+    broker.replicas.commit(broker.log.topic_partition)
+    assert broker.values() == {b"r": b"a", b"r+": b"a"}
+
+
+async def test_a_marker_that_a_resignation_loses_is_as_if_never_sent(broker: Broker) -> None:
+    """The next leader, who lacks it, has the transaction open; the sender's next one ends it."""
+    broker.put_for_transaction("a")
+    broker.replicas.auto_commit = False
+    ended = broker.end(COMMIT)
+    broker.runtime.resign(0)
+    broker.replicas.lose(broker.log.topic_partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert ended.value is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert broker.end(COMMIT).value is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    broker.log.batches.pop()
+    broker.log.log_end_offset -= 1
+    broker.replicas.auto_commit = True
+    await broker.restart(2)
+    assert broker.shard().pending == {7: {b"r": b"a", b"r+": b"a"}}
+    assert broker.end(COMMIT).value is ErrorCode.NONE
+    assert broker.values() == {b"r": b"a", b"r+": b"a"}
+
+
+async def test_a_marker_has_to_wait_for_the_load(broker: Broker) -> None:
+    """What it ends may not be replayed yet: nothing is appended, and it is to come again."""
+    broker.put_for_transaction("a")
+    broker.start()
+    broker.runtime.elect(0, 1)
+    end_offset = broker.log.log_end_offset
+    assert broker.end(ABORT).value is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert broker.log.log_end_offset == end_offset
+    await broker.load()
+    assert broker.end(ABORT).value is ErrorCode.NONE
+    assert broker.shard().pending == {}
+
+
+def test_a_marker_that_the_log_refuses_ends_nothing(broker: Broker) -> None:
+    """A coordinator of an older epoch, say: its sender hears the log's own error."""
+    broker.put_for_transaction("a")
+    broker.replicas.append_error = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert broker.end(COMMIT).value is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert broker.shard().pending == {7: {b"r": b"a", b"r+": b"a"}}
+
+
+@pytest.mark.parametrize(
+    ("code", "answer"),
+    [
+        (ErrorCode.INVALID_TXN_STATE, "INVALID_TXN_STATE"),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, "CONCURRENT_TRANSACTIONS"),
+        (ErrorCode.NETWORK_EXCEPTION, "COORDINATOR_LOAD_IN_PROGRESS"),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, "NOT_COORDINATOR"),
+    ],
+)
+def test_nothing_is_written_for_a_transaction_that_is_not_verified(
+    broker: Broker, code: ErrorCode, answer: str
+) -> None:
+    """The shard is not even asked."""
+    verified: Deferred[ErrorCode] = Deferred()
+    stored = broker.put_for_transaction("a", verified)
+    assert not stored.done
+    verified.complete(code)
+    assert stored.value == answer
+    assert broker.log.log_end_offset == 0
+
+
+def test_a_partition_that_moves_during_the_verification(broker: Broker) -> None:
+    """The write finds nobody who leads, and nothing is asked where nobody leads before."""
+    verified: Deferred[ErrorCode] = Deferred()
+    stored = broker.put_for_transaction("a", verified)
+    broker.runtime.resign(0)
+    verified.complete(ErrorCode.NONE)
+    assert stored.value == "NOT_COORDINATOR"
+    unasked = partial(pytest.fail, "nobody is to be asked")
+    refused = broker.runtime.write_for_transaction("r", unasked, unasked, lambda code: code.name)
+    assert refused.value == "NOT_COORDINATOR"

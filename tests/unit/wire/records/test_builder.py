@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kraftrio.wire.records.batch import Record, build_batch
@@ -24,3 +26,6 @@ def test_parts_make_the_batch_of_the_whole(
     assert builder.record_count == sum(sizes)
     built = builder.build(compression=compression, base_sequence=0)
     assert built == build_batch(records, compression=compression, base_sequence=0)
+    of_producer: dict[str, Any] = {"producer_id": 7, "producer_epoch": 3, "transactional": True}
+    built = builder.build(compression=compression, base_sequence=0, **of_producer)
+    assert built == build_batch(records, compression=compression, base_sequence=0, **of_producer)

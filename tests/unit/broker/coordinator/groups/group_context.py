@@ -126,6 +126,11 @@ class GroupContext:
             self.commit()
         return outcome.response
 
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """Replay a transaction's end marker."""
+        end_offset = len(self.log) + 1
+        self.shard.replay_end_transaction(producer_id, end_offset, self.now, commit=commit)
+
     def commit(self) -> None:
         """All that was appended is committed."""
         held, self._held = self._held, []

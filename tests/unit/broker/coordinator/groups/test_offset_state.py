@@ -383,7 +383,7 @@ def test_transactional_offsets_wait_for_their_end(
         "",
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
     )
-    context.shard.replay_end_transaction(77, commit=commit)
+    context.end_transaction(77, commit=commit)
     assert context.fetch_offset(require_stable=True)[0] == offset
 
 
@@ -391,7 +391,7 @@ def test_later_plain_commit_beats_a_transaction(context: GroupContext) -> None:
     """A commit that was written after the transactional one stays in force."""
     replay_transactional(context, 77, 9)
     context.commit_offset(offset=20)
-    context.shard.replay_end_transaction(77, commit=True)
+    context.end_transaction(77, commit=True)
     assert context.fetch_offset()[0] == 20
 
 
@@ -401,14 +401,14 @@ def test_open_transaction_keeps_the_group(context: GroupContext) -> None:
     context.advance(WEEK_MS + 1_200_000)
     assert context.state == "Empty"
     assert delete_offset(context, "topic") == NONE
-    context.shard.replay_end_transaction(77, commit=True)
+    context.end_transaction(77, commit=True)
     assert context.all_offsets() == {}
 
 
 def test_end_of_an_unknown_transaction(context: GroupContext) -> None:
     """An end marker of a producer without pending offsets changes nothing."""
     context.commit_offset(offset=1)
-    context.shard.replay_end_transaction(99, commit=True)
+    context.end_transaction(99, commit=True)
     assert context.shard.offsets.get(OffsetKey("group", "topic", 0)) is not None
 
 

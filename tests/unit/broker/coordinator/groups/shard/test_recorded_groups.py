@@ -56,7 +56,9 @@ def replay(partition: int, end_offset: int = 1 << 62) -> GroupShard:
         if header.is_control:
             marker = read_end_transaction_marker(data, header)
             assert marker is not None
-            shard.replay_end_transaction(header.producer_id, commit=marker.commit)
+            shard.replay_end_transaction(
+                header.producer_id, header.next_offset, NOW, commit=marker.commit
+            )
             continue
         producer_id = header.producer_id if header.is_transactional else -1
         for record in iter_records(data, header):
