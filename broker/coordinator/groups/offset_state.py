@@ -6,9 +6,9 @@ Rules:
 2. A change that is not committed yet counts for later requests, but is not shown to a plain
    OffsetFetch: it lies in `_uncommitted`, above `_committed`, until `on_committed`. Losing
    leadership drops the whole shard.
-3. Offsets committed in a transaction are pending under their producer id until its end marker;
-   `require_stable` fetches then answer UNSTABLE_OFFSET_COMMIT (KIP-447). Of several values the one
-   that was written last counts: a pending one that another was written after is superseded.
+3. Offsets committed in a transaction are pending (`pending_offsets`) until its end marker makes
+   them a change like any other, shown once the marker is committed, or drops them. Until then
+   `require_stable` fetches answer UNSTABLE_OFFSET_COMMIT (KIP-447), others what counted before.
 4. An offset expires `offsets.retention.minutes` after its group became empty, or after its commit
    when the group only stores offsets or no longer subscribes to the topic (KIP-211). An explicit
    expiry of OffsetCommit v2-4 goes first.
@@ -20,6 +20,7 @@ Sans-IO; called by `shard/group_shard`.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from typing import NamedTuple
 from kraftrio.broker.coordinator.groups.group import Group
 from kraftrio.broker.coordinator.groups.offset_commit import CommitChange, StoredOffset
 from kraftrio.broker.coordinator.groups.offset_table import OffsetKey, OffsetTable
+from kraftrio.broker.coordinator.groups.pending_offsets import PendingOffsets
 from kraftrio.broker.coordinator.groups.properties import GroupProperties
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now
 from kraftrio.broker.coordinator.shard import NO_PRODUCER_ID
@@ -58,15 +60,6 @@ class _Appended(NamedTuple):
     change: CommitChange | OffsetRemoved
 
 
-@dataclass(slots=True)
-class PendingOffset:
-    """An offset that its transaction holds back."""
-
-    record_offset: int
-    value: StoredOffset
-    is_superseded: bool = False
-
-
 class ExpiredOffsets(NamedTuple):
     """Tombstones of expired offsets, and how many offsets were looked at."""
 
@@ -82,7 +75,7 @@ class OffsetState:
         self._committed: OffsetTable[StoredOffset] = OffsetTable()
         self._uncommitted: OffsetTable[StoredOffset | OffsetRemoved] = OffsetTable()
         self._appended: deque[_Appended] = deque()
-        self._pending: dict[int, dict[OffsetKey, PendingOffset]] = {}
+        self._pending = PendingOffsets()
 
     # --- look-ups ---
 
@@ -114,15 +107,12 @@ class OffsetState:
         return (
             self._committed.get(key) is not None
             or self._uncommitted.get(key) is not None
-            or self._is_pending(key)
+            or key in self._pending
         )
 
     def has_open_transaction(self, group_id: str) -> bool:
         """Whether offsets of a group are pending."""
-        return any(key.group_id == group_id for keys in self._pending.values() for key in keys)
-
-    def _is_pending(self, key: OffsetKey) -> bool:
-        return any(key in offsets for offsets in self._pending.values())
+        return self._pending.has_group(group_id)
 
     # --- OffsetFetch ---
 
@@ -154,7 +144,7 @@ class OffsetState:
             shown = self.newest_of(group_id)
         response = []
         for topic, partitions in shown.items():
-            unstable = self._pending_partitions(group_id, topic) if require_stable else frozenset()
+            unstable = self._pending.partitions(group_id, topic) if require_stable else frozenset()
             found = [
                 (partition, None if partition in unstable else value)
                 for partition, value in partitions.items()
@@ -165,18 +155,10 @@ class OffsetState:
                 response.append(OffsetFetchResponseTopics(name=topic, partitions=entries))
         return response
 
-    def _pending_partitions(self, group_id: str, topic: str) -> frozenset[int]:
-        return frozenset(
-            key.partition
-            for offsets in self._pending.values()
-            for key in offsets
-            if (key.group_id, key.topic) == (group_id, topic)
-        )
-
     def _fetch_one(
         self, key: OffsetKey, topic_id: bytes, require_stable: bool
     ) -> OffsetFetchResponsePartitions:
-        if require_stable and self._is_pending(key):
+        if require_stable and key in self._pending:
             return _fetched(key.partition, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
         value = self.get(key) if require_stable else self._committed.get(key)
         if value is None or _is_of_another_topic(value, topic_id):
@@ -187,7 +169,7 @@ class OffsetState:
 
     def delete(self, key: OffsetKey) -> list[CoordinatorRecord]:
         """Give the tombstone of one offset; nothing if there is none."""
-        if self.get(key) is None and not self._is_pending(key):
+        if self.get(key) is None and key not in self._pending:
             return []
         return [_tombstone(key)]
 
@@ -195,11 +177,10 @@ class OffsetState:
         """Give the tombstones of a whole group, pending offsets included."""
         keys = {
             OffsetKey(group_id, topic, partition): None
-            for topic, partitions in self.newest_of(group_id).items()
+            for topics in (self.newest_of(group_id), self._pending.topics(group_id))
+            for topic, partitions in topics.items()
             for partition in partitions
         }
-        for offsets in self._pending.values():
-            keys.update({key: None for key in offsets if key.group_id == group_id})
         return [_tombstone(key) for key in keys]
 
     def delete_topics(self, topics: Mapping[str, bytes]) -> list[CoordinatorRecord]:
@@ -211,15 +192,14 @@ class OffsetState:
                 for partition, value in by_topic.get(topic, {}).items():
                     if not _is_of_another_topic(value, topic_id):
                         keys[OffsetKey(group_id, topic, partition)] = None
-        for offsets in self._pending.values():
-            for key, pending in offsets.items():
-                deleted_id = topics.get(key.topic)
-                if deleted_id is not None and not _is_of_another_topic(pending.value, deleted_id):
-                    keys[key] = None
+                for partition, value in self._pending.values(group_id, topic):
+                    if not _is_of_another_topic(value, topic_id):
+                        keys[OffsetKey(group_id, topic, partition)] = None
         return [_tombstone(key) for key in keys]
 
     def _group_ids(self) -> Iterator[str]:
-        return iter(dict.fromkeys((*self._committed.group_ids(), *self._uncommitted.group_ids())))
+        tables = self._committed, self._uncommitted, self._pending
+        return iter(dict.fromkeys(itertools.chain.from_iterable(t.group_ids() for t in tables)))
 
     def expire(self, group: Group, topic: str, now: Now) -> ExpiredOffsets:
         """Give the tombstones of a group's expired offsets of a topic (rule 4)."""
@@ -233,15 +213,27 @@ class OffsetState:
             if expires_ms == -1:
                 expires_ms = group.retention_start_ms(value.commit_timestamp_ms) + retention_ms
             key = OffsetKey(group.group_id, topic, partition)
-            if now.wall_ms >= expires_ms and not self._is_pending(key):
+            if now.wall_ms >= expires_ms and key not in self._pending:
                 records.append(_tombstone(key))
         return ExpiredOffsets(records, len(partitions))
 
     # --- changes ---
 
-    def store(self, change: CommitChange, end_offset: int) -> None:
-        """Apply a commit that was just appended, up to an offset of the partition."""
-        self._supersede_pending(change)
+    def store(
+        self, change: CommitChange, end_offset: int, *, producer_id: int = NO_PRODUCER_ID
+    ) -> None:
+        """Apply a commit that was just appended, up to an offset of the partition.
+
+        Args:
+            producer_id: whose transaction it belongs to.
+        """
+        if producer_id != NO_PRODUCER_ID:
+            self._pending.add(producer_id, change)
+            return
+        self._pending.supersede(change)
+        self._store(change, end_offset)
+
+    def _store(self, change: CommitChange, end_offset: int) -> None:
         for topic, offsets in change.topics.items():
             self._uncommitted.store(change.group_id, topic, offsets)
         self._appended.append(_Appended(end_offset, change))
@@ -258,38 +250,30 @@ class OffsetState:
         """Apply one record. `committed` is False for records that were just appended."""
         if value is None:
             self._remove(record_offset, key, committed)
-            for offsets in self._pending.values():
-                offsets.pop(key, None)
+            self._pending.drop(key)
             return
         offset = StoredOffset.from_record(value)
-        if producer_id != NO_PRODUCER_ID:
-            self._pending.setdefault(producer_id, {})[key] = PendingOffset(record_offset, offset)
-            return
         stored = CommitChange(key.group_id, {key.topic: {key.partition: offset}})
-        if not committed:
-            self.store(stored, record_offset + 1)
+        if not committed or producer_id != NO_PRODUCER_ID:
+            self.store(stored, record_offset + 1, producer_id=producer_id)
         else:
-            self._supersede_pending(stored)
+            self._pending.supersede(stored)
             self._committed.store(key.group_id, key.topic, {key.partition: offset})
 
-    def replay_end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Apply a transaction's end marker: its pending offsets count from now on, or never."""
-        for key, pending in self._pending.pop(producer_id, {}).items():
-            if commit and not pending.is_superseded:
-                for offsets in self._pending.values():
-                    other = offsets.get(key)
-                    if other is not None and other.record_offset < pending.record_offset:
-                        other.is_superseded = True
-                self._committed.store(key.group_id, key.topic, {key.partition: pending.value})
+    def replay_end_transaction(
+        self, producer_id: int, end_offset: int, *, commit: bool, committed: bool = True
+    ) -> list[str]:
+        """Apply a transaction's end marker: its pending offsets count from now on, or never.
 
-    def _supersede_pending(self, change: CommitChange) -> None:
-        """A plain commit stays in force when transactions that wrote before it are committed."""
-        for offsets in self._pending.values():
-            for key, pending in offsets.items():
-                if key.group_id == change.group_id and key.partition in change.topics.get(
-                    key.topic, {}
-                ):
-                    pending.is_superseded = True
+        Returns:
+            The groups whose offsets have changed.
+        """
+        changes = self._pending.end(producer_id, commit=commit)
+        for change in changes:
+            self._store(change, end_offset)
+        if committed:
+            self.on_committed(end_offset)
+        return [change.group_id for change in changes]
 
     def _remove(self, record_offset: int, key: OffsetKey, committed: bool) -> None:
         if committed:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
 V = TypeVar("V")
 
 _NO_TOPICS: Mapping[str, Mapping[int, Any]] = {}
+_NO_PARTITIONS: Mapping[int, Any] = {}
 
 
 class OffsetKey(NamedTuple):
@@ -40,6 +41,10 @@ class OffsetTable(Generic[V]):
         """The values of a group by topic."""
         return self._groups.get(group_id, _NO_TOPICS)
 
+    def partitions(self, group_id: str, topic: str) -> Mapping[int, V]:
+        """The values of a group's topic by partition."""
+        return self._groups.get(group_id, _NO_TOPICS).get(topic, _NO_PARTITIONS)
+
     def store(self, group_id: str, topic: str, values: Mapping[int, V]) -> None:
         """Set the values of some partitions of a topic."""
         self._groups.setdefault(group_id, {}).setdefault(topic, {}).update(values)
@@ -50,6 +55,13 @@ class OffsetTable(Generic[V]):
         if partitions is not None and key.partition in partitions:
             del partitions[key.partition]
             self._drop_empty(key.group_id, key.topic)
+
+    def remove_all(self, group_id: str, topic: str, partitions: Iterable[int]) -> None:
+        """Drop the values of some partitions of a topic, all of which have one."""
+        values = self._groups[group_id][topic]
+        for partition in partitions:
+            del values[partition]
+        self._drop_empty(group_id, topic)
 
     def remove_same(self, group_id: str, topic: str, values: Mapping[int, V]) -> None:
         """Drop those of some values that are still stored, and were not replaced since."""

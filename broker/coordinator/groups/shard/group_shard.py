@@ -149,16 +149,19 @@ class GroupShard:
     def replay_end_transaction(
         self, producer_id: int, end_offset: int, now: Now, *, commit: bool, committed: bool = True
     ) -> None:
-        self.offsets.replay_end_transaction(producer_id, commit=commit)
+        """Apply the end of a transaction; whatever counts then has a group."""
+        for group_id in self.offsets.replay_end_transaction(
+            producer_id, end_offset, commit=commit, committed=committed
+        ):
+            self.classic.ensure_group(group_id, now.wall_ms)
 
     def apply(
         self, change: Change, end_offset: int, now: Now, *, producer_id: int = NO_PRODUCER_ID
     ) -> None:
         """Apply a commit that was just appended."""
-        assert producer_id == NO_PRODUCER_ID
         assert isinstance(change, CommitChange)
         self.classic.ensure_group(change.group_id, now.wall_ms)
-        self.offsets.store(change, end_offset)
+        self.offsets.store(change, end_offset, producer_id=producer_id)
 
     # --- offsets ---
 

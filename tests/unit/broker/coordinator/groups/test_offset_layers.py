@@ -1,19 +1,23 @@
-"""Committed and uncommitted offsets, against a naive model: the list of all records.
+"""Committed, uncommitted and pending offsets, against a naive model: the list of all records.
 
 Commits, tombstones, transactions and their ends come in any order; the high watermark follows when
-it likes. A plain look-up shows what the records below it say, a stable one what all of them say.
+it likes. A plain look-up shows what the records below it say, a stable one what all of them say, or
+that an open transaction holds the offset back.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pytest
 
 from kraftrio.broker.coordinator.groups.offset_commit import CommitChange, StoredOffset
 from kraftrio.broker.coordinator.groups.offset_state import OffsetState
 from kraftrio.broker.coordinator.groups.offset_table import OffsetKey
+from kraftrio.broker.coordinator.shard import NO_PRODUCER_ID
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import OffsetFetchRequestTopics
 from kraftrio.wire.primitives import ZERO_UUID
@@ -21,109 +25,187 @@ from tests.unit.broker.coordinator.groups.group_context import Properties
 
 GROUPS, TOPICS, PARTITIONS = ("g", "h"), ("t", "u"), (0, 1, 2)
 KEYS = [OffsetKey(g, t, p) for g in GROUPS for t in TOPICS for p in PARTITIONS]
+PRODUCERS = (0, 1, 2)
+UNSTABLE = -2
+
+
+class Entry(NamedTuple):
+    """A commit of one value for some keys, a tombstone of them, or a marker."""
+
+    keys: tuple[OffsetKey, ...] = ()
+    value: int | None = None
+    producer_id: int = NO_PRODUCER_ID
+    commit: bool | None = None
+
+    @property
+    def is_marker(self) -> bool:
+        return self.commit is not None
 
 
 @dataclass
 class Model:
-    """Records as (keys, value or None)."""
+    """The log; what it says is worked out from its beginning each time."""
 
-    records: list[tuple[tuple[OffsetKey, ...], int | None]] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
 
     def value(self, key: OffsetKey, end_offset: int) -> int:
-        shown = -1
-        for keys, value in self.records[:end_offset]:
-            if key in keys:
-                shown = -1 if value is None else value
-        return shown
+        """The value written last of those that count; -1 if there is none."""
+        for offset in reversed(range(end_offset)):
+            entry = self.entries[offset]
+            if key in entry.keys:
+                if entry.value is None:
+                    break
+                if entry.producer_id == NO_PRODUCER_ID or self.end(offset, end_offset):
+                    return entry.value
+        return -1
+
+    def is_pending(self, key: OffsetKey, end_offset: int) -> bool:
+        for offset in reversed(range(end_offset)):
+            entry = self.entries[offset]
+            if key in entry.keys:
+                if entry.value is None:
+                    break
+                if entry.producer_id != NO_PRODUCER_ID and self.end(offset, end_offset) is None:
+                    return True
+        return False
+
+    def end(self, offset: int, end_offset: int) -> bool | None:
+        """Whether the transaction of an entry was committed; None while it is open."""
+        producer_id = self.entries[offset].producer_id
+        for entry in self.entries[offset:end_offset]:
+            if entry.is_marker and entry.producer_id == producer_id:
+                return entry.commit
+        return None
+
+    def shown(self, key: OffsetKey, high_watermark: int, *, require_stable: bool) -> int:
+        if not require_stable:
+            return self.value(key, high_watermark)
+        end_offset = len(self.entries)
+        return UNSTABLE if self.is_pending(key, end_offset) else self.value(key, end_offset)
 
 
 def shown(state: OffsetState, key: OffsetKey, *, require_stable: bool) -> int:
     topic = OffsetFetchRequestTopics(name=key.topic, partition_indexes=[key.partition])
     (answer,) = state.fetch(key.group_id, [topic], require_stable=require_stable)
     (partition,) = answer.partitions
+    if partition.error_code is ErrorCode.UNSTABLE_OFFSET_COMMIT:
+        assert partition.committed_offset == -1
+        return UNSTABLE
     assert partition.error_code == ErrorCode.NONE
     return partition.committed_offset
 
 
 def all_shown(state: OffsetState, group_id: str, *, require_stable: bool) -> dict[OffsetKey, int]:
     return {
-        OffsetKey(group_id, topic.name, partition.partition_index): partition.committed_offset
+        OffsetKey(group_id, topic.name, partition.partition_index): UNSTABLE
+        if partition.error_code is ErrorCode.UNSTABLE_OFFSET_COMMIT
+        else partition.committed_offset
         for topic in state.fetch_all(group_id, require_stable=require_stable)
         for partition in topic.partitions
     }
 
 
-def commit(state: OffsetState, keys: list[OffsetKey], value: int, end_offset: int) -> None:
-    """Store the same offset for keys of one group."""
-    change = CommitChange(keys[0].group_id)
-    for key in keys:
-        offset = StoredOffset(value, -1, "", 0, -1, ZERO_UUID)
-        change.topics.setdefault(key.topic, {})[key.partition] = offset
-    state.store(change, end_offset)
+def random_entry(rng: random.Random) -> Entry:
+    """A commit (half of them in transactions), a tombstone, or a marker."""
+    action = rng.random()
+    producer_id = rng.choice(PRODUCERS)
+    if action < 0.5:
+        group_id = rng.choice(GROUPS)
+        of_group = [key for key in KEYS if key.group_id == group_id]
+        keys = tuple(rng.sample(of_group, rng.randint(1, len(of_group))))
+        if rng.random() < 0.4:
+            producer_id = NO_PRODUCER_ID
+        return Entry(keys, rng.randrange(1 << 40), producer_id)
+    if action < 0.65:
+        return Entry((rng.choice(KEYS),))
+    return Entry(producer_id=producer_id, commit=rng.random() < 0.6)
 
 
-@pytest.mark.parametrize("seed", range(30))
+def append(state: OffsetState, offset: int, entry: Entry) -> None:
+    """Apply an entry that was just appended, as the coordinator that wrote it does."""
+    if entry.commit is not None:
+        state.replay_end_transaction(
+            entry.producer_id, offset + 1, commit=entry.commit, committed=False
+        )
+    elif entry.value is None:
+        state.replay(offset, entry.keys[0], None, committed=False)
+    else:
+        change = CommitChange(entry.keys[0].group_id)
+        for key in entry.keys:
+            change.topics.setdefault(key.topic, {})[key.partition] = stored(entry.value)
+        state.store(change, offset + 1, producer_id=entry.producer_id)
+
+
+def load(entries: Iterable[Entry]) -> OffsetState:
+    """Replay a log, as a coordinator that is elected does."""
+    state = OffsetState(Properties())
+    for offset, entry in enumerate(entries):
+        if entry.commit is not None:
+            state.replay_end_transaction(entry.producer_id, offset + 1, commit=entry.commit)
+        for key in entry.keys:
+            value = None if entry.value is None else stored(entry.value).to_record()
+            state.replay(offset, key, value, producer_id=entry.producer_id)
+    return state
+
+
+def stored(value: int) -> StoredOffset:
+    return StoredOffset(value, -1, "", 0, -1, ZERO_UUID)
+
+
+def check(state: OffsetState, model: Model, high_watermark: int) -> None:
+    """Each key, alone and with all others of its group, is as the model says."""
+    for require_stable in (False, True):
+        for group_id in GROUPS:
+            of_group = [key for key in KEYS if key.group_id == group_id]
+            expected = {
+                key: model.shown(key, high_watermark, require_stable=require_stable)
+                for key in of_group
+            }
+            assert expected == {
+                key: shown(state, key, require_stable=require_stable) for key in of_group
+            }
+            end_offset = len(model.entries) if require_stable else high_watermark
+            assert all_shown(state, group_id, require_stable=require_stable) == {
+                key: found for key, found in expected.items() if model.value(key, end_offset) != -1
+            }
+    for key in KEYS:
+        may_have = state.may_have(key)
+        assert may_have or shown(state, key, require_stable=False) == -1
+        assert may_have or shown(state, key, require_stable=True) == -1
+    for group_id in GROUPS:
+        end_offset = len(model.entries)
+        assert state.has_open_transaction(group_id) == any(
+            model.is_pending(key, end_offset) for key in KEYS if key.group_id == group_id
+        )
+
+
+@pytest.mark.parametrize("seed", range(16))
 def test_layers_show_what_the_records_say(seed: int) -> None:
-    """After each step, for each key, alone and with all others of its group."""
+    """After each step; and a coordinator that loads the log then shows the same."""
     rng = random.Random(seed)
     state, model = OffsetState(Properties()), Model()
     high_watermark = 0
-    for value in range(150):
-        offset = len(model.records)
-        action = rng.random()
-        if action < 0.4:
-            group_id = rng.choice(GROUPS)
-            of_group = [key for key in KEYS if key.group_id == group_id]
-            keys = rng.sample(of_group, rng.randint(1, len(of_group)))
-            model.records.append((tuple(keys), value))
-            commit(state, keys, value, offset + 1)
-        elif action < 0.7:
-            key = rng.choice(KEYS)
-            model.records.append(((key,), None))
-            state.replay(offset, key, None, committed=False)
+    for _ in range(120):
+        offset = len(model.entries)
+        if rng.random() < 0.7:
+            entry = random_entry(rng)
+            model.entries.append(entry)
+            append(state, offset, entry)
         else:
             high_watermark = rng.randint(high_watermark, offset)
             state.on_committed(high_watermark)
-        end_offset = len(model.records)
-        for key in KEYS:
-            committed, newest = model.value(key, high_watermark), model.value(key, end_offset)
-            assert shown(state, key, require_stable=False) == committed
-            assert shown(state, key, require_stable=True) == newest
-            assert state.may_have(key) or committed == newest == -1
-        for group_id in GROUPS:
-            of_group = [key for key in KEYS if key.group_id == group_id]
-            for is_stable, end in ((False, high_watermark), (True, end_offset)):
-                expected = {key: model.value(key, end) for key in of_group}
-                assert all_shown(state, group_id, require_stable=is_stable) == {
-                    key: found for key, found in expected.items() if found != -1
-                }
-    state.on_committed(len(model.records))
+        check(state, model, high_watermark)
+        if rng.random() < 0.1:
+            end_offset = len(model.entries)
+            check(load(model.entries), model, end_offset)
+            until_then = Model(model.entries[:high_watermark])
+            check(load(until_then.entries), until_then, high_watermark)
+    end_offset = len(model.entries)
+    for producer_id in PRODUCERS:
+        append(state, end_offset, Entry(producer_id=producer_id, commit=True))
+        end_offset += 1
+    state.on_committed(end_offset)
     assert not state._appended
     assert not list(state._uncommitted.group_ids()), "nothing is left above the committed offsets"
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_the_last_of_several_transactions_counts(seed: int) -> None:
-    """Transactions and plain commits of one key, ended in any order, as loading replays them."""
-    rng = random.Random(seed)
-    key = KEYS[0]
-    state = OffsetState(Properties())
-    pending: dict[int, tuple[int, int]] = {}
-    value_written, current = -1, -1  # the offset of the record that counts, and its value
-    for offset in range(60):
-        producer_id = rng.randrange(3)
-        action = rng.random()
-        stored = StoredOffset(offset, -1, "", 0, -1, ZERO_UUID).to_record()
-        if action < 0.4:
-            state.replay(offset, key, stored, producer_id=producer_id)
-            pending[producer_id] = offset, offset
-        elif action < 0.6:
-            state.replay(offset, key, stored)
-            value_written, current = offset, offset
-        else:
-            is_committed = rng.random() < 0.7
-            state.replay_end_transaction(producer_id, commit=is_committed)
-            written, value = pending.pop(producer_id, (-1, -1))
-            if is_committed and written > value_written:
-                value_written, current = written, value
-        assert shown(state, key, require_stable=False) == current
+    assert not list(state._pending.group_ids()), "no offset is left of an ended transaction"
+    assert not state._pending._by_producer
