@@ -86,6 +86,11 @@ WRONG_IMPORTS = {
         "broker.coordinator.groups.group -> broker.coordinator.groups.classic.group_state",
         "broker.coordinator.groups.offset_state -> broker.coordinator.groups.classic.groups",
     ],
+    "transactions": [
+        "broker.coordinator.transactions.requests -> broker.coordinator.transactions.shard",
+        "broker.coordinator.transactions.records -> broker.coordinator.transactions.schedule",
+        "broker.coordinator.transactions.producer_epochs -> broker.coordinator.transactions.state",
+    ],
     "pure": [
         "wire.records.batch -> time",
         "broker.security.authorizer -> time",
@@ -95,6 +100,7 @@ WRONG_IMPORTS = {
         "kraft_meta.controller.controller -> socket",
         "kraft_meta.metadata.image -> threading",
         "broker.coordinator.groups.shard.group_shard -> logging",
+        "broker.coordinator.transactions.shard -> logging",
     ],
     "waiting": [
         "base.line_limits -> trio",

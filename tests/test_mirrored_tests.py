@@ -57,6 +57,8 @@ unit/broker/coordinator/groups/test_offset_state: broker/coordinator/groups/ off
     properties
 unit/broker/coordinator/test_runtime: broker/coordinator/ loading outcome outcome_runner ports
     settings shard
+unit/broker/coordinator/transactions/test_shard: broker/coordinator/transactions/ ports
+    requests
 unit/broker/log/cleaner/test_cleaner: broker/log/cleaner/ cleaned_transactions pace
 unit/broker/log/cleaner/test_plan: broker/log/ log_config
 unit/broker/log/cleaner/test_plan: broker/log/cleaner/ offset_map

@@ -1,0 +1,1 @@
+"""The transactional ids of a `__transaction_state` partition: who writes, and how it ends."""

@@ -1,0 +1,94 @@
+"""DescribeTransactions and ListTransactions: what administrators see of transactional ids.
+
+Version notes of ListTransactions: 1 adds the filter by duration (KIP-994). All filters hold
+together; an empty one means any.
+
+Sans-IO; called by `shard` and by the handlers.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from kraftrio.broker.coordinator.transactions.state import (
+    STATES_BY_NAME,
+    Transaction,
+)
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.transactions import (
+    DescribeTransactionsState,
+    DescribeTransactionsTopicData,
+    ListTransactionsRequest,
+    ListTransactionsState,
+)
+
+
+def describe_transaction(
+    transactional_id: str, transaction: Transaction | None
+) -> DescribeTransactionsState:
+    """Answer DescribeTransactions for one id."""
+    if not transactional_id:
+        return _description_error(transactional_id, ErrorCode.INVALID_REQUEST)
+    if transaction is None:
+        return _description_error(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    return DescribeTransactionsState(
+        transactional_id=transactional_id,
+        transaction_state=transaction.state.wire_name,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.start_ms,
+        producer_id=transaction.producer.producer_id,
+        producer_epoch=transaction.producer.epoch,
+        topics=[
+            DescribeTransactionsTopicData(
+                topic=topic, partitions=[each.partition for each in partitions]
+            )
+            for topic, partitions in groupby(
+                sorted(transaction.partitions), lambda each: each.topic
+            )
+        ],
+    )
+
+
+def _description_error(transactional_id: str, code: ErrorCode) -> DescribeTransactionsState:
+    return DescribeTransactionsState(error_code=code, transactional_id=transactional_id)
+
+
+class TransactionFilter:
+    """Which transactions a ListTransactions asks for.
+
+    Attributes:
+        unknown_states: names in the request that are no states; they match nothing.
+    """
+
+    __slots__ = (
+        "_duration_ms",
+        "_now_ms",
+        "_producer_ids",
+        "_states",
+        "unknown_states",
+    )
+
+    def __init__(self, request: ListTransactionsRequest, now_ms: int) -> None:
+        self._producer_ids = frozenset(request.producer_id_filters)
+        self._states = {STATES_BY_NAME.get(name) for name in request.state_filters}
+        self.unknown_states = [name for name in request.state_filters if name not in STATES_BY_NAME]
+        self._duration_ms = request.duration_filter
+        self._now_ms = now_ms
+
+    def __call__(self, transaction: Transaction) -> bool:
+        """Whether a transaction belongs to the answer."""
+        if self._producer_ids and transaction.producer.producer_id not in self._producer_ids:
+            return False
+        if self._states and transaction.state not in self._states:
+            return False
+        age_ms = self._now_ms - transaction.start_ms
+        return self._duration_ms < 0 or age_ms > self._duration_ms
+
+
+def listed_transaction(transaction: Transaction) -> ListTransactionsState:
+    """Give a transaction's entry in ListTransactions."""
+    return ListTransactionsState(
+        transactional_id=transaction.transactional_id,
+        producer_id=transaction.producer.producer_id,
+        transaction_state=transaction.state.wire_name,
+    )

@@ -1,0 +1,141 @@
+"""The shard of transactions: the way of one transactional id through its states."""
+
+from __future__ import annotations
+
+from kraftrio.broker.coordinator.transactions.ports import NEEDS_PRODUCER_ID, EndCause
+from kraftrio.wire.errors import ErrorCode
+from tests.unit.broker.coordinator.transactions.transaction_context import (
+    ID,
+    P0,
+    P1,
+    TIMEOUT_MS,
+    TransactionContext,
+)
+
+CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+def begun(**settings: object) -> tuple[TransactionContext, tuple[int, int]]:
+    """A producer with an open transaction on one partition."""
+    context = TransactionContext(**settings)  # type: ignore[arg-type]
+    producer = context.init()
+    assert context.add(producer, version=5) is ErrorCode.NONE
+    return context, producer
+
+
+# --- the course of a transaction ---
+
+
+def test_commit_with_version_2_goes_on_with_the_next_epoch() -> None:
+    """The client has its answer once the decision is committed, markers come later."""
+    context, producer = begun()
+    assert context.verify(producer, P0, P1) == [ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE]
+    assert context.end(producer) == (producer[0], 1)
+    assert context.state() == "PrepareCommit"
+    assert context.end(producer) is CONCURRENT
+    end = context.write_markers()
+    assert (end.producer_id, end.producer_epoch, end.commit) == (producer[0], 1, True)
+    assert (end.coordinator_partition, end.coordinator_epoch) == (3, 7)
+    assert (end.transaction_version, end.partitions) == (2, {P0})
+    assert end.cause is EndCause.REQUESTED
+    assert context.state() == "CompleteCommit"
+    assert context.end(producer) == (producer[0], 1), "a retry has the same answer"
+    assert context.add(producer) is ErrorCode.PRODUCER_FENCED
+    assert context.add((producer[0], 1)) is ErrorCode.NONE
+
+
+def test_abort_with_version_1_keeps_the_epoch() -> None:
+    context = TransactionContext(transaction_version=1)
+    producer = context.init()
+    assert context.add(producer, P0, P1) is ErrorCode.NONE
+    context.end(producer, commit=False, version=4)
+    end = context.write_markers()
+    assert (end.producer_epoch, end.commit, end.transaction_version) == (0, False, 0)
+    assert context.state() == "CompleteAbort"
+    assert context.end(producer, commit=True, version=4) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_abort_of_nothing_needs_no_markers() -> None:
+    """Under version 2 a client that does not know whether it began may abort (KIP-890)."""
+    context = TransactionContext()
+    producer = context.init()
+    assert context.end(producer, commit=False) == (producer[0], 1)
+    assert context.ends == []
+    assert context.state() == "CompleteAbort"
+
+
+def test_partitions_added_together_build_on_each_other() -> None:
+    """Brokers that add for one producer at the same time need not come again."""
+    context = TransactionContext()
+    producer = context.init()
+    context.hold_commits = True
+    assert context.add(producer, P0, version=5) is ErrorCode.NONE
+    assert context.add(producer, P1, version=5) is ErrorCode.NONE
+    assert context.add(producer, P0, version=5) is ErrorCode.NONE
+    assert context.end(producer) is CONCURRENT
+    assert context.state() == "Empty"
+    context.commit()
+    assert context.verify(producer, P0, P1) == [ErrorCode.NONE, ErrorCode.NONE]
+
+
+# --- InitProducerId ---
+
+
+def test_new_producer_aborts_an_open_transaction() -> None:
+    """It comes again until that is done, and fences the former one with one epoch each (G02)."""
+    context, producer = begun()
+    assert context.init() is CONCURRENT
+    assert context.state() == "PrepareAbort"
+    assert context.init() is CONCURRENT
+    assert context.write_markers().cause is EndCause.FENCED
+    assert context.producer() == (producer[0], 1)
+    assert context.init() == (producer[0], 2)
+    assert context.end(producer) is ErrorCode.PRODUCER_FENCED
+
+
+def test_request_without_a_producer_id_at_hand_changes_nothing() -> None:
+    context = TransactionContext(producer_ids=0)
+    assert context.init() is NEEDS_PRODUCER_ID
+    assert context.log == []
+    context.producer_ids = 1
+    assert context.init()[1] == 0
+
+
+# --- time ---
+
+
+def test_time_out_aborts_with_a_higher_epoch() -> None:
+    context, producer = begun()
+    context.advance(TIMEOUT_MS)
+    assert context.state() == "PrepareAbort"
+    end = context.write_markers()
+    assert (end.producer_epoch, end.cause) == (1, EndCause.TIMED_OUT)
+    assert context.end(producer) is ErrorCode.INVALID_TXN_STATE, "a retry of another end"
+    context.advance(context.properties.transactional_id_expiration_ms)
+    assert context.state() == "absent"
+    assert list(context.stored())[-1] == ID
+
+
+# --- failures ---
+
+
+def test_failed_append_leaves_the_id_as_it_was() -> None:
+    """No epoch is burnt by a fence that was not written (G16)."""
+    context, producer = begun()
+    context.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    for _ in range(3):
+        assert context.init() is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert context.state() == "Ongoing"
+    assert context.producer() == producer
+    context.append_error = ErrorCode.NONE
+    assert context.end(producer) == (producer[0], 1)
+
+
+def test_next_leader_goes_on_with_a_decided_transaction() -> None:
+    context, producer = begun()
+    context.end(producer)
+    context.reload(leader_epoch=9)
+    (end,) = context.ends
+    assert (end.coordinator_epoch, end.cause, end.commit) == (9, EndCause.TAKEN_OVER, True)
+    context.write_markers()
+    assert context.end(producer) == (producer[0], 1)
