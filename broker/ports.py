@@ -26,6 +26,8 @@ __all__ = [
     "ReplicaMovesPort",
     "SchedulerPort",
     "TimerPort",
+    "TransactionVerifier",
+    "VerificationResult",
 ]
 
 
@@ -132,3 +134,39 @@ class LoggerPort(Protocol):
 
     def set_level(self, name: str, level: str | None) -> None:
         """Set a logger's level; None makes it follow its parent."""
+
+
+class VerificationResult(NamedTuple):
+    """What a transaction's coordinator says about a partition.
+
+    Attributes:
+        error: NONE: the partition is part of the producer's open transaction.
+        guard: goes with the append, which the log refuses once the transaction has ended.
+    """
+
+    error: ErrorCode
+    guard: Any = None
+
+
+class TransactionVerifier(Protocol):
+    """Has transactions verified by their coordinator before anything is written for them."""
+
+    def verify(
+        self,
+        topic_partition: TopicPartition,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        adds_partition: bool,
+        knows_abortable: bool,
+    ) -> Deferred[VerificationResult]:
+        """Ask whether a partition that is led here is part of a producer's open transaction.
+
+        Nobody is asked if the log says so. It does not fail: what goes wrong is an error code.
+
+        Args:
+            adds_partition: it becomes part of the transaction (KIP-890, transaction.version 2).
+            knows_abortable: the client knows TRANSACTION_ABORTABLE; else INVALID_TXN_STATE stands
+                in its place.
+        """

@@ -48,7 +48,7 @@ from kraftrio.broker.coordinator.partitioning import partition_for
 from kraftrio.broker.coordinator.ports import Replicas
 from kraftrio.broker.coordinator.settings import CoordinatorSettings
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.ports import SchedulerPort
+from kraftrio.broker.ports import SchedulerPort, VerificationResult
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.control import EndTransactionMarker
@@ -279,15 +279,15 @@ class CoordinatorRuntime(Generic[ShardT]):
     def write_for_transaction(
         self,
         key: str,
-        verify: Callable[[TopicPartition], Deferred[ErrorCode]],
+        verify: Callable[[TopicPartition], Deferred[VerificationResult]],
         operation: Callable[[ShardT, Now], Outcome],
         error_response: Callable[[ErrorCode], R],
     ) -> Deferred[R]:
         """Like `write`, once it is verified that a transaction is open on the key's partition.
 
         Args:
-            verify: asks for a partition; its error is the response's. Who verified sees to it that
-                the log refuses the append if the transaction ends in between.
+            verify: asks for a partition. Its error is the response's; its guard goes with the
+                append, so that the log refuses what comes after the end of the transaction.
         """
         try:
             verified = verify(self._led_for(key).topic_partition)
@@ -295,8 +295,8 @@ class CoordinatorRuntime(Generic[ShardT]):
             return Deferred.completed(error_response(error.code))
         deferred: Deferred[R] = Deferred()
 
-        def write(_verified: Deferred[ErrorCode]) -> None:
-            error = verified.value
+        def write(_verified: Deferred[VerificationResult]) -> None:
+            error, _guard = verified.value
             if error is not ErrorCode.NONE:
                 deferred.complete(error_response(append_error_to_response(error)))
             else:

@@ -43,7 +43,7 @@ from kraftrio.broker.api.groups.offset_requests import (
 from kraftrio.broker.api.shared.authorized_operations import group_operations
 from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator
 from kraftrio.broker.coordinator.groups.classic.joins import Client
-from kraftrio.broker.coordinator.groups.offset_commit import OffsetCommit
+from kraftrio.broker.coordinator.groups.offset_commit import Committer, OffsetCommit
 from kraftrio.broker.coordinator.groups.properties import GroupProperties
 from kraftrio.broker.coordinator.groups.shard.administration import (
     GROUP_STATES,
@@ -203,10 +203,21 @@ class GroupHandlers:
 
     def offset_commit(self, request: OffsetCommitRequest, context: RequestContext) -> Work[Any]:
         resolved = ResolvedCommit(request, context.api_version, self._metadata)
+        committer = Committer(
+            request.group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+        )
         try:
             commit = yield from self._coordinator.read(
                 request.group_id,
-                lambda shard, now: shard.prepare_commit(request, resolved.partitions(), now),
+                lambda shard, now: shard.prepare_commit(
+                    committer,
+                    resolved.partitions(),
+                    now,
+                    retention_time_ms=request.retention_time_ms,
+                ),
             )
         except KafkaError as error:
             return resolved.error_response(error.code)

@@ -1,7 +1,8 @@
 """A commit of offsets as records, and as what they change; made in slices, since it may be long.
 
 What a commit writes does not depend on its group: whether the group takes it is asked right before
-the one batch is appended. KIP-211, KIP-848 (topic ids).
+the one batch is appended. Nor does it depend on whether the offsets count at once (OffsetCommit) or
+with a transaction (TxnOffsetCommit). KIP-211, KIP-447, KIP-848 (topic ids).
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from kraftrio.wire.messages.group_records import (
     encode_offset_key,
     encode_offset_value,
 )
-from kraftrio.wire.messages.groups import OffsetCommitRequest, OffsetCommitRequestPartition
+from kraftrio.wire.messages.groups import OffsetCommitRequestPartition
+from kraftrio.wire.messages.transactions import TxnOffsetCommitRequestPartition
 from kraftrio.wire.records.builder import BatchBuilder
 
 DEFAULT_RETENTION_TIME_MS = -1
@@ -77,12 +79,25 @@ class CommitChange(Change):
     topics: dict[str, dict[int, StoredOffset]] = field(default_factory=dict)
 
 
+class Committer(NamedTuple):
+    """Who commits offsets of a group: a member, or somebody by hand, whose generation is negative.
+
+    Attributes:
+        generation_id: or the member epoch.
+    """
+
+    group_id: str
+    member_id: str = ""
+    group_instance_id: str | None = None
+    generation_id: int = -1
+
+
 class NamedPartition(NamedTuple):
     """One partition of a commit, with its topic's name, and id where the broker knows one."""
 
     topic: str
     topic_id: bytes
-    partition: OffsetCommitRequestPartition
+    partition: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
 
 
 class OffsetCommit:
@@ -92,17 +107,17 @@ class OffsetCommit:
         refused: topics and partitions whose metadata is too long.
     """
 
-    __slots__ = ("_expire_timestamp_ms", "_now_wall_ms", "batch", "change", "refused", "request")
+    __slots__ = ("_expire_timestamp_ms", "_now_wall_ms", "batch", "change", "committer", "refused")
 
-    def __init__(self, request: OffsetCommitRequest, now_wall_ms: int) -> None:
-        self.request = request
+    def __init__(self, committer: Committer, now_wall_ms: int, retention_time_ms: int) -> None:
+        self.committer = committer
         self.batch = BatchBuilder(now_wall_ms)
-        self.change = CommitChange(request.group_id)
+        self.change = CommitChange(committer.group_id)
         self.refused: set[tuple[str, int]] = set()
         self._now_wall_ms = now_wall_ms
         self._expire_timestamp_ms = _NO_EXPIRY
-        if request.retention_time_ms != DEFAULT_RETENTION_TIME_MS:
-            expire_timestamp_ms = now_wall_ms + request.retention_time_ms
+        if retention_time_ms != DEFAULT_RETENTION_TIME_MS:
+            expire_timestamp_ms = now_wall_ms + retention_time_ms
             self._expire_timestamp_ms = min(expire_timestamp_ms, _LATEST_MS)
 
     @property
@@ -128,26 +143,29 @@ class OffsetCommit:
             topic_id,
         )
         self.change.topics.setdefault(topic, {})[index] = offset
-        key = encode_offset_key(self.request.group_id, topic, index)
+        key = encode_offset_key(self.committer.group_id, topic, index)
         return CoordinatorRecord(key, encode_offset_value(offset.to_record()))
 
 
 def prepare_commit(
-    request: OffsetCommitRequest,
+    committer: Committer,
     partitions: Iterable[NamedPartition | None],
     now_wall_ms: int,
     max_metadata_bytes: int,
+    *,
+    retention_time_ms: int = DEFAULT_RETENTION_TIME_MS,
 ) -> Slices[OffsetCommit]:
     """Make the records of a commit.
 
     Args:
         partitions: what the request names; None for each that does not exist.
         max_metadata_bytes: a partition whose metadata is longer is refused.
+        retention_time_ms: of OffsetCommit v2-4; otherwise the broker's own counts.
 
     Raises:
         KafkaError: UNKNOWN_SERVER_ERROR, the commit does not fit into one batch.
     """
-    commit = OffsetCommit(request, now_wall_ms)
+    commit = OffsetCommit(committer, now_wall_ms, retention_time_ms)
     records: list[CoordinatorRecord] = []
     known_count = 0
     for count, named in enumerate(partitions, 1):

@@ -22,7 +22,9 @@ from kraftrio.broker.coordinator.groups.classic.groups import ClassicGroups
 from kraftrio.broker.coordinator.groups.classic.records import group_from_record, group_tombstone
 from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
 from kraftrio.broker.coordinator.groups.offset_commit import (
+    DEFAULT_RETENTION_TIME_MS,
     CommitChange,
+    Committer,
     NamedPartition,
     OffsetCommit,
     prepare_commit,
@@ -32,7 +34,13 @@ from kraftrio.broker.coordinator.groups.offset_table import OffsetKey
 from kraftrio.broker.coordinator.groups.properties import GroupProperties
 from kraftrio.broker.coordinator.groups.shard.administration import choose_groups, describe_group
 from kraftrio.broker.coordinator.groups.shard.offset_expiry import ExpirySliceStored, OffsetExpiry
-from kraftrio.broker.coordinator.outcome import Change, FollowUp, Now, Outcome
+from kraftrio.broker.coordinator.outcome import (
+    Change,
+    FollowUp,
+    Now,
+    Outcome,
+    ProducerOfBatch,
+)
 from kraftrio.broker.coordinator.shard import NO_PRODUCER_ID
 from kraftrio.wire.codec.slices import Slices
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -46,7 +54,6 @@ from kraftrio.wire.messages.group_records import (
 from kraftrio.wire.messages.groups import (
     DeletableGroupResult,
     DescribedGroup,
-    OffsetCommitRequest,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
@@ -166,33 +173,66 @@ class GroupShard:
     # --- offsets ---
 
     def prepare_commit(
-        self, request: OffsetCommitRequest, partitions: Iterable[NamedPartition | None], now: Now
+        self,
+        committer: Committer,
+        partitions: Iterable[NamedPartition | None],
+        now: Now,
+        *,
+        retention_time_ms: int = DEFAULT_RETENTION_TIME_MS,
     ) -> Slices[OffsetCommit]:
-        """Make the records of a commit, for `commit_offsets`; asks nothing of the group."""
-        max_metadata_bytes = self._properties.offset_metadata_max_bytes
-        return prepare_commit(request, partitions, now.wall_ms, max_metadata_bytes)
+        """Make the records of a commit, for `commit_offsets` or `commit_offsets_of_transaction`.
+
+        It asks nothing of the group.
+        """
+        return prepare_commit(
+            committer,
+            partitions,
+            now.wall_ms,
+            self._properties.offset_metadata_max_bytes,
+            retention_time_ms=retention_time_ms,
+        )
 
     def commit_offsets(self, commit: OffsetCommit, api_version: int, now: Now) -> Outcome:
         """Store offsets; a commit by hand may make a group that holds nothing else.
 
         The response is the commit itself: its `refused` are the only errors.
         """
-        request = commit.request
-        group = self.groups.get(request.group_id)
-        generation_id = request.generation_id_or_member_epoch
-        if group is None:
-            if generation_id >= 0:
-                if api_version >= _GROUP_NOT_FOUND_COMMIT_VERSION:
-                    raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
-                raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        else:
-            error = group.check_commit(request.member_id, request.group_instance_id, generation_id)
-            if error is not ErrorCode.NONE:
-                raise KafkaError(error)
-            self.classic.on_commit(request.group_id, request.member_id, now)
-        if not commit.batch.record_count:
-            return Outcome(response=commit)
-        return Outcome(batch=commit.batch, change=commit.change, response=commit)
+        committer = commit.committer
+        missing = ErrorCode.ILLEGAL_GENERATION
+        if api_version >= _GROUP_NOT_FOUND_COMMIT_VERSION:
+            missing = ErrorCode.GROUP_ID_NOT_FOUND
+        self._check_committer(committer, missing, transactional=False)
+        self.classic.on_commit(committer.group_id, committer.member_id, now)
+        return _stored(commit)
+
+    def commit_offsets_of_transaction(
+        self, commit: OffsetCommit, producer: ProducerOfBatch
+    ) -> Outcome:
+        """Store offsets that count once a producer's transaction is committed (KIP-447).
+
+        The group may rebalance meanwhile; members are fenced by their generation. The response is
+        as of `commit_offsets`.
+        """
+        self._check_committer(commit.committer, ErrorCode.ILLEGAL_GENERATION, transactional=True)
+        outcome = _stored(commit)
+        outcome.producer = producer
+        return outcome
+
+    def _check_committer(
+        self, committer: Committer, missing: ErrorCode, *, transactional: bool
+    ) -> None:
+        """Raise KafkaError unless the group takes a commit; `missing` if it should exist."""
+        group_id, member_id, group_instance_id, generation_id = committer
+        group = self.groups.get(group_id)
+        error = ErrorCode.NONE
+        if group is not None:
+            error = group.check_commit(
+                member_id, group_instance_id, generation_id, transactional=transactional
+            )
+        elif generation_id >= 0:
+            error = missing
+        if error is not ErrorCode.NONE:
+            raise KafkaError(error)
 
     def fetch_offsets(
         self, request: OffsetFetchRequestGroup, *, require_stable: bool
@@ -293,3 +333,10 @@ class GroupShard:
         """Whether a group has a member."""
         group = self.groups.get(group_id)
         return group is not None and group.has_member(member_id)
+
+
+def _stored(commit: OffsetCommit) -> Outcome:
+    """What stores a commit; nothing is to be stored if all of it is refused."""
+    if not commit.batch.record_count:
+        return Outcome(response=commit)
+    return Outcome(batch=commit.batch, change=commit.change, response=commit)

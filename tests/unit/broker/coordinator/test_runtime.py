@@ -32,6 +32,7 @@ from kraftrio.broker.coordinator.settings import CoordinatorSettings
 from kraftrio.broker.coordinator.shard import NO_PRODUCER_ID
 from kraftrio.broker.log.producers.producer_state import AppendOrigin
 from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.broker.ports import VerificationResult
 from kraftrio.kraft_meta.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from kraftrio.wire.primitives import Buffer, TopicPartition
@@ -232,13 +233,13 @@ class Broker:
         )
 
     def put_for_transaction(
-        self, value: str, verified: Deferred[ErrorCode] | None = None
+        self, value: str, verified: Deferred[VerificationResult] | None = None
     ) -> Deferred[str]:
         """Store `r` and `r+` in a transaction; verified at once unless that is given."""
 
-        def verify(topic_partition: TopicPartition) -> Deferred[ErrorCode]:
+        def verify(topic_partition: TopicPartition) -> Deferred[VerificationResult]:
             assert topic_partition == self.log.topic_partition
-            return verified or Deferred.completed(ErrorCode.NONE)
+            return verified or Deferred.completed(VerificationResult(ErrorCode.NONE))
 
         return self.runtime.write_for_transaction(
             "r",
@@ -561,20 +562,20 @@ def test_nothing_is_written_for_a_transaction_that_is_not_verified(
     broker: Broker, code: ErrorCode, answer: str
 ) -> None:
     """The shard is not even asked."""
-    verified: Deferred[ErrorCode] = Deferred()
+    verified: Deferred[VerificationResult] = Deferred()
     stored = broker.put_for_transaction("a", verified)
     assert not stored.done
-    verified.complete(code)
+    verified.complete(VerificationResult(code))
     assert stored.value == answer
     assert broker.log.log_end_offset == 0
 
 
 def test_a_partition_that_moves_during_the_verification(broker: Broker) -> None:
     """The write finds nobody who leads, and nothing is asked where nobody leads before."""
-    verified: Deferred[ErrorCode] = Deferred()
+    verified: Deferred[VerificationResult] = Deferred()
     stored = broker.put_for_transaction("a", verified)
     broker.runtime.resign(0)
-    verified.complete(ErrorCode.NONE)
+    verified.complete(VerificationResult(ErrorCode.NONE))
     assert stored.value == "NOT_COORDINATOR"
     unasked = partial(pytest.fail, "nobody is to be asked")
     refused = broker.runtime.write_for_transaction("r", unasked, unasked, lambda code: code.name)

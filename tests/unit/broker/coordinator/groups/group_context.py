@@ -13,9 +13,10 @@ from typing import Any
 
 from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
 from kraftrio.broker.coordinator.groups.classic.joins import Client
-from kraftrio.broker.coordinator.groups.offset_commit import NamedPartition
+from kraftrio.broker.coordinator.groups.offset_commit import Committer, NamedPartition
 from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
-from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now, Outcome
+from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now, Outcome, ProducerOfBatch
+from kraftrio.broker.coordinator.shard import NO_PRODUCER_ID
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (
     HeartbeatRequest,
@@ -24,9 +25,7 @@ from kraftrio.wire.messages.groups import (
     JoinGroupResponse,
     LeaveGroupResponse,
     MemberIdentity,
-    OffsetCommitRequest,
     OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     SyncGroupRequest,
@@ -39,6 +38,7 @@ from kraftrio.wire.records.builder import BatchBuilder
 from tests.support.sliced import finish
 
 START_WALL_MS = 1_700_000_000_000
+MARKER = CoordinatorRecord(b"", None)  # stands for a control batch
 
 
 def records_of(batch: BatchBuilder) -> list[CoordinatorRecord]:
@@ -81,6 +81,8 @@ class GroupContext:
         self._tickets = 0
         self.replies: dict[int, Any] = {}
         self.log: list[CoordinatorRecord] = []
+        self.producers: dict[int, int] = {}  # offset of a record -> whose transaction it is of
+        self.markers: dict[int, tuple[int, bool]] = {}  # offset of one -> what it says
         self._held: list[tuple[int, Outcome]] = []
         self.append_error = ErrorCode.NONE
         self.shard = GroupShard(self.properties, self._new_uuid)
@@ -116,20 +118,32 @@ class GroupContext:
             return outcome.response
         base_offset = len(self.log)
         self.log += records
+        producer_id = NO_PRODUCER_ID
+        if outcome.producer is not None:
+            producer_id = outcome.producer.producer_id
+            self.producers.update(dict.fromkeys(range(base_offset, len(self.log)), producer_id))
         if outcome.replay:
-            for i, (key, value) in enumerate(records):
-                self.shard.replay(base_offset + i, key, value, self.now, committed=False)
+            for offset, (key, value) in enumerate(records, base_offset):
+                self.shard.replay(
+                    offset, key, value, self.now, producer_id=producer_id, committed=False
+                )
         if outcome.change is not None:
-            self.shard.apply(outcome.change, len(self.log), self.now)
+            self.shard.apply(outcome.change, len(self.log), self.now, producer_id=producer_id)
         self._held.append((len(self.log), outcome))
         if not self.hold_commits:
             self.commit()
         return outcome.response
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Replay a transaction's end marker."""
-        end_offset = len(self.log) + 1
-        self.shard.replay_end_transaction(producer_id, end_offset, self.now, commit=commit)
+        """Append a transaction's end marker."""
+        self.markers[len(self.log)] = producer_id, commit
+        self.log.append(MARKER)
+        self.shard.replay_end_transaction(
+            producer_id, len(self.log), self.now, commit=commit, committed=False
+        )
+        self._held.append((len(self.log), Outcome()))
+        if not self.hold_commits:
+            self.commit()
 
     def commit(self) -> None:
         """All that was appended is committed."""
@@ -167,8 +181,16 @@ class GroupContext:
         other = GroupContext(self.properties, self.group_id)
         other.now, other.log, other._uuids = self.now, list(self.log), self._uuids + 100
         other.shard = GroupShard(other.properties, other._new_uuid)
+        other.producers, other.markers = dict(self.producers), dict(self.markers)
         for offset, (key, value) in enumerate(self.log):
-            other.shard.replay(offset, key, value, other.now)
+            if offset in self.markers:
+                producer_id, commit = self.markers[offset]
+                other.shard.replay_end_transaction(
+                    producer_id, offset + 1, other.now, commit=commit
+                )
+                continue
+            producer_id = self.producers.get(offset, NO_PRODUCER_ID)
+            other.shard.replay(offset, key, value, other.now, producer_id=producer_id)
         other.carry_out(other.shard.on_loaded(other.now))
         return other
 
@@ -306,33 +328,31 @@ class GroupContext:
         leader_epoch: int = -1,
         retention_time_ms: int = -1,
         api_version: int = 9,
+        producer: ProducerOfBatch | None = None,
     ) -> ErrorCode:
-        """Commit one offset; raises KafkaError when the group refuses the request."""
-        request = OffsetCommitRequest(
-            group_id=self.group_id,
-            generation_id_or_member_epoch=generation_id,
-            member_id=member_id,
-            group_instance_id=instance_id,
-            retention_time_ms=retention_time_ms,
-            topics=[
-                OffsetCommitRequestTopic(
-                    name=topic,
-                    topic_id=topic_id,
-                    partitions=[
-                        OffsetCommitRequestPartition(
-                            partition_index=partition,
-                            committed_offset=offset,
-                            committed_leader_epoch=leader_epoch,
-                            committed_metadata=metadata,
-                        )
-                    ],
-                )
-            ],
+        """Commit one offset, in a producer's transaction if one is given.
+
+        Raises KafkaError when the group refuses the request.
+        """
+        entry = OffsetCommitRequestPartition(
+            partition_index=partition,
+            committed_offset=offset,
+            committed_leader_epoch=leader_epoch,
+            committed_metadata=metadata,
         )
-        (entry,) = request.topics[0].partitions
-        named = NamedPartition(topic, topic_id, entry)
-        commit = finish(self.shard.prepare_commit(request, [named], self.now))
-        assert self.carry_out(self.shard.commit_offsets(commit, api_version, self.now)) is commit
+        commit = finish(
+            self.shard.prepare_commit(
+                Committer(self.group_id, member_id, instance_id, generation_id),
+                [NamedPartition(topic, topic_id, entry)],
+                self.now,
+                retention_time_ms=retention_time_ms,
+            )
+        )
+        if producer is not None:
+            outcome = self.shard.commit_offsets_of_transaction(commit, producer)
+        else:
+            outcome = self.shard.commit_offsets(commit, api_version, self.now)
+        assert self.carry_out(outcome) is commit
         return ErrorCode.OFFSET_METADATA_TOO_LARGE if commit.refused else ErrorCode.NONE
 
     def fetch_offset(

@@ -1,4 +1,4 @@
-"""Committed offsets: commits, fetches, expiry, deletion and transactions."""
+"""Committed offsets: commits, fetches, expiry and deletion."""
 
 from __future__ import annotations
 
@@ -6,18 +6,14 @@ from typing import Any
 
 import pytest
 
-from kraftrio.broker.coordinator.groups.offset_table import OffsetKey
-from kraftrio.broker.coordinator.outcome import CoordinatorRecord
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.group_records import (
     AssignmentTopicPartition,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    OffsetCommitValue,
     decode_offset_value,
     encode_assignment,
     encode_offset_key,
-    encode_offset_value,
     encode_subscription,
 )
 from kraftrio.wire.messages.groups import (
@@ -358,58 +354,7 @@ def test_group_lives_again_after_deletion(context: GroupContext) -> None:
     assert context.joined(ticket).generation_id == 1
 
 
-# --- transactions ---
-
-
-def replay_transactional(context: GroupContext, producer_id: int, offset: int) -> None:
-    value = encode_offset_value(OffsetCommitValue(offset=offset, commit_timestamp=1))
-    key = encode_offset_key(context.group_id, "topic", 0)
-    record_offset = len(context.log)
-    context.log.append(CoordinatorRecord(key, value))
-    context.shard.replay(record_offset, key, value, context.now, producer_id=producer_id)
-
-
-@pytest.mark.parametrize(("commit", "offset"), [(True, 9), (False, 1)])
-def test_transactional_offsets_wait_for_their_end(
-    context: GroupContext, commit: bool, offset: int
-) -> None:
-    """A pending offset is unstable until its transaction ends, and counts only if committed."""
-    context.commit_offset(offset=1)
-    replay_transactional(context, 77, 9)
-    assert context.fetch_offset()[0] == 1
-    assert context.fetch_offset(require_stable=True) == (
-        -1,
-        -1,
-        "",
-        ErrorCode.UNSTABLE_OFFSET_COMMIT,
-    )
-    context.end_transaction(77, commit=commit)
-    assert context.fetch_offset(require_stable=True)[0] == offset
-
-
-def test_later_plain_commit_beats_a_transaction(context: GroupContext) -> None:
-    """A commit that was written after the transactional one stays in force."""
-    replay_transactional(context, 77, 9)
-    context.commit_offset(offset=20)
-    context.end_transaction(77, commit=True)
-    assert context.fetch_offset()[0] == 20
-
-
-def test_open_transaction_keeps_the_group(context: GroupContext) -> None:
-    """A group with a pending offset is not expired; deleting an offset drops the pending one."""
-    replay_transactional(context, 77, 9)
-    context.advance(WEEK_MS + 1_200_000)
-    assert context.state == "Empty"
-    assert delete_offset(context, "topic") == NONE
-    context.end_transaction(77, commit=True)
-    assert context.all_offsets() == {}
-
-
-def test_end_of_an_unknown_transaction(context: GroupContext) -> None:
-    """An end marker of a producer without pending offsets changes nothing."""
-    context.commit_offset(offset=1)
-    context.end_transaction(99, commit=True)
-    assert context.shard.offsets.get(OffsetKey("group", "topic", 0)) is not None
+# --- records ---
 
 
 def test_old_value_versions_are_read(context: GroupContext) -> None:
