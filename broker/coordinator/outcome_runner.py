@@ -43,6 +43,9 @@ _SPLIT_RECORDS = 1000  # in a batch of an outcome that need not be atomic
 _BASE_SEQUENCE = 0
 _NO_PRODUCER = ProducerOfBatch(NO_PRODUCER_ID, -1)
 
+# The high watermark has passed the records, whatever a producer would be told.
+_COMMITTED = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
 
 class OutcomeRunner:
     """See the module."""
@@ -207,5 +210,6 @@ class OutcomeRunner:
 
     def _show(self, led: LedPartition[ShardT], end_offset: int, error: ErrorCode) -> None:
         """Records were committed after their response had been given up."""
-        if error is ErrorCode.NONE and led.is_led:
+        if error in _COMMITTED and led.is_led:
             led.shard.on_committed(end_offset)
+            led.arm_timer()
