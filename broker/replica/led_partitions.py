@@ -20,6 +20,7 @@ from kraftrio.broker.log.partition.partition_log import (
     LogRead,
     PartitionLog,
 )
+from kraftrio.broker.log.producers.verifications import VerificationGuard
 from kraftrio.broker.replica.append_gate import AppendGate
 from kraftrio.broker.replica.directories.disk_errors import DiskErrors
 from kraftrio.broker.replica.directories.unmade_logs import UnmadeLogs
@@ -92,15 +93,17 @@ class LedPartitions:
         *,
         required_acks: int = -1,
         origin: AppendOrigin = AppendOrigin.CLIENT,
-        wake_followers: bool = True,
         transaction_version: int = 0,
+        guard: VerificationGuard | None = None,
+        wake_followers: bool = True,
     ) -> AppendInfo:
         """Append one batch; offsets, leader epoch and append time are stamped into `records`.
 
         Args:
+            transaction_version: of the coordinator whose marker this is (KIP-890).
+            guard: of the verification that a transactional batch depends on; None: of none.
             wake_followers: False: the caller calls `wake_followers` after its last append, so that
                 one answer has it all.
-            transaction_version: of the coordinator whose marker this is (KIP-890).
 
         Raises:
             KafkaError: refused. With KAFKA_STORAGE_ERROR it may be in the log, unflushed.
@@ -118,6 +121,7 @@ class LedPartitions:
                 self._clock.wall_ms(),
                 origin=origin,
                 transaction_version=transaction_version,
+                guard=guard,
             )
         except OSError as error:
             refusal = self._disk_errors.refused("append", partition, error)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.partition.append_validation import check_fits_segment
 from kraftrio.broker.log.producers.producer_state import AppendOrigin, ProducerStateManager
+from kraftrio.broker.log.producers.verifications import VerificationGuard
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import Buffer
 from kraftrio.wire.records.batch import (
@@ -37,6 +38,7 @@ def check_own_batches(
     now_ms: int,
     origin: AppendOrigin,
     transaction_version: int,
+    guard: VerificationGuard | None = None,
 ) -> OwnBatches:
     """Check batches; raises KafkaError, and changes nothing."""
     headers = list(iter_headers(records))
@@ -51,7 +53,12 @@ def check_own_batches(
         if header.producer_id >= 0:
             marker = read_end_transaction_marker(records, header)
             producers.check(
-                header, now_ms, origin, marker=marker, transaction_version=transaction_version
+                header,
+                now_ms,
+                origin,
+                marker=marker,
+                transaction_version=transaction_version,
+                guard=guard,
             )
         markers.append(marker)
     return OwnBatches(headers, markers)

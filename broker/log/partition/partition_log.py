@@ -41,6 +41,7 @@ from kraftrio.broker.log.partition.roll_policy import RollPolicy
 from kraftrio.broker.log.partition.tail_cache import TailCache
 from kraftrio.broker.log.producers.producer_state import AppendOrigin
 from kraftrio.broker.log.producers.replay import record_producer
+from kraftrio.broker.log.producers.verifications import VerificationGuard
 from kraftrio.broker.log.segment.batch_scan import ScannedBatch
 from kraftrio.broker.log.segment.names import SWAP_SUFFIX
 from kraftrio.broker.log.segment.segment import Segment
@@ -191,8 +192,12 @@ class PartitionLog:
         *,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         transaction_version: int = 0,
+        guard: VerificationGuard | None = None,
     ) -> AppendInfo:
         """Check, stamp (in place) and append; for a client exactly one batch.
+
+        Args:
+            guard: of the verification that a transactional batch depends on.
 
         Raises:
             KafkaError: refused. OSError: the disk failed. The log is as before in both cases.
@@ -202,14 +207,14 @@ class PartitionLog:
         config = self.config
         if origin is not AppendOrigin.CLIENT:
             headers, markers = check_own_batches(
-                records, config, self.producer_state, now_ms, origin, transaction_version
+                records, config, self.producer_state, now_ms, origin, transaction_version, guard
             )
             stamp_own_batches(records, headers, config, now_ms, self.log_end_offset, leader_epoch)
             return self._append_stamped(records, headers, markers, now_ms)
         records, header = validate_client_batch(records, config, self.topic_partition, now_ms)
         has_producer = header.producer_id >= 0
         if has_producer:
-            duplicate = self.producer_state.check(header, now_ms, origin)
+            duplicate = self.producer_state.check(header, now_ms, origin, guard=guard)
             if duplicate is not None:
                 return AppendInfo(
                     duplicate.base_offset,

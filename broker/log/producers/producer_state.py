@@ -16,6 +16,10 @@ Rules:
    Those with an open transaction never expire.
 6. A transaction holds back the last stable offset until its marker is below the high watermark:
    first as ongoing, then as decided but unreplicated.
+7. The first batch of a transaction whose verification was asked for is appended only while its
+   guard counts (`verifications`).
+8. From transaction.version 2 on each marker has a new epoch. One of the current epoch is a repeat,
+   and taken, if nothing is open; else it is late: the producer has begun another transaction.
 
 Snapshots are Kafka's `.snapshot` files (message ProducerSnapshot, version 1).
 """
@@ -30,15 +34,27 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from kraftrio.broker.log.producers.verifications import (
+    ONGOING,
+    Verification,
+    VerificationGuard,
+    Verifications,
+)
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
 from kraftrio.wire.primitives import Buffer
-from kraftrio.wire.records.batch import MAX_SEQUENCE, BatchHeader, sequence_after
+from kraftrio.wire.records.batch import (
+    MAX_SEQUENCE,
+    BatchHeader,
+    is_later_sequence,
+    sequence_after,
+)
 from kraftrio.wire.records.control import EndTransactionMarker
 
 BATCHES_KEPT = 5
 """Kafka's limit of requests in flight for idempotent producers, so no older retry can be honest."""
 NO_EPOCH = -1
 NO_SEQUENCE = -1
+MAX_PRODUCER_EPOCH = 32_767
 DEFAULT_PRODUCER_ID_EXPIRATION_MS = 86_400_000
 
 _SNAPSHOT_VERSION = 1
@@ -175,6 +191,7 @@ class ProducerStateManager:
     ) -> None:
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.map_end_offset = 0  # everything below is recorded here
+        self._verifications = Verifications()
         self._producers: dict[int, ProducerEntry] = {}
         # Both in the order of first offsets: appends only go up, and loading sorts.
         self._ongoing: dict[int, int] = {}  # first offset -> producer id
@@ -190,12 +207,14 @@ class ProducerStateManager:
         *,
         marker: EndTransactionMarker | None = None,
         transaction_version: int = 0,
+        guard: VerificationGuard | None = None,
     ) -> Duplicate | None:
         """Check a batch that is about to be appended; changes nothing.
 
         Args:
             marker: the end-transaction marker in a control batch.
-            transaction_version: of the marker's writer; from 2 on each marker has a new epoch.
+            transaction_version: of the marker's writer (rule 8).
+            guard: of the verification that a transactional batch depends on (rule 7).
 
         Raises:
             KafkaError: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE or
@@ -204,17 +223,26 @@ class ProducerStateManager:
         if header.producer_id < 0:
             return None
         entry = self._producers.get(header.producer_id)
-        if entry is None or self._is_expired(entry, now_ms):
-            return None
+        if entry is not None and self._is_expired(entry, now_ms):
+            entry = None
         if header.is_control:
-            if marker is not None:
+            if marker is not None and entry is not None:
                 _check_marker(entry, header, marker, transaction_version)
             return None
-        if origin is AppendOrigin.CLIENT:
+        if entry is not None and origin is AppendOrigin.CLIENT:
             duplicate = entry.find_duplicate(header)
             if duplicate is not None:
                 return Duplicate(duplicate.base_offset, duplicate.last_offset, duplicate.timestamp)
+        if guard is not None:
+            self._check_verified(header, guard)
+        verification = self._verifications.get(header.producer_id)
+        if entry is None:
+            if verification is not None and origin is AppendOrigin.CLIENT:
+                _check_verified_sequence(header, verification, has_batches=False)
+            return None
         _check_epoch(entry, header, header.producer_epoch < entry.producer_epoch)
+        if verification is not None and origin is AppendOrigin.CLIENT:
+            _check_verified_sequence(header, verification, has_batches=bool(entry.batches))
         if origin is AppendOrigin.CLIENT:
             _check_sequence(entry, header)
         if entry.current_txn_first_offset is not None and not header.is_transactional:
@@ -248,6 +276,8 @@ class ProducerStateManager:
             self._producers.pop(producer_id, None)  # a returning producer goes to the end
             entry = self._producers[producer_id] = ProducerEntry(producer_id)
         entry.last_update_ms = now_ms
+        if self._verifications and header.is_transactional:
+            self._verifications.end(producer_id)
         if marker is not None:
             first_offset = entry.current_txn_first_offset
             entry.add_marker(header, marker)
@@ -309,6 +339,41 @@ class ProducerStateManager:
             and entry.current_txn_first_offset is not None
         )
 
+    # Verifications of transactions
+
+    def start_verification(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        sequence: int,
+        now_ms: int,
+        *,
+        adds_partition: bool,
+    ) -> VerificationGuard:
+        """The guard for a transactional batch that is to be verified; ONGOING: it need not be.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH, of a producer that is fenced here already.
+        """
+        entry = self._producers.get(producer_id)
+        if entry is not None:
+            if producer_epoch < entry.producer_epoch:
+                raise _fenced(entry, producer_epoch)
+            if self.has_ongoing_transaction(producer_id, producer_epoch):
+                return ONGOING
+        return self._verifications.start(
+            producer_id, producer_epoch, sequence, now_ms, adds_partition=adds_partition
+        )
+
+    def _check_verified(self, header: BatchHeader, guard: VerificationGuard) -> None:
+        if self.has_ongoing_transaction(header.producer_id, header.producer_epoch):
+            return
+        verification = self._verifications.get(header.producer_id)
+        if verification is None or verification.guard is not guard:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE, "the records are not part of an ongoing transaction"
+            )
+
     # Producers
 
     def __len__(self) -> int:
@@ -337,6 +402,7 @@ class ProducerStateManager:
         ]
         for producer_id in expired:
             del self._producers[producer_id]
+        self._verifications.expire(now_ms - self.producer_id_expiration_ms)
         return expired
 
     # Snapshots and truncation
@@ -441,13 +507,34 @@ def decode_snapshot(data: Buffer) -> list[ProducerEntry]:
     return entries
 
 
+def _fenced(entry: ProducerEntry, producer_epoch: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"epoch {producer_epoch} of producer {entry.producer_id} "
+        f"where epoch {entry.producer_epoch} was seen last",
+    )
+
+
 def _check_epoch(entry: ProducerEntry, header: BatchHeader, is_fenced: bool) -> None:
     if is_fenced:
-        raise KafkaError(
-            ErrorCode.INVALID_PRODUCER_EPOCH,
-            f"epoch {header.producer_epoch} of producer {entry.producer_id} "
-            f"is older than the last seen epoch {entry.producer_epoch}",
-        )
+        raise _fenced(entry, header.producer_epoch)
+
+
+def _check_verified_sequence(
+    header: BatchHeader, verification: Verification, *, has_batches: bool
+) -> None:
+    sequence = header.base_sequence
+    if verification.adds_partition and sequence != 0 and not has_batches:
+        expected = 0
+    elif is_later_sequence(sequence, verification.lowest_sequence):
+        expected = verification.lowest_sequence
+    else:
+        return
+    raise KafkaError(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"sequence {sequence} of producer {header.producer_id} in epoch {header.producer_epoch} "
+        f"where {expected} is still to come",
+    )
 
 
 def _check_sequence(entry: ProducerEntry, header: BatchHeader) -> None:
@@ -474,10 +561,13 @@ def _check_marker(
     marker: EndTransactionMarker,
     transaction_version: int,
 ) -> None:
-    if transaction_version >= 2:
-        is_fenced = header.producer_epoch <= entry.producer_epoch
-    else:
-        is_fenced = header.producer_epoch < entry.producer_epoch
+    is_fenced = header.producer_epoch < entry.producer_epoch
+    if transaction_version >= 2 and header.producer_epoch == entry.producer_epoch:
+        # The last epoch of a producer id has no successor: its marker has none of its own.
+        is_fenced = (
+            entry.current_txn_first_offset is not None
+            and header.producer_epoch < MAX_PRODUCER_EPOCH
+        )
     _check_epoch(entry, header, is_fenced)
     if marker.coordinator_epoch < entry.coordinator_epoch:
         raise KafkaError(

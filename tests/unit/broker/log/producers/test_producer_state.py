@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from kraftrio.broker.log.producers.producer_state import (
+    MAX_PRODUCER_EPOCH,
     AppendOrigin,
     CompletedTransaction,
     Duplicate,
     ProducerStateManager,
     decode_snapshot,
 )
+from kraftrio.broker.log.producers.verifications import ONGOING, VerificationGuard
 from kraftrio.broker.log.segment.txn_index import AbortedTxn, decode_index
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
 from kraftrio.wire.records.batch import MAX_SEQUENCE, BatchHeader, iter_headers
@@ -71,10 +73,11 @@ class Partition:
         txn: bool = False,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         timestamp: int = T0,
+        guard: VerificationGuard | None = None,
     ) -> int | Duplicate:
         """Append a batch as a leader does: check, append, update; return its base offset."""
         header = header_of(pid, epoch, sequence, count, transactional=txn, timestamp=timestamp)
-        duplicate = self.state.check(header, self.now_ms, origin)
+        duplicate = self.state.check(header, self.now_ms, origin, guard=guard)
         if duplicate is not None:
             return duplicate
         base_offset = self.end_offset
@@ -327,11 +330,106 @@ def test_markers_of_old_epochs_and_old_coordinators_are_refused(partition: Parti
 
 
 def test_markers_of_transaction_version_2_need_a_new_epoch(partition: Partition) -> None:
-    """From transaction.version 2 on a marker of the current epoch is late and refused."""
+    """A marker of the current epoch is late while a transaction is open, else it is a repeat."""
+    late = ErrorCode.INVALID_PRODUCER_EPOCH
     partition.send(0, txn=True)
-    assert partition.end_refused(epoch=0, version=2) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert partition.end_refused(epoch=0, version=2) is late
     assert partition.end(epoch=1, version=2) is not None
-    assert partition.end_refused(epoch=1, version=2) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert partition.end(epoch=1, version=2) is None
+    assert partition.end_refused(epoch=0, version=2) is late
+    partition.send(0, epoch=1, txn=True)
+    assert partition.end_refused(epoch=1, version=2) is late
+    assert partition.state.has_ongoing_transaction(1, 1)
+
+
+def test_the_last_epoch_of_a_producer_id_ends_with_a_marker_of_its_own(
+    partition: Partition,
+) -> None:
+    """There is none above it: the producer goes on under another id (KIP-890)."""
+    partition.send(0, epoch=MAX_PRODUCER_EPOCH, txn=True)
+    assert partition.end(epoch=MAX_PRODUCER_EPOCH, version=2) is not None
+
+
+# Verifications
+
+
+def start(
+    partition: Partition, sequence: int = 0, epoch: int = 0, *, adds: bool = True
+) -> VerificationGuard:
+    return partition.state.start_verification(1, epoch, sequence, T0, adds_partition=adds)
+
+
+def test_a_first_batch_needs_the_guard_of_its_verification(partition: Partition) -> None:
+    guard = start(partition)
+    assert start(partition) is guard, "a retry waits for the same one"
+    assert partition.refused(0, txn=True, guard=ONGOING) is ErrorCode.INVALID_TXN_STATE
+    assert partition.refused(0, txn=True, guard=VerificationGuard()) is ErrorCode.INVALID_TXN_STATE
+    assert partition.send(0, txn=True, guard=guard) == 0
+    assert start(partition, sequence=1) is ONGOING
+    assert partition.send(1, txn=True, guard=ONGOING) == 1
+    assert partition.send(1, txn=True, guard=VerificationGuard()) == Duplicate(1, 1, T0)
+
+
+def test_what_was_verified_before_a_marker_is_not_appended_after_it(partition: Partition) -> None:
+    """Nobody would end what it began (KIP-890), also if the next transaction was verified since."""
+    for epoch in (0, 1):  # that of the transaction, or one more, as its coordinator writes markers
+        guard = start(partition, epoch=epoch)
+        partition.end(commit=False, epoch=epoch)
+        refused = partition.refused(0, txn=True, epoch=epoch, guard=guard)
+        assert refused is ErrorCode.INVALID_TXN_STATE
+        assert start(partition, epoch=epoch) is not guard
+        refused = partition.refused(0, txn=True, epoch=epoch, guard=guard)
+        assert refused is ErrorCode.INVALID_TXN_STATE
+    assert partition.state.first_unstable_offset is None
+
+
+def test_an_open_transaction_that_ended_meanwhile(partition: Partition) -> None:
+    """A batch that needed no verification waited for one of another partition."""
+    partition.send(0, txn=True)
+    assert start(partition, sequence=1, adds=False) is ONGOING
+    partition.end()
+    refused = partition.refused(1, txn=True, guard=ONGOING)
+    assert refused is ErrorCode.INVALID_TXN_STATE
+
+
+def test_no_verification_for_a_fenced_producer(partition: Partition) -> None:
+    partition.end(epoch=3)
+    with pytest.raises(KafkaError) as caught:
+        start(partition, epoch=2)
+    assert caught.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_sequences_do_not_overtake_what_is_to_be_verified(partition: Partition) -> None:
+    """The first batch failed its verification for a while; the next one must not go before it."""
+    first = start(partition, sequence=5, adds=False)
+    start(partition, sequence=3, adds=False)
+    guard = start(partition, sequence=6, adds=False)
+    assert guard is first
+    out_of_order = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert partition.refused(6, txn=True, guard=guard) is out_of_order
+    assert partition.refused(5, 3, txn=True, guard=guard) is out_of_order
+    start(partition, sequence=8, epoch=1, adds=False)  # another transaction, after a time-out
+    assert partition.refused(9, txn=True, epoch=1, guard=guard) is out_of_order
+    assert partition.send(8, txn=True, epoch=1, guard=guard) == 0
+    assert partition.send(9, txn=True, epoch=1) == 1
+
+
+def test_partitions_that_are_added_by_producing_begin_with_sequence_0(partition: Partition) -> None:
+    """Each transaction has an epoch of its own, so nothing that was deleted can precede it."""
+    guard = start(partition, sequence=4)
+    out_of_order = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert partition.refused(4, txn=True, guard=guard) is out_of_order
+    start(partition, sequence=0)
+    assert partition.send(0, txn=True, guard=guard) == 0
+
+
+def test_verifications_that_nobody_used_expire() -> None:
+    partition = Partition(expiration_ms=1000)
+    guard = start(partition)
+    partition.state.expire(T0 + 999)
+    assert start(partition) is guard
+    partition.state.expire(T0 + 1000)
+    assert start(partition) is not guard
 
 
 def test_plain_batch_in_an_open_transaction(partition: Partition) -> None:
