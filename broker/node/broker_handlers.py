@@ -26,6 +26,7 @@ from kraftrio.broker.api.quotas import QuotaHandlers
 from kraftrio.broker.api.security import SecurityHandlers
 from kraftrio.broker.api.topic_partitions import TopicPartitionHandlers
 from kraftrio.broker.api.transactions.listing import TransactionHandlers
+from kraftrio.broker.api.transactions.markers import MarkerHandlers
 from kraftrio.broker.config.checks import RACK_AWARE_SELECTOR
 from kraftrio.broker.controller.channel import ControllerChannel
 from kraftrio.broker.controller.producer_ids import ProducerIdManager
@@ -69,6 +70,12 @@ def broker_handlers(
         GroupHandlers(coordinator, metadata, node.config).table(),
         AbsentGroupHandlers(coordinator).table(),
         TransactionHandlers().table(),
+        MarkerHandlers(
+            replication.replica_manager,
+            {coordinator.topic: coordinator},
+            node.environment.clock,
+            node.config.request_timeout_ms,
+        ).table(),
         QuotaHandlers().table(),
         SecurityHandlers().table(),
     )

@@ -126,6 +126,7 @@ API_ACCESS: Final[Mapping[ApiKey, Access]] = {
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: _needs((_DESCRIBE, _GROUP)),
     ApiKey.STREAMS_GROUP_DESCRIBE: _needs((_DESCRIBE, _GROUP)),
     # Transactions
+    ApiKey.WRITE_TXN_MARKERS: _needs((_ALTER, CLUSTER), (_CLUSTER_ACTION, CLUSTER)),
     ApiKey.LIST_TRANSACTIONS: _filtered((_DESCRIBE, _TRANSACTIONAL_ID)),
     ApiKey.DESCRIBE_TRANSACTIONS: _needs((_DESCRIBE, _TRANSACTIONAL_ID)),
     # Authentication, ACLs, credentials
