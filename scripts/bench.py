@@ -12,8 +12,9 @@ What is measured
 - latency: end to end through `kafka-e2e-latency`, median and 99th percentile
 
 Clusters of three nodes are measured by --cluster, --failover and --many-topics (bench_cluster.py),
-consuming alone by --reads (bench_reads.py), small requests by --requests (bench_requests.py), a
-broker beside slow and hostile clients by --crowd (bench_crowd.py).
+consuming alone by --reads (bench_reads.py), small requests by --requests (bench_requests.py),
+transactions by --transactions (bench_transactions.py), a broker beside slow and hostile clients by
+--crowd (bench_crowd.py).
 """
 
 from __future__ import annotations
@@ -220,12 +221,16 @@ def measure_workload(
         *("--producer-props", *properties),
     )
     cpu_s = broker.cpu_s() - cpu_before
-    rates = re.findall(r"([\d.]+) records/sec", output)
-    metrics.add(f"produce {workload.name}, records/s", float(rates[-1]))
+    metrics.add(f"produce {workload.name}, records/s", last_rate(output))
     metrics.add(f"produce {workload.name}, broker CPU s/GB", cpu_s / gigabytes)
     rate, cpu_s = consume(broker, topic, records)
     metrics.add(f"consume {workload.name}, records/s", rate)
     metrics.add(f"consume {workload.name}, broker CPU s/GB", cpu_s / gigabytes)
+
+
+def last_rate(output: str) -> float:
+    """The records per second of the last line in which kafka-producer-perf-test tells any."""
+    return float(re.findall(r"([\d.]+) records/sec", output)[-1])
 
 
 def consume(broker: Measurable, topic: str, records: int) -> tuple[float, float]:
@@ -296,6 +301,7 @@ def main() -> None:
     modes.add_argument("--many-topics", action="store_true", help="1,000 topics x 3 x 3 replicas")
     modes.add_argument("--reads", action="store_true", help="a log in memory, and from the disk")
     modes.add_argument("--requests", action="store_true", help="what one small request costs")
+    modes.add_argument("--transactions", action="store_true", help="commit by commit, and many")
     modes.add_argument("--crowd", action="store_true", help="beside slow and hostile clients")
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
     parser.add_argument("--rounds", type=int, default=1, help="rounds of both brokers (default 1)")
@@ -321,6 +327,10 @@ def main() -> None:
         import bench_requests
 
         measure_one = bench_requests.measure_requests
+    elif arguments.transactions:
+        import bench_transactions
+
+        measure_one = bench_transactions.measure_transactions
     elif arguments.crowd:
         import bench_crowd
 
