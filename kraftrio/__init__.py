@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from kraftrio.clients.admin.types import NewTopic as NewTopic
     from kraftrio.clients.consumer.consumer import Consumer as Consumer
     from kraftrio.clients.consumer.group import RebalanceListener as RebalanceListener
-    from kraftrio.clients.consumer.offsets import OffsetAndMetadata as OffsetAndMetadata
     from kraftrio.clients.consumer.records import ConsumerBatch as ConsumerBatch
     from kraftrio.clients.consumer.records import ConsumerRecord as ConsumerRecord
+    from kraftrio.clients.group_offsets import OffsetAndMetadata as OffsetAndMetadata
     from kraftrio.clients.producer.batch import RecordMetadata as RecordMetadata
     from kraftrio.clients.producer.producer import Producer as Producer
     from kraftrio.clients.spark.log_source import KraftrioLogSource as KraftrioLogSource
@@ -47,7 +47,7 @@ _HOMES = {
     "KraftrioLogSource": "kraftrio.clients.spark.log_source",
     "KraftrioSource": "kraftrio.clients.spark.source",
     "NewTopic": "kraftrio.clients.admin.types",
-    "OffsetAndMetadata": "kraftrio.clients.consumer.offsets",
+    "OffsetAndMetadata": "kraftrio.clients.group_offsets",
     "Producer": "kraftrio.clients.producer.producer",
     "RebalanceListener": "kraftrio.clients.consumer.group",
     "RecordMetadata": "kraftrio.clients.producer.batch",

@@ -24,8 +24,7 @@ import trio
 
 from kraftrio.clients.consumer.config import ConsumerConfig
 from kraftrio.clients.consumer.membership.membership import Membership
-from kraftrio.clients.consumer.membership.requests import GroupMetadata
-from kraftrio.clients.consumer.offsets import OffsetAndMetadata, OffsetClient
+from kraftrio.clients.consumer.offsets import OffsetClient
 from kraftrio.clients.errors import (
     CommitFailedError,
     FencedInstanceIdError,
@@ -33,6 +32,7 @@ from kraftrio.clients.errors import (
     RebalanceInProgressError,
     UnknownTopicOrPartitionError,
 )
+from kraftrio.clients.group_offsets import GroupMetadata, OffsetAndMetadata
 from kraftrio.wire.primitives import TopicPartition
 
 logger = logging.getLogger(__name__)

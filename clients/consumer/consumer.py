@@ -38,11 +38,11 @@ from collections.abc import (
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Self, Unpack
 
 import trio
 
-from kraftrio.clients.arguments import MAX_INT32, text, topic_partitions, whole_number
+from kraftrio.clients.arguments import text, topic_partitions, whole_number
 from kraftrio.clients.arguments import topic_partition as as_partition
 from kraftrio.clients.cluster import Cluster, open_cluster
 from kraftrio.clients.config import make_config
@@ -59,11 +59,9 @@ from kraftrio.clients.consumer.config import (
 from kraftrio.clients.consumer.fetcher import Fetcher
 from kraftrio.clients.consumer.group import GroupMember, RebalanceListener
 from kraftrio.clients.consumer.handover import Handover
-from kraftrio.clients.consumer.membership.requests import GroupMetadata
 from kraftrio.clients.consumer.offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
-    OffsetAndMetadata,
     OffsetAndTimestamp,
     OffsetClient,
 )
@@ -73,6 +71,13 @@ from kraftrio.clients.consumer.positions import Positions
 from kraftrio.clients.consumer.records import ConsumerBatch, ConsumerRecord, ConsumerRecords
 from kraftrio.clients.consumer.subscription import Subscription, Topics
 from kraftrio.clients.errors import TimedOutError
+from kraftrio.clients.group_offsets import (
+    GroupMetadata,
+    OffsetAndMetadata,
+    OffsetLike,
+    as_offset,
+    as_offsets,
+)
 from kraftrio.clients.metadata import PartitionMetadata, TopicMetadata
 from kraftrio.net.transport import Network, SystemNetwork
 from kraftrio.wire.primitives import TopicPartition
@@ -94,8 +99,6 @@ CLOSE_TIMEOUT_S = 30.0
 _CANCELLED_CLOSE_TIMEOUT_S = 1.0  # to leave the group when the program is cancelled
 
 _numbers = itertools.count(1)
-
-OffsetLike = int | OffsetAndMetadata
 
 
 class Consumer:
@@ -301,7 +304,7 @@ class Consumer:
         """
         self._calls.check_open()
         state = self._partitions.assigned(topic_partition)
-        wanted = _as_offset(offset)
+        wanted = as_offset(offset)
         position = Position(wanted.offset, wanted.leader_epoch)
         self._partitions.seek(state, position, validate=True)
 
@@ -411,7 +414,7 @@ class Consumer:
         """
         self._calls.check_open()
         self._offsets.check_group()
-        chosen = self._handover.consumed() if offsets is None else _as_offsets(offsets)
+        chosen = self._handover.consumed() if offsets is None else as_offsets(offsets)
         await self._commits.commit(chosen, _timeout_s(self.config, timeout_ms))
 
     def commit_async(
@@ -426,7 +429,7 @@ class Consumer:
         """
         self._calls.check_open()
         self._offsets.check_group()
-        chosen = self._handover.consumed() if offsets is None else _as_offsets(offsets)
+        chosen = self._handover.consumed() if offsets is None else as_offsets(offsets)
         self._commits.submit(chosen, callback or log_failure)
 
     async def committed(
@@ -561,18 +564,3 @@ class _Batches:
 
 def _timeout_s(config: ConsumerConfig, timeout_ms: float | None) -> float:
     return (config.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
-
-
-def _as_offset(value: Any) -> OffsetAndMetadata:
-    given = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
-    return OffsetAndMetadata(
-        whole_number("an offset", given.offset),
-        whole_number("a leader epoch", given.leader_epoch, -1, MAX_INT32),
-        text("the metadata of a commit", given.metadata),
-    )
-
-
-def _as_offsets(
-    offsets: Mapping[TopicPartition, OffsetLike],
-) -> dict[TopicPartition, OffsetAndMetadata]:
-    return {as_partition(each): _as_offset(value) for each, value in offsets.items()}

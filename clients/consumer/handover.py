@@ -21,10 +21,10 @@ from typing import TypeVar
 
 from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.config import OffsetReset, ResetTo
-from kraftrio.clients.consumer.offsets import OffsetAndMetadata
 from kraftrio.clients.consumer.partition import AssignedPartition, FetchFailure, Position
 from kraftrio.clients.consumer.records import ConsumerBatch, ConsumerRecord
 from kraftrio.clients.errors import OffsetOutOfRangeError, error_for
+from kraftrio.clients.group_offsets import OffsetAndMetadata
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
 

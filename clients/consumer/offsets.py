@@ -23,7 +23,6 @@ import trio
 from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.consumer.config import ConsumerConfig
-from kraftrio.clients.consumer.membership.requests import GroupMetadata
 from kraftrio.clients.errors import (
     CommitFailedError,
     CoordinatorNotAvailableError,
@@ -35,6 +34,7 @@ from kraftrio.clients.errors import (
     UnknownTopicOrPartitionError,
     error_for,
 )
+from kraftrio.clients.group_offsets import GroupMetadata, OffsetAndMetadata
 from kraftrio.clients.metadata import is_another
 from kraftrio.clients.node import BrokerNode
 from kraftrio.net.transport import Network
@@ -97,14 +97,6 @@ class OffsetAndTimestamp(NamedTuple):
     offset: int
     timestamp: int = -1
     leader_epoch: int = -1
-
-
-class OffsetAndMetadata(NamedTuple):
-    """An offset to commit, or committed: the next one to consume."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
 
 
 class EpochEnd(NamedTuple):

@@ -24,9 +24,9 @@ from kraftrio.clients.consumer.calls import Calls
 from kraftrio.clients.consumer.commits import Commits
 from kraftrio.clients.consumer.config import ConsumerConfig
 from kraftrio.clients.consumer.group import GroupMember, RebalanceListener
-from kraftrio.clients.consumer.membership.requests import GroupMetadata
 from kraftrio.clients.consumer.offsets import OffsetClient
 from kraftrio.clients.errors import error_for
+from kraftrio.clients.group_offsets import GroupMetadata
 from kraftrio.wire.primitives import TopicPartition
 
 logger = logging.getLogger(__name__)

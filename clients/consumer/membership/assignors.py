@@ -24,6 +24,7 @@ from kraftrio.clients.consumer.membership.sticky_assignment import (
     assign_unlike,
     moved_partitions,
 )
+from kraftrio.clients.group_offsets import NO_GENERATION
 from kraftrio.wire.codec.message import INT32, array, decode, encode, int32, message, string
 from kraftrio.wire.codec.message import struct as wire_struct
 from kraftrio.wire.errors import RemoteProtocolError
@@ -38,8 +39,6 @@ from kraftrio.wire.messages.group_records import (
     encode_subscription,
 )
 from kraftrio.wire.primitives import Buffer, TopicPartition
-
-NO_GENERATION = -1
 
 Assignments = dict[str, list[TopicPartition]]
 

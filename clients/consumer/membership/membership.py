@@ -28,7 +28,6 @@ from typing import NamedTuple
 
 from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.clients.consumer.membership.assignors import (
-    NO_GENERATION,
     Assignor,
     assignment_partitions,
 )
@@ -37,7 +36,6 @@ from kraftrio.clients.consumer.membership.liveness import Liveness
 from kraftrio.clients.consumer.membership.member_state import MemberState
 from kraftrio.clients.consumer.membership.requests import (
     PROTOCOL_TYPE,
-    GroupMetadata,
     MembershipConfig,
     heartbeat_request,
     join_request,
@@ -45,6 +43,7 @@ from kraftrio.clients.consumer.membership.requests import (
     sync_request,
 )
 from kraftrio.clients.errors import KafkaClientError, error_for
+from kraftrio.clients.group_offsets import NO_GENERATION, GroupMetadata
 from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
 from kraftrio.wire.messages.groups import (
     HeartbeatRequest,

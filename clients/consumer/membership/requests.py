@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kraftrio.clients.consumer.membership.assignors import (
-    NO_GENERATION,
     Assignor,
     MemberSubscription,
 )
+from kraftrio.clients.group_offsets import GroupMetadata
 from kraftrio.wire.messages.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -42,16 +42,6 @@ class MembershipConfig:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     rack_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GroupMetadata:
-    """Who the member is at the moment; generation -1 and no member id: not in the group."""
-
-    group_id: str
-    generation_id: int = NO_GENERATION
-    member_id: str = ""
-    group_instance_id: str | None = None
 
 
 def join_request(

@@ -23,8 +23,8 @@ from kraftrio.clients.admin.types import (
 from kraftrio.clients.config import ProducerConfig, make_config
 from kraftrio.clients.consumer.config import ConsumerConfig
 from kraftrio.clients.consumer.consumer import Consumer
-from kraftrio.clients.consumer.offsets import OffsetAndMetadata
 from kraftrio.clients.errors import ConfigError, InvalidValueError, KafkaClientError
+from kraftrio.clients.group_offsets import OffsetAndMetadata
 from kraftrio.clients.producer.batch import Batch
 from kraftrio.clients.producer.producer import Producer
 from kraftrio.wire.messages.cluster import MetadataRequest, MetadataRequestTopic

@@ -13,8 +13,8 @@ from kraftrio.clients.config import make_config
 from kraftrio.clients.consumer.auto_commit import AutoCommit
 from kraftrio.clients.consumer.config import ConsumerConfig
 from kraftrio.clients.consumer.handover import Handover
-from kraftrio.clients.consumer.offsets import OffsetAndMetadata
 from kraftrio.clients.errors import CommitFailedError
+from kraftrio.clients.group_offsets import OffsetAndMetadata
 from tests.unit.clients.consumer.test_assigned_partitions import EARLIEST, T0, T1, Context
 
 Offsets = dict[Any, OffsetAndMetadata]

@@ -14,8 +14,6 @@ import trio.testing
 from kraftrio.clients.config import make_config
 from kraftrio.clients.consumer.commits import Commits
 from kraftrio.clients.consumer.config import ConsumerConfig
-from kraftrio.clients.consumer.membership.requests import GroupMetadata
-from kraftrio.clients.consumer.offsets import OffsetAndMetadata
 from kraftrio.clients.errors import (
     CommitFailedError,
     CoordinatorNotAvailableError,
@@ -24,6 +22,7 @@ from kraftrio.clients.errors import (
     RetriableError,
     UnknownTopicOrPartitionError,
 )
+from kraftrio.clients.group_offsets import GroupMetadata, OffsetAndMetadata
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import TopicPartition
 from tests.unit.clients.simulated import Kafka, simulate

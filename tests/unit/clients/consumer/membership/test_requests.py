@@ -11,13 +11,13 @@ from kraftrio.clients.consumer.membership.assignors import (
     StickyAssignor,
 )
 from kraftrio.clients.consumer.membership.requests import (
-    GroupMetadata,
     MembershipConfig,
     heartbeat_request,
     join_request,
     leave_request,
     sync_request,
 )
+from kraftrio.clients.group_offsets import GroupMetadata
 from kraftrio.wire.primitives import TopicPartition
 
 MEMBER = GroupMetadata("g", 7, "m1", None)
