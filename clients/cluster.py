@@ -238,6 +238,11 @@ class Cluster:
             self.request_refresh()
         return address.node_id
 
+    def known_coordinator(self, key: str, key_type: int = GROUP_KEY_TYPE) -> BrokerNode | None:
+        """Return the coordinator that was found, without asking; None if there is none."""
+        node_id = self._coordinators.get(key, key_type)
+        return None if node_id is None else self.node(node_id)
+
     def forget_coordinator(self, key: str, key_type: int = GROUP_KEY_TYPE) -> None:
         """Look the coordinator up again the next time: it is another one, or cannot be reached."""
         self._coordinators.forget(key, key_type)
@@ -331,6 +336,40 @@ class Cluster:
             return False
         self._fetcher.install(changed)
         return True
+
+
+@asynccontextmanager
+async def open_shielded_cluster(
+    *,
+    network: Network | None = None,
+    config: ClientConfig,
+    rng: random.Random | None = None,
+    topic_idle_ms: float = math.inf,
+) -> AsyncIterator[Cluster]:
+    """As `open_cluster`, but a cancellation of the body ends none of the cluster's tasks.
+
+    So a program that is cancelled can still say goodbye. Leaving the body ends the tasks.
+    """
+    failure: BaseException | None = None
+
+    async def run(task_status: trio.TaskStatus[tuple[Cluster, trio.CancelScope]]) -> None:
+        with trio.CancelScope(shield=True) as scope:
+            async with open_cluster(
+                config=config, network=network, rng=rng, topic_idle_ms=topic_idle_ms
+            ) as cluster:
+                task_status.started((cluster, scope))
+                await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        cluster, scope = await nursery.start(run)
+        try:
+            yield cluster
+        except (Exception, trio.Cancelled) as error:
+            failure = error  # raised below: from here the nursery would wrap it in a group
+        finally:
+            scope.cancel()
+    if failure is not None:
+        raise failure
 
 
 @asynccontextmanager

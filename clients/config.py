@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypedDict, TypeVar
 
+from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.clients.arguments import MAX_INT32, MAX_INT64, text
 from kraftrio.clients.errors import ConfigError
 from kraftrio.wire.records.compression import GZIP_LEVELS, LZ4_LEVELS, ZSTD_LEVELS, Compression
@@ -43,6 +44,7 @@ _LONGS = frozenset(
 
 DEFAULT_DELIVERY_TIMEOUT_MS = 120_000
 _DEFAULT_LINGER_MS = 5
+_FIRST_CONCURRENT_BACKOFF_MS = 5
 _DEFAULT_REQUEST_TIMEOUT_MS = 30_000
 
 C = TypeVar("C", bound="ClientConfig")
@@ -129,6 +131,8 @@ class ProducerConfig(ClientConfig):
     partitioner_ignore_keys: bool = False
     partitioner_adaptive_partitioning_enable: bool = True
     partitioner_availability_timeout_ms: int = 0
+    transactional_id: str | None = None
+    transaction_timeout_ms: int = 60_000
 
     @property
     def required_acks(self) -> int:
@@ -138,6 +142,8 @@ class ProducerConfig(ClientConfig):
     @property
     def is_idempotent(self) -> bool:
         """Whether records carry producer ids and sequences."""
+        if self.transactional_id is not None:
+            return True
         if self.enable_idempotence is not None:
             return self.enable_idempotence
         return (
@@ -145,6 +151,12 @@ class ProducerConfig(ClientConfig):
             and self.retries > 0
             and self.max_in_flight_requests_per_connection <= 5
         )
+
+    @property
+    def concurrent_transactions_backoff(self) -> ExponentialBackoff:
+        """How long to wait for the transaction before to be ended everywhere."""
+        first_ms = min(_FIRST_CONCURRENT_BACKOFF_MS, self.retry_backoff_ms)
+        return ExponentialBackoff(first_ms, self.retry_backoff_ms)
 
     @property
     def compression(self) -> Compression:
@@ -182,18 +194,29 @@ class ProducerConfig(ClientConfig):
             _require_level("compression_gzip_level", self.compression_gzip_level, GZIP_LEVELS)
         _require_level("compression_lz4_level", self.compression_lz4_level, LZ4_LEVELS)
         _require_level("compression_zstd_level", self.compression_zstd_level, ZSTD_LEVELS)
-        if self.enable_idempotence:
-            if self.required_acks != -1:
-                raise ConfigError('acks must be "all" for an idempotent producer')
-            if self.retries == 0:
-                raise ConfigError("retries must not be 0 for an idempotent producer")
-            if self.max_in_flight_requests_per_connection > 5:
-                raise ConfigError(
-                    "max_in_flight_requests_per_connection must be at most 5 for an idempotent"
-                    " producer"
-                )
+        if self.transactional_id is not None:
+            require_text("transactional_id", self.transactional_id)
+            if not self.transactional_id:
+                raise ConfigError("transactional_id must not be empty")
+            if self.transaction_timeout_ms == 0:
+                raise ConfigError("transaction_timeout_ms must be at least 1, not 0")
+            if self.enable_idempotence is False:
+                raise ConfigError("enable_idempotence must not be False with a transactional_id")
+            self._check_idempotent("a transactional")
+        elif self.enable_idempotence:
+            self._check_idempotent("an idempotent")
         if self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms:
             raise ConfigError("delivery_timeout_ms must be at least linger_ms + request_timeout_ms")
+
+    def _check_idempotent(self, kind: str) -> None:
+        if self.required_acks != -1:
+            raise ConfigError(f'acks must be "all" for {kind} producer')
+        if self.retries == 0:
+            raise ConfigError(f"retries must not be 0 for {kind} producer")
+        if self.max_in_flight_requests_per_connection > 5:
+            raise ConfigError(
+                f"max_in_flight_requests_per_connection must be at most 5 for {kind} producer"
+            )
 
 
 class ProducerSettings(ClientSettings, total=False):
@@ -218,6 +241,8 @@ class ProducerSettings(ClientSettings, total=False):
     partitioner_ignore_keys: bool
     partitioner_adaptive_partitioning_enable: bool
     partitioner_availability_timeout_ms: int
+    transactional_id: str | None
+    transaction_timeout_ms: int
 
 
 def fit_delivery_timeout(settings: ProducerSettings) -> ProducerSettings:

@@ -6,7 +6,9 @@ Public as `kraftrio.errors`. Rules:
    `RetriableError`, so that `except RetriableError` is enough.
 2. Errors of brokers come through `error_for`; a code without a class of its own is a plain
    `KafkaClientError` or `RetriableError`.
-3. What only a client can notice (a full buffer, a closed producer, a wrong setting) has a class
+3. A producer's transaction fails in two ways: what is a `TransactionAbortedError` can be done again
+   with the same producer, after what is a `FatalProducerError` the producer can only be closed.
+4. What only a client can notice (a full buffer, a closed producer, a wrong setting) has a class
    here too, with the code that fits best.
 
 Names are those of the Java client's exceptions with "Error" instead of "Exception".
@@ -14,7 +16,7 @@ Names are those of the Java client's exceptions with "Error" instead of "Excepti
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
@@ -24,10 +26,12 @@ __all__ = [
     "BufferExhaustedError",
     "ClosedError",
     "CommitFailedError",
+    "ConcurrentTransactionsError",
     "ConfigError",
     "CoordinatorNotAvailableError",
     "CorruptRecordError",
     "ErrorCode",
+    "FatalProducerError",
     "FencedInstanceIdError",
     "GroupIdNotFoundError",
     "GroupNotEmptyError",
@@ -36,12 +40,15 @@ __all__ = [
     "InvalidGroupIdError",
     "InvalidPartitionsError",
     "InvalidProducerEpochError",
+    "InvalidProducerIdMappingError",
     "InvalidRecordError",
     "InvalidReplicaAssignmentError",
     "InvalidReplicationFactorError",
     "InvalidRequestError",
     "InvalidTimestampError",
     "InvalidTopicError",
+    "InvalidTransactionTimeoutError",
+    "InvalidTxnStateError",
     "InvalidValueError",
     "KafkaClientError",
     "KafkaError",
@@ -65,6 +72,13 @@ __all__ = [
     "RetriableError",
     "TimedOutError",
     "TopicExistsError",
+    "TransactionAbortableError",
+    "TransactionAbortedError",
+    "TransactionCoordinatorFencedError",
+    "TransactionInDoubtError",
+    "TransactionStateError",
+    "TransactionalIdAuthorizationError",
+    "TransactionalIdNotFoundError",
     "UnknownMemberIdError",
     "UnknownProducerIdError",
     "UnknownTopicIdError",
@@ -72,6 +86,7 @@ __all__ = [
     "UnsupportedVersionError",
     "error_class",
     "error_for",
+    "renewed",
 ]
 
 
@@ -133,6 +148,37 @@ class TimedOutError(RetriableError):
 
 class BufferExhaustedError(TimedOutError):
     """The producer's buffer had no room within max_block_ms."""
+
+
+class TransactionAbortedError(KafkaClientError):
+    """The transaction is aborted, or can only be aborted: nothing of it counts; do it again.
+
+    Its code is that of what went wrong, which is its cause (`__cause__`), if an error was.
+    """
+
+    default_code = ErrorCode.TRANSACTION_ABORTABLE
+
+
+class FatalProducerError(KafkaClientError):
+    """The producer can only be closed; an open transaction is aborted by its successor or in time.
+
+    Its code is that of what went wrong.
+    """
+
+
+class TransactionInDoubtError(FatalProducerError):
+    """A commit was not answered in time: it is not known whether the transaction is committed.
+
+    A new producer with the same transactional id finds it decided, one way or the other.
+    """
+
+    default_code = ErrorCode.REQUEST_TIMED_OUT
+
+
+class TransactionStateError(KafkaClientError, RuntimeError):
+    """The call is not for a producer in this state: `send` outside of a transaction, for one."""
+
+    default_code = ErrorCode.INVALID_TXN_STATE
 
 
 class UnsupportedVersionError(KafkaClientError):
@@ -244,8 +290,42 @@ class InvalidProducerEpochError(KafkaClientError):
     default_code = ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-class ProducerFencedError(KafkaClientError):
+class ProducerFencedError(FatalProducerError):
+    """A newer producer has the transactional id, or the coordinator gave this one up."""
+
     default_code = ErrorCode.PRODUCER_FENCED
+
+
+class InvalidTxnStateError(FatalProducerError):
+    default_code = ErrorCode.INVALID_TXN_STATE
+
+
+class InvalidProducerIdMappingError(FatalProducerError):
+    default_code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+class InvalidTransactionTimeoutError(FatalProducerError):
+    default_code = ErrorCode.INVALID_TRANSACTION_TIMEOUT
+
+
+class TransactionalIdAuthorizationError(FatalProducerError):
+    default_code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+class TransactionAbortableError(TransactionAbortedError):
+    default_code = ErrorCode.TRANSACTION_ABORTABLE
+
+
+class ConcurrentTransactionsError(RetriableError):
+    default_code = ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+class TransactionCoordinatorFencedError(KafkaClientError):
+    default_code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+class TransactionalIdNotFoundError(KafkaClientError):
+    default_code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
 
 class CoordinatorNotAvailableError(RetriableError):
@@ -326,6 +406,10 @@ _ONLY_OURS = (
     InvalidValueError,
     BufferExhaustedError,
     CommitFailedError,
+    TransactionAbortedError,
+    FatalProducerError,
+    TransactionInDoubtError,
+    TransactionStateError,
     NoOffsetForPartitionError,
     LogTruncationError,
 )
@@ -356,3 +440,13 @@ def error_for(code: ErrorCode, message: str | None = None) -> KafkaClientError:
         message = message or f"the broker answered with the unknown error code {code:d}"
         code = ErrorCode.UNKNOWN_SERVER_ERROR
     return error_class(code)(message, code=code)
+
+
+E = TypeVar("E", bound=KafkaClientError)
+
+
+def renewed(error: E) -> E:
+    """Return a kept error to be raised: with a traceback of its own, and the same cause."""
+    again = type(error)(error.message, code=error.code)
+    again.__cause__ = error.__cause__
+    return again

@@ -110,6 +110,9 @@ unit/clients/pipeline/test_pipeline: clients/pipeline/ batches cli dataset displ
 unit/clients/pipeline/test_pipeline: clients/pipeline/report/ charts page report
 unit/clients/producer/test_producer: clients/producer/ sender
 unit/clients/producer/test_queues: clients/producer/ sequences
+unit/clients/producer/test_transaction_manager: clients/producer/ transaction transaction_errors
+    transaction_requests transactional_sequences
+unit/clients/producer/test_transaction_manager: clients/ group_offsets
 unit/clients/test_nodes: clients/ node versions
 unit/kraft_meta/controller/test_directory_control: kraft_meta/metadata/ directories
 unit/kraft_meta/controller/test_replication_control: kraft_meta/controller/ control

@@ -35,7 +35,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
 from typing import Self, Unpack
@@ -44,7 +44,7 @@ import trio
 
 from kraftrio.clients.arguments import text, topic_partitions, whole_number
 from kraftrio.clients.arguments import topic_partition as as_partition
-from kraftrio.clients.cluster import Cluster, open_cluster
+from kraftrio.clients.cluster import open_shielded_cluster
 from kraftrio.clients.config import make_config
 from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.auto_commit import AutoCommit, log_failure
@@ -142,7 +142,7 @@ class Consumer:
         config, rng = self.config, self._rng
         partitions, handover, calls = self._partitions, self._handover, self._calls
         cluster = self._cluster = await self._stack.enter_async_context(
-            _shielded_cluster(config, self._network, rng)
+            open_shielded_cluster(config=config, network=self._network, rng=rng)
         )
         offsets = self._offsets = OffsetClient(cluster, config, self._network, rng)
         positions = self._positions = Positions(cluster, config, partitions, offsets, calls.fail)
@@ -285,6 +285,11 @@ class Consumer:
         """The topics that are subscribed to; with a pattern, those that match it."""
         return self._subscription.topics if self._is_entered else frozenset()
 
+    @property
+    def commits_by_itself(self) -> bool:
+        """Whether offsets are committed without being asked for: `enable_auto_commit`."""
+        return self.config.group_id is not None and self.config.enable_auto_commit
+
     def group_metadata(self) -> GroupMetadata:
         """Return who the consumer is in its group at the moment.
 
@@ -392,6 +397,14 @@ class Consumer:
         if state.position is None or end < 0:
             return None
         return max(end - state.position.offset, 0)
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return where each partition goes on, where that is known: what `commit` would commit.
+
+        Everything that was handed over counts as consumed.
+        """
+        self._calls.check_open()
+        return self._handover.consumed()
 
     # -- commits --------------------------------------------------------------------------------
 
@@ -513,39 +526,6 @@ class Consumer:
         """
         self._calls.check_open()
         return await self._cluster.all_topics(timeout_s=_timeout_s(self.config, timeout_ms))
-
-
-@asynccontextmanager
-async def _shielded_cluster(
-    config: ConsumerConfig, network: Network, rng: random.Random
-) -> AsyncIterator[Cluster]:
-    """Run a cluster's tasks beside the body, in which a cancellation of the body ends nothing.
-
-    So a program that is cancelled can still leave its group. Leaving the body ends the tasks.
-    """
-    failure: BaseException | None = None
-    async with trio.open_nursery() as nursery:
-        cluster, scope = await nursery.start(_run_cluster, config, network, rng)
-        try:
-            yield cluster
-        except (Exception, trio.Cancelled) as error:
-            failure = error  # raised below: from here the nursery would wrap it in a group
-        finally:
-            scope.cancel()
-    if failure is not None:
-        raise failure
-
-
-async def _run_cluster(
-    config: ConsumerConfig,
-    network: Network,
-    rng: random.Random,
-    task_status: trio.TaskStatus[tuple[Cluster, trio.CancelScope]],
-) -> None:
-    with trio.CancelScope(shield=True) as scope:
-        async with open_cluster(config=config, network=network, rng=rng) as cluster:
-            task_status.started((cluster, scope))
-            await trio.sleep_forever()
 
 
 class _Batches:

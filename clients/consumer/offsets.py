@@ -434,8 +434,9 @@ class OffsetClient:
         return node.versions.choose(api_key, max_version=_NAMED_TOPICS_VERSION)
 
     def _fetch_request(self, by_topic: dict[str, list[int]], version: int) -> OffsetFetchRequest:
-        # Offsets that an open transaction may still change are waited for.
-        is_stable = self._config.is_read_committed and version >= 7
+        # Offsets that an open transaction may still change are waited for: whoever goes on without
+        # would do again what that transaction has done.
+        is_stable = version >= 7
         if version < _GROUPS_VERSION:
             topics = [
                 OffsetFetchRequestTopic(name=name, partition_indexes=numbers)

@@ -2,7 +2,8 @@
 
 Owns the queues of all partitions, and leaves to others: when something is sent (`schedule`), what
 memory is free (`buffer_pool`), what is not decided yet (`incomplete`), where records without a key
-go (`partitioner`) and the order of idempotent records (`sequences`). Rules, as in Kafka's
+go (`partitioner`), the order of idempotent records (`sequences`) and what belongs to a transaction
+(`transactions`). Rules, as in Kafka's
 RecordAccumulator and Sender:
 1. A batch may be sent when it is full, when it is older than linger_ms, or when somebody flushes or
    waits for memory. Of each partition one batch at a time goes into a request.
@@ -14,7 +15,9 @@ RecordAccumulator and Sender:
    What cannot be encoded fails alone.
 4. A batch older than delivery_timeout_ms is given up, sent or not. Late answers are ignored.
 5. The size of a batch counts before compression; the ratio seen before says how much fits.
-6. A topic that was re-created is the same topic with other partitions: what waits for a partition
+6. Of a transaction that failed nothing is sent any more: what waits is given up, and what is in
+   flight is not sent again (`transactions`).
+7. A topic that was re-created is the same topic with other partitions: what waits for a partition
    that it still has is written there, what waits for one that is gone waits for it to come back.
 
 Sans-IO: time comes in as milliseconds of a clock that never goes back; leaders come from `update`.
@@ -51,6 +54,8 @@ from kraftrio.clients.producer.partitioner import StickyPartitioner, hash_of_key
 from kraftrio.clients.producer.queues import NO_LEADER, PartitionQueue, TopicQueues
 from kraftrio.clients.producer.schedule import SendSchedule
 from kraftrio.clients.producer.sequences import Sequences
+from kraftrio.clients.producer.transactional_sequences import TransactionalSequences
+from kraftrio.clients.producer.transactions import Transactions
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import ZERO_UUID
 from kraftrio.wire.records.batch import BATCH_OVERHEAD
@@ -60,7 +65,13 @@ class Accumulator:
     """See the module's text."""
 
     def __init__(self, config: ProducerConfig, rng: random.Random) -> None:
-        self.sequences: Sequences | None = Sequences() if config.is_idempotent else None
+        self.sequences: Sequences | None = None
+        self.transactions: Transactions | None = None
+        if config.transactional_id is not None:
+            self.sequences = TransactionalSequences()
+            self.transactions = Transactions(config.transactional_id)
+        elif config.is_idempotent:
+            self.sequences = Sequences()
         self.memory = BufferPool(config.buffer_memory)
         self.schedule = SendSchedule()
         self.incomplete = IncompleteBatches()
@@ -77,6 +88,7 @@ class Accumulator:
         self._rng = rng
         self._ignores_keys = config.partitioner_ignore_keys
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._short_backoff = config.concurrent_transactions_backoff
         self._serials = count()
 
     # -- accepting records ----------------------------------------------------------------------
@@ -243,6 +255,10 @@ class Accumulator:
         Returns:
             when to poll again at the latest.
         """
+        transactions = self.transactions
+        if transactions is not None and transactions.has_failed:
+            assert transactions.failure is not None
+            self.give_up_waiting(transactions.failure)
         for queue in self.schedule.end_lingering(now_ms):
             self._close(queue)
         self.schedule.end_back_offs(now_ms)
@@ -255,7 +271,8 @@ class Accumulator:
     def drain(self, node_id: int, now_ms: float) -> list[Batch]:
         """Take what goes into the next request to a broker: the oldest batch of each partition."""
         queues = self.schedule.queues(node_id)
-        if not queues:
+        transactions = self.transactions
+        if not queues or (transactions is not None and not transactions.is_sending):
             return []
         batches: list[Batch] = []
         size_bytes = 0
@@ -271,6 +288,8 @@ class Accumulator:
             if queue.is_muted:
                 continue
             if self.sequences is not None and not self.sequences.may_send(queue.sequence, batch):
+                continue
+            if transactions is not None and not transactions.may_send(queue.topic, queue.partition):
                 continue
             if batches and size_bytes + batch.size_bytes > self._config.max_request_size:
                 break
@@ -305,7 +324,11 @@ class Accumulator:
             self.sequences.on_send(queue.sequence, batch)
         if not batch.data:
             try:
-                batch.encode(self._config.compression, self._config.compression_level)
+                batch.encode(
+                    self._config.compression,
+                    self._config.compression_level,
+                    is_transactional=self.transactions is not None,
+                )
             except Exception as error:  # whatever it is, it is of these records alone
                 failure = InvalidRecordError(
                     f"{batch.record_count} record(s) for {queue.topic}-{queue.partition} cannot be"
@@ -319,6 +342,8 @@ class Accumulator:
             if batch.reserved_bytes > batch.size_bytes:
                 self.memory.release(batch.reserved_bytes - batch.size_bytes)
                 batch.reserved_bytes = batch.size_bytes
+        if self.transactions is not None:
+            self.transactions.on_sent()
         batch.is_sent = True
         batch.leader_epoch = queue.leader_epoch
         return True
@@ -362,7 +387,7 @@ class Accumulator:
             return
         batch.last_failure = error_for(code, message)
         if self._may_retry(queue, batch, code, now_ms, log_start_offset):
-            self._retry(queue, batch, now_ms)
+            self._retry(queue, batch, code, now_ms)
             return
         has_retries = batch.attempts < self._config.retries
         self._fail(queue, batch, batch.last_failure, refused=has_retries and not code.retriable)
@@ -385,12 +410,17 @@ class Accumulator:
             return False
         if batch.attempts >= self._config.retries:
             return False
+        if self.transactions is not None and not self.transactions.is_sending:
+            return False
         if self.sequences is None:
             return code.retriable
         return self.sequences.may_retry(queue.sequence, batch, code, log_start_offset)
 
-    def _retry(self, queue: PartitionQueue, batch: Batch, now_ms: float) -> None:
-        backoff_ms = self._backoff.jittered(batch.attempts, self._rng)
+    def _retry(self, queue: PartitionQueue, batch: Batch, code: ErrorCode, now_ms: float) -> None:
+        # The transaction before is still being ended, which is a matter of milliseconds.
+        is_brief = code == ErrorCode.CONCURRENT_TRANSACTIONS
+        backoff = self._short_backoff if is_brief else self._backoff
+        backoff_ms = backoff.jittered(batch.attempts, self._rng)
         batch.attempts += 1
         batch.retry_at_ms = now_ms + backoff_ms
         self.schedule.back_off(queue, batch)
@@ -423,6 +453,8 @@ class Accumulator:
     ) -> None:
         if self.sequences is not None and batch.has_sequence:
             self.sequences.on_failed(queue.sequence, batch, refused=refused)
+        if self.transactions is not None:
+            error = self.transactions.on_batch_failed(error, has_sequence=batch.has_sequence)
         self._complete(batch)
         batch.fail(error)
 
@@ -440,6 +472,23 @@ class Accumulator:
             f" within {self._config.delivery_timeout_ms} ms{because}"
         )
         self._fail(queue, batch, error, refused=False)
+
+    def give_up_waiting(self, error: KafkaClientError) -> None:
+        """Give up what is not in flight: the transaction is not to be committed."""
+        self._drop([batch for batch in self.incomplete if not batch.is_sent], error)
+
+    def give_up_all(self, error: KafkaClientError) -> None:
+        """Give up what is in flight, too: its answers do not matter any more."""
+        self._drop(list(self.incomplete), error)
+
+    def _drop(self, batches: list[Batch], error: KafkaClientError) -> None:
+        for batch in batches:
+            queue = self._queue_of(batch)
+            if batch is queue.open:
+                self._close(queue)
+            if batch in queue.batches:
+                queue.batches.remove(batch)
+            self._fail(queue, batch, error, refused=False)
 
     def abort(self, error: KafkaClientError) -> None:
         """Give up everything: the producer ends."""

@@ -9,7 +9,7 @@ of one record. Rules:
 3. Sequences may be changed while older bytes are still being sent, so bytes are never changed
    in place.
 
-Sans-IO but for `Delivery.wait`. Called by: the producer's cores, and `producer`.
+Sans-IO but for `Delivery.wait` and `wait_batch`. Called by: the producer's cores, and `producer`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import trio
 
-from kraftrio.clients.errors import KafkaClientError
+from kraftrio.clients.errors import KafkaClientError, renewed
 from kraftrio.wire.records.batch import (
     BATCH_OVERHEAD,
     build_from_columns,
@@ -141,7 +141,9 @@ class Batch:
 
     # -- bytes ----------------------------------------------------------------------------------
 
-    def encode(self, compression: Compression, level: int | None) -> None:
+    def encode(
+        self, compression: Compression, level: int | None, *, is_transactional: bool = False
+    ) -> None:
         """Turn the columns into bytes; the batch is closed."""
         assert self.is_closed and not self.data, "a batch is encoded once, when it is closed"
         self.data = build_from_columns(
@@ -154,6 +156,7 @@ class Batch:
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
             base_sequence=self.base_sequence,
+            transactional=is_transactional,
         )
         self.values = self.keys = []
         self.headers = {}
@@ -234,7 +237,7 @@ class Batch:
         for part in self.parts or ():
             part.raise_failure()
         if self.error is not None:
-            raise type(self.error)(self.error.message, code=self.error.code)
+            raise renewed(self.error)
 
     def locate(self, index: int) -> tuple[Batch, int]:
         """Return the batch that holds the record now, and its index there."""
@@ -310,7 +313,7 @@ class Delivery:
             batch, index = batch.locate(index)
         assert batch.is_done, "the delivery is not decided yet"
         if batch.error is not None:
-            raise type(batch.error)(batch.error.message, code=batch.error.code)
+            raise renewed(batch.error)
         append_time_ms = batch.log_append_time_ms
         return _new_tuple(  # RecordMetadata(...) would cost twice as much
             RecordMetadata,
@@ -340,3 +343,13 @@ class Delivery:
 
     def __await__(self) -> Generator[Any, Any, RecordMetadata]:
         return self.wait().__await__()
+
+
+async def wait_batch(batch: Batch) -> None:
+    """Wait until a batch, or all its parts, have ended."""
+    while not batch.is_done:
+        event = trio.Event()
+        batch.callbacks.append(event.set)
+        await event.wait()
+    for part in batch.parts or ():
+        await wait_batch(part)

@@ -8,6 +8,8 @@ Owns what programs call; the core is `accumulator`, the task behind it `sender`.
 3. Leaving `async with` waits until every record is decided. Leaving it cancelled gives up what is
    not written yet: its deliveries raise `ClosedError`.
 4. A program that only sends lets other tasks run at least each _YIELD_BYTES.
+5. With a transactional_id records are accepted in a transaction only (`transaction`); entering
+   `async with` fences every other producer of that id, and leaving it aborts what is open.
 
 Names and defaults of the settings are those of the Java producer in snake_case. Kafka
 documentation, "Producer API".
@@ -26,7 +28,7 @@ from typing import Self, Unpack
 import trio
 
 from kraftrio.clients.arguments import MAX_INT32, content, text, whole_number
-from kraftrio.clients.cluster import Cluster, open_cluster
+from kraftrio.clients.cluster import Cluster, open_cluster, open_shielded_cluster
 from kraftrio.clients.config import (
     ProducerConfig,
     ProducerSettings,
@@ -36,24 +38,28 @@ from kraftrio.clients.config import (
 from kraftrio.clients.errors import (
     BufferExhaustedError,
     ClosedError,
+    KafkaClientError,
     TimedOutError,
+    TransactionStateError,
     UnknownTopicOrPartitionError,
 )
 from kraftrio.clients.producer.accumulator import Accumulator
 from kraftrio.clients.producer.batch import (
     RECORD_OVERHEAD_BYTES,
     SHORT_BYTES,
-    Batch,
     Delivery,
     Headers,
     RecordMetadata,
     record_size,
+    wait_batch,
 )
 from kraftrio.clients.producer.queues import PartitionQueue, TopicQueues
 from kraftrio.clients.producer.sender import Sender
+from kraftrio.clients.producer.transaction import Transaction
+from kraftrio.clients.producer.transaction_manager import TransactionManager
 from kraftrio.net.transport import Network
 
-__all__ = ["Delivery", "Producer", "RecordMetadata"]
+__all__ = ["Delivery", "Producer", "RecordMetadata", "Transaction"]
 
 _USE_TOPIC_EVERY_MS = 1_000
 _YIELD_BYTES = 64 << 10
@@ -104,6 +110,7 @@ class Producer:
         self._stack = AsyncExitStack()
         self._cluster: Cluster | None = None
         self._sender: Sender | None = None
+        self._transactions: TransactionManager | None = None
         self._is_open = False
         self._is_plain = False  # open, and without a partitioner of the program's own
         self._yield_at = 0
@@ -111,17 +118,28 @@ class Producer:
 
     async def __aenter__(self) -> Self:
         assert self._cluster is None, "a producer is entered once"
+        config, is_transactional = self.config, self.config.transactional_id is not None
+        # Who is cancelled in a transaction still aborts it.
+        open_tasks = open_shielded_cluster if is_transactional else open_cluster
         cluster = await self._stack.enter_async_context(
-            open_cluster(
-                config=self.config,
+            open_tasks(
+                config=config,
                 network=self._network,
                 rng=self._rng,
-                topic_idle_ms=self.config.metadata_max_idle_ms,
+                topic_idle_ms=config.metadata_max_idle_ms,
             )
         )
         self._cluster = cluster
-        self._sender = Sender(cluster, self._core, self.config, cluster.nursery, self._grant_memory)
+        self._sender = Sender(cluster, self._core, config, cluster.nursery, self._grant_memory)
         cluster.nursery.start_soon(self._sender.run)
+        if is_transactional:
+            manager = TransactionManager(cluster, self._core, self._sender, config, self._rng)
+            try:
+                await manager.initialize()
+            except BaseException as error:
+                await self._stack.__aexit__(type(error), error, error.__traceback__)
+                raise
+            self._transactions = manager
         self._is_open = True
         self._is_plain = self._partitioner is None
         return self
@@ -134,7 +152,9 @@ class Producer:
     ) -> None:
         self._is_open = self._is_plain = False
         try:
-            if error is None or isinstance(error, Exception):
+            if self._transactions is not None:
+                await self._transactions.close(error)
+            elif error is None or isinstance(error, Exception):
                 await self._flush()
         finally:
             self._core.abort(ClosedError("the producer was closed before the record was written"))
@@ -165,6 +185,8 @@ class Producer:
             RecordTooLargeError: the record is larger than max_request_size or buffer_memory.
             InvalidTopicError: no topic can have this name.
             TypeError, ValueError: an argument is of the wrong type, or cannot be written.
+            TransactionStateError: the producer has a transactional_id, and no transaction is open.
+            TransactionAbortedError, FatalProducerError: the transaction has failed.
             ClosedError: the producer is not open.
         """
         if self._schedule.wants_sender and self._is_open:
@@ -228,18 +250,33 @@ class Producer:
             timestamp_ms = whole_number("timestamp_ms", timestamp_ms)
         if partition is not None:
             partition = whole_number("partition", partition, 0, MAX_INT32)
+        number = self._open_transaction()
         known = self._topics.get(topic) or await self._learn_topic(topic)
         if partition is None and self._partitioner is not None:
             chosen = self._partitioner(topic, key, value, len(known.queues))
             partition = whole_number("the partitioner's choice", chosen, 0, MAX_INT32)
         if partition is not None and partition >= len(known.queues):
             await self._wait_partition(known, partition)
+        if self._transactions is not None:
+            self._transactions.core.check_may_send(number)
         accepted = self._core.append(known, partition, key, value, checked, timestamp_ms)
         if isinstance(accepted, Delivery):
             return accepted
         return await self._send_to_new(
             accepted, known, partition, key, value, checked, timestamp_ms
         )
+
+    def _open_transaction(self) -> int:
+        """Return the number of the transaction that records go into; 0 without any.
+
+        Raises:
+            TransactionStateError, TransactionAbortedError, FatalProducerError: as `send`.
+        """
+        manager = self._transactions
+        if manager is None:
+            return 0
+        manager.core.check_may_send(manager.core.number)
+        return manager.core.number
 
     async def _learn_topic(self, topic: str) -> TopicQueues:
         assert self._cluster is not None
@@ -274,12 +311,15 @@ class Producer:
     ) -> Delivery:
         """Accept a record for which no batch is open; waits while there is no memory for one."""
         core = self._core
-        cluster, sender = self._cluster, self._sender
+        cluster, sender, transactions = self._cluster, self._sender, self._transactions
         assert cluster is not None and sender is not None
+        number = self._open_transaction()
         record_bytes = record_size(key, value, headers)
         memory_bytes = core.memory_for(queue, record_bytes)
         if not self._memory.reserve(memory_bytes):
             await self._wait_memory(memory_bytes)
+            if transactions is not None:
+                self._check_still_open(transactions, number, memory_bytes)
             # Somebody else may have opened a batch meanwhile.
             accepted = core.append(known, partition, key, value, headers, timestamp_ms)
             if isinstance(accepted, Delivery):
@@ -294,10 +334,38 @@ class Producer:
         if now_ms - known.used_ms > _USE_TOPIC_EVERY_MS:
             known.used_ms = now_ms
             cluster.use_topic(known.name)
+        if transactions is not None:
+            transactions.on_new_batch(queue)
         sender.on_new_batch(now_ms)
         if self._schedule.wants_sender:  # without lingering
             sender.pump()
         return delivery
+
+    def _check_still_open(
+        self, transactions: TransactionManager, number: int, memory_bytes: int
+    ) -> None:
+        """Give memory back and raise if the transaction ended while it was waited for."""
+        try:
+            transactions.core.check_may_send(number)
+        except KafkaClientError:
+            self._memory.release(memory_bytes)
+            self._grant_memory()
+            raise
+
+    # -- transactions ---------------------------------------------------------------------------
+
+    def transaction(self) -> Transaction:
+        """Return a transaction to be entered with `async with`; see `Transaction`.
+
+        Raises:
+            TransactionStateError: the producer has no transactional_id.
+            ClosedError: the producer is not open.
+        """
+        if self.config.transactional_id is None:
+            raise TransactionStateError("transactions need a transactional_id")
+        if not self._is_open or self._transactions is None:
+            raise ClosedError("the producer is not open")
+        return Transaction(self._transactions)
 
     # -- memory ---------------------------------------------------------------------------------
 
@@ -353,7 +421,7 @@ class Producer:
         self._wake_sender()
         await trio.lowlevel.checkpoint()
         for batch in list(self._core.incomplete):
-            await _wait_batch(batch)
+            await wait_batch(batch)
 
     def _wake_sender(self) -> None:
         if self._sender is not None:
@@ -378,16 +446,6 @@ class Producer:
     def buffered_bytes(self) -> int:
         """How much of buffer_memory is taken."""
         return self.config.buffer_memory - self._memory.free_bytes
-
-
-async def _wait_batch(batch: Batch) -> None:
-    """Wait until a batch, or all its parts, have ended."""
-    while not batch.is_done:
-        event = trio.Event()
-        batch.callbacks.append(event.set)
-        await event.wait()
-    for part in batch.parts or ():
-        await _wait_batch(part)
 
 
 def _as_headers(headers: HeadersLike) -> Headers:

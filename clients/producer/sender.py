@@ -60,6 +60,7 @@ _STALE_METADATA: Final = frozenset(
     }
 )
 _LAST_VERSION_WITH_NAMES: Final = 12
+_LAST_VERSION_THAT_ADDS_NOTHING: Final = 11  # later ones add partitions to transactions (KIP-890)
 
 
 class Sender:
@@ -126,6 +127,7 @@ class Sender:
             sequences = self._core.sequences
             if (
                 sequences is not None
+                and self._core.transactions is None
                 and sequences.needs_producer_id
                 and self._core.incomplete
                 and not self._asks_producer_id
@@ -216,6 +218,9 @@ class Sender:
         # As they are now: the topic may be re-created before the answer comes.
         topic_ids = {topic.name: topic.topic_id for topic in request.topic_data}
         max_version = _LAST_VERSION_WITH_NAMES if ZERO_UUID in topic_ids.values() else None
+        transactions = self._core.transactions
+        if transactions is not None and not transactions.has_epoch_of_its_own:
+            max_version = _LAST_VERSION_THAT_ADDS_NOTHING
         self._in_flight[node.node_id] = self._in_flight.get(node.node_id, 0) + 1
         try:
             if self._acks == 0:
@@ -247,7 +252,9 @@ class Sender:
             topic.partition_data.append(
                 PartitionProduceData(index=batch.partition, records=memoryview(batch.data))
             )
+        transactions = self._core.transactions
         return ProduceRequest(
+            transactional_id=None if transactions is None else transactions.transactional_id,
             acks=self._acks,
             timeout_ms=self._config.request_timeout_ms,
             topic_data=list(topics.values()),

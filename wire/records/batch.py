@@ -549,6 +549,7 @@ def build_from_columns(
     producer_id: int = -1,
     producer_epoch: int = -1,
     base_sequence: int = -1,
+    transactional: bool = False,
 ) -> bytearray:
     """Build a batch as a producer sends it, without an object per record.
 
@@ -567,7 +568,7 @@ def build_from_columns(
         partition_leader_epoch=-1,
         magic=MAGIC,
         crc=0,
-        attributes=compression,
+        attributes=compression | (TRANSACTIONAL_BIT if transactional else 0),
         last_offset_delta=count - 1,
         base_timestamp=timestamps[0],
         max_timestamp=max(timestamps),

@@ -23,6 +23,7 @@ from kraftrio.wire.messages.cluster import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     Coordinator,
+    FinalizedFeatureKey,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     MetadataRequest,
@@ -70,6 +71,7 @@ class FakeCluster:
     requests: Counter[tuple[int, str]] = field(default_factory=Counter)
     versions_used: dict[str, int] = field(default_factory=dict)
     max_versions: dict[int, int] = field(default_factory=dict)
+    features: dict[str, int] = field(default_factory=dict)  # that are finalized
     auto_create: bool = False
     controller_id: int = 1
     coordinator_id: int = 1
@@ -112,7 +114,11 @@ class FakeCluster:
                 )
                 for key, api in APIS.items()
                 if self.max_versions.get(key, 99) >= 0
-            ]
+            ],
+            finalized_features=[
+                FinalizedFeatureKey(name=name, max_version_level=level)
+                for name, level in self.features.items()
+            ],
         )
 
     def metadata(self, request: MetadataRequest) -> MetadataResponse:

@@ -1,0 +1,295 @@
+"""The transaction of a producer with a transactional id: its state, and what may be done in it.
+
+Owns `Transactions`: the state with its table of legal moves, why a transaction failed, and which
+partitions belong to it. Rules, as in Kafka's TransactionManager (KIP-98, KIP-360, KIP-890):
+1. Records are accepted while a transaction is open, and only for it: who waited and comes back in
+   the next one is refused.
+2. What goes wrong either fails the transaction, which can then only be aborted, or is fatal: the
+   producer can only be closed. A batch that is given up fails the transaction.
+3. Of a transaction that failed, or ends by an abort, nothing more is sent and nothing sent again.
+4. Under transaction.version 2 the coordinator learns of a partition by what is written to it.
+   Before that it must be told first: `may_send` holds back what it does not know of yet.
+5. If a batch with a sequence was given up, brokers may or may not have it: nothing more goes out in
+   that epoch, and after the abort the producer needs a new one. Under version 2 each transaction
+   has an epoch of its own anyway.
+
+Sans-IO. Called by: `accumulator`, which asks what may be sent; `transaction_manager`, which owns
+the requests.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from kraftrio.clients.errors import (
+    FatalProducerError,
+    KafkaClientError,
+    TransactionAbortedError,
+    TransactionStateError,
+    renewed,
+)
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.primitives import TopicPartition
+
+EPOCH_PER_TRANSACTION: Final = 2
+"""The transaction.version from which on each transaction has an epoch of its own (KIP-890)."""
+
+
+class TransactionState(Enum):
+    """What the producer's transaction is in; LEGAL_MOVES says what follows what."""
+
+    UNINITIALIZED = "no producer id yet"
+    READY = "no transaction"
+    OPEN = "records are accepted"
+    FLUSHING = "a commit waits for what was accepted"
+    COMMITTING = "the coordinator was told to commit"
+    FAILED = "it can only be aborted"
+    ABORTING = "it is being aborted"
+    FATAL = "the producer can only be closed"
+
+
+_S = TransactionState
+
+LEGAL_MOVES: Final[dict[TransactionState, frozenset[TransactionState]]] = {
+    _S.UNINITIALIZED: frozenset({_S.READY, _S.FATAL}),
+    _S.READY: frozenset({_S.OPEN, _S.FATAL}),
+    _S.OPEN: frozenset({_S.FLUSHING, _S.FAILED, _S.ABORTING, _S.FATAL}),
+    _S.FLUSHING: frozenset({_S.COMMITTING, _S.FAILED, _S.ABORTING, _S.FATAL}),
+    _S.COMMITTING: frozenset({_S.READY, _S.FAILED, _S.FATAL}),
+    _S.FAILED: frozenset({_S.ABORTING, _S.FATAL}),
+    _S.ABORTING: frozenset({_S.READY, _S.FAILED, _S.FATAL}),
+    _S.FATAL: frozenset(),
+}
+
+_SENDING: Final = frozenset({_S.OPEN, _S.FLUSHING})
+_ENDABLE: Final = frozenset({_S.OPEN, _S.FLUSHING, _S.FAILED})
+
+# Of a Produce: whatever else it is refused for, the transaction can be aborted and done again.
+_FATAL_CODES: Final = frozenset(
+    {
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+
+
+class Transactions:
+    """See the module.
+
+    Attributes:
+        transaction_version: the cluster's, as of the beginning of the transaction.
+        number: of the transaction: it counts those that were begun.
+        failure: why it failed, or the producer did.
+        is_started: the coordinator knows, or may know, of something in it.
+        needs_new_epoch: see rule 5.
+    """
+
+    def __init__(self, transactional_id: str) -> None:
+        self.transactional_id = transactional_id
+        self.transaction_version = 0
+        self.state = TransactionState.UNINITIALIZED
+        self.number = 0
+        self.failure: TransactionAbortedError | FatalProducerError | None = None
+        self.is_started = False
+        self.needs_new_epoch = False
+        self._new: dict[TopicPartition, None] = {}  # the coordinator is still to be told
+        self._added: set[tuple[str, int]] = set()
+
+    def _move(self, state: TransactionState) -> None:
+        assert state in LEGAL_MOVES[self.state], f"from {self.state.name} to {state.name}"
+        self.state = state
+
+    @property
+    def has_epoch_of_its_own(self) -> bool:
+        """Whether this is version 2 (KIP-890)."""
+        return self.transaction_version >= EPOCH_PER_TRANSACTION
+
+    # -- beginning ------------------------------------------------------------------------------
+
+    def on_initialized(self, transaction_version: int) -> None:
+        """The producer has its id and epoch."""
+        assert self.state is TransactionState.UNINITIALIZED, "it gets them once"
+        self.transaction_version = transaction_version
+        self._move(TransactionState.READY)
+
+    def check_may_begin(self) -> None:
+        """Raise unless a transaction may begin.
+
+        Raises:
+            FatalProducerError: none ever may.
+            TransactionStateError: another one has not ended.
+        """
+        self._raise_fatal()
+        if self.state is not TransactionState.READY:
+            raise TransactionStateError(f"a transaction has not ended: {self.state.value}")
+
+    def begin(self) -> None:
+        """Begin a transaction; `check_may_begin` allows it."""
+        self._move(TransactionState.OPEN)
+        self.number += 1
+        self.failure = None
+        self.is_started = self.needs_new_epoch = False
+        self._new.clear()
+        self._added.clear()
+
+    # -- sending --------------------------------------------------------------------------------
+
+    def check_may_send(self, number: int) -> None:
+        """Raise unless a record, or offsets, may go into the transaction of that number.
+
+        Raises:
+            FatalProducerError: the producer can only be closed.
+            TransactionAbortedError: that transaction failed, or has ended meanwhile.
+            TransactionStateError: no transaction is open.
+        """
+        if self.state is TransactionState.OPEN and number == self.number:
+            return
+        self._raise_fatal()
+        if self.state is TransactionState.FAILED:
+            self.raise_failure()
+        if number != self.number:
+            raise TransactionAbortedError("the transaction has ended meanwhile")
+        raise TransactionStateError(
+            "a producer with a transactional id sends in `async with producer.transaction()` only"
+        )
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether anything may be sent, or sent again."""
+        return self.state in _SENDING
+
+    def add_partition(self, partition: TopicPartition) -> bool:
+        """A record was accepted for a partition; return whether the coordinator is to be told."""
+        if self.has_epoch_of_its_own or partition in self._added or partition in self._new:
+            return False
+        self._new[partition] = None
+        return True
+
+    def take_new_partitions(self) -> list[TopicPartition]:
+        """Return the partitions that the coordinator does not know of; they are to be told now."""
+        new = list(self._new)
+        self._new.clear()
+        return new
+
+    def on_partitions_added(self, partitions: list[TopicPartition]) -> None:
+        """The coordinator knows of them."""
+        self._added.update(partitions)
+        self.is_started = True
+
+    def may_send(self, topic: str, partition: int) -> bool:
+        """Whether the coordinator knows of a partition, or learns of it by what is written."""
+        return self.has_epoch_of_its_own or (topic, partition) in self._added
+
+    def on_sent(self) -> None:
+        """A batch is sent: under version 2 the coordinator learns of it."""
+        self.is_started = True
+
+    # -- failing --------------------------------------------------------------------------------
+
+    def on_batch_failed(self, error: KafkaClientError, *, has_sequence: bool) -> KafkaClientError:
+        """A batch is given up; return what is to be told of its records."""
+        self.needs_new_epoch |= has_sequence
+        if self.state not in _SENDING and self.state is not TransactionState.FAILED:
+            return error  # what is aborted may fail
+        return self.fail(error)
+
+    def fail(self, error: KafkaClientError) -> TransactionAbortedError | FatalProducerError:
+        """The transaction cannot be committed any more, or the producer not go on.
+
+        Returns:
+            what is to be told of everything in it: the first failure of a transaction.
+        """
+        if self.state is TransactionState.FATAL:
+            assert self.failure is not None
+            return self.failure
+        if error.code in _FATAL_CODES:
+            return self.fail_fatally(error)
+        if self.state is not TransactionState.FAILED:
+            self._move(TransactionState.FAILED)
+            self.failure = _aborted(error)
+        assert self.failure is not None
+        return self.failure
+
+    def fail_fatally(self, error: KafkaClientError) -> FatalProducerError:
+        """The producer can only be closed."""
+        fatal = error
+        if not isinstance(fatal, FatalProducerError):
+            fatal = FatalProducerError(error.message, code=error.code)
+            fatal.__cause__ = error
+        if self.state is not TransactionState.FATAL:
+            self._move(TransactionState.FATAL)
+            self.failure = fatal
+        return fatal
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the transaction failed, or the producer did."""
+        return self.state in (TransactionState.FAILED, TransactionState.FATAL)
+
+    def raise_failure(self) -> None:
+        """Raise why the transaction failed, or the producer did; nothing if neither did."""
+        if self.has_failed and self.failure is not None:
+            raise renewed(self.failure)
+
+    def _raise_fatal(self) -> None:
+        if self.state is TransactionState.FATAL:
+            self.raise_failure()
+
+    # -- ending ---------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a transaction that is still to be ended."""
+        return self.state in _ENDABLE
+
+    def begin_flush(self) -> None:
+        """A commit begins: nothing is accepted any more."""
+        self._move(TransactionState.FLUSHING)
+
+    def begin_commit(self) -> None:
+        """Everything is written: from here on the coordinator decides."""
+        self._move(TransactionState.COMMITTING)
+
+    def begin_abort(self) -> None:
+        """An abort begins: nothing is sent any more."""
+        self._new.clear()
+        self._move(TransactionState.ABORTING)
+
+    @property
+    def _is_unknown(self) -> bool:
+        """Whether the coordinator has forgotten the transactional id: it expired."""
+        failure = self.failure
+        return failure is not None and failure.code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+    @property
+    def must_be_ended(self) -> bool:
+        """Whether the coordinator is to be asked for the end: there is something to end there."""
+        return self.is_started and not self._is_unknown
+
+    @property
+    def needs_initialization(self) -> bool:
+        """Whether the producer has to ask for a new epoch, unless the end brought one."""
+        return self.needs_new_epoch or self._is_unknown
+
+    def on_ended(self) -> None:
+        """The transaction is committed or aborted, and the producer has an epoch for the next."""
+        assert self.state is not TransactionState.UNINITIALIZED, "there is one to end"
+        self.needs_new_epoch = False
+        self._move(TransactionState.READY)
+
+    def on_abort_unanswered(self) -> None:
+        """The abort was not answered in time: it is to be tried again."""
+        self._move(TransactionState.FAILED)
+        if self.failure is None:
+            self.failure = TransactionAbortedError("the abort was not answered in time")
+
+
+def _aborted(error: KafkaClientError) -> TransactionAbortedError:
+    if isinstance(error, TransactionAbortedError):
+        return error
+    failure = TransactionAbortedError(f"the transaction failed: {error}", code=error.code)
+    failure.__cause__ = error
+    return failure
