@@ -54,6 +54,18 @@ _FETCH_ERRORS = {
 # --- OffsetCommit ---
 
 
+def code_of_commit(committed: OffsetCommit) -> Callable[[str, int], ErrorCode | None]:
+    """What a group has said of each partition (topic, index) of a commit; None: nothing."""
+    refused, stored = committed.refused, committed.change.topics
+
+    def code_of(topic: str, index: int) -> ErrorCode | None:
+        if (topic, index) in refused:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        return ErrorCode.NONE if index in stored.get(topic, ()) else None
+
+    return code_of
+
+
 class ResolvedCommit:
     """A commit's partitions by name, where they exist; makes the response for all."""
 
@@ -88,14 +100,7 @@ class ResolvedCommit:
 
     def response(self, committed: OffsetCommit) -> OffsetCommitResponse:
         """Put what the group has taken, and refused, into the request's order."""
-        refused, stored = committed.refused, committed.change.topics
-
-        def code_of(name: str, index: int) -> ErrorCode | None:
-            if (name, index) in refused:
-                return ErrorCode.OFFSET_METADATA_TOO_LARGE
-            return ErrorCode.NONE if index in stored.get(name, ()) else None
-
-        return self._answer(code_of)
+        return self._answer(code_of_commit(committed))
 
     def error_response(self, error: ErrorCode) -> OffsetCommitResponse:
         """Answer with one error for all that the group was asked to commit."""

@@ -23,9 +23,11 @@ from kraftrio.base.deferred import Deferred
 from kraftrio.broker.api.groups.absent_groups import AbsentGroupHandlers
 from kraftrio.broker.api.groups.find_coordinator import GROUP_KEY, FindCoordinatorHandler
 from kraftrio.broker.api.groups.groups import GroupHandlers
+from kraftrio.broker.api.groups.transactional_offsets import TransactionalOffsetHandlers
 from kraftrio.broker.coordinator.group_coordinator import group_coordinator
 from kraftrio.broker.log.producers.producer_state import AppendOrigin
 from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.broker.ports import VerificationResult
 from kraftrio.broker.server.context import ClientInfo, RequestContext
 from kraftrio.broker.server.sliced_work import do_at_once
 from kraftrio.kraft_meta.metadata.image import (
@@ -228,6 +230,42 @@ class ClusterMetadata(MetadataCache):
         self.image = replace(self.image, brokers=self.image.brokers.set(broker_id, broker))
 
 
+class FakeVerifier:
+    """Verifies transactions: with `result`, at once or, while that is None, when it is told.
+
+    Attributes:
+        asked: what it was asked, each with what it answers with.
+    """
+
+    def __init__(self) -> None:
+        self.result: VerificationResult | None = VerificationResult(ErrorCode.NONE)
+        self.asked: list[tuple[dict[str, Any], Deferred[VerificationResult]]] = []
+
+    def verify(
+        self,
+        topic_partition: TopicPartition,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        adds_partition: bool,
+        knows_abortable: bool,
+    ) -> Deferred[VerificationResult]:
+        asked = {
+            "topic_partition": topic_partition,
+            "transactional_id": transactional_id,
+            "producer_id": producer_id,
+            "producer_epoch": producer_epoch,
+            "adds_partition": adds_partition,
+            "knows_abortable": knows_abortable,
+        }
+        answer: Deferred[VerificationResult] = Deferred()
+        if self.result is not None:
+            answer.complete(self.result)
+        self.asked.append((asked, answer))
+        return answer
+
+
 class BrokerStandIn:
     """A coordinator and its handlers over the stand-ins; leads every partition by default."""
 
@@ -236,6 +274,7 @@ class BrokerStandIn:
         self.timers = ManualTimers()
         self.replicas = FakeReplicas(self.timers)
         self.metadata = ClusterMetadata()
+        self.verifier = FakeVerifier()
         self.created_topics: list[str] = []
         self._uuids = itertools.count(1)
         self.start()
@@ -260,6 +299,7 @@ class BrokerStandIn:
                 {GROUP_KEY: self.coordinator}, self.metadata, self.created_topics.append
             ).table(),
             **GroupHandlers(self.coordinator, self.metadata, self.properties).table(),
+            **TransactionalOffsetHandlers(self.coordinator, self.metadata, self.verifier).table(),
             **AbsentGroupHandlers(self.coordinator).table(),
         }
 
