@@ -141,7 +141,8 @@ class VerificationResult(NamedTuple):
 
     Attributes:
         error: NONE: the partition is part of the producer's open transaction.
-        guard: goes with the append, which the log refuses once the transaction has ended.
+        guard: the log's own, which goes with the append: the log refuses that once the transaction
+            has ended.
     """
 
     error: ErrorCode

@@ -30,6 +30,7 @@ from kraftrio.broker.coordinator.ports import Replicas
 from kraftrio.broker.coordinator.settings import CoordinatorSettings
 from kraftrio.broker.coordinator.shard import NO_PRODUCER_ID
 from kraftrio.broker.log.producers.producer_state import AppendOrigin
+from kraftrio.broker.log.producers.verifications import VerificationGuard
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.records.batch import Record, build_batch
 from kraftrio.wire.records.control import EndTransactionMarker, build_end_transaction_batch
@@ -67,9 +68,17 @@ class OutcomeRunner:
         return self._clock.monotonic_ms() + self._settings.commit_timeout_ms
 
     def run(
-        self, led: LedPartition[ShardT], outcome: Outcome, respond: Respond | None = None
+        self,
+        led: LedPartition[ShardT],
+        outcome: Outcome,
+        respond: Respond | None = None,
+        guard: VerificationGuard | None = None,
     ) -> None:
-        """Carry out an outcome of a partition's shard."""
+        """Carry out an outcome of a partition's shard.
+
+        Args:
+            guard: of the transaction whose producer the outcome names.
+        """
         for ticket, response in outcome.replies:
             ticket.complete(response)
         if outcome.batch is None and not outcome.records:
@@ -77,7 +86,7 @@ class OutcomeRunner:
                 respond(ErrorCode.NONE)
             return
         try:
-            self._append(led, outcome)
+            self._append(led, outcome, guard)
         except KafkaError as error:
             self._log.warning("append failed partition=%s reason=%s", led.topic_partition, error)
             self._settle(led, 0, outcome.follow_up, respond, error.code)
@@ -96,7 +105,7 @@ class OutcomeRunner:
         now = self.now()
         batch = build_end_transaction_batch(*producer, marker, timestamp=now.wall_ms)
         try:
-            self._append_batch(led, batch, 1, transaction_version)
+            self._append_batch(led, batch, 1, transaction_version=transaction_version)
         except KafkaError as error:
             self._log.warning("marker failed partition=%s reason=%s", led.topic_partition, error)
             respond(error.code)
@@ -122,7 +131,9 @@ class OutcomeRunner:
             partial(self._settle, led, end_offset, follow_up, respond),
         )
 
-    def _append(self, led: LedPartition[ShardT], outcome: Outcome) -> None:
+    def _append(
+        self, led: LedPartition[ShardT], outcome: Outcome, guard: VerificationGuard | None
+    ) -> None:
         """Append the records, and let the shard change by them."""
         producer = outcome.producer or _NO_PRODUCER
         if outcome.batch is not None:
@@ -133,12 +144,12 @@ class OutcomeRunner:
                 base_sequence=_BASE_SEQUENCE,
                 transactional=producer is not _NO_PRODUCER,
             )
-            self._append_batch(led, data, outcome.batch.record_count)
+            self._append_batch(led, data, outcome.batch.record_count, guard=guard)
         records = outcome.records
         step = _SPLIT_RECORDS if outcome.splittable else max(len(records), 1)
         for start in range(0, len(records), step):
             part = records[start : start + step]
-            self._append_records(led, part, producer, replay=outcome.replay)
+            self._append_records(led, part, producer, guard, replay=outcome.replay)
         if outcome.change is not None:
             led.shard.apply(
                 outcome.change,
@@ -152,6 +163,7 @@ class OutcomeRunner:
         led: LedPartition[ShardT],
         records: Sequence[CoordinatorRecord],
         producer: ProducerOfBatch,
+        guard: VerificationGuard | None,
         *,
         replay: bool,
     ) -> None:
@@ -164,7 +176,7 @@ class OutcomeRunner:
             base_sequence=_BASE_SEQUENCE,
             transactional=producer is not _NO_PRODUCER,
         )
-        base_offset = self._append_batch(led, batch, len(records))
+        base_offset = self._append_batch(led, batch, len(records), guard=guard)
         if replay:
             for offset, (key, value) in enumerate(records, base_offset):
                 led.shard.replay(
@@ -176,13 +188,16 @@ class OutcomeRunner:
         led: LedPartition[ShardT],
         batch: bytearray,
         record_count: int,
+        *,
         transaction_version: int = 0,
+        guard: VerificationGuard | None = None,
     ) -> int:
         info = self._replicas.append_to_leader(
             led.topic_partition,
             batch,
             origin=AppendOrigin.COORDINATOR,
             transaction_version=transaction_version,
+            guard=guard,
         )
         led.written_end_offset = info.base_offset + record_count
         return info.base_offset
@@ -196,7 +211,7 @@ class OutcomeRunner:
         error: ErrorCode,
     ) -> None:
         """The records of an outcome are committed, or are known to have failed."""
-        if led.is_led and error is ErrorCode.NONE:
+        if led.is_led and error in _COMMITTED:
             led.shard.on_committed(end_offset)
         elif led.is_led and error is ErrorCode.REQUEST_TIMED_OUT:
             self._replicas.when_committed(

@@ -13,6 +13,7 @@ from kraftrio.wire.primitives import Buffer, TopicPartition
 
 if TYPE_CHECKING:  # cores import this room, and must not import the disk layer
     from kraftrio.broker.log.producers.producer_state import AppendOrigin
+    from kraftrio.broker.log.producers.verifications import VerificationGuard
 
 
 class AppendResult(Protocol):
@@ -42,6 +43,7 @@ class Replicas(Protocol):
         *,
         origin: AppendOrigin = ...,
         transaction_version: int = ...,
+        guard: VerificationGuard | None = ...,
     ) -> AppendResult: ...
 
     def when_committed(

@@ -47,6 +47,7 @@ from kraftrio.broker.coordinator.outcome_runner import OutcomeRunner
 from kraftrio.broker.coordinator.partitioning import partition_for
 from kraftrio.broker.coordinator.ports import Replicas
 from kraftrio.broker.coordinator.settings import CoordinatorSettings
+from kraftrio.broker.log.producers.verifications import VerificationGuard
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.ports import SchedulerPort, VerificationResult
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -264,17 +265,26 @@ class CoordinatorRuntime(Generic[ShardT]):
         `error_response` makes the response to a failure of the whole request.
         """
         deferred: Deferred[R] = Deferred()
+        self._write(deferred, key, operation, error_response)
+        return deferred
+
+    def _write(
+        self,
+        deferred: Deferred[R],
+        key: str,
+        operation: Callable[[ShardT, Now], Outcome],
+        error_response: Callable[[ErrorCode], R],
+        guard: VerificationGuard | None = None,
+    ) -> None:
         try:
             led = self._led_for(key)
             outcome = operation(led.shard, self._runner.now())
         except KafkaError as error:
             deferred.complete(error_response(error.code))
-            return deferred
-        self._runner.run(
-            led, outcome, partial(_respond, deferred, outcome.response, error_response)
-        )
+            return
+        respond = partial(_respond, deferred, outcome.response, error_response)
+        self._runner.run(led, outcome, respond, guard)
         led.arm_timer()
-        return deferred
 
     def write_for_transaction(
         self,
@@ -296,13 +306,11 @@ class CoordinatorRuntime(Generic[ShardT]):
         deferred: Deferred[R] = Deferred()
 
         def write(_verified: Deferred[VerificationResult]) -> None:
-            error, _guard = verified.value
-            if error is not ErrorCode.NONE:
-                deferred.complete(error_response(append_error_to_response(error)))
+            error, guard = verified.value
+            if error is ErrorCode.NONE:
+                self._write(deferred, key, operation, error_response, guard)
             else:
-                self.write(key, operation, error_response).when_done(
-                    lambda written: deferred.resolve(lambda: written.value)
-                )
+                deferred.complete(error_response(append_error_to_response(error)))
 
         verified.when_done(write)
         return deferred

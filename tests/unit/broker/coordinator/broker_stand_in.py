@@ -26,6 +26,7 @@ from kraftrio.broker.api.groups.groups import GroupHandlers
 from kraftrio.broker.api.groups.transactional_offsets import TransactionalOffsetHandlers
 from kraftrio.broker.coordinator.group_coordinator import group_coordinator
 from kraftrio.broker.log.producers.producer_state import AppendOrigin
+from kraftrio.broker.log.producers.verifications import VerificationGuard
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.ports import VerificationResult
 from kraftrio.broker.server.context import ClientInfo, RequestContext
@@ -73,6 +74,7 @@ class FakeReplicas:
         self.logs: dict[TopicPartition, FakeLog] = {}
         self.auto_commit = True
         self.append_error: ErrorCode | None = None
+        self.guards: list[VerificationGuard | None] = []  # of each append
         self._timers = timers
 
     def lead(self, partition: int, topic: str = CONSUMER_OFFSETS) -> FakeLog:
@@ -95,8 +97,10 @@ class FakeReplicas:
         *,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         transaction_version: int = 0,
+        guard: VerificationGuard | None = None,
     ) -> Appended:
         assert origin is AppendOrigin.COORDINATOR
+        self.guards.append(guard)
         if self.append_error is not None:
             raise KafkaError(self.append_error)
         log = self.log(topic_partition)
@@ -109,11 +113,16 @@ class FakeReplicas:
             self.commit(topic_partition)
         return Appended(base_offset, log.log_end_offset - 1)
 
-    def commit(self, topic_partition: TopicPartition, offset: int | None = None) -> None:
-        """Advance the high watermark, by default to the end."""
+    def commit(
+        self,
+        topic_partition: TopicPartition,
+        offset: int | None = None,
+        error: ErrorCode = ErrorCode.NONE,
+    ) -> None:
+        """Advance the high watermark, by default to the end; `error`: who waited hears that."""
         log = self.logs[topic_partition]
         log.high_watermark = log.log_end_offset if offset is None else offset
-        self._answer(log, lambda end: end <= log.high_watermark, ErrorCode.NONE)
+        self._answer(log, lambda end: end <= log.high_watermark, error)
 
     def lose(self, topic_partition: TopicPartition, error: ErrorCode) -> None:
         """Stop leading: nobody's wait succeeds."""

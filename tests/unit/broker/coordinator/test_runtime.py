@@ -31,6 +31,7 @@ from kraftrio.broker.coordinator.runtime import CoordinatorRuntime
 from kraftrio.broker.coordinator.settings import CoordinatorSettings
 from kraftrio.broker.coordinator.shard import NO_PRODUCER_ID
 from kraftrio.broker.log.producers.producer_state import AppendOrigin
+from kraftrio.broker.log.producers.verifications import VerificationGuard
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.ports import VerificationResult
 from kraftrio.kraft_meta.metadata.image import MetadataImage, PartitionImage, TopicImage
@@ -45,6 +46,7 @@ from tests.unit.broker.coordinator.broker_stand_in import FakeReplicas, ManualTi
 TOPIC = "__registers"
 LIFE_MS = 10_000
 PRODUCER = ProducerOfBatch(7, 3)
+NONE = ErrorCode.NONE
 COMMIT, ABORT = EndTransactionMarker(True, 5), EndTransactionMarker(False, 5)
 
 
@@ -510,6 +512,17 @@ def test_a_marker_that_is_committed_late_counts(broker: Broker) -> None:
     assert broker.values() == {b"r": b"a", b"r+": b"a"}
 
 
+def test_a_marker_counts_that_too_few_replicas_have(broker: Broker) -> None:
+    """The high watermark has passed it, whatever its sender is told."""
+    broker.put_for_transaction("a")
+    broker.replicas.auto_commit = False
+    ended = broker.end(COMMIT)
+    too_few = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    broker.replicas.commit(broker.log.topic_partition, error=too_few)
+    assert ended.value is too_few
+    assert broker.values() == {b"r": b"a", b"r+": b"a"}
+
+
 async def test_a_marker_that_a_resignation_loses_is_as_if_never_sent(broker: Broker) -> None:
     """The next leader, who lacks it, has the transaction open; the sender's next one ends it."""
     broker.put_for_transaction("a")
@@ -568,6 +581,16 @@ def test_nothing_is_written_for_a_transaction_that_is_not_verified(
     verified.complete(VerificationResult(code))
     assert stored.value == answer
     assert broker.log.log_end_offset == 0
+
+
+def test_the_guard_of_the_verification_goes_with_the_append(broker: Broker) -> None:
+    """The log refuses what comes after the end of the transaction; plain writes have none."""
+    guard = VerificationGuard()
+    broker.put_for_transaction("a", Deferred.completed(VerificationResult(NONE, guard)))
+    assert broker.replicas.guards == [guard, guard]
+    broker.put("b")
+    broker.end(COMMIT)
+    assert broker.replicas.guards == [guard, guard, None, None]
 
 
 def test_a_partition_that_moves_during_the_verification(broker: Broker) -> None:
