@@ -96,6 +96,8 @@ class KcatMember(Member):
             "session.timeout.ms": scenarios.SESSION_TIMEOUT_MS,
             "heartbeat.interval.ms": scenarios.HEARTBEAT_INTERVAL_MS,
             "fetch.wait.max.ms": 100,
+            # A broker that is back is found well within the session, however long its start took.
+            "reconnect.backoff.max.ms": 500,
         }
         self._command = [client.program.path, "-b", client.address, "-E", "-u", "-f", FORMAT]
         for option, value in options.items():
