@@ -77,6 +77,8 @@ _BY_PRODUCER_STATE = (
 )
 _LEADER_HINTS_VERSION = 10
 
+_SEND_EARLIER_FIRST = "a batch that the producer sent before this one must be sent again first"
+
 
 class ProduceHandlers:
     """Handlers of what producers send."""
@@ -205,9 +207,10 @@ class ProduceHandlers:
             return _refusal(data, code, None), -1
         if topic_partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
             return _refusal(data, self._why_internal(topic_partition), None), -1
-        if self._refused and self._is_overtaking(requested, topic_partition, records):
-            message = "a batch that the producer sent before this one must be sent again first"
-            return _refusal(data, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message), -1
+        if self._refused and not self._knows_producer(topic_partition, records):
+            code = self._why_overtaking(requested, records)
+            if code is not None:
+                return _refusal(data, code, _SEND_EARLIER_FIRST), -1
         try:
             info = self._replicas.append_to_leader(
                 topic_partition, records, required_acks=acks, wake_followers=False
@@ -221,6 +224,10 @@ class ProduceHandlers:
             ]
             return answer, -1
         except KafkaError as error:
+            if self._refused and error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                code = self._why_overtaking(requested, records)
+                if code is not None:
+                    return _refusal(data, code, _SEND_EARLIER_FIRST), -1
             self._note_refusal(requested, data, error.code)
             return _refusal(data, _known_to_version(error.code, context), error.message), -1
         if self._refused and (batch := sequenced(records)) is not None:
@@ -243,21 +250,25 @@ class ProduceHandlers:
         self, requested: RequestedPartition, data: PartitionProduceData, code: ErrorCode
     ) -> None:
         if code.retriable and (batch := sequenced(data.records)) is not None:
-            self._refused.note(requested, batch, self._clock.monotonic_ms())
+            self._refused.note(requested, batch, code, self._clock.monotonic_ms())
 
-    def _is_overtaking(
-        self, requested: RequestedPartition, topic_partition: TopicPartition, records: memoryview
-    ) -> bool:
-        """Whether a producer that the partition does not know must send an earlier batch first."""
+    def _why_overtaking(
+        self, requested: RequestedPartition, records: memoryview
+    ) -> ErrorCode | None:
+        """Why a batch is to be sent again after an earlier one; None: there is none to come."""
         batch = sequenced(records)
-        now_ms = self._clock.monotonic_ms()
-        if batch is None or not self._refused.is_overtaking(requested, batch, now_ms):
-            return False
+        if batch is None:
+            return None
+        return self._refused.why_overtaking(requested, batch, self._clock.monotonic_ms())
+
+    def _knows_producer(self, topic_partition: TopicPartition, records: memoryview) -> bool:
+        """Whether the partition checks the batch's sequence by those that came before."""
+        batch = sequenced(records)
         try:
             log = self._replicas.log(topic_partition)
         except KafkaError:
-            return False  # the append finds out why
-        return log.producer_state.get(batch.producer_id) is None
+            return True  # the append finds out why
+        return batch is None or log.producer_state.get(batch.producer_id) is not None
 
     def _await(
         self,

@@ -9,8 +9,11 @@ a record. So:
 1. The oldest refused batch of a producer in a partition is remembered until it is accepted, the
    producer begins a new epoch, or it is long ago.
 2. While it is, later sequences of that epoch are refused there, as where the producer is known.
+3. They are refused for the same reason, for as long as it is recent. OUT_OF_ORDER_SEQUENCE_NUMBER
+   would be true, but is only a consequence; librdkafka answers it with a new epoch and then sends
+   again, as new, whatever it has under way to other partitions: records could be there twice.
 
-Pure. Called by: produce/produce.py, where the partition does not know the producer.
+Pure. Called by: produce/produce.py.
 """
 
 from __future__ import annotations
@@ -18,11 +21,12 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kraftrio.broker.replica.append_gate import RequestedPartition
-from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.errors import CorruptRecordError, ErrorCode
 from kraftrio.wire.records.batch import is_later_sequence, parse_header
 
 MOST_REMEMBERED: Final = 10_000
 REMEMBERED_MS: Final = 600_000  # longer than clients try
+RECENT_MS: Final = 30_000  # longer than clients wait before they try again
 
 
 class Sequenced(NamedTuple):
@@ -36,6 +40,7 @@ class Sequenced(NamedTuple):
 class _Refused(NamedTuple):
     producer_epoch: int
     base_sequence: int
+    code: ErrorCode
     at_ms: float
 
 
@@ -61,7 +66,9 @@ class RefusedBatches:
     def __bool__(self) -> bool:
         return bool(self._oldest)
 
-    def note(self, requested: RequestedPartition, batch: Sequenced, now_ms: float) -> None:
+    def note(
+        self, requested: RequestedPartition, batch: Sequenced, code: ErrorCode, now_ms: float
+    ) -> None:
         """A batch was refused, and its producer will send it again."""
         key = (requested, batch.producer_id)
         refused = self._oldest.pop(key, None)
@@ -71,18 +78,28 @@ class RefusedBatches:
                 sequence = refused.base_sequence
         elif len(self._oldest) >= MOST_REMEMBERED:
             del self._oldest[next(iter(self._oldest))]
-        self._oldest[key] = _Refused(batch.producer_epoch, sequence, now_ms)
+        self._oldest[key] = _Refused(batch.producer_epoch, sequence, code, now_ms)
 
-    def is_overtaking(self, requested: RequestedPartition, batch: Sequenced, now_ms: float) -> bool:
-        """Whether an earlier batch of that producer is still to come."""
+    def why_overtaking(
+        self, requested: RequestedPartition, batch: Sequenced, now_ms: float
+    ) -> ErrorCode | None:
+        """Why a batch may not go before an earlier one of its producer that is still to come.
+
+        Returns:
+            What the earlier one was refused for, or OUT_OF_ORDER_SEQUENCE_NUMBER if that was long
+            ago; None: no earlier batch is to come.
+        """
         key = (requested, batch.producer_id)
         refused = self._oldest.get(key)
         if refused is None:
-            return False
-        if refused.producer_epoch != batch.producer_epoch or now_ms - refused.at_ms > REMEMBERED_MS:
+            return None
+        age_ms = now_ms - refused.at_ms
+        if refused.producer_epoch != batch.producer_epoch or age_ms > REMEMBERED_MS:
             del self._oldest[key]
-            return False
-        return is_later_sequence(batch.base_sequence, refused.base_sequence)
+            return None
+        if not is_later_sequence(batch.base_sequence, refused.base_sequence):
+            return None
+        return refused.code if age_ms <= RECENT_MS else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     def accepted(self, requested: RequestedPartition, batch: Sequenced) -> None:
         """A batch is in the log: from now on the partition knows the producer."""
