@@ -46,6 +46,7 @@ def tell(outcome: Outcome, chosen: argparse.Namespace) -> None:
         print("\n".join(list(outcome.trace.newest)[-_LAST_LINES:]))
     nodes = "" if chosen.nodes is None else f" --nodes {chosen.nodes}"
     disks = " --bad-disks" if chosen.bad_disks else ""
+    disks += " --transactions" if chosen.transactions else ""
     faults = "" if chosen.faults is None else f" --faults {chosen.faults}"
     print(
         f"replay: scripts/simulate --seed {outcome.seed}{nodes}{disks}{faults} --trace", flush=True
@@ -66,6 +67,8 @@ def run(chosen: argparse.Namespace) -> int:
         options = {**likely, **({} if chosen.nodes is None else {"nodes": chosen.nodes})}
         if chosen.bad_disks:
             options["bad_disks"] = True
+        if chosen.transactions:
+            options["transactional"] = True
         if chosen.faults is not None:
             options["faults"] = tuple(filter(None, chosen.faults.split(",")))
         with mutated(chosen.mutation):
@@ -97,6 +100,9 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, help="so many nodes, whatever the seed says")
     parser.add_argument(
         "--bad-disks", action="store_true", help="with every fault of disks, whatever the seed says"
+    )
+    parser.add_argument(
+        "--transactions", action="store_true", help="with transactions, whatever the seed says"
     )
     parser.add_argument("--faults", metavar="A,B", help="these, whatever the seed says")
     parser.add_argument("--trace", action="store_true", help="print every event")

@@ -259,13 +259,13 @@ class SimClient:
         """Ask for a topic's metadata again before the next use."""
         self.topics.pop(topic, None)
 
-    async def coordinator(self, group: str) -> int:
-        """Find the coordinator of a group.
+    async def coordinator(self, key: str, key_type: int = 0) -> int:
+        """Find the coordinator of a group, or of a transactional id (key type 1).
 
         Raises:
             Unavailable: it is not known.
         """
-        request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
+        request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
         response = await self.call_any(request, 4)
         found = response.coordinators[0]
         if found.error_code != ErrorCode.NONE:

@@ -12,6 +12,8 @@ and looks at the nodes whose tasks ran since. What it checks
 7. Segments follow each other without gaps, overlaps and empty ones, and members of the ISR hold all
    that is committed (see `log_invariants`).
 8. What is held in memory for connections stays within its bound (see `memory_invariants`).
+9. Transactions are decided once, in order, and hold back the last stable offset until they are (see
+   `transaction_invariants`).
 
 Exempt from 6: compacted topics, whose replicas compact by themselves.
 """
@@ -31,10 +33,11 @@ from tests.sim.cluster import Cluster, SimNode
 from tests.sim.log_invariants import IsrCompleteness, Key, SegmentShape
 from tests.sim.memory_invariants import check_memory
 from tests.sim.topic_uses import TABLE
+from tests.sim.transaction_invariants import TransactionInvariants
 from tests.sim.world import Incarnation, SimulationFailure
 
 _READ_BYTES = 1 << 20
-_COMPACTED = ("__consumer_offsets", TABLE)
+_COMPACTED = ("__consumer_offsets", "__transaction_state", TABLE)
 
 
 @dataclass(slots=True)
@@ -60,6 +63,7 @@ class Invariants:
         self._leaders: dict[tuple[bytes, int, int], int] = {}
         self._committed: dict[tuple[bytes, int], dict[int, tuple[int, int]]] = defaultdict(dict)
         self.isr = IsrCompleteness(cluster)
+        self.transactions = TransactionInvariants()
         self.check_count = 0
         self.segment_count = 0
 
@@ -72,6 +76,7 @@ class Invariants:
             if node.incarnation in active and node.node is not None:
                 with node.disk.as_written():
                     self._check_node(node, node.incarnation)
+        self.transactions.finish()
 
     def check_all(self) -> None:
         """Check every node."""
@@ -79,6 +84,7 @@ class Invariants:
             if node.incarnation is not None and node.node is not None:
                 with node.disk.as_written():
                     self._check_node(node, node.incarnation)
+        self.transactions.finish()
 
     def _check_node(self, node: SimNode, incarnation: Incarnation) -> None:
         if node.disk.failed_syncs:
@@ -103,16 +109,19 @@ class Invariants:
                 epoch = state.leader_epoch if state.is_leader else -1
                 if view.watermarks.get(key) != (epoch, high_watermark):
                     self._check_partition(node, view, partition, key, epoch)
+                    name = f"{_name(partition.topic_partition)} on {node.name}"
+                    self.transactions.on_high_watermark(partition, key, name)
                     view.watermarks[key] = (epoch, high_watermark)
 
     def _check_ends(
         self, node: SimNode, view: _NodeView, partition: Partition, key: Key, end: int
     ) -> None:
-        before, view.ends[key] = view.ends.get(key, end), end
+        before, view.ends[key] = view.ends.get(key, 0), end
         if end < before:
             self.isr.on_shorter(node, partition)
         count = view.shape.count
         name = f"{_name(partition.topic_partition)} on {node.name}"
+        self.transactions.on_append(partition, name, before, end)
         view.shape.check(partition.log, key, name)
         self.segment_count += view.shape.count - count
 

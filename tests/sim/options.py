@@ -43,7 +43,24 @@ _CHANCE_OF_LIBRARY = 0.25
 _CHANCE_OF_USE = 0.25
 _CHANCE_OF_LITTLE_MEMORY = 0.2
 PROGRAMS = ("producer", "reader", "group", "topic")
+_CHANCE_OF_TRANSACTIONS = 0.0  # until they are served
 _LARGEST_BATCH_BYTES = 10_000  # of what producers send here
+
+
+@dataclass(frozen=True, slots=True)
+class Transactions:
+    """Who writes in transactions (see `transactional_work`).
+
+    Attributes:
+        partitions: of each of its topics.
+        version: the level of the feature transaction.version.
+    """
+
+    writers: int
+    loops: int
+    partitions: Sequence[int]
+    timeouts_ms: Sequence[int]
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +93,7 @@ class Options:
     uses: Sequence[str] = ()  # what else topics are used for (`topic_uses`)
     static_members: bool = False  # of the groups, some are static ones
     holes: bool = False  # a power cut may leave some in what was not synced
+    transactions: Transactions | None = None
 
     def files(self) -> FileSizes:
         """What logs are cut into."""
@@ -99,12 +117,14 @@ def draw(
     separate: bool | None = None,
     properties: Mapping[str, str] | None = None,
     bad_disks: bool = False,
+    transactional: bool = False,
     **chosen: Any,
 ) -> Options:
     """Draw the options of one simulation.
 
     Args:
         bad_disks: disks have all of their faults, whatever the seed says.
+        transactional: there are transactions, whatever the seed says.
         chosen: options by name that are not drawn.
     """
     options = _draw(rng, nodes, separate, properties or {})
@@ -115,6 +135,7 @@ def draw(
     options = _with_uses(_with_library(options, rng), rng)
     options = replace(options, static_members=rng.random() < 0.4)
     options = _with_little_memory(options, rng)
+    options = _with_transactions(options, rng, 1.0 if transactional else _CHANCE_OF_TRANSACTIONS)
     return replace(options, **chosen)
 
 
@@ -256,6 +277,30 @@ def _with_little_memory(options: Options, rng: Random) -> Options:
     }
     properties = {**limits, **options.shape.properties}
     return replace(options, shape=replace(options.shape, properties=properties))
+
+
+def _with_transactions(options: Options, rng: Random, chance: float) -> Options:
+    if rng.random() >= chance:
+        return options
+    shape = options.shape
+    files = {
+        "transaction.state.log.replication.factor": str(options.replication_factor),
+        "transaction.state.log.min.isr": str(options.min_insync_replicas),
+        "transaction.state.log.num.partitions": rng.choice(("1", "2", "4")),
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": rng.choice(("200", "1000")),
+    }
+    partitions = [rng.choice((1, 2)), rng.choice((1, 2)), rng.choice((1, 2))]
+    return replace(
+        options,
+        shape=replace(shape, properties={**files, **shape.properties}),
+        transactions=Transactions(
+            writers=rng.choice((1, 2, 3)),
+            loops=rng.choice((0, 1, 2)),
+            partitions=partitions,
+            timeouts_ms=rng.choice(((3_000,), (3_000, 6_000), (6_000,))),
+            version=rng.choice((2, 2, 2, 1, 0)),
+        ),
+    )
 
 
 def _draw_properties(

@@ -23,7 +23,6 @@ import trio
 from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.wire.primitives import TopicPartition
-from kraftrio.wire.records.batch import Record, iter_headers, iter_records
 from tests.sim.admin_model import AdminModel
 from tests.sim.administration import Administrator
 from tests.sim.client import SimClient, client_of
@@ -32,17 +31,19 @@ from tests.sim.disk import BROKEN
 from tests.sim.group_member import GroupMember
 from tests.sim.history import History
 from tests.sim.invariants import Invariants
+from tests.sim.log_contents import content_of, records_of
 from tests.sim.nemesis import Nemesis
 from tests.sim.offsets_watcher import OffsetsWatcher
 from tests.sim.options import Options, draw
 from tests.sim.producers import DAMAGED_RECORDS, PartitionProducer, ProducerOptions, Reader
 from tests.sim.programs import LibraryPrograms
 from tests.sim.topic_uses import CONFIGS, TABLE, TRIMMED, TopicUses
+from tests.sim.transactional_work import TransactionalWork
 from tests.sim.world import SimulationFailure, Trace, World, describe
 
 START_DEADLINE_S = 30.0
 PROGRESS_DEADLINE_S = 90.0
-_READ_BYTES = 1 << 20
+_DECIDED_S = 30.0  # the longest time-out of a transaction, and the time that ending one takes
 TOPIC = "durable"
 # Faults that no process dies of.
 _SPARE_PROCESSES = frozenset(
@@ -129,7 +130,7 @@ def simulate(
     outcome.events = world.event_count
     outcome.checks = simulation.check_count
     outcome.faults = simulation.fault_count
-    outcome.counts = simulation.history.counts()
+    outcome.counts = simulation.counts()
     return outcome
 
 
@@ -145,6 +146,11 @@ class Simulation:
         self._rng = world.rng("simulation")
         self._topic_partitions = [TopicPartition(TOPIC, i) for i in range(options.partitions)]
         self._producers: list[PartitionProducer] = []
+
+    def counts(self) -> str:
+        """Tell how much was done."""
+        transactions = self._transactions.history.counts() if self.options.transactions else ""
+        return f"{self.history.counts()} {transactions}".strip()
 
     async def run(self) -> None:
         """Run all phases."""
@@ -167,6 +173,9 @@ class Simulation:
             await self._guard(partial(admin.create, TOPIC, options.partitions))
             for topic in options.uses:
                 await self._guard(partial(admin.create, topic, 1, CONFIGS[topic]))
+            self._transactions = self._make_transactions(nursery)
+            for topic, count in self._transactions.topics.items():
+                await self._guard(partial(admin.create, topic, count))
             self._watcher = OffsetsWatcher(
                 self._client("watcher"), self._topic_partitions + self._uses_partitions(), TRIMMED
             )
@@ -179,6 +188,7 @@ class Simulation:
                 self._start_clients(nursery)
                 programs.start()
                 self._uses.begin(self._watcher)
+                self._transactions.begin()
                 if options.uses:
                     nursery.start_soon(self._guard, self._watcher.run)
                 faults.start_soon(self._guard, nemesis.run)
@@ -200,6 +210,18 @@ class Simulation:
             nursery.start_soon(self._guard, work)
 
         return TopicUses(self.history, self.options.uses, self._client, start)
+
+    def _make_transactions(self, nursery: trio.Nursery) -> TransactionalWork:
+        def start(work: Callable[[], Any]) -> None:
+            nursery.start_soon(self._guard, work)
+
+        return TransactionalWork(
+            self.options.transactions,
+            self.world.rng("transactions"),
+            self._client,
+            start,
+            knows_time="clock" not in self.options.faults,
+        )
 
     def _make_programs(self, nursery: trio.Nursery) -> LibraryPrograms:
         def start(work: Callable[[], Any]) -> None:
@@ -281,6 +303,8 @@ class Simulation:
         for producer in self._producers:
             producer.is_stopping = True
         self._programs.stop()
+        transactions = self._transactions
+        transactions.stop()
         deadline_s = PROGRESS_DEADLINE_S
         await self._wait(
             lambda: "; ".join(p.describe() for p in self._producers if not p.is_done),
@@ -289,13 +313,19 @@ class Simulation:
         )
         await self._wait(self._programs.unwritten, "library producers know all", deadline_s)
         await self._wait(self._out_of_sync, "all replicas are in sync", deadline_s)
+        await self._wait(transactions.unfinished, "transactional processes end", deadline_s)
+        await self._wait(
+            lambda: transactions.undecided(self._logs), "transactions are decided", _DECIDED_S
+        )
         await self._wait(self._not_equal, "replicas hold the same bytes", deadline_s)
         await self._wait(self._programs.unread, "library consumers read all", deadline_s)
+        await self._wait(transactions.unread, "readers of transactions read all", deadline_s)
         await self._wait(
             lambda: self._not_administered(admin.model), "what was administered is there", 10.0
         )
         self.invariants.check_all()
         self._check_history()
+        await self._guard(partial(transactions.check, self._logs))
 
     async def _wait(self, missing: Callable[[], str], what: str, deadline_s: float) -> None:
         with trio.move_on_after(deadline_s):
@@ -338,7 +368,8 @@ class Simulation:
         missing = self._out_of_sync()
         if missing:
             return missing
-        for tp in self._topic_partitions + self._uses.topic_partitions:
+        used = self._uses.topic_partitions + self._transactions.topic_partitions
+        for tp in self._topic_partitions + used:
             logs = self._logs(tp)
             ends = {(log.log_end_offset, log.high_watermark) for log in logs}
             if len(ends) != 1 or len(logs) < self.options.replication_factor + 1:
@@ -369,22 +400,20 @@ class Simulation:
         try:
             for tp in self._topic_partitions + self._uses_partitions():
                 self._check_log(tp, self._logs(tp))
+            for tp in self._transactions.topic_partitions:
+                _check_equal(tp, self._logs(tp))
             if TABLE in self._uses.topics:
                 tp = TopicPartition(TABLE, 0)
                 for log in self._logs(tp):
-                    contents = [(r.key or b"", r.value) for r in _records(_content(log))]
+                    contents = [(r.key or b"", r.value) for r in records_of(content_of(log))]
                     self._uses.check_table(tp, repr(log), contents)
         except SimulationFailure as failure:
             self.world.fail(failure)
 
     def _check_log(self, tp: TopicPartition, logs: list[PartitionLog]) -> None:
         leader = logs[0]
-        start = max(log.log_start_offset for log in logs)  # each drops what is too old by itself
-        contents = [_content(log, start) for log in logs]
-        for log, content in zip(logs[1:], contents[1:], strict=True):
-            if content != contents[0]:
-                raise SimulationFailure(f"the replicas of {tp} differ: {log}")
-        records = _records(_content(leader))
+        _check_equal(tp, logs)
+        records = records_of(content_of(leader))
         values = [
             (record.offset, (record.value or b"").decode())
             for record in records
@@ -402,22 +431,9 @@ class Simulation:
                 stopping.start_soon(node.stop)
 
 
-def _records(content: bytes) -> list[Record]:
-    return [
-        record
-        for header in iter_headers(content)
-        if not header.is_control
-        for record in iter_records(content, header)
-    ]
-
-
-def _content(log: PartitionLog, start_offset: int | None = None) -> bytes:
-    """Everything in a log, from its start or an offset."""
-    parts = []
-    offset = log.log_start_offset if start_offset is None else start_offset
-    while offset < log.log_end_offset:
-        found = log.segments.read(offset, _READ_BYTES, log.log_end_offset, True)
-        assert found is not None
-        parts.append(bytes(found.records))
-        offset = found.next_offset
-    return b"".join(parts)
+def _check_equal(tp: TopicPartition, logs: list[PartitionLog]) -> None:
+    start = max(log.log_start_offset for log in logs)  # each drops what is too old by itself
+    contents = [content_of(log, start) for log in logs]
+    for log, content in zip(logs[1:], contents[1:], strict=True):
+        if content != contents[0]:
+            raise SimulationFailure(f"the replicas of {tp} differ: {log}")

@@ -1,0 +1,215 @@
+"""What must hold of transactions in a cluster at every instant, found by reading the logs anew.
+
+Owns: `TransactionInvariants`, which `Invariants` tells of each replica whose log or high watermark
+has changed, and asks to `finish` once it has told of all. It parses batches itself. What it checks
+1. A replica's last stable offset is where the oldest transaction begins that is not decided below
+   its high watermark, else its high watermark; never more, and never less.
+2. A marker is in nobody's log before the record that prepares it is committed.
+3. A transaction is recorded as complete only when its markers are committed everywhere.
+4. Records of a transactional id move on legally, and its epochs never go back.
+
+What a replica has lost of compacted topics, since they were compacted, was seen before that.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import insort
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from kraftrio.broker.replica.partition import Partition
+from kraftrio.wire.codec.message import decode
+from kraftrio.wire.messages.transactions import TransactionLogKey, TransactionLogValue
+from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.records.batch import BatchHeader, iter_headers, iter_records
+from kraftrio.wire.records.control import read_end_transaction_marker
+from tests.sim.world import SimulationFailure
+
+_READ_BYTES = 1 << 20
+_STATES = "__transaction_state"
+EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = range(6)
+_MAY_COME_FROM = {
+    ONGOING: {ONGOING, EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT},
+    PREPARE_COMMIT: {ONGOING},
+    PREPARE_ABORT: {ONGOING, EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT},
+    COMPLETE_COMMIT: {PREPARE_COMMIT},
+    COMPLETE_ABORT: {PREPARE_ABORT},
+    EMPTY: {EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT},
+}
+_INT16 = struct.Struct(">h")
+
+
+class Ending(NamedTuple):
+    """How a producer's transaction ends."""
+
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+
+
+@dataclass(slots=True)
+class _Partition:
+    """What is committed of a partition, as far as any replica ever held it to be."""
+
+    end: int = 0
+    open: dict[int, int] = field(default_factory=dict)  # producer id -> first offset
+    spans: list[tuple[int, int]] = field(default_factory=list)  # offsets of marker and first record
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Where committed data ends for whoever holds this much to be committed."""
+        offset = high_watermark
+        for first in self.open.values():
+            offset = min(offset, first)
+        for marker_offset, first in reversed(self.spans):
+            if marker_offset < high_watermark:
+                break
+            offset = min(offset, first)
+        return offset
+
+
+@dataclass(slots=True)
+class _Transaction:
+    """The newest committed record of a transactional id."""
+
+    state: int
+    producer_id: int
+    producer_epoch: int
+    partitions: frozenset[TopicPartition]
+
+
+class TransactionInvariants:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._partitions: dict[tuple[bytes, int], _Partition] = {}
+        self._transactions: dict[str, _Transaction] = {}
+        self._prepared: set[Ending] = set()
+        self._marked: dict[Ending, set[TopicPartition]] = {}
+        self._new_markers: list[tuple[str, Ending]] = []
+        self._complete: list[tuple[str, Ending, frozenset[TopicPartition]]] = []
+        self.marker_count = 0
+        self.completion_count = 0
+
+    def on_append(self, partition: Partition, name: str, start: int, end: int) -> None:
+        """A replica has appended something."""
+        for header, data in _batches(partition, start, end):
+            ending = _ending(header, data)
+            if ending is not None:
+                self._new_markers.append((name, ending))
+
+    def on_high_watermark(self, partition: Partition, key: tuple[bytes, int], name: str) -> None:
+        """A replica holds more, or less, to be committed."""
+        log, tp = partition.log, partition.topic_partition
+        known = self._partitions.setdefault(key, _Partition())
+        high_watermark = log.high_watermark
+        if high_watermark > known.end:
+            for header, data in _batches(partition, known.end, high_watermark):
+                self._commit(tp, known, header, data)
+            known.end = high_watermark
+        found = log.last_stable_offset
+        expected = max(known.last_stable_offset(high_watermark), log.log_start_offset)
+        if found != expected:
+            raise SimulationFailure(
+                f"{name}: the last stable offset is {found}, but must be {expected} with a high"
+                f" watermark of {high_watermark}"
+            )
+
+    def _commit(
+        self, tp: TopicPartition, known: _Partition, header: BatchHeader, data: Any
+    ) -> None:
+        ending = _ending(header, data)
+        if ending is not None:
+            self._marked.setdefault(ending, set()).add(tp)
+            first = known.open.pop(header.producer_id, None)
+            if first is not None:
+                insort(known.spans, (header.base_offset, first))
+        elif header.is_transactional and not header.is_control:
+            known.open.setdefault(header.producer_id, header.base_offset)
+        if tp.topic == _STATES and not header.is_control:
+            for record in iter_records(data, header):
+                self._on_state(record.key or b"", record.value)
+
+    # -- the coordinator's records ----------------------------------------------------------------
+
+    def _on_state(self, key: bytes, value: bytes | None) -> None:
+        transactional_id = decode(TransactionLogKey, 0, key, _INT16.size)[0].transactional_id
+        before = self._transactions.pop(transactional_id, None)
+        if value is None:
+            return
+        stored = decode(TransactionLogValue, _INT16.unpack_from(value)[0], value, _INT16.size)[0]
+        state = stored.transaction_status
+        found = self._transactions[transactional_id] = _Transaction(
+            state,
+            stored.producer_id,
+            stored.producer_epoch,
+            frozenset(
+                TopicPartition(topic.topic, partition)
+                for topic in stored.transaction_partitions or []
+                for partition in topic.partition_ids
+            ),
+        )
+        if before is not None:
+            _check_move(transactional_id, before, found)
+        if state in (PREPARE_COMMIT, PREPARE_ABORT):
+            commit = state == PREPARE_COMMIT
+            self._prepared.add(Ending(found.producer_id, found.producer_epoch, commit))
+        if before is not None and before.state in (PREPARE_COMMIT, PREPARE_ABORT):
+            commit = before.state == PREPARE_COMMIT
+            ending = Ending(before.producer_id, before.producer_epoch, commit)
+            self._complete.append((transactional_id, ending, before.partitions))
+
+    def finish(self) -> None:
+        """Compare what came since the last call: all of it came at one instant."""
+        for name, ending in self._new_markers:
+            self.marker_count += 1
+            if ending not in self._prepared:
+                raise SimulationFailure(f"{name} has the marker of {ending}, which is not prepared")
+        self._new_markers.clear()
+        for transactional_id, ending, partitions in self._complete:
+            self.completion_count += 1
+            missing = sorted(partitions - self._marked.get(ending, set()))
+            if missing:
+                raise SimulationFailure(
+                    f"{transactional_id} is complete, but the marker of {ending} is not committed"
+                    f" in {missing[0].topic}-{missing[0].partition}"
+                )
+        self._complete.clear()
+
+
+def _check_move(transactional_id: str, before: _Transaction, found: _Transaction) -> None:
+    if before.state not in _MAY_COME_FROM[found.state]:
+        raise SimulationFailure(
+            f"{transactional_id} moved from state {before.state} to {found.state}"
+        )
+    if before.producer_id == found.producer_id and before.producer_epoch > found.producer_epoch:
+        raise SimulationFailure(
+            f"{transactional_id} had epoch {before.producer_epoch}, has {found.producer_epoch}"
+        )
+
+
+def _ending(header: BatchHeader, data: Any) -> Ending | None:
+    if not header.is_control:
+        return None
+    marker = read_end_transaction_marker(data, header)
+    if marker is None:
+        return None
+    return Ending(header.producer_id, header.producer_epoch, marker.commit)
+
+
+def _batches(partition: Partition, start: int, end: int) -> list[tuple[BatchHeader, Any]]:
+    """The batches of a log between two offsets, and the bytes that their headers lie in."""
+    log = partition.log
+    start = max(start, log.log_start_offset)
+    found: list[tuple[BatchHeader, Any]] = []
+    while start < end:
+        read = log.segments.read(start, _READ_BYTES, end, True)
+        if read is None or not len(read.records):
+            break
+        data = memoryview(read.records)
+        headers = list(iter_headers(data, allow_partial=True))
+        found += [(header, data) for header in headers if header.base_offset >= start]
+        if not headers or headers[-1].next_offset <= start:
+            break
+        start = headers[-1].next_offset
+    return found
