@@ -1,7 +1,7 @@
 """DescribeTransactions and ListTransactions: what administrators see of transactional ids.
 
-Version notes of ListTransactions: 1 adds the filter by duration (KIP-994). All filters hold
-together; an empty one means any.
+Version notes of ListTransactions: 1 adds the filter by duration (KIP-994), 2 the one by a pattern
+that an id matches as a whole (KIP-1152). All filters hold together; an empty one means any.
 
 Sans-IO; called by `shard` and by the handlers.
 """
@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from itertools import groupby
 
+from kraftrio.base.patterns.pattern import Pattern
+from kraftrio.base.patterns.syntax import PatternError
 from kraftrio.broker.coordinator.transactions.state import (
     STATES_BY_NAME,
     Transaction,
 )
-from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.codec.slices import Slices
+from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.transactions import (
     DescribeTransactionsState,
     DescribeTransactionsTopicData,
@@ -58,11 +61,15 @@ class TransactionFilter:
 
     Attributes:
         unknown_states: names in the request that are no states; they match nothing.
+
+    Raises:
+        KafkaError: INVALID_REGULAR_EXPRESSION.
     """
 
     __slots__ = (
         "_duration_ms",
         "_now_ms",
+        "_pattern",
         "_producer_ids",
         "_states",
         "unknown_states",
@@ -74,15 +81,29 @@ class TransactionFilter:
         self.unknown_states = [name for name in request.state_filters if name not in STATES_BY_NAME]
         self._duration_ms = request.duration_filter
         self._now_ms = now_ms
+        self._pattern = _pattern(request.transactional_id_pattern)
 
-    def __call__(self, transaction: Transaction) -> bool:
-        """Whether a transaction belongs to the answer."""
+    def passes(self, transaction: Transaction) -> Slices[bool]:
+        """Whether a transaction belongs to the answer; pauses where its id takes long."""
         if self._producer_ids and transaction.producer.producer_id not in self._producer_ids:
             return False
         if self._states and transaction.state not in self._states:
             return False
         age_ms = self._now_ms - transaction.start_ms
-        return self._duration_ms < 0 or age_ms > self._duration_ms
+        if self._duration_ms >= 0 and age_ms <= self._duration_ms:
+            return False
+        if self._pattern is None:
+            return True
+        return (yield from self._pattern.match(transaction.transactional_id))
+
+
+def _pattern(text: str | None) -> Pattern | None:
+    if not text:
+        return None
+    try:
+        return Pattern(text)
+    except PatternError as error:
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
 
 
 def listed_transaction(transaction: Transaction) -> ListTransactionsState:

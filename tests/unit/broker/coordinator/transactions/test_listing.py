@@ -13,7 +13,7 @@ from kraftrio.broker.coordinator.transactions.listing import (
 )
 from kraftrio.broker.coordinator.transactions.producer_epochs import ProducerIdentity
 from kraftrio.broker.coordinator.transactions.state import Transaction, TransactionState
-from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.transactions import (
     DescribeTransactionsState,
     DescribeTransactionsTopicData,
@@ -21,6 +21,7 @@ from kraftrio.wire.messages.transactions import (
     ListTransactionsState,
 )
 from kraftrio.wire.primitives import TopicPartition
+from tests.support.sliced import finish
 
 NOW_MS = 100_000
 ONGOING = Transaction(
@@ -73,11 +74,23 @@ def test_description_of_an_id_that_is_not_there(transactional_id: str, code: Err
         ({"duration_filter": 9_999}, ["orders-1", "orders-2"]),
         ({"duration_filter": 10_000}, ["orders-2"]),  # an id without a transaction starts at -1
         ({"duration_filter": -1}, ["orders-1", "orders-2"]),
+        ({"transactional_id_pattern": r"orders-\d"}, ["orders-1", "orders-2"]),
+        ({"transactional_id_pattern": "orders"}, []),  # the whole id has to match
+        ({"transactional_id_pattern": ""}, ["orders-1", "orders-2"]),
+        ({"transactional_id_pattern": ".*1", "state_filters": ["Empty"]}, []),
     ],
 )
 def test_filters_hold_together(filters: dict[str, Any], listed: list[str]) -> None:
-    is_wanted = TransactionFilter(ListTransactionsRequest(**filters), NOW_MS)
-    assert [each.transactional_id for each in (ONGOING, EMPTY) if is_wanted(each)] == listed
+    wanted = TransactionFilter(ListTransactionsRequest(**filters), NOW_MS)
+    passed = [each for each in (ONGOING, EMPTY) if finish(wanted.passes(each))]
+    assert [each.transactional_id for each in passed] == listed
+
+
+@pytest.mark.parametrize("pattern", ["(", "*", "(?=a)", "(a{1000}){1000}"])
+def test_patterns_that_are_none_are_refused(pattern: str) -> None:
+    with pytest.raises(KafkaError) as refused:
+        TransactionFilter(ListTransactionsRequest(transactional_id_pattern=pattern), NOW_MS)
+    assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 def test_unknown_states_are_told() -> None:

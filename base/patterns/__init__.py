@@ -1,0 +1,1 @@
+"""Regular expressions of clients: those of RE2, matched in time that is linear in the text."""
