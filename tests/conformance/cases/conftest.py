@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.conformance.broker_process import Broker, start_broker
 from tests.conformance.cases.calls import create_topic
 from tests.conformance.cases.raw_client import RawClient
+from tests.conformance.cases.transactional import wait_for_transactions
 
 
 @pytest.fixture
@@ -28,3 +30,16 @@ def client(connect: Callable[[], RawClient]) -> RawClient:
 def new_topic(client: RawClient, unique_topic: Callable[[], str]) -> Callable[..., str]:
     """Create topics: new_topic(partitions=3, cleanup_policy="compact")."""
     return lambda **options: create_topic(client, unique_topic(), **options)
+
+
+@pytest.fixture(scope="session")
+def transaction_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker that aborts within a blink what has timed out, for all cases of transactions."""
+    shared = start_broker(
+        tmp_path_factory.mktemp("transactions"),
+        transaction_abort_timed_out_transaction_cleanup_interval_ms=200,
+    )
+    with RawClient(shared.address) as client:
+        wait_for_transactions(client)
+    yield shared
+    shared.close()
