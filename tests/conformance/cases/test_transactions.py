@@ -6,6 +6,7 @@ Every case runs under both transaction.versions that clients of today speak, unl
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -60,8 +61,8 @@ def bootstrap(transaction_broker: Broker) -> str:
 def new_producer(client: RawClient, unique_name: Callable[[str], str]) -> NewProducer:
     """Make producers with an id of their own: new_producer(version=1)."""
 
-    def made(**options: int) -> TransactionalProducer:
-        return TransactionalProducer(client, unique_name("id"), **options).init()
+    def made(version: int = 2, timeout_ms: int = 60_000) -> TransactionalProducer:
+        return TransactionalProducer(client, unique_name("id"), version, timeout_ms).init()
 
     return made
 
@@ -89,7 +90,9 @@ def test_commit_and_abort(new_topic: NewTopic, new_producer: NewProducer, versio
         assert answer.high_watermark == first + len(values)
         assert bool(fetch(client, topic, first).records)
         producer.end(commit=commit)
-        wait_for_state(client, producer.transactional_id, f"Complete{'Commit' if commit else 'Abort'}")
+        wait_for_state(
+            client, producer.transactional_id, f"Complete{'Commit' if commit else 'Abort'}"
+        )
     for partition in (0, 1):
         assert wait_stable(client, topic, partition) == 7
         assert committed(client, topic, partition) == [b"a", b"b", b"c"]
@@ -179,7 +182,7 @@ def test_the_other_end_of_an_ended_transaction(
         before = producer.twin()
         producer.end(commit=commit)
         wait_stable(producer.client, topic)
-        same = repeated(lambda p=before, c=commit: p.try_end(c), lambda one: one.error_code)
+        same = repeated(partial(before.try_end, commit), lambda one: one.error_code)
         assert same.error_code == NONE
         assert before.try_end(not commit).error_code == INVALID_STATE
         assert committed(producer.client, topic) == ([b"v"] if commit else [])
@@ -360,14 +363,12 @@ def test_a_new_producer_takes_over(
 
 
 def test_a_producer_that_names_its_epoch(new_producer: NewProducer) -> None:
-    """KIP-360: the current one is raised; asked again with the one before, the answer is the same."""
+    """KIP-360: the current one is raised; asked again with the one before, the same is told."""
     producer = new_producer(version=1)
     identity, epoch = producer.producer_id, producer.producer_epoch
     for request_version in (3, 4, 5):
         for _ in range(2):
-            answer = producer.try_init(
-                request_version, producer_id=identity, producer_epoch=epoch
-            )
+            answer = producer.try_init(request_version, producer_id=identity, producer_epoch=epoch)
             assert (answer.error_code, answer.producer_id) == (NONE, identity)
             assert answer.producer_epoch == epoch + 1
         epoch += 1
@@ -424,7 +425,7 @@ def test_the_coordinator_is_found_by_key_type(client: RawClient) -> None:
         else:
             request.key = "some"
         answer = repeated(
-            lambda v=version, r=request: client.call(r, v),
+            partial(client.call, request, version),
             lambda one: ErrorCode(
                 one.coordinators[0].error_code if one.coordinators else one.error_code
             ),

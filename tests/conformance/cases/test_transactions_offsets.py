@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -58,10 +59,14 @@ def coordinator(transaction_broker: Broker) -> None:
 def new_producer(client: RawClient, unique_name: Callable[[str], str]) -> NewProducer:
     """Make producers with an id of their own: new_producer(version=1)."""
 
-    def made(**options: int) -> TransactionalProducer:
-        return TransactionalProducer(client, unique_name("id"), **options).init()
+    def made(version: int = 2, timeout_ms: int = 60_000) -> TransactionalProducer:
+        return TransactionalProducer(client, unique_name("id"), version, timeout_ms).init()
 
     return made
+
+
+def same(code: ErrorCode) -> ErrorCode:
+    return code
 
 
 def stable_offset(client: RawClient, group: str, topic: str, version: int) -> tuple[int, int]:
@@ -96,7 +101,7 @@ def wait_for_offset(client: RawClient, group: str, topic: str, offset: int) -> N
 def test_commit_publishes_and_abort_drops(
     new_topic: NewTopic, new_producer: NewProducer, unique_group: Names, version: int
 ) -> None:
-    """Who does not ask for what is stable sees the offset before, of the last that was committed."""
+    """Who does not ask for what is stable sees what was committed last."""
     producer, topic, group = new_producer(version=version), new_topic(), unique_group()
     client, before = producer.client, -1
     for offset, commit in ((5, False), (6, True), (7, False), (8, True)):
@@ -262,15 +267,12 @@ def test_a_group_that_is_not_there(
 ) -> None:
     """With a generation it is one that has ended; without, offsets alone are kept, as ever."""
     producer, topic, group = new_producer(version=1), new_topic(), unique_group()
-    code = repeated(lambda: producer.try_add_offsets(group), lambda code: code)
+    code = repeated(lambda: producer.try_add_offsets(group), same)
     assert code == NONE, "no group is needed for that"
     absent = {"generation_id": 3, "member_id": "who"}
     for request_version in (3, 4, 5):
         request = producer.offsets_request(group, topic, 5, **absent)  # type: ignore[arg-type]
-        code = repeated(
-            lambda r=request, v=request_version: producer.try_commit_offset(r, v),
-            lambda code: code,
-        )
+        code = repeated(partial(producer.try_commit_offset, request, request_version), same)
         assert code == OLD_GENERATION, request_version
     for request_version in range(5):
         request = producer.offsets_request(group, topic, request_version)
@@ -300,7 +302,7 @@ def test_a_group_that_was_not_added(
     """From version 5 on the commit adds it; before, nothing is taken."""
     producer, topic, group = new_producer(version=version), new_topic(), unique_group()
     request = producer.offsets_request(group, topic, 5)
-    found = repeated(lambda: producer.try_commit_offset(request, request_version), lambda c: c)
+    found = repeated(lambda: producer.try_commit_offset(request, request_version), same)
     assert found == code
     if code != NONE:
         assert stable_offset(producer.client, group, topic, 9) == (NONE, -1)

@@ -309,9 +309,7 @@ def committed(client: RawClient, topic: str, partition: int = 0) -> list[bytes |
         if not answer.records:
             assert offset == answer.last_stable_offset
             return values
-        aborted = [
-            (one.producer_id, one.first_offset) for one in answer.aborted_transactions or []
-        ]
+        aborted = [(one.producer_id, one.first_offset) for one in answer.aborted_transactions or []]
         for end, value in _handed_out(records_view(answer.records), aborted, offset):
             offset = end
             values += value
