@@ -3,9 +3,9 @@
 In order: set-up of what the tests use, format, lint, imports, types, tidy, then the folders of
 tests: unit, simulation, integration, conformance, Spark's data sources, the pipeline. All steps run
 also after a failure, so that one run tells everything. Unit tests and simulations run on every
-core; tests that mostly wait for other processes run several at a time on each; those that measure
-time or memory (marked `measures`), and Spark's, which use all cores by themselves, run alone. At
-the end come the time of each step, the slowest tests of all, the reasons of skipped tests, and one
+core, as do those with Spark, which starts slowly; tests that mostly wait for other processes run
+several at a time on each; those that measure time or memory (marked `measures`) run alone. At the
+end come the time of each step, the slowest tests of all, the reasons of skipped tests, and one
 plain line of counts over all of pytest's runs.
 
 A step of pytest is a folder of tests; one that holds none is left out. What the tests need from
@@ -34,9 +34,17 @@ CONFORMANCE = ROOT / "tests" / "conformance"
 TIDY = [f"tests/test_{name}.py" for name in ("tidy", "import_laws", "mirrored_tests")]
 QUICK_TESTS = ("unit", "sim")
 LONG_TESTS = ("integration", "conformance", "spark", "pipeline")  # processes of their own
+ALL_AT_ONCE = (*QUICK_TESTS, "pipeline")  # no test there is left for a run alone
 COVERAGE = ["--cov", "--cov-report=term:skip-covered"]
 CORES = os.cpu_count() or 1
-AT_ONCE = {"unit": CORES, "sim": CORES, "integration": 2 * CORES, "conformance": 2 * CORES}
+AT_ONCE = {
+    "unit": CORES,
+    "sim": CORES,
+    "integration": 2 * CORES,
+    "conformance": 2 * CORES,
+    "spark": CORES,
+    "pipeline": CORES,
+}
 SLOWEST = 10
 LINTED = ["base", "wire", "net", "kraft_meta", "broker", "clients", "kraftrio", "scripts", "tests"]
 
@@ -139,10 +147,8 @@ def all_steps(fast: bool, coverage: bool, options: list[str]) -> list[Outcome]:
 def run_folder(name: str, options: list[str]) -> list[Outcome]:
     """Run a folder of tests: several at once if they can, and then what measures."""
     paths = [f"tests/{name}"]
-    if name not in AT_ONCE:
-        return [run_pytest(name, paths, options)]
     options_at_once = [*options, "-n", str(AT_ONCE[name]), "--dist", "worksteal"]
-    if name in QUICK_TESTS:  # on virtual clocks: no test there is left for a run alone
+    if name in ALL_AT_ONCE:
         return [run_pytest(name, paths, options_at_once)]
     return [
         run_pytest(name, paths, [*options_at_once, "-m", "not measures"]),

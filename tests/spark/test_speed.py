@@ -6,6 +6,7 @@ import random
 import time
 from typing import Any
 
+import pytest
 import trio
 
 from kraftrio.clients.producer.producer import Producer
@@ -13,7 +14,7 @@ from tests.conformance.broker_process import Broker
 from tests.spark import support
 from tests.spark.support import reader
 
-pytestmark = support.MARKS
+pytestmark = [*support.MARKS, pytest.mark.measures]
 
 COUNT = 1_000_000
 SIZE_BYTES = 100
