@@ -19,9 +19,6 @@ _VOTERS = "the voters are those of controller.quorum.voters"
 
 UNSERVED_BY_BROKERS: Final[Mapping[ApiKey, str]] = MappingProxyType(
     {
-        ApiKey.ADD_PARTITIONS_TO_TXN: _TRANSACTIONS,
-        ApiKey.ADD_OFFSETS_TO_TXN: _TRANSACTIONS,
-        ApiKey.END_TXN: _TRANSACTIONS,
         ApiKey.TXN_OFFSET_COMMIT: _TRANSACTIONS,
         ApiKey.PUSH_TELEMETRY: "there is no receiver of client metrics, and no subscription",
         ApiKey.ALTER_CLIENT_QUOTAS: "client quotas are not served",

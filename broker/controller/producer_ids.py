@@ -4,7 +4,7 @@ An id is never given twice, also after a crash: a block is used only by the brok
 it, and what is left of it at a stop is lost (as in Kafka, KIP-730).  The next block is asked for
 while the current one still has some ids, so that a client seldom waits.
 
-Called by the produce handlers.
+Called by the handlers of InitProducerId and EndTxn, and by transactional shards.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class ProducerIdManager:
         self._next_block: tuple[int, int] | None = None
         self._is_requested = False
         self._waiting: deque[Deferred[tuple[ErrorCode, int]]] = deque()
+        self._waiting_for_block: list[Deferred[ErrorCode]] = []
 
     def next_producer_id(self) -> Deferred[tuple[ErrorCode, int]]:
         """The next id, with NONE; or an error to pass on to the client, with -1."""
@@ -47,6 +48,24 @@ class ProducerIdManager:
         self._waiting.append(result)
         self._serve()
         return result
+
+    def take_producer_id(self) -> int | None:
+        """The next id, if there is one at hand; None: `when_at_hand` says when to ask again."""
+        taken = self.next_producer_id() if self._has_any else None
+        return None if taken is None else taken.value[1]
+
+    def when_at_hand(self) -> Deferred[ErrorCode]:
+        """NONE once there are ids; or an error to pass on to the client."""
+        if self._has_any:
+            return Deferred.completed(ErrorCode.NONE)
+        waiting: Deferred[ErrorCode] = Deferred()
+        self._waiting_for_block.append(waiting)
+        self._serve()
+        return waiting
+
+    @property
+    def _has_any(self) -> bool:
+        return self._next < self._end or self._next_block is not None
 
     def _serve(self) -> None:
         while self._waiting:
@@ -76,8 +95,16 @@ class ProducerIdManager:
             start = response.producer_id_start
             self._next_block = (start, start + response.producer_id_len)
             self._serve()
+            self._tell(ErrorCode.NONE)
             return
         # The client retries; asking again at once would only spin.
         waiting, self._waiting = self._waiting, deque()
         for result in waiting:
             result.complete((ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1))
+        self._tell(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def _tell(self, code: ErrorCode) -> None:
+        """Tell those that wait for any id; whoever takes none in time asks again."""
+        waiting, self._waiting_for_block = self._waiting_for_block, []
+        for one in waiting:
+            one.complete(code)

@@ -16,7 +16,11 @@ from kraftrio.broker.api.fetch.fetch import FetchHandlers
 from kraftrio.broker.api.fetch.reads import FetchSettings
 from kraftrio.broker.api.fetch.session import FetchSessions
 from kraftrio.broker.api.groups.absent_groups import AbsentGroupHandlers
-from kraftrio.broker.api.groups.find_coordinator import GROUP_KEY, FindCoordinatorHandler
+from kraftrio.broker.api.groups.find_coordinator import (
+    GROUP_KEY,
+    TRANSACTION_KEY,
+    FindCoordinatorHandler,
+)
 from kraftrio.broker.api.groups.groups import GroupHandlers
 from kraftrio.broker.api.log_dirs import LogDirHandlers
 from kraftrio.broker.api.metadata import MetadataHandlers
@@ -25,26 +29,21 @@ from kraftrio.broker.api.produce.produce import ProduceHandlers
 from kraftrio.broker.api.quotas import QuotaHandlers
 from kraftrio.broker.api.security import SecurityHandlers
 from kraftrio.broker.api.topic_partitions import TopicPartitionHandlers
-from kraftrio.broker.api.transactions.listing import TransactionHandlers
+from kraftrio.broker.api.transactions.coordination import TransactionHandlers
+from kraftrio.broker.api.transactions.listing import TransactionListingHandlers
 from kraftrio.broker.api.transactions.markers import MarkerHandlers
 from kraftrio.broker.config.checks import RACK_AWARE_SELECTOR
 from kraftrio.broker.controller.channel import ControllerChannel
-from kraftrio.broker.controller.producer_ids import ProducerIdManager
-from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator
 from kraftrio.broker.metadata.auto_topics import AutoTopicCreator
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.node.context import NodeContext
+from kraftrio.broker.node.coordination import Coordination
 from kraftrio.broker.node.log_directories import LogDirectories
 from kraftrio.broker.node.replication import Replication
 from kraftrio.broker.server.context import HandlerTable
-from kraftrio.wire.messages.quorum import (
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
-    DescribeQuorumRequest,
-)
+from kraftrio.wire.messages.quorum import DescribeQuorumRequest
 
 _DESCRIBE_QUORUM_VERSION = 2
-_ALLOCATE_PRODUCER_IDS_VERSION = 0
 
 
 def broker_handlers(
@@ -52,12 +51,13 @@ def broker_handlers(
     metadata: MetadataCache,
     channel: ControllerChannel,
     replication: Replication,
-    coordinator: GroupCoordinator,
+    coordination: Coordination,
 ) -> HandlerTable:
     """Build the handlers that a broker's listeners serve."""
     auto_topics = AutoTopicCreator(node.dynamic, metadata, channel)
+    groups, transactions = coordination.groups, coordination.transactions
     tables = (
-        _data_path(node, metadata, channel, replication),
+        _data_path(node, metadata, replication),
         _cluster(node, metadata, channel, auto_topics),
         LogDirHandlers(
             node.dynamic,
@@ -65,14 +65,19 @@ def broker_handlers(
             replication.moves,
         ).table(),
         FindCoordinatorHandler(
-            {GROUP_KEY: coordinator}, metadata, lambda name: auto_topics.create([name])
+            {GROUP_KEY: groups, TRANSACTION_KEY: transactions},
+            metadata,
+            lambda name: auto_topics.create([name]),
         ).table(),
-        GroupHandlers(coordinator, metadata, node.config).table(),
-        AbsentGroupHandlers(coordinator).table(),
-        TransactionHandlers().table(),
+        GroupHandlers(groups, metadata, node.config).table(),
+        AbsentGroupHandlers(groups).table(),
+        TransactionHandlers(
+            transactions, groups, coordination.producer_ids, metadata, node.config
+        ).table(),
+        TransactionListingHandlers(transactions, node.environment.clock).table(),
         MarkerHandlers(
             replication.replica_manager,
-            {coordinator.topic: coordinator},
+            {groups.topic: groups},
             node.environment.clock,
             node.config.request_timeout_ms,
         ).table(),
@@ -87,22 +92,11 @@ def broker_handlers(
 
 
 def _data_path(
-    node: NodeContext,
-    metadata: MetadataCache,
-    channel: ControllerChannel,
-    replication: Replication,
+    node: NodeContext, metadata: MetadataCache, replication: Replication
 ) -> HandlerTable:
     config, environment = node.config, node.environment
     replicas = replication.replica_manager
 
-    def allocate_producer_ids(
-        request: AllocateProducerIdsRequest,
-    ) -> Deferred[AllocateProducerIdsResponse]:
-        return channel.submit(request, api_version=_ALLOCATE_PRODUCER_IDS_VERSION)
-
-    producer_ids = ProducerIdManager(
-        config.node_id, lambda: channel.broker_epoch, allocate_producer_ids
-    )
     fetch = FetchHandlers(
         replicas,
         metadata,
@@ -117,7 +111,7 @@ def _data_path(
         ),
     )
     return {
-        **ProduceHandlers(replicas, metadata, producer_ids, environment.clock).table(),
+        **ProduceHandlers(replicas, metadata, environment.clock).table(),
         **fetch.table(),
         **OffsetHandlers(replicas).table(),
     }

@@ -211,7 +211,10 @@ class BrokerRole:
         )
         nursery.start_soon(services.moves.run)
         nursery.start_soon(services.sliced_work.run)
-        nursery.start_soon(services.coordinator.run)
+        for coordinator in services.coordination.by_topic.values():
+            nursery.start_soon(coordinator.run)
+        for links in services.coordination.links.values():
+            nursery.start_soon(links.run)
         nursery.start_soon(services.fetchers.run)
         nursery.start_soon(maintenance.run)
         limits = server_limits(self._node.dynamic.current)

@@ -14,7 +14,6 @@ from typing import Protocol
 
 from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.replica.follower.fetcher import ReplicaFetchers
 from kraftrio.broker.replica.metadata_changes import MetadataChanges
 from kraftrio.broker.replica.quota import ReplicationQuota
 from kraftrio.kraft_meta.metadata.image import BROKER, TOPIC, MetadataDelta, MetadataImage
@@ -26,6 +25,13 @@ class TopicCoordinator(Protocol):
     def elect(self, partition: int, leader_epoch: int) -> None: ...
     def resign(self, partition: int) -> None: ...
     def on_topics_deleted(self, topics: Mapping[str, bytes]) -> None: ...
+
+
+class ConnectedToBrokers(Protocol):
+    """What keeps connections to other brokers."""
+
+    def metadata_changed(self) -> None:
+        """Brokers may have moved, come or gone."""
 
 
 class MetadataPublisher:
@@ -43,7 +49,7 @@ class MetadataPublisher:
         dynamic_config: DynamicConfig,
         replicas: MetadataChanges,
         coordinators: Mapping[str, TopicCoordinator],
-        fetchers: ReplicaFetchers,
+        connected: Sequence[ConnectedToBrokers],
         quotas: Sequence[ReplicationQuota],
         when_applied: Callable[[MetadataDelta, MetadataImage], object],
     ) -> None:
@@ -52,7 +58,7 @@ class MetadataPublisher:
         self._dynamic_config = dynamic_config
         self._replicas = replicas
         self._coordinators = coordinators
-        self._fetchers = fetchers
+        self._connected = connected
         self._quotas = quotas
         self._when_applied = when_applied
         self.applied_offset = -1
@@ -63,7 +69,8 @@ class MetadataPublisher:
         self._publish_configs(delta, image)
         self._replicas.apply_delta(delta, image)
         if delta.changed_brokers:
-            self._fetchers.metadata_changed()
+            for connected in self._connected:
+                connected.metadata_changed()
         self._publish_coordinators(delta)
         if delta.deleted_topics:
             deleted = {topic.name: topic.topic_id for topic in delta.deleted_topics.values()}

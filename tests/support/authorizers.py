@@ -20,3 +20,16 @@ class Allow:
     ) -> bool:
         self.asked.append((principal, host, operation, resource))
         return (operation, resource) in self.allowed
+
+
+class Denies:
+    """Allows all but one operation, on one resource or on any."""
+
+    def __init__(self, operation: AclOperation, resource: Resource | None = None) -> None:
+        self._operation = operation
+        self._resource = resource
+
+    def authorize(
+        self, principal: KafkaPrincipal, host: str, operation: AclOperation, resource: Resource
+    ) -> bool:
+        return operation is not self._operation or self._resource not in (None, resource)

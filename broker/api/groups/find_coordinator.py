@@ -3,8 +3,8 @@
 Behaviour
 - A coordinator's topic is created when it is first asked for; COORDINATOR_NOT_AVAILABLE makes
   clients ask again until it has a leader.
-- Share groups have no coordinator here: INVALID_REQUEST, Kafka's answer when they are disabled. Nor
-  have transactions: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which fails every client at once.
+- Share groups have no coordinator here: INVALID_REQUEST, Kafka's answer when they are disabled.
+- Who may not see a group, or a transactional id, is not told where it is.
 
 Version notes
 - 4 asks for several keys (KIP-699); each has an error of its own.
@@ -17,6 +17,7 @@ from typing import Any
 
 from kraftrio.broker.coordinator.runtime import CoordinatorRuntime
 from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.broker.security.authorizer import AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.errors import ErrorCode
@@ -30,11 +31,14 @@ from kraftrio.wire.protocol.api import ApiKey
 GROUP_KEY, TRANSACTION_KEY, SHARE_KEY = 0, 1, 2
 
 _NOT_SERVED = {
-    TRANSACTION_KEY: (
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        "This broker does not serve transactions.",
-    ),
     SHARE_KEY: (ErrorCode.INVALID_REQUEST, "This broker does not serve share groups."),
+}
+_KINDS = {
+    GROUP_KEY: (ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+    TRANSACTION_KEY: (
+        ResourceType.TRANSACTIONAL_ID,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ),
 }
 
 _COORDINATOR_KEYS_VERSION = 4
@@ -89,6 +93,9 @@ class FindCoordinatorHandler:
                 key_type, (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST.text)
             )
             return _no_coordinator(key, code, message)
+        resource_type, refusal = _KINDS[key_type]
+        if not context.is_authorized(AclOperation.DESCRIBE, Resource(resource_type, key)):
+            return _no_coordinator(key, refusal)
         if self._metadata.topic(coordinator.topic) is None:
             self._create_internal_topic(coordinator.topic)
             return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)

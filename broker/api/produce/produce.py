@@ -1,4 +1,4 @@
-"""Produce, InitProducerId and DescribeProducers.
+"""Produce and DescribeProducers.
 
 Behaviour (Apache Kafka's)
 - Every partition of a Produce succeeds or fails by itself, with its own error code; a partition's
@@ -17,8 +17,7 @@ Behaviour (Apache Kafka's)
   it was just told to send again (`refused_batches`).
 
 Version notes: Produce 3 brought transactional ids and record batches v2, 7 zstd (KIP-110), 8 record
-errors (KIP-467), 10 the leader beside an error (KIP-951), 13 topic ids (KIP-516).  InitProducerId 3
-brought (producer id, epoch) to be bumped (KIP-360).
+errors (KIP-467), 10 the leader beside an error (KIP-951), 13 topic ids (KIP-516).
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.api.produce.long_produce import Answer, is_long, produce_in_parts
 from kraftrio.broker.api.produce.refused_batches import RefusedBatches, sequenced
-from kraftrio.broker.controller.producer_ids import ProducerIdManager
 from kraftrio.broker.log.partition.partition_log import RecordValidationError
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.metadata.leader_hints import WRONG_LEADER, LeaderHints
@@ -45,8 +43,6 @@ from kraftrio.wire.messages.data import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     DescribeProducersTopicResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -87,20 +83,17 @@ class ProduceHandlers:
         self,
         replica_manager: ReplicaManager,
         metadata: MetadataCache,
-        producer_ids: ProducerIdManager,
         clock: Clock,
     ) -> None:
         self._replicas = replica_manager.led
         self._hosted = replica_manager.hosted
         self._metadata = metadata
-        self._producer_ids = producer_ids
         self._clock = clock
         self._refused = RefusedBatches()
 
     def table(self) -> HandlerTable:
         return {
             ApiKey.PRODUCE: self.produce,
-            ApiKey.INIT_PRODUCER_ID: self.init_producer_id,
             ApiKey.DESCRIBE_PRODUCERS: self.describe_producers,
         }
 
@@ -308,32 +301,6 @@ class ProduceHandlers:
                 topic_partition, min(timeout_ms, _CONFIRM_TIMEOUT_MS), partial(on_commit, answer)
             )
         return answered.map(lambda response: self._with_hints(response, context))
-
-    # -- InitProducerId -------------------------------------------------------------------------
-
-    def init_producer_id(
-        self, request: InitProducerIdRequest, context: RequestContext
-    ) -> InitProducerIdResponse | Deferred[InitProducerIdResponse]:
-        """Give an idempotent producer a fresh id with epoch 0.
-
-        A transactional id needs a transaction coordinator, which this broker does not run
-        (`api/transactions/listing`).
-        """
-        if request.transactional_id is not None:
-            code = (
-                ErrorCode.INVALID_REQUEST
-                if not request.transactional_id
-                else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            )
-            return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
-        response = self._producer_ids.next_producer_id().map(
-            lambda result: InitProducerIdResponse(
-                error_code=result[0],
-                producer_id=result[1],
-                producer_epoch=0 if result[0] is _NONE else -1,
-            )
-        )
-        return response.value if response.done else response
 
     # -- DescribeProducers ----------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ from kraftrio.broker.api.fetch.reads import FetchSettings
 from kraftrio.broker.api.fetch.session import FetchSessions
 from kraftrio.broker.api.offsets import OffsetHandlers
 from kraftrio.broker.api.produce.produce import ProduceHandlers
-from kraftrio.broker.controller.producer_ids import ProducerIdManager
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.memory_budget import MemoryBudget
 from kraftrio.wire.codec.message import records_view
@@ -61,7 +60,6 @@ class Handlers:
         self.produces = ProduceHandlers(
             broker.replicas,
             broker.metadata,
-            ProducerIdManager(1, lambda: 10, lambda request: Deferred()),
             broker.clock,
         )
 

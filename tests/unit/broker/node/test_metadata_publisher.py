@@ -66,7 +66,7 @@ class Broker:
             DynamicConfig(config, lambda _warning: None),
             part("replicas"),
             {CONSUMER_OFFSETS: part("groups")},
-            part("fetchers"),
+            [part("fetchers")],
             [cast(Any, Quota("quota", self.calls))],
             lambda _delta, image: self.calls.append(("applied", image.offset)),
         )

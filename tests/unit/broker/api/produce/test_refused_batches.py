@@ -17,7 +17,6 @@ from kraftrio.broker.api.produce.refused_batches import (
     Sequenced,
     sequenced,
 )
-from kraftrio.broker.controller.producer_ids import ProducerIdManager
 from kraftrio.broker.replica.append_gate import RequestedPartition
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import (
@@ -107,8 +106,7 @@ class Producer:
     """Sends batches of one record to a broker, and returns (error, base offset)."""
 
     def __init__(self, broker: Broker) -> None:
-        ids = ProducerIdManager(1, lambda: 10, lambda request: Deferred())
-        self._handlers = ProduceHandlers(broker.replicas, broker.metadata, ids, broker.clock)
+        self._handlers = ProduceHandlers(broker.replicas, broker.metadata, broker.clock)
 
     def send(self, sequence: int, producer_id: int = 7) -> tuple[ErrorCode, int]:
         data = batch(b"x", producer_id=producer_id, producer_epoch=0, sequence=sequence)

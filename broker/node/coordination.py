@@ -1,0 +1,130 @@
+"""Puts together the coordinators of one broker, and what they have to do with other brokers.
+
+Owns nothing but the wiring; attributes are what `services`, `broker_handlers` and the broker's role
+use.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from kraftrio.base.backoff import ExponentialBackoff
+from kraftrio.base.deferred import Deferred
+from kraftrio.broker.controller.channel import ControllerChannel
+from kraftrio.broker.controller.producer_ids import ProducerIdManager
+from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator, group_coordinator
+from kraftrio.broker.coordinator.marker_sender import MarkerSender
+from kraftrio.broker.coordinator.runtime import CoordinatorRuntime
+from kraftrio.broker.coordinator.transaction_coordinator import (
+    TransactionCoordinator,
+    transaction_coordinator,
+)
+from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.broker.node.context import NodeContext
+from kraftrio.broker.node.replication import Replication
+from kraftrio.broker.peers.broker_links import BrokerLinks
+from kraftrio.broker.peers.local_calls import LocalCalls
+from kraftrio.broker.server.sliced_work import SlicedWork
+from kraftrio.net.link import LinkSettings
+from kraftrio.wire.messages.quorum import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+
+_ALLOCATE_PRODUCER_IDS_VERSION = 0
+_DIAL_BACKOFF = ExponentialBackoff(20, 1000)
+
+
+class Coordination:
+    """See the module.
+
+    Attributes:
+        links: the ways to other brokers, for `run` and `metadata_changed`; by their use.
+    """
+
+    def __init__(
+        self,
+        node: NodeContext,
+        metadata: MetadataCache,
+        channel: ControllerChannel,
+        replication: Replication,
+        sliced_work: SlicedWork,
+    ) -> None:
+        self._node = node
+        self._metadata = metadata
+        self._channel = channel
+        self._replicas = replication.replica_manager.led
+        config = node.config
+        self.local_calls = LocalCalls(
+            sliced_work, _client_id(config.node_id), config.inter_broker_listener_name
+        )
+        self.links: dict[str, BrokerLinks] = {}
+        self.producer_ids = ProducerIdManager(
+            config.node_id, lambda: channel.broker_epoch, self._allocate_producer_ids
+        )
+        self.groups = self._groups()
+        self.markers = MarkerSender(
+            self.link_brokers("markers"),
+            metadata,
+            node.timers,
+            node.environment.clock,
+            config.request_timeout_ms,
+        )
+        self.transactions = self._transactions()
+
+    @property
+    def by_topic(self) -> Mapping[str, CoordinatorRuntime[Any]]:
+        """The coordinators by the internal topic whose leaders they are."""
+        return {one.topic: one for one in (self.groups, self.transactions)}
+
+    def link_brokers(self, use: str) -> BrokerLinks:
+        """Give the ways to other brokers for a use."""
+        config, environment = self._node.config, self._node.environment
+        connect_timeout_ms = config.socket_connection_setup_timeout_ms
+        links = self.links[use] = BrokerLinks(
+            use,
+            config.node_id,
+            self._metadata,
+            self.local_calls,
+            environment.network,
+            config.inter_broker_listener_name,
+            LinkSettings(
+                client_id=f"{_client_id(config.node_id)}-{use}",
+                connect_timeout=ExponentialBackoff(connect_timeout_ms, connect_timeout_ms),
+                backoff=_DIAL_BACKOFF,
+            ),
+            environment.rng,
+        )
+        return links
+
+    def _allocate_producer_ids(
+        self, request: AllocateProducerIdsRequest
+    ) -> Deferred[AllocateProducerIdsResponse]:
+        return self._channel.submit(request, api_version=_ALLOCATE_PRODUCER_IDS_VERSION)
+
+    def _groups(self) -> GroupCoordinator:
+        node = self._node
+        rng = node.environment.rng
+        return group_coordinator(
+            node.config,
+            lambda: str(uuid.UUID(int=rng.getrandbits(128), version=4)),
+            replicas=self._replicas,
+            timers=node.timers,
+            clock=node.environment.clock,
+            metadata=self._metadata,
+        )
+
+    def _transactions(self) -> TransactionCoordinator:
+        node = self._node
+        return transaction_coordinator(
+            node.config,
+            self.markers,
+            self.producer_ids.take_producer_id,
+            replicas=self._replicas,
+            timers=node.timers,
+            clock=node.environment.clock,
+            metadata=self._metadata,
+        )
+
+
+def _client_id(node_id: int) -> str:
+    return f"broker-{node_id}"
