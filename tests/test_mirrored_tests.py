@@ -19,10 +19,9 @@ FOLDERS = ("base", "wire", "net", "kraft_meta", "clients", "broker")
 
 # test: folder/ module module ...
 TESTED_IN = """
-sim/test_scenarios: broker/node/ broker_handlers broker_role context controller_role node
-    replication services
+sim/test_scenarios: broker/node/ broker_handlers broker_role context controller_role
+    coordination node replication services
 sim/test_served_apis: broker/api/ quotas security unserved_apis
-sim/test_served_apis: broker/api/transactions/ listing
 spark/test_arrow: clients/spark/ arrow schema
 spark/test_filters: clients/spark/ filters
 spark/test_log: clients/spark/ log_source
@@ -41,6 +40,7 @@ unit/broker/api/test_controller: broker/api/shared/ authorized_operations
 unit/broker/api/test_controller: wire/messages/ admin
 unit/broker/api/test_log_dirs: broker/ ports
 unit/broker/api/test_metadata: broker/metadata/ auto_topics topic_descriptions
+unit/broker/api/transactions/test_coordination: broker/coordinator/ transaction_coordinator
 unit/broker/config/test_config: broker/config/ attributes broker_table checks extra_table
     group_table properties types
 unit/broker/config/test_settings_in_force: broker/config/ without_effect

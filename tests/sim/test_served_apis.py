@@ -63,7 +63,12 @@ def test_what_is_declared_is_served_or_listed_with_a_reason(
 @pytest.mark.parametrize(
     ("key", "api_version", "reason"),
     [
-        (ApiKey.END_TXN, 5, "END_TXN is not served on this listener: transactions are not served"),
+        (
+            ApiKey.PUSH_TELEMETRY,
+            0,
+            "PUSH_TELEMETRY is not served on this listener: there is no receiver of client"
+            " metrics, and no subscription",
+        ),
         (ApiKey.LEADER_AND_ISR, 1, "LEADER_AND_ISR is not served on this listener"),
         (999, 0, "api key 999 is not served on this listener"),
     ],

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from kraftrio.broker.security.authorizer import AclOperation, Resource, ResourceType
 from kraftrio.kraft_meta.metadata.image import Endpoint
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import FindCoordinatorRequest
-from kraftrio.wire.topic_names import CONSUMER_OFFSETS
+from kraftrio.wire.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from tests.support.authorizers import Denies
+from tests.unit.broker.api.transactions.transaction_stand_in import TransactionStandIn
 from tests.unit.broker.coordinator.broker_stand_in import BrokerStandIn, ask
 
 TOPIC_ID = b"t" * 16
@@ -55,21 +60,37 @@ def test_find_coordinator_creates_the_offsets_topic() -> None:
     assert broker.created_topics == [CONSUMER_OFFSETS]
 
 
-@pytest.mark.parametrize(
-    ("key_type", "code"),
-    [
-        (TRANSACTION, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
-        (SHARE, ErrorCode.INVALID_REQUEST),
-    ],
-)
-def test_other_coordinators_are_refused_for_good(key_type: int, code: ErrorCode) -> None:
+def test_share_groups_have_no_coordinator() -> None:
     """By a code that clients take as final, with a reason; neither groups nor topics are made."""
     broker = BrokerStandIn(lead=False)
-    response = ask(broker, FindCoordinatorRequest(key_type=key_type, coordinator_keys=["id"]), 6)
+    response = ask(broker, FindCoordinatorRequest(key_type=SHARE, coordinator_keys=["id"]), 6)
     (found,) = response.coordinators
-    assert found.error_code == code
+    assert found.error_code == ErrorCode.INVALID_REQUEST
     assert "does not serve" in found.error_message
     assert broker.created_topics == []
+
+
+@pytest.mark.parametrize("version", [1, 3, 4, 6])
+def test_transactional_ids_have_the_coordinator_of_their_topic(version: int) -> None:
+    """The topic is made when it is first asked for; a group of that name is another matter."""
+    broker = TransactionStandIn()
+    broker.metadata.add_broker(1, Endpoint("PLAINTEXT", "inner", 9092, 0))
+    request = FindCoordinatorRequest(key_type=TRANSACTION, key="id")
+    if version >= 4:
+        request = FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=["id"])
+
+    def found() -> Any:
+        response = broker.ask(request, version)
+        return response.coordinators[0] if version >= 4 else response
+
+    assert (found().error_code, found().node_id, found().port) == (ErrorCode.NONE, 1, 9092)
+    broker.authorizer = Denies(AclOperation.DESCRIBE, Resource(ResourceType.TRANSACTIONAL_ID, "id"))
+    assert found().error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    broker.authorizer = Denies(AclOperation.DESCRIBE, Resource(ResourceType.GROUP, "id"))
+    assert found().error_code == ErrorCode.NONE
+    broker.metadata.remove_topic(TRANSACTION_STATE)
+    assert found().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert broker.created_topics == [TRANSACTION_STATE]
 
 
 def test_unknown_key_type_is_invalid(broker: BrokerStandIn) -> None:

@@ -1,6 +1,6 @@
 """A transaction coordinator with its handlers over logs in memory; markers are written at once.
 
-`written` has the markers, in order; with `hold_markers` they wait for `write_markers`.
+`links.written` has the markers, in order; with `links.holds` they wait for `links.write_all`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from types import GeneratorType
 from typing import Any
 
 from kraftrio.base.deferred import Deferred
+from kraftrio.broker.api.groups.find_coordinator import TRANSACTION_KEY, FindCoordinatorHandler
 from kraftrio.broker.api.transactions.coordination import TransactionHandlers
 from kraftrio.broker.api.transactions.listing import TransactionListingHandlers
 from kraftrio.broker.controller.producer_ids import ProducerIdManager
@@ -66,7 +67,8 @@ class WritingLinks:
         self.holds = False
 
     def send(self, broker_id: int, request: Any, *, timeout_ms: float) -> Deferred[Any]:
-        self.held.append((request, answer := Deferred()))
+        answer: Deferred[Any] = Deferred()
+        self.held.append((request, answer))
         if not self.holds:
             self.write_all()
         return answer
@@ -127,7 +129,11 @@ class TransactionStandIn:
             metadata=self.metadata,
         )
         self.groups = groups
+        self.created_topics: list[str] = []
         self.handlers = {
+            **FindCoordinatorHandler(
+                {TRANSACTION_KEY: self.coordinator}, self.metadata, self.created_topics.append
+            ).table(),
             **TransactionHandlers(
                 self.coordinator, groups, producer_ids, self.metadata, self.properties
             ).table(),
