@@ -57,13 +57,14 @@ class TransactionListingHandlers:
             by_shard = self._coordinator.read_all(lambda shard: shard.transactions())
             unknown = yield from _cut_states(request)
             yield from _cut_producer_ids(request, by_shard)
-            passes = TransactionFilter(request, self._clock.wall_ms())
+            chosen = TransactionFilter(request, self._clock.wall_ms())
         except KafkaError as error:
             return ListTransactionsResponse(error_code=error.code)
         listed = []
         for transactions in by_shard:
             for transaction in transactions:
-                if passes(transaction) and _may_see(context, transaction.transactional_id):
+                passes = yield from chosen.passes(transaction)
+                if passes and _may_see(context, transaction.transactional_id):
                     listed.append(transaction)
                 yield
         return ListTransactionsResponse(

@@ -57,6 +57,13 @@ def test_filters_hold_together(broker: TransactionStandIn) -> None:
     assert listed(broker, producer_id_filters=wanted, state_filters=["Ongoing"]) == ["ongoing"]
 
 
+def test_a_pattern_matches_ids_as_a_whole(broker: TransactionStandIn) -> None:
+    assert listed(broker, transactional_id_pattern="i?[do].*") == ["done", "idle", "ongoing"]
+    assert listed(broker, transactional_id_pattern="on") == []
+    wrong = broker.ask(ListTransactionsRequest(transactional_id_pattern="a("))
+    assert wrong.error_code is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
 def test_unknown_states_are_named_and_match_nothing(broker: TransactionStandIn) -> None:
     response = broker.ask(ListTransactionsRequest(state_filters=["Wrong", "Empty", "Wrong"]))
     assert response.unknown_state_filters == ["Wrong"]
