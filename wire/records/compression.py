@@ -22,8 +22,8 @@ from __future__ import annotations
 import struct
 import zlib
 from enum import IntEnum
+from typing import Any
 
-import cramjam
 import lz4.frame
 import zstandard
 
@@ -162,11 +162,18 @@ def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
 # snappy
 
 
+def _cramjam() -> Any:
+    """The library of snappy's raw blocks: 1.5 MB that a broker needs once somebody uses snappy."""
+    import cramjam
+
+    return cramjam
+
+
 def _compress_snappy(data: Buffer) -> bytes:
     view = memoryview(data)
     parts = [_XERIAL_HEADER]
     for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
-        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        block = bytes(_cramjam().snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
         parts += (_INT32.pack(len(block)), block)
     return b"".join(parts)
 
@@ -214,8 +221,8 @@ def _decompress_snappy_block(block: memoryview, left: int, max_bytes: int) -> by
     if claimed > 64 * len(block):
         raise _undecodable(Compression.SNAPPY, f"impossible length {claimed}")
     try:
-        return bytes(cramjam.snappy.decompress_raw(block))
-    except cramjam.DecompressionError as error:
+        return bytes(_cramjam().snappy.decompress_raw(block))
+    except _cramjam().DecompressionError as error:
         raise _undecodable(Compression.SNAPPY, error) from None
 
 
