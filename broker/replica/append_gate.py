@@ -1,39 +1,54 @@
 """What a Produce may have to pass before its batches are appended: gate, append, await.
 
 A gate is asked once for each request, or part of a large one, before anything of it is appended:
-for instance, the transaction coordinator has to confirm that a transactional batch's partition is
-part of its transaction (KIP-890). Rules for gates:
+the transaction coordinator has to confirm that a transactional batch's partition is part of its
+transaction (`verification`, KIP-890). Rules for gates:
 1. None lets everything pass at once; that costs no more than the call.
 2. A deferred holds the request until it is completed, and the requests behind it on its connection,
    so that nothing is appended out of order; requests of other connections go on. Its value names
-   the batches that are refused, each with an error code; the others are appended.
+   the batches that are refused; the others are appended, with the guards they have.
 
-Owns: `AppendGate`, and the gate of a broker without transactions. Called by `api/produce`.
+Owns: `AppendGate`, and a gate that is always open. Called by `api/produce`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Final, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from kraftrio.base.deferred import Deferred
+from kraftrio.broker.log.producers.verifications import VerificationGuard
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import ProduceRequest
-from kraftrio.wire.records.batch import is_transactional
 
 RequestedPartition: TypeAlias = tuple[str | bytes, int]
 """The topic's name or id, whichever the request has, and the partition's index."""
 
-Refusals: TypeAlias = Mapping[RequestedPartition, ErrorCode]
 
-NO_REFUSALS: Final[Refusals] = MappingProxyType({})
+class Refusal(NamedTuple):
+    """Why a batch is not appended."""
+
+    code: ErrorCode
+    message: str | None = None
+
+
+class Admission(NamedTuple):
+    """What becomes of a request's batches.
+
+    Attributes:
+        refusals: those that are not appended.
+        guards: what others must be appended with (`led_partitions`).
+    """
+
+    refusals: dict[RequestedPartition, Refusal]
+    guards: dict[RequestedPartition, VerificationGuard]
 
 
 class AppendGate(Protocol):
     """See the module."""
 
-    def admit(self, request: ProduceRequest, *, by_id: bool) -> Deferred[Refusals] | None:
+    def admit(
+        self, request: ProduceRequest, *, api_version: int, by_id: bool
+    ) -> Deferred[Admission] | None:
         """What becomes of a request's batches, now or later; None: all of them may be appended.
 
         Args:
@@ -42,16 +57,10 @@ class AppendGate(Protocol):
         ...
 
 
-class NoTransactions:
-    """Refuses what belongs to a transaction: no coordinator has it here, so nobody would end it."""
+class OpenGate:
+    """Lets everything pass."""
 
-    def admit(self, request: ProduceRequest, *, by_id: bool) -> Deferred[Refusals] | None:
-        if request.transactional_id is None:
-            return None  # with such a batch it was refused whole
-        refusals: dict[RequestedPartition, ErrorCode] = {}
-        for topic in request.topic_data:
-            for data in topic.partition_data:
-                if data.records is not None and is_transactional(data.records):
-                    requested = topic.topic_id if by_id else topic.name, data.index
-                    refusals[requested] = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        return Deferred.completed(refusals) if refusals else None
+    def admit(
+        self, request: ProduceRequest, *, api_version: int, by_id: bool
+    ) -> Deferred[Admission] | None:
+        return None

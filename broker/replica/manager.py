@@ -21,7 +21,7 @@ from kraftrio.base.statistics import Statistics
 from kraftrio.base.timers import Timers
 from kraftrio.broker.log.manager.log_manager import LogManager
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.replica.append_gate import NoTransactions
+from kraftrio.broker.replica.append_gate import OpenGate
 from kraftrio.broker.replica.directories.disk_errors import DiskErrors
 from kraftrio.broker.replica.directories.failed_directories import FailedDirectories
 from kraftrio.broker.replica.directories.full_directories import FullDirectories
@@ -70,7 +70,7 @@ class ReplicaManager:
         self.reads = ReplicaReads(self.disk_errors)
         self.deletions = RecordDeletions(self.disk_errors, timers)
         self.led = LedPartitions(
-            NoTransactions(),
+            OpenGate(),
             partitions,
             self.hosted,
             self.unmade,

@@ -42,7 +42,7 @@ def is_long(request: ProduceRequest) -> bool:
 
 def produce_in_parts(
     produce: Callable[[ProduceRequest], Answer | Work[Answer]],
-    is_transactional: Callable[[PartitionProduceData], bool],
+    is_forbidden: Callable[[PartitionProduceData], bool],
     refuse: Callable[[PartitionProduceData, ErrorCode], PartitionProduceResponse],
     request: ProduceRequest,
 ) -> Work[Answer]:
@@ -56,7 +56,7 @@ def produce_in_parts(
         for data in topic.partition_data:
             if not data.records:
                 refusal = ErrorCode.INVALID_RECORD
-            elif request.transactional_id is None and is_transactional(data):
+            elif is_forbidden(data):
                 refusal = refusal or ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             yield None
         yield None

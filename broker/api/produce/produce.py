@@ -8,6 +8,9 @@ Behaviour (Apache Kafka's)
 - acks=all answers when the high watermark has passed every batch, or REQUEST_TIMED_OUT at
   `timeout_ms` for those it has not passed; they stay in the log.  NOT_ENOUGH_REPLICAS refuses a
   batch, NOT_ENOUGH_REPLICAS_AFTER_APPEND leaves it in the log, too.
+- The first batch of a transaction waits until its coordinator has confirmed it
+  (`replica/verification`). What belongs to a transaction needs its transactional id, and the right
+  to write under it: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, for the whole request.
 - What brokers keep in internal topics is nobody's to write: INVALID_TOPIC_EXCEPTION.
 - An idempotent batch that is already there is answered with its first offset (KIP-98).
 - A batch whose sequence does not follow is refused for that only when the followers have shown that
@@ -31,8 +34,9 @@ from kraftrio.broker.api.produce.refused_batches import RefusedBatches, sequence
 from kraftrio.broker.log.partition.partition_log import RecordValidationError
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.metadata.leader_hints import WRONG_LEADER, LeaderHints
-from kraftrio.broker.replica.append_gate import NO_REFUSALS, Refusals, RequestedPartition
+from kraftrio.broker.replica.append_gate import Admission, RequestedPartition
 from kraftrio.broker.replica.manager import ReplicaManager
+from kraftrio.broker.security.authorizer import AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.sliced_work import Work
 from kraftrio.wire.codec.lazy_arrays import each
@@ -103,30 +107,33 @@ class ProduceHandlers:
         """Append each partition's batch, once the gate lets it in, and answer as the acks ask."""
         if is_long(request):
             return produce_in_parts(
-                lambda part: self._produce(part, context), _is_transactional, _refusal, request
+                lambda part: self._produce(part, context),
+                partial(_is_forbidden, _may_write_transactions(request, context)),
+                _refusal,
+                request,
             )
         return self._produce(request, context)
 
     def _produce(self, request: ProduceRequest, context: RequestContext) -> Answer | Work[Answer]:
-        if request.transactional_id is None and _has_transactional_batch(request):
+        if _has_transactional_batch(request) and not _may_write_transactions(request, context):
             return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         by_id = context.api_version >= _TOPIC_ID_VERSION
-        admission = self._replicas.gate.admit(request, by_id=by_id)
+        admission = self._replicas.gate.admit(request, api_version=context.api_version, by_id=by_id)
         if admission is None:
-            return self._append_all(request, context, NO_REFUSALS)
+            return self._append_all(request, context, None)
         if admission.done:
             return self._append_all(request, context, admission.value)
         return self._append_admitted(request, context, admission)
 
     def _append_admitted(
-        self, request: ProduceRequest, context: RequestContext, admission: Deferred[Refusals]
+        self, request: ProduceRequest, context: RequestContext, admission: Deferred[Admission]
     ) -> Work[Answer]:
         """Append once the gate has decided; requests behind this one wait meanwhile."""
         yield admission
         return self._append_all(request, context, admission.value)
 
     def _append_all(
-        self, request: ProduceRequest, context: RequestContext, refusals: Refusals
+        self, request: ProduceRequest, context: RequestContext, admission: Admission | None
     ) -> Answer:
         by_id = context.api_version >= _TOPIC_ID_VERSION
         acks = request.acks
@@ -146,7 +153,7 @@ class ProduceHandlers:
                     continue
                 topic_partition = TopicPartition(name, data.index)
                 answer, end_offset = self._append(
-                    requested, topic_partition, data, acks, context, refusals
+                    requested, topic_partition, data, acks, context, admission
                 )
                 answers.append(answer)
                 if answer.error_code in _BY_PRODUCER_STATE:
@@ -186,7 +193,7 @@ class ProduceHandlers:
         data: PartitionProduceData,
         acks: int,
         context: RequestContext,
-        refusals: Refusals,
+        admission: Admission | None,
     ) -> tuple[PartitionProduceResponse, int]:
         """Append one batch; return its answer and the offset to be committed, -1 if refused."""
         if acks not in (-1, 0, 1):
@@ -196,8 +203,13 @@ class ProduceHandlers:
             return _refusal(data, ErrorCode.INVALID_RECORD, "the partition has no record batch"), -1
         if context.api_version < _ZSTD_VERSION and stored_compression(records) == Compression.ZSTD:
             return _refusal(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, None), -1
-        if refusals and (code := refusals.get(requested)) is not None:
-            return _refusal(data, code, None), -1
+        guard = None
+        if admission is not None:
+            refusal = admission.refusals.get(requested)
+            if refusal is not None:
+                self._note_refusal(requested, data, refusal.code)
+                return _refusal(data, *refusal), -1
+            guard = admission.guards.get(requested)
         if topic_partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
             return _refusal(data, self._why_internal(topic_partition), None), -1
         if self._refused and not self._knows_producer(topic_partition, records):
@@ -206,7 +218,7 @@ class ProduceHandlers:
                 return _refusal(data, code, _SEND_EARLIER_FIRST), -1
         try:
             info = self._replicas.append_to_leader(
-                topic_partition, records, required_acks=acks, wake_followers=False
+                topic_partition, records, required_acks=acks, guard=guard, wake_followers=False
             )
         except RecordValidationError as error:
             answer = _refusal(data, error.code, error.message)
@@ -381,6 +393,17 @@ def _known_to_version(code: ErrorCode, context: RequestContext) -> ErrorCode:
 
 def _is_transactional(data: PartitionProduceData) -> bool:
     return data.records is not None and is_transactional(data.records)
+
+
+def _may_write_transactions(request: ProduceRequest, context: RequestContext) -> bool:
+    transactional_id = request.transactional_id
+    return transactional_id is not None and context.is_authorized(
+        AclOperation.WRITE, Resource(ResourceType.TRANSACTIONAL_ID, transactional_id)
+    )
+
+
+def _is_forbidden(may_write_transactions: bool, data: PartitionProduceData) -> bool:
+    return not may_write_transactions and _is_transactional(data)
 
 
 def _has_transactional_batch(request: ProduceRequest) -> bool:

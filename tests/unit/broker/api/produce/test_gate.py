@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from kraftrio.base.deferred import Deferred
-from kraftrio.broker.replica.append_gate import NoTransactions, Refusals
+from kraftrio.broker.replica.append_gate import Admission, OpenGate, Refusal
 from kraftrio.broker.server.context import ClientInfo
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.sliced_work import SlicedWork
@@ -29,15 +29,19 @@ from tests.unit.broker.api.data_context import Handlers
 from tests.unit.broker.replica.replica_context import Broker, topic
 
 VERSION = 9
+OPEN = Admission({}, {})
 
 
 class Gate:
     """Holds what it is asked about until the test decides."""
 
     def __init__(self) -> None:
-        self.asked: list[Deferred[Refusals]] = []
+        self.asked: list[Deferred[Admission]] = []
 
-    def admit(self, request: ProduceRequest, *, by_id: bool) -> Deferred[Refusals] | None:
+    def admit(
+        self, request: ProduceRequest, *, api_version: int, by_id: bool
+    ) -> Deferred[Admission] | None:
+        assert (api_version, by_id) == (VERSION, False)
         self.asked.append(Deferred())
         return self.asked[-1]
 
@@ -109,14 +113,14 @@ async def test_what_waits_at_the_gate_holds_its_connection_and_no_other() -> Non
         await trio.testing.wait_all_tasks_blocked()
         assert len(side.gate.asked) == 2, "b is behind a"
         assert side.end() == 0 and not side.answers
-        side.gate.asked[1].complete({})
+        side.gate.asked[1].complete(OPEN)
         await until(side, "c")
         assert side.answers == {"c": [(ErrorCode.NONE, 0)]}
-        side.gate.asked[0].complete({})
+        side.gate.asked[0].complete(OPEN)
         await until(side, "a")
         await trio.testing.wait_all_tasks_blocked()
         assert len(side.gate.asked) == 3
-        side.gate.asked[2].complete({})
+        side.gate.asked[2].complete(OPEN)
         await until(side, "b")
         nursery.cancel_scope.cancel()
     assert (side.answers["a"], side.answers["b"]) == ([(ErrorCode.NONE, 1)], [(ErrorCode.NONE, 2)])
@@ -133,7 +137,8 @@ async def test_the_gate_may_refuse_some_batches(partitions: int) -> None:
             await trio.testing.wait_all_tasks_blocked()
             for asked in side.gate.asked:
                 if not asked.done:
-                    asked.complete({("t", 1): ErrorCode.TRANSACTION_ABORTABLE})
+                    refusal = Refusal(ErrorCode.TRANSACTION_ABORTABLE, "why")
+                    asked.complete(Admission({("t", 1): refusal}, {}))
         nursery.cancel_scope.cancel()
     codes = [code for code, _ in side.answers["a"]]
     # Produce 9 does not know that code, but the gate's word is passed on as it is.
@@ -151,32 +156,13 @@ async def test_acks_0_waits_at_the_gate_too() -> None:
         side.send(client(), b"a", acks=0)
         await trio.testing.wait_all_tasks_blocked()
         assert side.end() == 0
-        side.gate.asked[0].complete({})
+        side.gate.asked[0].complete(OPEN)
         await until(side, "a")
         nursery.cancel_scope.cancel()
     assert side.end() == 1 and side.answers == {"a": []}
 
 
-def test_transactions_are_refused_while_nobody_keeps_them() -> None:
-    gate = NoTransactions()
-    part_of_one = batch(b"x", producer_id=7, producer_epoch=0, sequence=0, transactional=True)
-
-    def request(transactional_id: str | None, *batches: bytearray) -> ProduceRequest:
-        data = [
-            PartitionProduceData(index=index, records=memoryview(records))
-            for index, records in enumerate(batches)
-        ]
-        topics = [TopicProduceData(name="t", topic_id=b"1" * 16, partition_data=data)]
-        return ProduceRequest(transactional_id=transactional_id, topic_data=topics)
-
-    assert gate.admit(request(None, batch(b"x")), by_id=False) is None
-    assert gate.admit(request("mine", batch(b"x")), by_id=False) is None
-    refused = gate.admit(request("mine", batch(b"x"), part_of_one), by_id=False)
-    assert refused is not None
-    assert refused.value == {("t", 1): ErrorCode.INVALID_PRODUCER_ID_MAPPING}
-    refused = gate.admit(request("mine", part_of_one), by_id=True)
-    assert refused is not None and list(refused.value) == [(b"1" * 16, 0)]
-
-
-def test_the_gate_of_a_broker() -> None:
-    assert isinstance(Broker().replicas.led.gate, NoTransactions)
+def test_the_gate_of_a_broker_without_transactions_is_open() -> None:
+    gate = Broker().replicas.led.gate
+    assert isinstance(gate, OpenGate)
+    assert gate.admit(ProduceRequest(transactional_id="mine"), api_version=12, by_id=False) is None

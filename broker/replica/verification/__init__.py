@@ -1,0 +1,1 @@
+"""Verification of transactions with their coordinators, before a first batch is appended."""

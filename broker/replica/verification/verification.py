@@ -1,0 +1,270 @@
+"""Verification of transactions: no batch begins one in a partition unknown to its coordinator.
+
+A write that comes late, after its transaction was aborted, would begin another one that nobody
+ends, and hold the last stable offset for ever (KIP-890). Rules:
+1. The first batch of a producer's transaction in a partition waits until the coordinator has said
+   that the partition is part of it. For newer clients the coordinator adds it just then.
+2. While the transaction is open in the partition, batches pass by a look at the producer's state.
+3. An answer counts for the transaction that was asked about: its guard says at the append whether
+   that has ended meanwhile (`log/producers/verifications`).
+4. While the producer's last transaction ends (CONCURRENT_TRANSACTIONS) newer clients' batches wait
+   here for a moment: to send them again would cost more.
+5. `transaction.partition.verification.enable` turns off rule 1 for older clients.
+
+`TransactionVerification` is the gate of Produce; the group coordinator's offsets use `verify`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from kraftrio.base.clock import Clock
+from kraftrio.base.deferred import Deferred
+from kraftrio.broker.log.producers.verifications import ONGOING, VerificationGuard
+from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.broker.ports import SchedulerPort, VerificationResult
+from kraftrio.broker.replica.append_gate import Admission, Refusal, RequestedPartition
+from kraftrio.broker.replica.led_partitions import LedPartitions
+from kraftrio.broker.replica.verification.client_support import (
+    ClientSupport,
+    produce_refusal,
+)
+from kraftrio.broker.replica.verification.coordinator_asker import CoordinatorAsker
+from kraftrio.broker.replica.verification.questions import Question, Unverified
+from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
+from kraftrio.wire.messages.data import ProduceRequest
+from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.records.batch import is_transactional, parse_header
+
+
+class VerificationSettings(Protocol):
+    """The settings in force (BrokerConfig)."""
+
+    @property
+    def transaction_partition_verification_enable(self) -> bool: ...
+    @property
+    def add_partitions_to_txn_retry_backoff_ms(self) -> int: ...
+    @property
+    def add_partitions_to_txn_retry_backoff_max_ms(self) -> int: ...
+    @property
+    def request_timeout_ms(self) -> int: ...
+
+
+class _Producer(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+
+
+class _FirstBatch(NamedTuple):
+    """A transactional batch of a request."""
+
+    requested: RequestedPartition
+    topic_partition: TopicPartition
+    producer: _Producer
+    base_sequence: int
+
+
+@dataclass(slots=True)
+class _Entrant:
+    """A Produce at the gate."""
+
+    transactional_id: str
+    support: ClientSupport
+    batches: list[_FirstBatch]
+    waits_until_ms: float
+    admitted: Deferred[Admission] = field(default_factory=Deferred)
+
+
+class TransactionVerification:
+    """See the module."""
+
+    def __init__(
+        self,
+        led: LedPartitions,
+        metadata: MetadataCache,
+        asker: CoordinatorAsker,
+        settings: Callable[[], VerificationSettings],
+        timers: SchedulerPort,
+        clock: Clock,
+    ) -> None:
+        self._led = led
+        self._metadata = metadata
+        self._asker = asker
+        self._settings = settings
+        self._timers = timers
+        self._clock = clock
+
+    # -- Produce ---------------------------------------------------------------------------------
+
+    def admit(
+        self, request: ProduceRequest, *, api_version: int, by_id: bool
+    ) -> Deferred[Admission] | None:
+        """Verify the transactional batches of a request that need it; None: none does."""
+        transactional_id = request.transactional_id
+        if transactional_id is None:
+            return None
+        support = ClientSupport.of_produce(api_version)
+        if not self._is_asked_for(support):
+            return None
+        batches = list(self._transactional_batches(request, by_id=by_id))
+        if not batches:
+            return None
+        if len({batch.producer for batch in batches}) > 1:
+            return Deferred.completed(_refuse_all(request, by_id=by_id))
+        settings = self._settings()
+        wait_ms = min(
+            settings.add_partitions_to_txn_retry_backoff_max_ms, settings.request_timeout_ms
+        )
+        entrant = _Entrant(transactional_id, support, batches, self._clock.monotonic_ms() + wait_ms)
+        return entrant.admitted if self._examine(entrant) else None
+
+    def _is_asked_for(self, support: ClientSupport) -> bool:
+        return support.adds_partitions or self._settings().transaction_partition_verification_enable
+
+    def _transactional_batches(
+        self, request: ProduceRequest, *, by_id: bool
+    ) -> Iterable[_FirstBatch]:
+        """What belongs to a transaction; what the append refuses anyway is left out."""
+        for topic in request.topic_data:
+            name = self._metadata.topic_name(topic.topic_id) if by_id else topic.name
+            if name is None:
+                continue
+            for data in topic.partition_data:
+                records = data.records
+                if records is None or not is_transactional(records):
+                    continue
+                try:
+                    header = parse_header(records)
+                except CorruptRecordError:
+                    continue
+                if header.producer_id >= 0:
+                    yield _FirstBatch(
+                        (topic.topic_id if by_id else topic.name, data.index),
+                        TopicPartition(name, data.index),
+                        _Producer(header.producer_id, header.producer_epoch),
+                        header.base_sequence,
+                    )
+
+    def _examine(self, entrant: _Entrant) -> bool:
+        """Look at the partitions, ask for those that need it; False: none does."""
+        admission = Admission({}, {})
+        unverified: dict[TopicPartition, RequestedPartition] = {}
+        for batch in entrant.batches:
+            try:
+                guard = self._start(
+                    batch.topic_partition, batch.producer, batch.base_sequence, entrant.support
+                )
+            except KafkaError as error:
+                admission.refusals[batch.requested] = Refusal(error.code, error.message)
+                continue
+            admission.guards[batch.requested] = guard
+            if guard is not ONGOING:
+                unverified[batch.topic_partition] = batch.requested
+        if unverified:
+            question = Question(
+                entrant.transactional_id,
+                *entrant.batches[0].producer,
+                list(unverified),
+                entrant.support.adds_partitions,
+            )
+            self._asker.ask(question)
+            question.answer.then(
+                lambda answer: self._on_answer(entrant, admission, unverified, answer)
+            )
+        elif admission.refusals:
+            entrant.admitted.complete(admission)
+        return bool(unverified or admission.refusals)
+
+    def _on_answer(
+        self,
+        entrant: _Entrant,
+        admission: Admission,
+        asked: dict[TopicPartition, RequestedPartition],
+        answer: Unverified,
+    ) -> None:
+        support = entrant.support
+        if (
+            support.adds_partitions
+            and ErrorCode.CONCURRENT_TRANSACTIONS in answer.values()
+            and self._clock.monotonic_ms() < entrant.waits_until_ms
+        ):
+            backoff_ms = self._settings().add_partitions_to_txn_retry_backoff_ms
+            self._timers.schedule(backoff_ms, lambda: self._examine_again(entrant))
+            return
+        for topic_partition, code in answer.items():
+            admission.refusals[asked[topic_partition]] = produce_refusal(
+                support.known(code), support
+            )
+        entrant.admitted.complete(admission)
+
+    def _examine_again(self, entrant: _Entrant) -> None:
+        if not self._examine(entrant):  # all of them are open by now
+            guards = {batch.requested: ONGOING for batch in entrant.batches}
+            entrant.admitted.complete(Admission({}, guards))
+
+    # -- offsets ---------------------------------------------------------------------------------
+
+    def verify(
+        self,
+        topic_partition: TopicPartition,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        adds_partition: bool,
+        knows_abortable: bool,
+    ) -> Deferred[VerificationResult]:
+        """Verify a coordinator's own write, which has no sequence (see `TransactionVerifier`).
+
+        The code is the coordinator's, or NETWORK_EXCEPTION where it did not answer.
+        """
+        support = ClientSupport.of(adds_partition=adds_partition, knows_abortable=knows_abortable)
+        if not self._is_asked_for(support):
+            return Deferred.completed(VerificationResult(ErrorCode.NONE))
+        try:
+            guard = self._start(topic_partition, _Producer(producer_id, producer_epoch), 0, support)
+        except KafkaError as error:
+            return Deferred.completed(VerificationResult(error.code))
+        if guard is ONGOING:
+            return Deferred.completed(VerificationResult(ErrorCode.NONE, guard))
+        question = Question(
+            transactional_id, producer_id, producer_epoch, [topic_partition], adds_partition
+        )
+        self._asker.ask(question)
+        return question.answer.map(
+            lambda answer: VerificationResult(
+                support.known(answer.get(topic_partition, ErrorCode.NONE)), guard
+            )
+        )
+
+    def _start(
+        self,
+        topic_partition: TopicPartition,
+        producer: _Producer,
+        sequence: int,
+        support: ClientSupport,
+    ) -> VerificationGuard:
+        """The guard of a write (KafkaError: it is refused already)."""
+        return self._led.log(topic_partition).producer_state.start_verification(
+            *producer,
+            sequence,
+            self._clock.wall_ms(),
+            adds_partition=support.adds_partitions,
+        )
+
+
+def _refuse_all(request: ProduceRequest, *, by_id: bool) -> Admission:
+    refusal = Refusal(
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        "the transactional batches of a request must have one producer id and epoch",
+    )
+    return Admission(
+        {
+            (topic.topic_id if by_id else topic.name, data.index): refusal
+            for topic in request.topic_data
+            for data in topic.partition_data
+        },
+        {},
+    )
