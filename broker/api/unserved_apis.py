@@ -14,12 +14,10 @@ from typing import Final
 
 from kraftrio.wire.protocol.api import ApiKey
 
-_TRANSACTIONS = "transactions are not served"
 _VOTERS = "the voters are those of controller.quorum.voters"
 
 UNSERVED_BY_BROKERS: Final[Mapping[ApiKey, str]] = MappingProxyType(
     {
-        ApiKey.TXN_OFFSET_COMMIT: _TRANSACTIONS,
         ApiKey.PUSH_TELEMETRY: "there is no receiver of client metrics, and no subscription",
         ApiKey.ALTER_CLIENT_QUOTAS: "client quotas are not served",
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "SASL is not served",

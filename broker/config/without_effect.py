@@ -90,16 +90,10 @@ _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("group.consumer.*", "group.share.*", "group.streams.*", "share.*"),
     ),
     (
-        "transactions are not served",
+        "the coordinator acts at the time that a transaction or its id is due",
         (
-            "transaction.state.log.load.buffer.size",
-            "transaction.max.timeout.ms",
-            "transactional.id.expiration.ms",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms",
             "transaction.remove.expired.transaction.cleanup.interval.ms",
-            "transaction.partition.verification.enable",
-            "transaction.two.phase.commit.enable",
-            "add.partitions.to.txn.*",
         ),
     ),
     ("clients have no quotas", ("quota.window.*", "controller.quota.window.*")),

@@ -22,6 +22,7 @@ from kraftrio.broker.api.groups.find_coordinator import (
     FindCoordinatorHandler,
 )
 from kraftrio.broker.api.groups.groups import GroupHandlers
+from kraftrio.broker.api.groups.transactional_offsets import TransactionalOffsetHandlers
 from kraftrio.broker.api.log_dirs import LogDirHandlers
 from kraftrio.broker.api.metadata import MetadataHandlers
 from kraftrio.broker.api.offsets import OffsetHandlers
@@ -70,6 +71,7 @@ def broker_handlers(
             lambda name: auto_topics.create([name]),
         ).table(),
         GroupHandlers(groups, metadata, node.config).table(),
+        TransactionalOffsetHandlers(groups, metadata, coordination.verification).table(),
         AbsentGroupHandlers(groups).table(),
         TransactionHandlers(
             transactions, groups, coordination.producer_ids, metadata, node.config

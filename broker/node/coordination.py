@@ -26,6 +26,8 @@ from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.replication import Replication
 from kraftrio.broker.peers.broker_links import BrokerLinks
 from kraftrio.broker.peers.local_calls import LocalCalls
+from kraftrio.broker.replica.verification.coordinator_asker import CoordinatorAsker
+from kraftrio.broker.replica.verification.verification import TransactionVerification
 from kraftrio.broker.server.sliced_work import SlicedWork
 from kraftrio.net.link import LinkSettings
 from kraftrio.wire.messages.quorum import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -70,6 +72,8 @@ class Coordination:
             config.request_timeout_ms,
         )
         self.transactions = self._transactions()
+        self.verification = self._verification()
+        self._replicas.gate = self.verification
 
     @property
     def by_topic(self) -> Mapping[str, CoordinatorRuntime[Any]]:
@@ -123,6 +127,27 @@ class Coordination:
             timers=node.timers,
             clock=node.environment.clock,
             metadata=self._metadata,
+        )
+
+    def _verification(self) -> TransactionVerification:
+        node, metadata = self._node, self._metadata
+
+        def coordinator_of(transactional_id: str) -> int | None:
+            coordinator = self.transactions
+            partition = metadata.partition(
+                coordinator.topic, coordinator.partition_for(transactional_id)
+            )
+            return None if partition is None or partition.leader < 0 else partition.leader
+
+        return TransactionVerification(
+            self._replicas,
+            metadata,
+            CoordinatorAsker(
+                self.link_brokers("verification"), coordinator_of, node.config.request_timeout_ms
+            ),
+            lambda: node.dynamic.current,
+            node.timers,
+            node.environment.clock,
         )
 
 
