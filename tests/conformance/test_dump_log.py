@@ -8,16 +8,27 @@ from pathlib import Path
 
 import pytest
 
+from kraftrio.broker.coordinator.groups.offset_commit import (
+    Committer,
+    NamedPartition,
+    prepare_commit,
+)
+from kraftrio.broker.coordinator.groups.offset_table import OffsetKey
+from kraftrio.broker.coordinator.outcome import ProducerOfBatch
 from kraftrio.broker.log.files import OsFileSystem
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.partition.log_parts import CheckpointedOffsets, LogResources
 from kraftrio.broker.log.partition.partition_log import AppendOrigin, PartitionLog
 from kraftrio.broker.log.partition.recovery import open_log
+from kraftrio.wire.messages.group_records import encode_offset_key
+from kraftrio.wire.messages.transactions import TxnOffsetCommitRequestPartition
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import Compression
+from kraftrio.wire.records.builder import BatchBuilder
 from kraftrio.wire.records.control import EndTransactionMarker, build_end_transaction_batch
 from tests.conformance.java_tools import KafkaTools, ToolRunner
 from tests.support.logs import NOW_MS, TOPIC_ID, batch
+from tests.support.sliced import finish
 
 Dump = Callable[..., str]
 
@@ -124,6 +135,36 @@ def test_transactions_and_producers(tmp_path: Path, dump: Dump) -> None:
     assert "producerId: 9 producerEpoch: 2 coordinatorEpoch: 6" in producers
     assert "currentTxnFirstOffset: OptionalLong[4]" in producers
     assert "lastSequence: 3 lastOffset: 4 offsetDelta: 0" in producers
+
+
+def test_offsets_within_transactions(tmp_path: Path, dump: Dump) -> None:
+    """The decoder for groups prints them, with their producer and its marker; tombstones, too."""
+    log = DiskLog(tmp_path)
+    key = OffsetKey("group", "topic", 3)
+    producer = ProducerOfBatch(9, 2)
+    entry = TxnOffsetCommitRequestPartition(
+        partition_index=3, committed_offset=41, committed_leader_epoch=7, committed_metadata="note"
+    )
+    named = NamedPartition("topic", TOPIC_ID, entry)
+    commit = finish(prepare_commit(Committer("group"), [named], NOW_MS, 4_096))
+    written = commit.batch.build(
+        producer_id=9, producer_epoch=2, base_sequence=0, transactional=True
+    )
+    log.log.append_as_leader(written, 3, NOW_MS, origin=AppendOrigin.COORDINATOR)
+    marker = build_end_transaction_batch(*producer, EndTransactionMarker(True, 6), timestamp=NOW_MS)
+    log.log.append_as_leader(marker, 3, NOW_MS, origin=AppendOrigin.COORDINATOR)
+    tombstone = BatchBuilder(NOW_MS)
+    tombstone.add([(encode_offset_key(*key), None)])
+    log.log.append_as_leader(tombstone.build(), 3, NOW_MS, origin=AppendOrigin.COORDINATOR)
+    log.log.close()
+    text = dump(log.files(".log"), "--offsets-decoder")
+    assert "isvalid: false" not in text
+    assert "producerId: 9 producerEpoch: 2 partitionLeaderEpoch: 3 isTransactional: true" in text
+    decoded = 'key: {"type":"1","data":{"group":"group","topic":"topic","partition":3}} payload: '
+    stored, deleted = text.split(decoded)[1:]
+    assert stored.startswith('{"version":"4","data":{"offset":41,"leaderEpoch":7,"metadata":"note"')
+    assert "endTxnMarker: COMMIT coordinatorEpoch: 6" in stored
+    assert deleted.startswith("<DELETE>")
 
 
 def test_missing_max_timestamp_is_stored_right(tmp_path: Path, dump: Dump) -> None:
