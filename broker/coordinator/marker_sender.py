@@ -5,12 +5,12 @@ Owns: the requests under way. Which markers go where, and what an answer means, 
 1. There is one request under way to each other broker; what is decided meanwhile goes with the
    next. To this broker itself markers go by direct calls, however many.
 2. Nothing is sent from within `write`: it is called by shards, in the midst of a change, and what a
-   marker brings about comes back to them. What was written there is sent in the next turn of the
-   event loop, or later in this one.
+   marker brings about comes back to them. What was written there is sent when `send_now` is called,
+   at the latest in the next turn of the event loop.
 3. When all markers of a transaction are written its coordinator is told, once.
 
-Called by: the shards of the transaction coordinator (it is their `MarkerSink`), the metadata
-publisher.
+Called by: the shards of the transaction coordinator (it is their `MarkerSink`), the handler of
+EndTxn, the metadata publisher.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class MarkerSender:
         self._core = PendingMarkers(self._leader_of)
         self._when_written: Callable[[TransactionEnd], object] = lambda _end: None
         self._busy: set[int] = set()  # other brokers with a request under way
-        self._is_due = False
+        self._is_due = self._is_scheduled = self._is_sending = False
         self._retry: TimerPort | None = None
         self._retry_ms = float("inf")
         self._requests_total = 0
@@ -103,24 +103,38 @@ class MarkerSender:
 
     def _send_soon(self) -> None:
         """Rule 2: whoever waits for a `Deferred` runs in a turn of its own."""
-        if self._is_due:
-            return
         self._is_due = True
+        if self._is_sending or self._is_scheduled:
+            return
+        self._is_scheduled = True
         turn: Deferred[None] = Deferred()
-        turn.when_done(lambda _turn: self._send())
+        turn.when_done(lambda _turn: self._on_turn())
         turn.complete(None)
 
-    def _send(self) -> None:
-        """Send what there is to send, and tell of what is finished."""
-        self._is_due = False
-        if self._core.assign(self._clock.monotonic_ms()):
-            self._send_soon()
-        for broker_id in self._core.brokers():
-            if broker_id not in self._busy:
-                self._send_to(broker_id)
-        for end in self._core.pop_finished():
-            self._when_written(end)
+    def _on_turn(self) -> None:
+        self._is_scheduled = False
+        self.send_now()
+
+    def send_now(self) -> None:
+        """Send what there is to send, and tell of what is finished; not from within a shard.
+
+        On a single node a transaction is complete after that, so that its producer finds it so.
+        """
+        if self._is_sending:
+            return
+        self._is_sending, is_all = True, True
+        while self._is_due and is_all:
+            self._is_due = False
+            is_all = not self._core.assign(self._clock.monotonic_ms())
+            for broker_id in self._core.brokers():
+                if broker_id not in self._busy:
+                    self._send_to(broker_id)
+            for end in self._core.pop_finished():
+                self._when_written(end)
+        self._is_sending = False
         self._arm()
+        if not is_all:
+            self._send_soon()  # the rest has another turn
 
     def _send_to(self, broker_id: int) -> None:
         sent = self._core.take(broker_id, self._clock.monotonic_ms())

@@ -74,7 +74,12 @@ def broker_handlers(
         TransactionalOffsetHandlers(groups, metadata, coordination.verification).table(),
         AbsentGroupHandlers(groups).table(),
         TransactionHandlers(
-            transactions, groups, coordination.producer_ids, metadata, node.config
+            transactions,
+            groups,
+            coordination.producer_ids,
+            metadata,
+            node.config,
+            coordination.markers.send_now,
         ).table(),
         TransactionListingHandlers(transactions, node.environment.clock).table(),
         MarkerHandlers(

@@ -77,6 +77,7 @@ class TransactionHandlers:
 
     Args:
         groups: knows the partition that a group's offsets are in.
+        send_markers: writes the markers of what was decided, as far as that can be done at once.
     """
 
     def __init__(
@@ -86,12 +87,14 @@ class TransactionHandlers:
         producer_ids: ProducerIdManager,
         metadata: MetadataCache,
         properties: TransactionProperties,
+        send_markers: Callable[[], None],
     ) -> None:
         self._coordinator = coordinator
         self._groups = groups
         self._producer_ids = producer_ids
         self._metadata = metadata
         self._properties = properties
+        self._send_markers = send_markers
 
     def table(self) -> HandlerTable:
         """The handlers by API."""
@@ -180,11 +183,13 @@ class TransactionHandlers:
         api_version = context.api_version
 
         def ask() -> Deferred[EndTxnResponse | NeedsProducerId]:
-            return self._coordinator.write(
+            ended: Deferred[EndTxnResponse | NeedsProducerId] = self._coordinator.write(
                 request.transactional_id,
                 lambda shard, now: shard.end_transaction(request, api_version=api_version, now=now),
                 _end_refusal,
             )
+            self._send_markers()
+            return ended
 
         return _now_or_later(self._with_producer_ids(ask, _end_refusal))
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 
 from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import Deferred
@@ -162,6 +164,33 @@ async def test_nothing_is_sent_from_within_write(context: Context) -> None:
     )
     await finished.wait()
     assert len(context.links.to(THIS_BROKER)) == 1  # what was decided in one turn goes together
+
+
+async def test_what_was_written_can_be_sent_before_the_turn_ends(context: Context) -> None:
+    context.write(FIRST)
+    context.sender.send_now()
+    assert context.told == ["x"]
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(context.links.sent) == 1
+    assert context.told == ["x"]
+
+
+def test_a_coordinator_that_writes_on_being_told_is_not_entered_again(context: Context) -> None:
+    depths: list[int] = []
+    depth = 0
+
+    def go_on(end: TransactionEnd) -> None:
+        nonlocal depth
+        depth += 1
+        depths.append(depth)
+        if len(depths) < 3:
+            context.write(FIRST, name=f"next-{len(depths)}", producer_id=10 + len(depths))
+            context.sender.send_now()
+        depth -= 1
+
+    context.sender.when_written(go_on)
+    context.write(FIRST)
+    assert depths == [1, 1, 1]
 
 
 def test_another_broker_has_one_request_at_a_time_and_the_next_has_all_that_waited(

@@ -135,7 +135,12 @@ class TransactionStandIn:
                 {TRANSACTION_KEY: self.coordinator}, self.metadata, self.created_topics.append
             ).table(),
             **TransactionHandlers(
-                self.coordinator, groups, producer_ids, self.metadata, self.properties
+                self.coordinator,
+                groups,
+                producer_ids,
+                self.metadata,
+                self.properties,
+                sender.send_now,
             ).table(),
             **TransactionListingHandlers(self.coordinator, self.timers).table(),
         }
