@@ -336,9 +336,12 @@ def _handed_out(
         yield end, values
 
 
-def aborted_in(client: RawClient, topic: str, offset: int = 0) -> list[AbortedTransaction]:
+def aborted_in(
+    client: RawClient, topic: str, offset: int = 0, partition: int = 0
+) -> list[AbortedTransaction]:
     """Return the aborted transactions that a read_committed fetch names."""
-    return fetch(client, topic, offset, isolation_level=READ_COMMITTED).aborted_transactions or []
+    answer = fetch(client, topic, offset, partition, isolation_level=READ_COMMITTED)
+    return answer.aborted_transactions or []
 
 
 def markers_in(client: RawClient, topic: str, partition: int = 0) -> list[tuple[int, int, bool]]:

@@ -92,20 +92,64 @@ async function describeConfigs(topic) {
   return described.resources[0].configEntries;
 }
 
+async function withTransactions(transactionalId, action) {
+  const options = { transactionalId, idempotent: true, maxInFlightRequests: 1 };
+  const transactional = kafka.producer({ ...options, retry: { retries: 10 } });
+  try {
+    await transactional.connect();
+    await action(transactional);
+  } finally {
+    await transactional.disconnect();
+  }
+}
+
+// Consumes what is committed and produces it again, marked; every transaction is aborted once
+// before it is committed.
+async function copy(transactional, { source, target, group, count }) {
+  const consumer = kafka.consumer({ groupId: group, maxWaitTimeInMs: 100 });
+  let copied = 0;
+  const eachBatch = async ({ batch, resolveOffset }) => {
+    const messages = batch.messages.map(({ value }) => ({ value: `${value}!` }));
+    const partitions = [{ partition: batch.partition, offset: `${Number(batch.lastOffset()) + 1}` }];
+    for (const commit of [false, true]) {
+      const transaction = await transactional.transaction();
+      await transaction.send({ topic: target, messages });
+      const topics = [{ topic: source, partitions }];
+      await transaction.sendOffsets({ consumerGroupId: group, topics });
+      await (commit ? transaction.commit() : transaction.abort());
+    }
+    resolveOffset(batch.lastOffset());
+    copied += messages.length;
+  };
+  await consumer.connect();
+  try {
+    await consumer.subscribe({ topics: [source], fromBeginning: true });
+    const done = new Promise((resolve, reject) => {
+      consumer.on(consumer.events.END_BATCH_PROCESS, () => copied >= count && resolve());
+      consumer.on(consumer.events.CRASH, ({ payload }) => reject(payload.error));
+    });
+    await consumer.run({ autoCommit: false, eachBatchAutoResolve: false, eachBatch });
+    await done;
+  } finally {
+    await consumer.disconnect();
+  }
+}
+
 const calls = {
   produce,
-  async transact({ topic, name }) {
-    const options = { transactionalId: name, idempotent: true, maxInFlightRequests: 1 };
-    const transactional = kafka.producer(options);
-    try {
-      await transactional.connect();
-      const transaction = await transactional.transaction();
-      await transaction.send({ topic, messages: [{ value: 'x' }] });
-      await transaction.commit();
-    } finally {
-      await transactional.disconnect();
-    }
-  },
+  transact: ({ topic, name, values, commit }) => withTransactions(name, async (transactional) => {
+    const transaction = await transactional.transaction();
+    await transaction.send({ topic, messages: values.map((value) => ({ value })) });
+    await (commit ? transaction.commit() : transaction.abort());
+  }),
+  copy: (wanted) => withTransactions(wanted.name, (transactional) => copy(transactional, wanted)),
+  zombie: ({ topic, name }) => withTransactions(name, async (old) => {
+    const late = await old.transaction();
+    await late.send({ topic, messages: [{ value: 'old' }] });
+    await calls.transact({ topic, name, values: ['new'], commit: true });
+    await late.send({ topic, messages: [{ value: 'late' }] });
+    await late.commit();
+  }),
   async create_topic({ topic, partitions, configs }) {
     const configEntries = Object.entries(configs).map(([name, value]) => ({ name, value }));
     const wanted = { topic, numPartitions: partitions, replicationFactor: 1, configEntries };

@@ -45,6 +45,8 @@ func (s *server) calls() map[string]lines.Call {
 	return map[string]lines.Call{
 		"produce":        lines.Typed(s.produce),
 		"transact":       lines.Typed(s.transact),
+		"copy":           lines.Typed(s.copy),
+		"zombie":         lines.Typed(s.zombie),
 		"create_topic":   lines.Typed(s.createTopic),
 		"partitions":     lines.Typed(s.partitions),
 		"topics":         lines.Typed(s.topics),
@@ -88,23 +90,6 @@ func (s *server) producer(codec string) (*kgo.Client, error) {
 		s.producers[codec] = made
 	}
 	return made, err
-}
-
-// transact commits one record in a transaction.
-func (s *server) transact(ctx context.Context, a arguments) (any, error) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(s.address), kgo.TransactionalID(a.Name))
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	if err := client.BeginTransaction(); err != nil {
-		return nil, err
-	}
-	record := &kgo.Record{Topic: a.Topic, Value: []byte("x")}
-	if err := client.ProduceSync(ctx, record).FirstErr(); err != nil {
-		return nil, err
-	}
-	return nil, client.EndTransaction(ctx, kgo.TryCommit)
 }
 
 func (s *server) produce(ctx context.Context, a arguments) (any, error) {

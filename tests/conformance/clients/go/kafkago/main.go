@@ -41,6 +41,8 @@ func serve(address string) error {
 	calls := map[string]lines.Call{
 		"create_topic": lines.Typed(s.createTopic),
 		"produce":      lines.Typed(s.produce),
+		"offset":       lines.Typed(s.offset),
+		"zombie":       lines.Typed(s.zombie),
 	}
 	return lines.Serve(calls, func(err error) int {
 		var refusal kafka.Error

@@ -49,6 +49,8 @@ func serve(address string) error {
 		"create_topic": lines.Typed(s.createTopic),
 		"produce":      lines.Typed(s.produce),
 		"transact":     lines.Typed(s.transact),
+		"copy":         lines.Typed(s.copy),
+		"zombie":       lines.Typed(s.zombie),
 	}
 	return lines.Serve(calls, func(err error) int {
 		var refusal *sarama.TopicError
@@ -76,35 +78,6 @@ func (s *server) createTopic(_ context.Context, a topicArguments) (any, error) {
 	defer admin.Close()
 	detail := &sarama.TopicDetail{NumPartitions: a.Partitions, ReplicationFactor: 1}
 	return nil, admin.CreateTopic(a.Topic, detail, false)
-}
-
-type transactArguments struct {
-	Topic string `json:"topic"`
-	Name  string `json:"name"`
-}
-
-// transact commits one record in a transaction.
-func (s *server) transact(_ context.Context, a transactArguments) (any, error) {
-	c := config()
-	c.Net.MaxOpenRequests = 1
-	c.Producer.Idempotent = true
-	c.Producer.RequiredAcks = sarama.WaitForAll
-	c.Producer.Return.Successes = true
-	c.Producer.Transaction.ID = a.Name
-	c.Producer.Transaction.Retry.Max = 2
-	producer, err := sarama.NewSyncProducer([]string{s.address}, c)
-	if err != nil {
-		return nil, err
-	}
-	defer producer.Close()
-	if err := producer.BeginTxn(); err != nil {
-		return nil, err
-	}
-	message := &sarama.ProducerMessage{Topic: a.Topic, Value: sarama.StringEncoder("x")}
-	if _, _, err := producer.SendMessage(message); err != nil {
-		return nil, err
-	}
-	return nil, producer.CommitTxn()
 }
 
 type produceArguments struct {
