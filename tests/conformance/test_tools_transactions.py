@@ -1,7 +1,7 @@
 """Transactions through Apache's tools, and kafka-transactions itself.
 
 Behind every test: what a transaction wrote is seen by read_committed consumers only after its
-commit, and an open one holds back what was written after it. Ours has none yet.
+commit, and an open one holds back what was written after it.
 """
 
 from __future__ import annotations
@@ -9,11 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import pytest
-
 from tests.conformance.java_tools import KafkaTools
-
-pytestmark = pytest.mark.not_served
 
 TOOL = "kafka-transactions"
 

@@ -1,5 +1,4 @@
-"""What a broker without security, quotas, transactions and other groups than classic ones answers
-to look-ups of them.
+"""What a broker without security, quotas and other groups than classic ones answers to look-ups.
 
 Tools, MirrorMaker and clients that guess a broker's version rely on it: nothing there is no error,
 and what cannot be is refused for good.
@@ -21,7 +20,6 @@ from kraftrio.wire.messages.configs import (
     DescribeUserScramCredentialsRequest,
     UserName,
 )
-from kraftrio.wire.messages.data import InitProducerIdRequest
 from kraftrio.wire.messages.groups import ConsumerGroupDescribeRequest
 from kraftrio.wire.messages.security import (
     AclCreation,
@@ -47,7 +45,6 @@ from kraftrio.wire.messages.transactions import (
     DescribeTransactionsRequest,
     ListTransactionsRequest,
 )
-from tests.conformance.broker_process import SERVES_ALL
 from tests.conformance.cases.calls import SETTLE_DEADLINE_S, wait_for_coordinator
 from tests.conformance.cases.raw_client import RawClient
 
@@ -224,7 +221,9 @@ def test_sasl_on_a_plain_listener(client: RawClient) -> None:
 # Transactions
 
 
-def test_no_transactions(client: RawClient, unique_name: Callable[[str], str]) -> None:
+def test_transactions_that_nobody_has_begun(
+    client: RawClient, unique_name: Callable[[str], str]
+) -> None:
     for version in (0, 1, 2):
         filters = ["Ongoing", "Nonsense", "ongoing", "Nonsense"]
         response = client.call(ListTransactionsRequest(state_filters=filters), version)
@@ -242,19 +241,6 @@ def test_no_transactions(client: RawClient, unique_name: Callable[[str], str]) -
             break
         assert time.monotonic() < deadline, codes
         time.sleep(0.05)
-
-
-def test_transactional_ids_are_refused_for_good(client: RawClient) -> None:
-    """By the code that every family of clients takes as final."""
-    if SERVES_ALL:
-        pytest.skip("Apache Kafka serves transactions")
-    refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    found = client.call(FindCoordinatorRequest(key_type=1, coordinator_keys=["id"]), 4)
-    assert [one.error_code for one in found.coordinators] == [refused]
-    assert client.call(FindCoordinatorRequest(key_type=1, key="id"), 3).error_code == refused
-    for version in range(5):
-        request = InitProducerIdRequest(transactional_id="id", transaction_timeout_ms=1000)
-        assert client.call(request, version).error_code == refused
 
 
 # Groups of other kinds

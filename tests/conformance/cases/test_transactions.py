@@ -35,8 +35,6 @@ from tests.conformance.cases.transactional import (
     wait_stable,
 )
 
-pytestmark = pytest.mark.not_served
-
 NONE = ErrorCode.NONE
 FENCED = ErrorCode.PRODUCER_FENCED
 OLD_EPOCH = ErrorCode.INVALID_PRODUCER_EPOCH

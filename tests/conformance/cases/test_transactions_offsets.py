@@ -28,8 +28,6 @@ from tests.conformance.cases.members import (
 from tests.conformance.cases.raw_client import RawClient
 from tests.conformance.cases.transactional import TransactionalProducer, repeated, wait_for_state
 
-pytestmark = pytest.mark.not_served
-
 NONE = ErrorCode.NONE
 UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
 OLD_GENERATION = ErrorCode.ILLEGAL_GENERATION

@@ -85,7 +85,6 @@ def test_plain_producer(
     story.check()
 
 
-@pytest.mark.not_served
 def test_transactions(bootstrap: str, unique_topic: Names, unique_group: Names) -> None:
     """Committed transactions are read, aborted ones are not, and offsets go with them."""
     client = ConfluentKafka(bootstrap, transactional_id=unique_group())

@@ -24,7 +24,7 @@ from tests.conformance.clients.transactional import (
     KafkaPythonTransactions,
 )
 
-pytestmark = [*scenarios.MARKS, pytest.mark.not_served]
+pytestmark = scenarios.MARKS
 
 PARTITIONS = 2
 
