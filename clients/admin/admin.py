@@ -1,9 +1,10 @@
 """The admin client: `async with Admin("localhost:9092") as admin`.
 
 Owns the client's life and what programs call: how long a call may take, and whether it raises. What
-is sent and how answers are read is in `admin/topics`, `configs`, `groups` and `cluster`, and how
-requests find their broker in `admin/calls`. Calls about several items return `Results` and raise
-the first item's error, unless `raise_errors` is False. Calls may run side by side.
+is sent and how answers are read is in `admin/topics`, `configs`, `groups`, `transactions` and
+`cluster`, and how requests find their broker in `admin/calls`. Calls about several items return
+`Results` and raise the first item's error, unless `raise_errors` is False. Calls may run side by
+side.
 
 Names and defaults of the settings are those of the Java client in snake_case. Kafka documentation,
 "Admin API".
@@ -21,9 +22,11 @@ from kraftrio.clients.admin import cluster as cluster_calls
 from kraftrio.clients.admin import configs as config_calls
 from kraftrio.clients.admin import groups as group_calls
 from kraftrio.clients.admin import topics as topic_calls
+from kraftrio.clients.admin import transactions as transaction_calls
 from kraftrio.clients.admin.calls import AdminCalls, Deadline, finish
 from kraftrio.clients.admin.groups import CommittedOffset
 from kraftrio.clients.admin.types import (
+    AbortTransactionSpec,
     AlterConfigOp,
     ClusterDescription,
     ConfigEntry,
@@ -32,6 +35,7 @@ from kraftrio.clients.admin.types import (
     ConfigSource,
     CreatedTopic,
     ElectionType,
+    FencedProducer,
     GroupDescription,
     GroupListing,
     ListedOffset,
@@ -40,10 +44,13 @@ from kraftrio.clients.admin.types import (
     OffsetSpec,
     OpType,
     PartitionReassignment,
+    ProducerState,
     QuorumInfo,
     QuorumReplica,
     Results,
     TopicListing,
+    TransactionDescription,
+    TransactionListing,
 )
 from kraftrio.clients.cluster import open_cluster
 from kraftrio.clients.config import AdminConfig, AdminSettings, make_config
@@ -53,6 +60,7 @@ from kraftrio.net.transport import Network
 from kraftrio.wire.primitives import TopicPartition
 
 __all__ = [
+    "AbortTransactionSpec",
     "Admin",
     "AlterConfigOp",
     "ClusterDescription",
@@ -63,6 +71,7 @@ __all__ = [
     "ConfigSource",
     "CreatedTopic",
     "ElectionType",
+    "FencedProducer",
     "GroupDescription",
     "GroupListing",
     "ListedOffset",
@@ -71,10 +80,13 @@ __all__ = [
     "OffsetSpec",
     "OpType",
     "PartitionReassignment",
+    "ProducerState",
     "QuorumInfo",
     "QuorumReplica",
     "Results",
     "TopicListing",
+    "TransactionDescription",
+    "TransactionListing",
 ]
 
 _TOPIC_IDLE_MS = 300_000
@@ -408,6 +420,109 @@ class Admin:
         """
         results = await group_calls.delete_group_offsets(
             self._open, self._deadline(timeout_ms), group_id, partitions
+        )
+        return finish(results, raise_errors)
+
+    # -- transactions -----------------------------------------------------------------------------
+
+    async def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        min_duration_ms: int | None = None,
+        transactional_id_pattern: str | None = None,
+        timeout_ms: int | None = None,
+    ) -> list[TransactionListing]:
+        """Return the transactional ids of all coordinators that pass every filter given.
+
+        Args:
+            min_duration_ms: only open transactions that began longer ago.
+            transactional_id_pattern: in RE2's syntax; the whole id must match.
+
+        Raises:
+            UnsupportedVersionError: a broker does not know the filter.
+            TimedOutError, NetworkError: not every broker answered.
+        """
+        return await transaction_calls.list_transactions(
+            self._open,
+            self._deadline(timeout_ms),
+            states=states,
+            producer_ids=producer_ids,
+            min_duration_ms=min_duration_ms,
+            transactional_id_pattern=transactional_id_pattern,
+        )
+
+    async def describe_transactions(
+        self,
+        transactional_ids: Iterable[str],
+        *,
+        timeout_ms: int | None = None,
+        raise_errors: bool = True,
+    ) -> Results[str, TransactionDescription]:
+        """Return the states of transactional ids, and the partitions of open transactions.
+
+        Raises:
+            TransactionalIdNotFoundError, ...: for an id, if `raise_errors`.
+        """
+        results = await transaction_calls.describe_transactions(
+            self._open, self._deadline(timeout_ms), transactional_ids
+        )
+        return finish(results, raise_errors)
+
+    async def fence_producers(
+        self,
+        transactional_ids: Iterable[str],
+        *,
+        timeout_ms: int | None = None,
+        raise_errors: bool = True,
+    ) -> Results[str, FencedProducer]:
+        """Shut the producers of transactional ids out, which aborts their open transactions.
+
+        Raises:
+            TransactionalIdAuthorizationError, ...: for an id, if `raise_errors`.
+        """
+        results = await transaction_calls.fence_producers(
+            self._open, self._deadline(timeout_ms), transactional_ids
+        )
+        return finish(results, raise_errors)
+
+    async def abort_transaction(
+        self, spec: AbortTransactionSpec, *, timeout_ms: int | None = None
+    ) -> None:
+        """Write an abort marker into one partition: for a transaction that hangs there.
+
+        The coordinator is not asked. A transaction that it still knows must not be aborted like
+        this, since the rest of it could be committed.
+
+        Raises:
+            InvalidProducerEpochError: the producer has another epoch there.
+            TransactionCoordinatorFencedError: a marker of a later coordinator is there.
+            UnknownTopicOrPartitionError, ...: the partition is not there.
+        """
+        results = await transaction_calls.abort_transaction(
+            self._open, self._deadline(timeout_ms), spec
+        )
+        finish(results, raise_errors=True)
+
+    async def describe_producers(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        broker_id: int | None = None,
+        timeout_ms: int | None = None,
+        raise_errors: bool = True,
+    ) -> Results[TopicPartition, tuple[ProducerState, ...]]:
+        """Return the producers that partitions know, and where their transactions began.
+
+        Args:
+            broker_id: ask this replica instead of the leaders.
+
+        Raises:
+            UnknownTopicOrPartitionError, ...: for a partition, if `raise_errors`.
+        """
+        results = await transaction_calls.describe_producers(
+            self._open, self._deadline(timeout_ms), partitions, broker_id=broker_id
         )
         return finish(results, raise_errors)
 

@@ -3,12 +3,13 @@
 Owns `AdminCalls`, through which all calls of `Admin` go. Rules:
 1. A call takes default_api_timeout_ms at most, all repetitions included; `timeout_ms` overrides it.
 2. Requests that fail with a retriable error are repeated after a backoff: to the controller, to a
-   group's coordinator (looked up again), to a partition's leader (metadata refreshed). Each item of
+   coordinator (looked up again), to a partition's leader (metadata refreshed). Each item of
    a request counts by itself where its answer does.
 3. When the time is up the last error is raised, or is its item's result; TimedOutError if there was
    none.
 
-Called by: `admin/topics`, `admin/configs`, `admin/groups`, `admin/cluster`.
+Called by: `admin/topics`, `admin/configs`, `admin/groups`, `admin/transactions`,
+`admin/cluster`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.clients.admin.types import Results
 from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.config import AdminConfig
+from kraftrio.clients.coordinators import GROUP_KEY_TYPE
 from kraftrio.clients.errors import (
     KafkaClientError,
     NetworkError,
@@ -40,7 +42,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 _MOVED_CONTROLLER: Final = frozenset({ErrorCode.NOT_CONTROLLER})
-_MOVED_COORDINATOR: Final = frozenset(
+MOVED_COORDINATOR: Final = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -145,29 +147,35 @@ class AdminCalls:
 
     async def ask_coordinator(
         self,
-        group_id: str,
+        key: str,
         request: Any,
         deadline: Deadline,
         codes_of: Callable[[Any], Iterable[ErrorCode]],
         *,
+        key_type: int = GROUP_KEY_TYPE,
+        retried: frozenset[ErrorCode] = MOVED_COORDINATOR,
         max_version: int | None = None,
     ) -> tuple[int, Any]:
-        """Ask a group's coordinator; return its node id and its answer."""
+        """Ask the coordinator of a group, or transactional id; return its node id and its answer.
+
+        Args:
+            retried: after which errors in the answer it is looked up and asked again.
+        """
         cluster = self.cluster
         while True:
             failure: KafkaClientError
             try:
-                node_id = await cluster.coordinator(group_id, timeout_s=deadline.request_timeout_s)
+                node_id = await cluster.coordinator(key, key_type, deadline.request_timeout_s)
                 response = await cluster.request(
                     node_id, request, deadline.request_timeout_s, max_version=max_version
                 )
-                moved = _MOVED_COORDINATOR.intersection(codes_of(response))
+                moved = retried.intersection(codes_of(response))
                 if not moved:
                     return node_id, response
                 failure = error_for(min(moved))
             except RetriableError as error:
                 failure = error
-            cluster.forget_coordinator(group_id)
+            cluster.forget_coordinator(key, key_type)
             if not await deadline.pause():
                 raise failure
 

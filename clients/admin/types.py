@@ -232,6 +232,60 @@ class GroupDescription:
     group_epoch: int | None = None  # of the consumer protocol (KIP-848)
 
 
+# Transactions
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    """A transactional id and the state of its transaction, by Kafka's name: "Ongoing", ..."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """A transactional id; it has a start time and partitions while a transaction is open."""
+
+    coordinator: int
+    state: str
+    producer_id: int
+    producer_epoch: int
+    transaction_timeout_ms: int
+    transaction_start_time_ms: int | None
+    topic_partitions: frozenset[TopicPartition]
+
+
+class FencedProducer(NamedTuple):
+    """The id and epoch that shut out whoever has an older epoch."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class AbortTransactionSpec:
+    """Which open transaction of a partition to abort, as `describe_producers` shows it."""
+
+    topic_partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """A producer that a partition knows; None: it has written no marker, has nothing open."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int | None
+    current_transaction_start_offset: int | None
+
+
 # The cluster
 
 

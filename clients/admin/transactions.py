@@ -1,0 +1,255 @@
+"""The admin client's part for transactions: which there are, what they are in, and ending them.
+
+Called by: `admin`. KIP-360 (fencing by InitProducerId), KIP-664, KIP-994 and KIP-1152 (filters).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from typing import Any, Final
+
+from kraftrio.clients.admin.calls import MOVED_COORDINATOR, AdminCalls, Deadline, collect
+from kraftrio.clients.admin.types import (
+    AbortTransactionSpec,
+    FencedProducer,
+    ProducerState,
+    Results,
+    TransactionDescription,
+    TransactionListing,
+)
+from kraftrio.clients.arguments import (
+    MAX_INT16,
+    MAX_INT32,
+    several,
+    text,
+    topic_partition,
+    topic_partitions,
+    whole_number,
+)
+from kraftrio.clients.coordinators import TRANSACTION_KEY_TYPE
+from kraftrio.clients.errors import KafkaClientError, error_for
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.data import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersTopicRequest,
+    InitProducerIdRequest,
+)
+from kraftrio.wire.messages.transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    DescribeTransactionsState,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from kraftrio.wire.primitives import TopicPartition
+
+_NO_FILTER: Final = -1
+
+# Fencing waits for the transaction that it aborts to be ended.
+_RETRIED_FENCING: Final = MOVED_COORDINATOR | {ErrorCode.CONCURRENT_TRANSACTIONS}
+
+
+async def list_transactions(
+    calls: AdminCalls,
+    deadline: Deadline,
+    *,
+    states: Iterable[str] = (),
+    producer_ids: Iterable[int] = (),
+    min_duration_ms: int | None = None,
+    transactional_id_pattern: str | None = None,
+) -> list[TransactionListing]:
+    """Return the transactional ids of all coordinators; empty filters let everything through."""
+    request = ListTransactionsRequest(
+        state_filters=[text("a state", state) for state in several("states", states)],
+        producer_id_filters=[
+            whole_number("a producer id", each) for each in several("producer_ids", producer_ids)
+        ],
+        duration_filter=_NO_FILTER
+        if min_duration_ms is None
+        else whole_number("min_duration_ms", min_duration_ms),
+        transactional_id_pattern=None
+        if transactional_id_pattern is None
+        else text("transactional_id_pattern", transactional_id_pattern),
+    )
+    cluster = calls.cluster
+    await cluster.refresh(timeout_s=deadline.left_s)
+    found: dict[str, TransactionListing] = {}
+    for node_id in sorted(cluster.metadata.brokers):
+        response = await _list_of(calls, node_id, request, deadline)
+        for each in response.transaction_states:
+            found[each.transactional_id] = TransactionListing(
+                each.transactional_id, each.producer_id, each.transaction_state
+            )
+    return [found[transactional_id] for transactional_id in sorted(found)]
+
+
+async def _list_of(
+    calls: AdminCalls, node_id: int, request: ListTransactionsRequest, deadline: Deadline
+) -> ListTransactionsResponse:
+    while True:
+        response: ListTransactionsResponse = await calls.ask_node(node_id, request, deadline)
+        if response.error_code == ErrorCode.NONE:
+            return response
+        if response.error_code not in MOVED_COORDINATOR or not await deadline.pause():
+            raise error_for(response.error_code)
+
+
+async def describe_transactions(
+    calls: AdminCalls, deadline: Deadline, transactional_ids: Iterable[str]
+) -> Results[str, TransactionDescription]:
+    """Return the states of transactional ids, and the partitions of open transactions."""
+    values: dict[str, TransactionDescription] = {}
+    errors: dict[str, KafkaClientError] = {}
+    for transactional_id in _transactional_ids(transactional_ids):
+        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        try:
+            node_id, response = await calls.ask_coordinator(
+                transactional_id,
+                request,
+                deadline,
+                _codes_of_states,
+                key_type=TRANSACTION_KEY_TYPE,
+            )
+            values[transactional_id] = _description(response.transaction_states[0], node_id)
+        except KafkaClientError as error:
+            errors[transactional_id] = error
+    return Results(values, errors)
+
+
+async def fence_producers(
+    calls: AdminCalls, deadline: Deadline, transactional_ids: Iterable[str]
+) -> Results[str, FencedProducer]:
+    """Shut the producers of transactional ids out, which aborts their open transactions."""
+    values: dict[str, FencedProducer] = {}
+    errors: dict[str, KafkaClientError] = {}
+    for transactional_id in _transactional_ids(transactional_ids):
+        request = InitProducerIdRequest(
+            transactional_id=transactional_id,
+            # For an id that nobody has used yet: it is not to linger.
+            transaction_timeout_ms=max(int(deadline.request_timeout_s * 1000), 1),
+        )
+        try:
+            _, response = await calls.ask_coordinator(
+                transactional_id,
+                request,
+                deadline,
+                lambda answer: [answer.error_code],
+                key_type=TRANSACTION_KEY_TYPE,
+                retried=_RETRIED_FENCING,
+            )
+            if response.error_code != ErrorCode.NONE:
+                raise error_for(response.error_code)
+            values[transactional_id] = FencedProducer(response.producer_id, response.producer_epoch)
+        except KafkaClientError as error:
+            errors[transactional_id] = error
+    return Results(values, errors)
+
+
+async def abort_transaction(
+    calls: AdminCalls, deadline: Deadline, spec: AbortTransactionSpec
+) -> Results[TopicPartition, None]:
+    """Write an abort marker into one partition, without asking the coordinator."""
+    partition = topic_partition(spec.topic_partition)
+    marker = WritableTxnMarker(
+        producer_id=whole_number("producer_id", spec.producer_id),
+        producer_epoch=whole_number("producer_epoch", spec.producer_epoch, 0, MAX_INT16),
+        coordinator_epoch=whole_number("coordinator_epoch", spec.coordinator_epoch, -1, MAX_INT32),
+        transaction_result=False,
+        topics=[
+            WritableTxnMarkerTopic(name=partition.topic, partition_indexes=[partition.partition])
+        ],
+    )
+    return await calls.ask_leaders(
+        {partition: None},
+        deadline,
+        lambda _partitions: WriteTxnMarkersRequest(markers=[marker]),
+        _marker_results,
+    )
+
+
+async def describe_producers(
+    calls: AdminCalls,
+    deadline: Deadline,
+    partitions: Iterable[TopicPartition],
+    *,
+    broker_id: int | None = None,
+) -> Results[TopicPartition, tuple[ProducerState, ...]]:
+    """Return the producers that the leaders of partitions know, or one of their replicas does."""
+    wanted = dict.fromkeys(sorted(topic_partitions("partitions", partitions)))
+    if broker_id is None:
+        return await calls.ask_leaders(wanted, deadline, _producers_request, _producer_results)
+    broker_id = whole_number("broker_id", broker_id, 0, MAX_INT32)
+    response = await calls.ask_node(broker_id, _producers_request(wanted), deadline)
+    return collect((each, code, None, states) for each, code, states in _producer_results(response))
+
+
+def _transactional_ids(given: Iterable[str]) -> list[str]:
+    return [text("a transactional id", each) for each in several("transactional_ids", given)]
+
+
+def _codes_of_states(response: DescribeTransactionsResponse) -> list[ErrorCode]:
+    return [state.error_code for state in response.transaction_states]
+
+
+def _description(reported: DescribeTransactionsState, node_id: int) -> TransactionDescription:
+    if reported.error_code != ErrorCode.NONE:
+        raise error_for(reported.error_code)
+    start_ms = reported.transaction_start_time_ms
+    return TransactionDescription(
+        coordinator=node_id,
+        state=reported.transaction_state,
+        producer_id=reported.producer_id,
+        producer_epoch=reported.producer_epoch,
+        transaction_timeout_ms=reported.transaction_timeout_ms,
+        transaction_start_time_ms=start_ms if start_ms >= 0 else None,
+        topic_partitions=frozenset(
+            TopicPartition(topic.topic, partition)
+            for topic in reported.topics
+            for partition in topic.partitions
+        ),
+    )
+
+
+def _marker_results(
+    response: WriteTxnMarkersResponse,
+) -> Iterable[tuple[TopicPartition, ErrorCode, None]]:
+    for marker in response.markers:
+        for topic in marker.topics:
+            for each in topic.partitions:
+                yield TopicPartition(topic.name, each.partition_index), each.error_code, None
+
+
+def _producers_request(partitions: Mapping[TopicPartition, Any]) -> DescribeProducersRequest:
+    return DescribeProducersRequest(
+        topics=[
+            DescribeProducersTopicRequest(
+                name=topic, partition_indexes=[each.partition for each in part]
+            )
+            for topic, part in groupby(sorted(partitions), key=lambda each: each.topic)
+        ]
+    )
+
+
+def _producer_results(
+    response: DescribeProducersResponse,
+) -> Iterable[tuple[TopicPartition, ErrorCode, tuple[ProducerState, ...]]]:
+    for topic in response.topics:
+        for reported in topic.partitions:
+            states = tuple(
+                ProducerState(
+                    each.producer_id,
+                    each.producer_epoch,
+                    each.last_sequence,
+                    each.last_timestamp,
+                    each.coordinator_epoch if each.coordinator_epoch >= 0 else None,
+                    each.current_txn_start_offset if each.current_txn_start_offset >= 0 else None,
+                )
+                for each in reported.active_producers
+            )
+            yield TopicPartition(topic.name, reported.partition_index), reported.error_code, states
