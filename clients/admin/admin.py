@@ -437,7 +437,7 @@ class Admin:
         """Return the transactional ids of all coordinators that pass every filter given.
 
         Args:
-            min_duration_ms: only open transactions that began longer ago.
+            min_duration_ms: only ids whose last transaction began longer ago, open or not.
             transactional_id_pattern: in RE2's syntax; the whole id must match.
 
         Raises:
