@@ -70,7 +70,7 @@ _BY_API: Final[dict[ApiKey, dict[ErrorCode, Meaning]]] = {
         ErrorCode.OFFSET_METADATA_TOO_LARGE: _M.ABORT,
         ErrorCode.INVALID_COMMIT_OFFSET_SIZE: _M.ABORT,
     },
-    ApiKey.END_TXN: {},
+    ApiKey.END_TXN: {ErrorCode.INVALID_PRODUCER_ID_MAPPING: _M.ABORT},
 }
 
 # The worst first: what several answers in one mean together.

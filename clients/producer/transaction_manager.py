@@ -43,6 +43,7 @@ from kraftrio.clients.producer.sender import Sender
 from kraftrio.clients.producer.transaction_requests import ProducerIdentity, TransactionRequests
 from kraftrio.clients.producer.transactional_sequences import TransactionalSequences
 from kraftrio.clients.producer.transactions import TransactionState
+from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -357,14 +358,11 @@ class TransactionManager:
             self._adding.scope.cancel()
             await self._adding.done.wait()
         accumulator.give_up_all(TransactionAbortedError("the transaction is aborted"))
+        before = self._identity
         try:
-            before = self._identity
-            if core.must_be_ended:
-                identity = await self._requests.end(
-                    before, commit=False, gets_epoch=core.has_epoch_of_its_own
-                )
-                self._sequences.renew(*identity)
-            if self._identity == before and core.needs_initialization:
+            if core.is_started:
+                await self._end_aborted()
+            if self._identity == before and core.needs_new_epoch:
                 await self._renew()
         except (TimedOutError, TransactionAbortedError) as error:
             logger.warning("the transaction is not aborted yet: %s", error)
@@ -373,6 +371,19 @@ class TransactionManager:
             core.fail_fatally(error)
         else:
             core.on_ended()
+
+    async def _end_aborted(self) -> None:
+        try:
+            identity = await self._requests.end(
+                self._identity, commit=False, gets_epoch=self.core.has_epoch_of_its_own
+            )
+        except TransactionAbortedError as error:
+            if error.code != ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+                raise
+            # The coordinator has forgotten the transactional id, and whatever was open with it.
+            self.core.needs_new_epoch = True
+        else:
+            self._sequences.renew(*identity)
 
     async def _renew(self) -> None:
         """Get a new epoch (KIP-360)."""

@@ -84,7 +84,7 @@ class Transactions:
         number: of the transaction: it counts those that were begun.
         failure: why it failed, or the producer did.
         is_started: the coordinator knows, or may know, of something in it.
-        needs_new_epoch: see rule 5.
+        needs_new_epoch: the producer has to ask for one, unless the end brings one (rule 5).
     """
 
     def __init__(self, transactional_id: str) -> None:
@@ -257,22 +257,6 @@ class Transactions:
         """An abort begins: nothing is sent any more."""
         self._new.clear()
         self._move(TransactionState.ABORTING)
-
-    @property
-    def _is_unknown(self) -> bool:
-        """Whether the coordinator has forgotten the transactional id: it expired."""
-        failure = self.failure
-        return failure is not None and failure.code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
-
-    @property
-    def must_be_ended(self) -> bool:
-        """Whether the coordinator is to be asked for the end: there is something to end there."""
-        return self.is_started and not self._is_unknown
-
-    @property
-    def needs_initialization(self) -> bool:
-        """Whether the producer has to ask for a new epoch, unless the end brought one."""
-        return self.needs_new_epoch or self._is_unknown
 
     def on_ended(self) -> None:
         """The transaction is committed or aborted, and the producer has an epoch for the next."""

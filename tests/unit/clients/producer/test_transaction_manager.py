@@ -230,6 +230,22 @@ async def test_what_fails_the_transaction_leaves_the_producer(api: ApiKey, code:
         assert coordinator.offsets == {("g", IN): 2}
 
 
+async def test_a_transactional_id_that_has_expired_is_initialized_again() -> None:
+    async with producing(1) as (_, coordinator, producer):
+        for api in (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.END_TXN):
+            coordinator.refusals[api] = [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+        for committed in (False, True):
+            try:
+                async with producer.transaction() as transaction:
+                    await transaction.send_offsets({IN: 1}, "g")
+                    await producer.send("a", b"", partition=0)
+            except TransactionAbortedError as error:
+                assert error.code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+                assert not committed
+        assert coordinator.asked[-6:-3] == ["abort", "init", "offsets g"]
+        assert coordinator.offsets
+
+
 FATAL = [
     (ApiKey.ADD_PARTITIONS_TO_TXN, ErrorCode.INVALID_PRODUCER_EPOCH, ProducerFencedError),
     (ApiKey.ADD_OFFSETS_TO_TXN, ErrorCode.PRODUCER_FENCED, ProducerFencedError),

@@ -184,7 +184,7 @@ def test_from_version_2_on_what_is_written_tells_the_coordinator() -> None:
     assert not core.add_partition(A) and core.may_send("a", 0)
     assert not core.is_started, "nothing was sent: there is nothing to end"
     core.on_sent()
-    assert core.must_be_ended
+    assert core.is_started
 
 
 @pytest.mark.parametrize(
@@ -227,13 +227,6 @@ def test_a_batch_with_a_sequence_that_is_given_up_ends_the_epoch() -> None:
     core = core_in(S.ABORTING)
     error = TransactionAbortedError("aborted")
     assert core.on_batch_failed(error, has_sequence=True) is error
-    assert core.state is S.ABORTING and core.needs_initialization
+    assert core.state is S.ABORTING and core.needs_new_epoch
     core.on_ended()
-    assert not core.needs_initialization
-
-
-def test_a_transactional_id_that_expired_is_initialized_instead_of_ended() -> None:
-    core = core_in(S.OPEN, version=1)
-    core.on_partitions_added([A])
-    core.fail(error_for(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
-    assert core.is_started and not core.must_be_ended and core.needs_initialization
+    assert not core.needs_new_epoch
