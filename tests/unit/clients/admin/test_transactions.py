@@ -103,7 +103,7 @@ async def test_a_filter_that_a_broker_does_not_know_is_not_left_out() -> None:
         async with Admin(cluster.bootstrap) as admin:
             for filters in ({"min_duration_ms": 5}, {"transactional_id_pattern": "t"}):
                 with pytest.raises(UnsupportedVersionError):
-                    await admin.list_transactions(**filters)  # type: ignore[arg-type]
+                    await admin.list_transactions(**filters)
 
 
 async def test_descriptions_come_from_the_coordinator() -> None:
