@@ -139,10 +139,10 @@ async def test_a_batch_that_cannot_be_encoded_fails_alone(
     """Whatever goes wrong in it: its records fail, others of the same partition are written."""
     encode = Batch.encode
 
-    def encode_or_fail(batch: Batch, *arguments: Any) -> None:
+    def encode_or_fail(batch: Batch, *arguments: Any, **options: Any) -> None:
         if b"bad" in batch.values:
             raise OverflowError("no codec can do that")
-        encode(batch, *arguments)
+        encode(batch, *arguments, **options)
 
     monkeypatch.setattr(Batch, "encode", encode_or_fail)
     async with fake_cluster() as fake:
