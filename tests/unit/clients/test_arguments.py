@@ -14,6 +14,7 @@ from kraftrio.clients import arguments
 from kraftrio.clients.admin.admin import Admin
 from kraftrio.clients.admin.groups import CommittedOffset
 from kraftrio.clients.admin.types import (
+    AbortTransactionSpec,
     AlterConfigOp,
     ConfigResource,
     ConfigResourceType,
@@ -214,6 +215,16 @@ ADMIN_CALLS: list[tuple[str, Call]] = [
         lambda a: a.alter_group_offsets("g", {T0: CommittedOffset(1, None, NO_TEXT)}),
     ),
     ("delete_group_offsets", lambda a: a.delete_group_offsets("g", T0)),
+    ("list_transactions", lambda a: a.list_transactions(states="Ongoing")),
+    ("list_transactions", lambda a: a.list_transactions(producer_ids=[1.5])),
+    ("list_transactions", lambda a: a.list_transactions(min_duration_ms=-1)),
+    ("list_transactions", lambda a: a.list_transactions(transactional_id_pattern=b"t")),
+    ("describe_transactions", lambda a: a.describe_transactions("ab")),
+    ("describe_transactions", lambda a: a.describe_transactions([NO_TEXT])),
+    ("fence_producers", lambda a: a.fence_producers("ab")),
+    ("abort_transaction", lambda a: a.abort_transaction(AbortTransactionSpec(T0, 1, 2**15, 0))),
+    ("describe_producers", lambda a: a.describe_producers(T0)),
+    ("describe_producers", lambda a: a.describe_producers([T0], broker_id=-1)),
     ("elect_leaders", lambda a: a.elect_leaders(ElectionType.PREFERRED, T0)),
     ("elect_leaders", lambda a: a.elect_leaders(7)),
     ("alter_partition_reassignments", lambda a: a.alter_partition_reassignments({T0: "12"})),
