@@ -166,7 +166,10 @@ class IndexFile:
     def unload(self) -> None:
         """Drop the entries from memory once the file has them; the next use reads it again."""
         with self._lock:
-            if self._loaded and self._flushed_count == self._count():
+            count = self._count()
+            # A file that is longer still has entries that were removed.
+            is_exact = self._file_size_bytes == count * self.ENTRY_SIZE_BYTES
+            if self._loaded and self._flushed_count == count and is_exact:
                 self._cut(0)
                 self._loaded = False
 

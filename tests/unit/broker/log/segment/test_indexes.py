@@ -157,6 +157,24 @@ def test_unloaded_entries_are_read_again(fs: MemoryFileSystem) -> None:
     assert index.lookup(104) == (103, 70)
 
 
+@pytest.mark.parametrize("keeps", [0, 1])
+def test_entries_that_were_removed_do_not_come_back(fs: MemoryFileSystem, keeps: int) -> None:
+    """The file has them still: they are not dropped from memory before it has lost them."""
+    index = offsets(fs, new=True)
+    index.append(103, 70)
+    index.append(104, 90)
+    index.flush(sync=False)
+    if keeps:
+        index.truncate_to(104)
+    else:
+        index.reset()
+    index.unload()
+    assert index.entry_count == keeps
+    index.flush(sync=False)
+    index.unload()
+    assert not index.loaded and index.entry_count == keeps
+
+
 def test_flush_writes_only_what_is_new(fs: MemoryFileSystem) -> None:
     index = offsets(fs, new=True)
     index.append(103, 70)
