@@ -15,23 +15,29 @@ EndTxn, the metadata publisher.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
 from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import Deferred
+from kraftrio.base.logging_setup import log_event
 from kraftrio.base.statistics import Statistics
 from kraftrio.broker.coordinator.transactions.markers import (
     PartitionLeader,
     PendingMarkers,
     SentMarkers,
 )
-from kraftrio.broker.coordinator.transactions.ports import TransactionEnd
+from kraftrio.broker.coordinator.transactions.ports import EndCause, TransactionEnd
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.ports import SchedulerPort, TimerPort
 from kraftrio.net.connection import ConnectionLost
 from kraftrio.wire.primitives import TopicPartition
+
+_log = logging.getLogger("kraftrio.transactions")
+
+_AGAINST_PRODUCER = frozenset({EndCause.TIMED_OUT, EndCause.FENCED})
 
 
 class Links(Protocol):
@@ -79,6 +85,17 @@ class MarkerSender:
 
     def write(self, end: TransactionEnd) -> None:
         """Write the markers of a transaction whose decision is committed."""
+        if end.cause in _AGAINST_PRODUCER:
+            log_event(
+                _log,
+                logging.INFO,
+                "transaction aborted",
+                transactional_id=end.transactional_id,
+                reason=end.cause.value,
+                producer_id=end.producer_id,
+                epoch=end.producer_epoch,
+                partitions=len(end.partitions),
+            )
         self._core.add(end)
         self._send_soon()
 

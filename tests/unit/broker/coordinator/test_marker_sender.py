@@ -11,8 +11,9 @@ import trio.testing
 
 from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import Deferred
+from kraftrio.base.logging_setup import LineFormatter
 from kraftrio.broker.coordinator.marker_sender import MarkerSender
-from kraftrio.broker.coordinator.transactions.ports import TransactionEnd
+from kraftrio.broker.coordinator.transactions.ports import EndCause, TransactionEnd
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.kraft_meta.metadata.image import MetadataDelta
 from kraftrio.kraft_meta.metadata.records import (
@@ -126,8 +127,14 @@ class Context:
             if not one.is_cancelled:
                 one.callback()
 
-    def write(self, *partitions: TopicPartition, name: str = "x", producer_id: int = 1) -> None:
-        end = TransactionEnd(name, 0, 5, producer_id, 3, True, 2, frozenset(partitions))
+    def write(
+        self,
+        *partitions: TopicPartition,
+        name: str = "x",
+        producer_id: int = 1,
+        cause: EndCause = EndCause.REQUESTED,
+    ) -> None:
+        end = TransactionEnd(name, 0, 5, producer_id, 3, True, 2, frozenset(partitions), cause)
         self.sender.write(end)
 
     def change(self, *records: Any) -> None:
@@ -292,3 +299,20 @@ def test_what_waits_behind_a_silent_broker_goes_to_the_new_leader_too(context: C
     assert [to for to, _, _ in context.links.sent] == [2, 1]
     assert len(context.links.to(1)[0].markers) == 2
     assert sorted(context.told) == ["x", "y"]
+
+
+@pytest.mark.parametrize("cause", EndCause)
+def test_what_is_aborted_against_its_producer_is_a_line_in_the_log(
+    context: Context, caplog: pytest.LogCaptureFixture, cause: EndCause
+) -> None:
+    with caplog.at_level("INFO"):
+        context.write(FIRST, name="a\nb", cause=cause)
+    lines = [LineFormatter().format(record) for record in caplog.records]
+    if cause in (EndCause.TIMED_OUT, EndCause.FENCED):
+        (line,) = lines
+        assert "transaction aborted transactional_id=" in line
+        assert "\n" not in line
+        assert cause.value in line
+        assert "producer_id=1 epoch=3 partitions=1" in line
+    else:
+        assert lines == []
