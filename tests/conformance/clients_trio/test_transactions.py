@@ -5,9 +5,14 @@ Each test runs under transaction.version 2 (an epoch for each transaction, KIP-8
 
 from __future__ import annotations
 
+import re
+import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,6 +41,7 @@ pytestmark = scenarios.MARKS
 Names = Callable[[], str]
 
 DEADLINE_S = 40.0
+README = Path(__file__).resolve().parents[3] / "README.md"
 UPGRADE, SAFE_DOWNGRADE = 1, 2  # kinds of an update
 BROKERS: dict[str, type[Broker]] = {"apache": ApacheBroker}
 
@@ -336,3 +342,30 @@ async def open_producers(admin: Admin, place: TopicPartition) -> list[ProducerSt
     """Return the producers with an open transaction in a partition."""
     states = (await admin.describe_producers([place]))[place]
     return [each for each in states if each.current_transaction_start_offset is not None]
+
+
+async def test_the_readme_runs(address: str, version: int) -> None:
+    """Its program copies what comes, in capitals, until it is stopped; a second one goes on."""
+    code = re.search(r"### Exactly once.*?```python\n(.*?)```", README.read_text(), re.DOTALL)
+    assert code is not None
+    assert len(code[1].partition("async def main")[2].strip().splitlines()) <= 18
+    program = code[1].replace("localhost:9092", address)
+    program = program.replace("greetings", f"greetings-{version}").replace("shout", f"sh{version}")
+    wanted: list[bytes] = []
+    for word in (b"hello", b"good morning"):
+        async with Producer(address) as producer:
+            await producer.send(f"greetings-{version}", word)
+        wanted.append(word.upper())
+        command = [sys.executable, "-c", program]
+        async with trio.open_nursery() as nursery:
+            run = partial(trio.run_process, command, check=False, capture_stderr=True)
+            process = await nursery.start(run)
+            with trio.fail_after(DEADLINE_S):
+                async with Consumer(
+                    address, auto_offset_reset="earliest", isolation_level="read_committed"
+                ) as consumer:
+                    consumer.assign([TopicPartition(f"sh{version}s", 0)])
+                    assert [(await anext(consumer)).value for _ in wanted] == wanted
+                process.send_signal(signal.SIGINT)  # it aborts nothing, and leaves its group
+                await process.wait()
+    assert values(await read(address, f"sh{version}s")) == wanted
