@@ -5,8 +5,9 @@ Owns `ProducerIdentity` and its rules; it knows neither states nor partitions. R
    that the coordinator can always fence it.
 2. A producer that gives its id and epoch when it starts again (KIP-360) goes on with the next
    epoch; the previous epoch is a retry, and gets the current one again.
-3. Under transaction version 2 each transaction ends with a higher epoch (KIP-890). Where epochs
-   are used up, the next producer id is chosen when the end is decided, and taken when it is done.
+3. Under transaction version 2 each transaction ends with a higher epoch (KIP-890), whoever ends
+   it. Where epochs are used up, the next producer id is chosen when the end is decided, and taken
+   when it is done.
 
 Sans-IO; called by `requests`.
 """
@@ -95,14 +96,12 @@ class ProducerIdentity(NamedTuple):
             return self._moved(next_id=next_id)
         return self._moved(epoch=self._next_epoch(), last_epoch=self.epoch, next_id=next_id)
 
-    def fenced(self, transaction_version: int) -> ProducerIdentity:
-        """The identity of a transaction that is aborted against its producer."""
-        is_bumped_by_end = transaction_version >= EPOCH_BUMP_VERSION
-        return self._moved(
-            epoch=self._next_epoch(),
-            last_epoch=self.epoch if is_bumped_by_end else NO_PRODUCER_EPOCH,
-            next_id=NO_PRODUCER_ID,
-        )
+    def fenced(self) -> ProducerIdentity:
+        """The identity of a transaction that is aborted against its producer, up to version 1.
+
+        From version 2 on every end fences, so that it is `ending` like any other.
+        """
+        return self._moved(epoch=self._next_epoch(), last_epoch=NO_PRODUCER_EPOCH)
 
     def ended(self, transaction_version: int) -> ProducerIdentity:
         """The identity after the end: under the next producer id, where one was chosen."""

@@ -114,7 +114,9 @@ def init_producer_id(
     if expected is not None and not producer.accepts_id_of(expected):
         return ErrorCode.PRODUCER_FENCED
     if transaction.state is TransactionState.ONGOING:
-        return fence(transaction, transaction_version=transaction_version, now_ms=now_ms)
+        return fence(
+            transaction, take_producer_id, transaction_version=transaction_version, now_ms=now_ms
+        )
     if producer.needs_new_id(expected):
         new_id = take_producer_id()
         if new_id is None:
@@ -129,19 +131,22 @@ def init_producer_id(
     return transaction.emptied(initialized, timeout_ms, now_ms)
 
 
-def fence(transaction: Transaction, *, transaction_version: int, now_ms: int) -> Transaction:
+def fence(
+    transaction: Transaction,
+    take_producer_id: TakeProducerId,
+    *,
+    transaction_version: int,
+    now_ms: int,
+) -> Transaction | NeedsProducerId:
     """Abort an ongoing transaction against its producer, whose epoch is used up by that.
 
     Args:
         transaction_version: of the cluster, since no client asked for it.
     """
-    client_version = transaction_version if transaction_version >= EPOCH_BUMP_VERSION else 0
-    return transaction.ending(
-        transaction.producer.fenced(client_version),
-        commit=False,
-        client_version=client_version,
-        now_ms=now_ms,
-    )
+    if transaction_version < EPOCH_BUMP_VERSION:
+        producer = transaction.producer.fenced()
+        return transaction.ending(producer, commit=False, client_version=0, now_ms=now_ms)
+    return _end_with_bump(transaction, take_producer_id, commit=False, now_ms=now_ms)
 
 
 # --- AddPartitionsToTxn, AddOffsetsToTxn ---
@@ -244,12 +249,18 @@ def end_and_bump(
     else:
         is_same = _ended_so(transaction, commit=commit)
         return ErrorCode.NONE if is_same else ErrorCode.INVALID_TXN_STATE
-    next_id = NO_PRODUCER_ID
+    return _end_with_bump(transaction, take_producer_id, commit=commit, now_ms=now_ms)
+
+
+def _end_with_bump(
+    transaction: Transaction, take_producer_id: TakeProducerId, *, commit: bool, now_ms: int
+) -> Transaction | NeedsProducerId:
+    """End a transaction as version 2 does, with another producer id if there is no higher epoch."""
+    next_id: int | None = NO_PRODUCER_ID
     if transaction.producer.is_exhausted:
-        taken = take_producer_id()
-        if taken is None:
-            return NEEDS_PRODUCER_ID
-        next_id = taken
+        next_id = take_producer_id()
+    if next_id is None:
+        return NEEDS_PRODUCER_ID
     return transaction.ending(
         transaction.producer.ending(EPOCH_BUMP_VERSION, next_id),
         commit=commit,

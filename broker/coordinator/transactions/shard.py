@@ -412,11 +412,7 @@ class TransactionShard:
                 break
             transaction = self._transactions[transactional_id]
             if transaction.state is TransactionState.ONGOING:
-                version = self._transaction_version()
-                fenced = requests.fence(
-                    transaction, transaction_version=version, now_ms=now.wall_ms
-                )
-                outcomes.append(self._move(fenced, None, cause=EndCause.TIMED_OUT))
+                outcomes.append(self._time_out(transaction, now))
             elif transaction.state.is_prepared:
                 outcomes.append(self._move(transaction.ended(now.wall_ms), None))
             else:
@@ -425,6 +421,18 @@ class TransactionShard:
             tombstones = [transaction_tombstone(each.transactional_id) for each in expired]
             outcomes.append(self._begin(_Move(expired), tombstones, None))
         return outcomes
+
+    def _time_out(self, transaction: Transaction, now: Now) -> Outcome:
+        fenced = requests.fence(
+            transaction,
+            self._take_producer_id,
+            transaction_version=self._transaction_version(),
+            now_ms=now.wall_ms,
+        )
+        if isinstance(fenced, NeedsProducerId):
+            self._schedule.set_retry(transaction.transactional_id, now)
+            return Outcome()
+        return self._move(fenced, None, cause=EndCause.TIMED_OUT)
 
     # --- life of the shard ---
 

@@ -97,12 +97,11 @@ def test_ends_by_transaction_version() -> None:
     assert ending.ended(2) == (8, 0, LAST_CLIENT_EPOCH, 5, -1)
 
 
-@pytest.mark.parametrize("version", [0, 2])
 @pytest.mark.parametrize(
     ("epoch", "fenced"), [(3, 4), (LAST_CLIENT_EPOCH, MAX_PRODUCER_EPOCH), (32767, 32767)]
 )
-def test_fencing_bumps_once_and_never_overflows(version: int, epoch: int, fenced: int) -> None:
-    identity = ProducerIdentity(5, epoch, 1).fenced(version)
-    assert identity.epoch == fenced
-    assert identity.last_epoch == (epoch if version == 2 else -1)
-    assert identity.ended(version).epoch == fenced
+def test_fencing_bumps_once_and_never_overflows(epoch: int, fenced: int) -> None:
+    identity = ProducerIdentity(5, epoch, 1).fenced()
+    assert (identity.epoch, identity.last_epoch) == (fenced, -1)
+    assert identity.ended(0).epoch == fenced
+    assert ProducerIdentity(5, epoch).ending(2).epoch == fenced

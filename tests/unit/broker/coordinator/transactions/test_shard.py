@@ -116,6 +116,21 @@ def test_time_out_aborts_with_a_higher_epoch() -> None:
     assert list(context.stored())[-1] == ID
 
 
+def test_time_out_waits_for_a_producer_id_where_epochs_are_used_up() -> None:
+    """The producer goes on with it, since no client gets the last epoch."""
+    context, producer = begun()
+    context.exhaust_epochs()
+    context.producer_ids = 0
+    context.advance(TIMEOUT_MS)
+    assert context.state() == "Ongoing"
+    context.producer_ids = 1
+    context.advance(1_000)
+    assert context.write_markers().producer_epoch == 32767
+    last = (producer[0], 32766)
+    assert context.end(last, commit=False) == (context.producer()[0], 0)
+    assert context.producer()[0] != producer[0]
+
+
 # --- failures ---
 
 

@@ -8,13 +8,20 @@ appends. Markers are noted; `write_markers` reports them written.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now, Outcome
 from kraftrio.broker.coordinator.transactions.ports import TransactionEnd
-from kraftrio.broker.coordinator.transactions.producer_epochs import ProducerIdAndEpoch
-from kraftrio.broker.coordinator.transactions.records import read_transaction, read_transaction_key
+from kraftrio.broker.coordinator.transactions.producer_epochs import (
+    LAST_CLIENT_EPOCH,
+    ProducerIdAndEpoch,
+)
+from kraftrio.broker.coordinator.transactions.records import (
+    read_transaction,
+    read_transaction_key,
+    transaction_record,
+)
 from kraftrio.broker.coordinator.transactions.requests import version_of_adding_client
 from kraftrio.broker.coordinator.transactions.shard import TransactionShard
 from kraftrio.broker.coordinator.transactions.state import Transaction
@@ -45,7 +52,6 @@ class TransactionContext:
 
     Attributes:
         transaction_version: of the cluster.
-        api_versions: the client's, for requests that do not say it themselves.
         producer_ids: how many are at hand.
         ends: what the shard handed to the marker sink, in order.
     """
@@ -157,6 +163,14 @@ class TransactionContext:
         for offset, (key, value) in enumerate(self.log):
             self.shard.replay(offset, key, value, self.now)
         self.carry_out(self.shard.on_loaded(self.now))
+
+    def exhaust_epochs(self) -> None:
+        """Give the id of the last record the last epoch that a client gets."""
+        key, value = self.log.pop()
+        transaction = read_transaction(read_transaction_key(key), value or b"")
+        producer = transaction.producer._replace(epoch=LAST_CLIENT_EPOCH)
+        self.log.append(transaction_record(replace(transaction, producer=producer), 2))
+        self.reload()
 
     # --- requests ---
 
