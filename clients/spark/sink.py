@@ -4,22 +4,26 @@ Owns the writers of batch and streaming queries. Rules:
 1. Columns are those of Spark's `kafka` format: `value` (a string or binary), and optionally `key`,
    `topic` (or the option `topic`, which wins), `headers` and `partition`. Others are ignored.
 2. A task has succeeded only when the cluster has every row of it. A task that is repeated writes
-   its rows again: at least once, as Spark's own sink.
+   its rows again: at least once, as Spark's own sink. With the option `transactional` a batch is
+   written whole and once, by the driver (`transactions`).
 3. `kafka.*` are settings of the producer; those that our producer does not know are ignored. Rows
    come thousands at a time, so batches are larger and wait a little longer than by default.
 
-Called by: `spark/source`. Spark hands rows over as Arrow batches, from a thread that waits for the
-JVM, so that the producer's tasks go on meanwhile.
+Called by: `spark/source`. Spark calls `write` in its executors, and `commit` in a process of the
+driver's, with what each `write` returned. Rows come as Arrow batches, from a thread that waits for
+the JVM, so that the producer's tasks go on meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import trio
+from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -40,6 +44,14 @@ from kraftrio.clients.errors import ConfigError
 from kraftrio.clients.producer.batch import Batch
 from kraftrio.clients.producer.producer import Producer
 from kraftrio.clients.spark.options import client_settings, kafka_settings
+from kraftrio.clients.spark.transactions import (
+    BatchIdentity,
+    TransactionOptions,
+    id_of_query,
+    settings_with_id,
+    transaction_options,
+    write_once,
+)
 
 _REFUSED = {
     "key.serializer": "keys are strings or bytes already",
@@ -61,6 +73,7 @@ _COLUMNS: dict[str, tuple[DataType, ...]] = {
     "partition": (IntegerType(),),
 }
 _KINDS: dict[str, type] = {"int": int, "bool": bool, "bool | None": bool}
+_QUERY_ID = "sql.streaming.queryId"  # what Spark calls it in the properties of a stream's tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +83,10 @@ class SinkOptions:
     bootstrap_servers: str
     settings: Mapping[str, Any]
     topic: str | None
+    transaction: TransactionOptions | None  # None: rows are written by the tasks, without any
 
 
-def sink_options(options: Mapping[str, str], schema: StructType) -> SinkOptions:
+def sink_options(options: Mapping[str, str], schema: StructType, *, streaming: bool) -> SinkOptions:
     """Check the options and the columns of a query that writes.
 
     Raises:
@@ -91,8 +105,12 @@ def sink_options(options: Mapping[str, str], schema: StructType) -> SinkOptions:
         if name != "partitioner"
     }
     settings = _DEFAULTS | client_settings(kafka, types)
-    Producer(servers, **settings)  # so that wrong ones are refused now
-    return SinkOptions(servers, settings, topic)
+    transaction = transaction_options(values, settings, streaming=streaming)
+    tried = settings
+    if transaction is not None:
+        tried = settings_with_id(settings, transaction.transactional_id or "id")
+    Producer(servers, **tried)  # so that wrong ones are refused now
+    return SinkOptions(servers, settings, topic, transaction)
 
 
 def _check_columns(schema: StructType, *, has_topic: bool) -> None:
@@ -117,6 +135,14 @@ def _is_same(kind: DataType, other: DataType) -> bool:
     return bool(kind.simpleString() == other.simpleString())
 
 
+@dataclass(frozen=True, slots=True)
+class TaskRows(WriterCommitMessage):
+    """The rows of a task, on their way to the driver: a stream of Arrow's, None without any."""
+
+    rows: bytes | None = None
+    query_id: str | None = None  # of a streaming query
+
+
 class KraftrioWriter(DataSourceArrowWriter):
     """Writes the rows of a batch query."""
 
@@ -124,8 +150,16 @@ class KraftrioWriter(DataSourceArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write the rows of one task."""
+        """Write the rows of one task, or hand them on for a transaction."""
         return _write(self._options, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Write all rows in one transaction, if it is to be one."""
+        transaction, tasks = self._options.transaction, _task_rows(messages)
+        if transaction is not None and tasks:
+            name = transaction.transactional_id or id_of_query(str(uuid.uuid4()))
+            batch = BatchIdentity(name, transaction.batch_id)
+            _write_batch(self._options, batch, tasks)
 
 
 class KraftrioStreamWriter(DataSourceStreamArrowWriter):
@@ -135,13 +169,62 @@ class KraftrioStreamWriter(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write the rows of one task."""
+        """Write the rows of one task, or hand them on for the batch's transaction."""
         return _write(self._options, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Write all rows of a batch in one transaction, if it is to be one."""
+        transaction, tasks = self._options.transaction, _task_rows(messages)
+        if transaction is None or not tasks:
+            return
+        query_id = tasks[0].query_id
+        assert query_id is not None, "a task of a stream knows its query"
+        name = transaction.transactional_id or id_of_query(query_id)
+        _write_batch(self._options, BatchIdentity(name, batchId), tasks)
 
 
 def _write(options: SinkOptions, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    if options.transaction is not None:
+        task = TaskContext.get()
+        assert task is not None, "rows are written by Spark's tasks"
+        return TaskRows(_packed(iterator), task.getLocalProperty(_QUERY_ID))
     trio.run(_send_all, options, iterator)
     return WriterCommitMessage()
+
+
+def _packed(iterator: Iterator[pa.RecordBatch]) -> bytes | None:
+    """Return rows as a stream of Arrow's, only the columns that are written."""
+    output = pa.BufferOutputStream()
+    writer = None
+    for rows in iterator:
+        needed = rows.select([name for name in rows.schema.names if name in _COLUMNS])
+        if writer is None and needed.num_rows:
+            settings = pa.ipc.IpcWriteOptions(compression="lz4")
+            writer = pa.ipc.new_stream(output, needed.schema, options=settings)
+        if writer is not None:
+            writer.write_batch(needed)
+    if writer is None:
+        return None
+    writer.close()
+    return bytes(output.getvalue())
+
+
+def _task_rows(messages: Iterable[WriterCommitMessage | None]) -> list[TaskRows]:
+    """Return those of the tasks that have rows."""
+    return [one for one in messages if isinstance(one, TaskRows) and one.rows is not None]
+
+
+def _write_batch(options: SinkOptions, batch: BatchIdentity, tasks: list[TaskRows]) -> None:
+    async def fill(producer: Producer) -> set[str]:
+        topics: set[str] = set()
+        for task in tasks:
+            with pa.ipc.open_stream(task.rows) as stream:
+                for rows in stream:
+                    batches = await _send_rows(producer, options.topic, rows)
+                    topics |= {batch.topic for batch in batches}
+        return topics
+
+    trio.run(write_once, options.bootstrap_servers, options.settings, batch, fill)
 
 
 async def _send_all(options: SinkOptions, iterator: Iterator[pa.RecordBatch]) -> None:
@@ -151,7 +234,7 @@ async def _send_all(options: SinkOptions, iterator: Iterator[pa.RecordBatch]) ->
             rows = await trio.to_thread.run_sync(next, iterator, None)
             if rows is None:
                 break
-            await _send_rows(producer, options.topic, rows, undecided)
+            undecided |= await _send_rows(producer, options.topic, rows)
             for batch in [batch for batch in undecided if _is_decided(batch)]:
                 del undecided[batch]
                 batch.raise_failure()
@@ -165,8 +248,10 @@ def _is_decided(batch: Batch) -> bool:
 
 
 async def _send_rows(
-    producer: Producer, topic: str | None, rows: pa.RecordBatch, undecided: dict[Batch, None]
-) -> None:
+    producer: Producer, topic: str | None, rows: pa.RecordBatch
+) -> dict[Batch, None]:
+    """Send rows; return the producer's batches that they are in, in order."""
+    batches: dict[Batch, None] = {}
     columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     nothing = [None] * rows.num_rows
     values = _bytes_column(columns["value"])
@@ -181,7 +266,8 @@ async def _send_rows(
             raise ConfigError("a row has no topic: give one in each row, or the option topic")
         pairs = [(item["key"], item["value"]) for item in header] if header else ()
         delivery = await producer.send(name, value, key=key, headers=pairs, partition=partition)
-        undecided[delivery.batch] = None
+        batches[delivery.batch] = None
+    return batches
 
 
 def _bytes_column(column: pa.Array) -> list[bytes | None]:

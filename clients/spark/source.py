@@ -89,11 +89,11 @@ class KraftrioSource(DataSource):
         """Return what writes a batch query."""
         if overwrite:
             raise ConfigError('topics cannot be overwritten: use mode("append")')
-        return KraftrioWriter(sink_options(self.options, schema))
+        return KraftrioWriter(sink_options(self.options, schema, streaming=False))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KraftrioStreamWriter:
         """Return what writes a streaming query."""
-        return KraftrioStreamWriter(sink_options(self.options, schema))
+        return KraftrioStreamWriter(sink_options(self.options, schema, streaming=True))
 
 
 class RangePartition(InputPartition):
