@@ -158,6 +158,12 @@ def _add_run(command: argparse.ArgumentParser) -> None:
         help="end when all that is in the topics now is done; else go on for ever",
     )
     command.add_argument(
+        "--exactly-once",
+        action="store_true",
+        help="write what a batch puts into topics in one transaction: read_committed readers see"
+        " each batch whole and once",
+    )
+    command.add_argument(
         "--watermark",
         type=_duration,
         default="400 days",
@@ -270,6 +276,8 @@ def _ingest(chosen: argparse.Namespace) -> None:
 
 def _run(chosen: argparse.Namespace) -> None:
     _need("pyspark")
+    if chosen.exactly_once:
+        _need("pyarrow")
     from kraftrio.clients.pipeline.query import RunOptions, run
 
     options = RunOptions(
@@ -282,6 +290,7 @@ def _run(chosen: argparse.Namespace) -> None:
         max_offsets_per_trigger=chosen.max_offsets_per_trigger,
         min_partitions=chosen.min_partitions,
         trigger=chosen.trigger,
+        exactly_once=chosen.exactly_once,
     )
     trio.run(run, options, _say)
 

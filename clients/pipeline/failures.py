@@ -94,7 +94,8 @@ _CAUSES: Final[tuple[tuple[str, str], ...]] = (
     ),
     (
         r"Timeout|TimedOut|Connection to node|Failed to get .*offsets|Disconnect|NotLeader"
-        r"|Cannot fetch|Failed to construct kafka",
+        r"|Cannot fetch|Failed to construct kafka|NotCoordinator|CoordinatorNot|CoordinatorLoad"
+        r"|TransactionInDoubt",
         "the brokers do not answer",
     ),
 )

@@ -32,10 +32,11 @@ PROGRESS_NAME: Final = "_progress.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """Two folders that belong together."""
+    """Two folders that belong together, by the id that both carry."""
 
     output: Path
     checkpoint: Path
+    id: str
 
     @property
     def log(self) -> Path:
@@ -87,8 +88,8 @@ def open_folders(
     with contextlib.ExitStack() as stack:
         for path in (output, checkpoint):
             stack.enter_context(_locked(path))
-        _check_marks(output, checkpoint, {"cluster": cluster_id, "topics": dict(topic_ids)})
-        yield Folders(output, checkpoint)
+        mark = _check_marks(output, checkpoint, {"cluster": cluster_id, "topics": dict(topic_ids)})
+        yield Folders(output, checkpoint, mark["id"])
 
 
 @contextlib.contextmanager
@@ -111,7 +112,8 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _check_marks(output: Path, checkpoint: Path, source: dict[str, Any]) -> None:
+def _check_marks(output: Path, checkpoint: Path, source: dict[str, Any]) -> dict[str, Any]:
+    """Return the checkpoint's mark, of which the output has the id."""
     mark = _read_mark(checkpoint)
     if mark is None:
         others = [path for path in checkpoint.iterdir() if path.name != LOCK_NAME]
@@ -124,7 +126,7 @@ def _check_marks(output: Path, checkpoint: Path, source: dict[str, Any]) -> None
         mark = {"id": uuid.uuid4().hex, **source}
         _write_mark(output, {"id": mark["id"]})
         _write_mark(checkpoint, mark)
-        return
+        return mark
     if mark.get("cluster") != source["cluster"]:
         raise PipelineError(f"the checkpoint {checkpoint} belongs to another cluster")
     if mark.get("topics") != source["topics"]:
@@ -142,6 +144,7 @@ def _check_marks(output: Path, checkpoint: Path, source: dict[str, Any]) -> None
     offsets, commits = (_numbered(checkpoint / name) for name in ("offsets", "commits"))
     if commits and commits[-1] not in offsets:
         raise PipelineError(f"the checkpoint {checkpoint} is damaged: its offsets are missing")
+    return mark
 
 
 def _check_log(checkpoint: Path, name: str) -> None:

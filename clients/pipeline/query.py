@@ -75,6 +75,7 @@ class RunOptions:
     max_offsets_per_trigger: int = 100_000
     min_partitions: int | None = None
     trigger: str | None = None
+    exactly_once: bool = False
     retry_s: float = 300.0
 
 
@@ -242,9 +243,16 @@ class _Pipeline:
         source = plan.KafkaSource(
             options.bootstrap_servers, options.max_offsets_per_trigger, options.min_partitions
         )
-        publisher = results.Publisher(
-            options.bootstrap_servers, options.output, self.folders.unsure_since_ms()
+        topics_writer = results.TopicsWriter(
+            options.bootstrap_servers,
+            self.folders.unsure_since_ms(),
+            f"{GROUP}-{self.folders.id}" if options.exactly_once else None,
         )
+        if options.exactly_once:
+            from kraftrio.clients.spark.source import KraftrioSource  # which needs pyarrow
+
+            spark.dataSource.register(KraftrioSource)
+        publisher = results.Publisher(topics_writer, options.output)
         writer = plan.build(spark, source, options.watermark).writeStream.outputMode("update")
         writer = writer.queryName("flights").foreachBatch(publisher)
         writer = writer.option("checkpointLocation", str(options.checkpoint))

@@ -14,6 +14,9 @@ gives the same offsets and the same state to the same batch. What has to hold at
    have been done before, first looks for its own ones in the topic and leaves those out. One gap is
    left: a worker that dies just while it sends them; Spark then repeats that task by itself.
 4. Order: dead letters, topic, Parquet, and then Spark notes that the batch is done.
+5. With a transactional id dead letters and results of a batch are one transaction of our sink's,
+   which leaves out a batch that is committed: read_committed readers see each batch whole and once,
+   without a gap in rule 3. Parquet comes after it, as ever.
 
 The output folder must be one path for the driver and all workers. Called by: `query`.
 """
@@ -26,10 +29,11 @@ import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial, reduce
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 
 from kraftrio.clients.pipeline.batches import BatchCounts
@@ -116,13 +120,72 @@ def as_records(results: DataFrame) -> DataFrame:
 
 
 @dataclass(slots=True)
+class TopicsWriter:
+    """Puts dead letters and results into their topics.
+
+    Args:
+        unsure_since_ms: the earliest moment at which the first batch may have begun before; None:
+            it is new.
+        transactional_id: what a batch puts into topics goes in one transaction of this id; None: as
+            rules 1 and 3 say.
+    """
+
+    bootstrap_servers: str
+    unsure_since_ms: int | None
+    transactional_id: str | None = None
+
+    def write(self, letters: DataFrame | None, results: DataFrame | None, batch_id: int) -> None:
+        """Put into topics what a batch has."""
+        frames = {}
+        if letters is not None:
+            frames[DEAD_LETTER_TOPIC] = self._unsent(letters)
+        self.unsure_since_ms = None
+        if results is not None:
+            frames[RESULTS_TOPIC] = as_records(results)
+        if self.transactional_id is None:
+            for topic, records in frames.items():
+                self._save(records.write.format("kafka").option("topic", topic))
+        elif frames:
+            parts = [frame.withColumn("topic", F.lit(name)) for name, frame in frames.items()]
+            records = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
+            writer = records.write.format("kraftrio").option("transactional", "true")
+            writer = writer.option("kafka.transactional.id", self.transactional_id)
+            self._save(writer.option("batchId", str(batch_id)).mode("append"))
+
+    def _save(self, writer: DataFrameWriter) -> None:
+        writer.options(**_SINK).option("kafka.bootstrap.servers", self.bootstrap_servers).save()
+
+    def _unsent(self, letters: DataFrame) -> DataFrame:
+        """Return the records of the dead letters that are not in the topic already."""
+        if self.unsure_since_ms is not None:
+            sent = self._sent_dead_letters(letters.sparkSession, self.unsure_since_ms)
+            letters = letters.join(sent, ["topic", "partition", "offset"], "left_anti")
+        # One task: were it done again, it alone would have been at fault for a repeated letter.
+        ordered = letters.coalesce(1).sortWithinPartitions("topic", "partition", "offset")
+        return ordered.select("key", "value", "headers")
+
+    def _sent_dead_letters(self, spark: SparkSession, since_ms: int) -> DataFrame:
+        """Return the sources of the dead letters that have been sent since a moment."""
+        reader = spark.read.format("kafka").option("subscribe", DEAD_LETTER_TOPIC)
+        reader = reader.option("kafka.bootstrap.servers", self.bootstrap_servers)
+        reader = reader.option("kafka.isolation.level", "read_committed")
+        reader = reader.option("includeHeaders", "true")
+        reader = reader.option("startingTimestamp", str(max(0, since_ms - _CLOCK_MARGIN_MS)))
+        reader = reader.option("startingOffsetsByTimestampStrategy", "latest")
+        topic, partition, offset = (header_text(name) for name in SOURCE_HEADERS)
+        return reader.load().select(
+            topic.alias("topic"),
+            partition.cast("int").alias("partition"),
+            offset.cast("bigint").alias("offset"),
+        )
+
+
+@dataclass(slots=True)
 class Publisher:
     """Puts batches out; one at a time."""
 
-    bootstrap_servers: str
+    topics: TopicsWriter
     output: Path
-    # The earliest moment at which the first batch may have begun before; None: it is new.
-    unsure_since_ms: int | None
     counts: dict[int, BatchCounts] = field(default_factory=dict)
     failure: BaseException | None = None  # what ended the last batch, if not well
 
@@ -137,44 +200,19 @@ class Publisher:
         counts = self.counts.setdefault(batch_id, BatchCounts())
         with cached(batch) as rows:
             found = {row["kind"]: row["count"] for row in rows.groupBy("kind").count().collect()}
-            if letters := found.get(DEAD_LETTER_KIND, 0):
-                counts.dead_letters = letters
-                self._send_dead_letters(rows.where(F.col("kind") == DEAD_LETTER_KIND))
-            self.unsure_since_ms = None
+            letters = None
+            if count := found.get(DEAD_LETTER_KIND, 0):
+                counts.dead_letters = count
+                letters = rows.where(F.col("kind") == DEAD_LETTER_KIND)
             if not found.get(GROUP_KIND):
+                self.topics.write(letters, None, batch_id)
                 return
             with cached(results_of(rows.where(F.col("kind") == GROUP_KIND))) as results:
                 dates = results.groupBy("date").count().collect()
                 counts.results = sum(row["count"] for row in dates)
+                self.topics.write(letters, results if dates else None, batch_id)
                 if dates:
-                    self._send(as_records(results), RESULTS_TOPIC)
                     self._replace(results, [str(row["date"]) for row in dates], batch_id)
-
-    def _send(self, records: DataFrame, topic: str) -> None:
-        writer = records.write.format("kafka").options(**_SINK).option("topic", topic)
-        writer.option("kafka.bootstrap.servers", self.bootstrap_servers).save()
-
-    def _send_dead_letters(self, letters: DataFrame) -> None:
-        if self.unsure_since_ms is not None:
-            sent = self._sent_dead_letters(letters.sparkSession, self.unsure_since_ms)
-            letters = letters.join(sent, ["topic", "partition", "offset"], "left_anti")
-        # One task: were it done again, it alone would have been at fault for a repeated letter.
-        ordered = letters.coalesce(1).sortWithinPartitions("topic", "partition", "offset")
-        self._send(ordered.select("key", "value", "headers"), DEAD_LETTER_TOPIC)
-
-    def _sent_dead_letters(self, spark: SparkSession, since_ms: int) -> DataFrame:
-        """Return the sources of the dead letters that have been sent since a moment."""
-        reader = spark.read.format("kafka").option("subscribe", DEAD_LETTER_TOPIC)
-        reader = reader.option("kafka.bootstrap.servers", self.bootstrap_servers)
-        reader = reader.option("includeHeaders", "true")
-        reader = reader.option("startingTimestamp", str(max(0, since_ms - _CLOCK_MARGIN_MS)))
-        reader = reader.option("startingOffsetsByTimestampStrategy", "latest")
-        topic, partition, offset = (header_text(name) for name in SOURCE_HEADERS)
-        return reader.load().select(
-            topic.alias("topic"),
-            partition.cast("int").alias("partition"),
-            offset.cast("bigint").alias("offset"),
-        )
 
     def _replace(self, results: DataFrame, dates: list[str], batch_id: int) -> None:
         """Put results into the files of their dates; rule 2."""

@@ -177,12 +177,14 @@ def topic_results(address: str) -> dict[Key, Result]:
 
 
 def read_topics(address: str, *topics: str) -> list[ConsumerRecord]:
-    """Return all records of some topics, those of a partition in their order."""
+    """Return all committed records of some topics, those of a partition in their order."""
 
     async def read() -> list[ConsumerRecord]:
         ends = await topic_ends(address, *topics)
         found: list[ConsumerRecord] = []
-        async with Consumer(address, auto_offset_reset="earliest") as consumer:
+        async with Consumer(
+            address, auto_offset_reset="earliest", isolation_level="read_committed"
+        ) as consumer:
             consumer.assign(ends)
             waiting = {where for where, end in ends.items() if end}
             while waiting:
@@ -287,7 +289,8 @@ class Pipeline:
 
     def start(self, *arguments: str) -> Command:
         """Start a command in a process group of its own."""
-        paths = [str(packages()), str(install.python_packages("spark.txt"))]
+        pins = ("spark.txt", "arrow.txt")
+        paths = [str(packages()), *(str(install.python_packages(name)) for name in pins)]
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(paths),
             "JAVA_HOME": java_home(),
