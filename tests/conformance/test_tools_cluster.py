@@ -69,7 +69,41 @@ def test_features(kafka: KafkaTools) -> None:
     if SERVES_ALL:
         assert int(features["group.version"]) >= 1, "the new consumer protocol is on"
     else:
-        assert features.keys() == {"metadata.version", "kraft.version"}
+        assert features.keys() == {"metadata.version", "kraft.version", "transaction.version"}
+    assert features["transaction.version"] == "2"
+
+
+def test_transaction_version_goes_down_and_up(
+    kafka: KafkaTools, topic: str, unique_name: Callable[[str], str]
+) -> None:
+    """A producer commits at each level; a level that no node supports is refused."""
+
+    def change(command: str, level: int, *, succeeds: bool = True) -> str:
+        feature = f"transaction.version={level}"
+        done = kafka.run("kafka-features", command, "--feature", feature, check=succeeds)
+        assert (done.exit_code == 0) is succeeds, done.describe()
+        return done.output
+
+    def commit(records: int) -> None:
+        producer = ["--topic", topic, "--num-records", str(records), "--record-size", "10"]
+        producer += ["--throughput", "-1", "--transactional-id", unique_name("txn")]
+        kafka.run("kafka-producer-perf-test", *producer)
+
+    assert "only supports versions 0-2" in change("upgrade", 3, succeeds=False)
+    refused = change("upgrade", 1, succeeds=False)
+    assert "Can't downgrade the version of this feature without setting the upgrade" in refused
+    try:
+        for level in (1, 0):
+            assert f"transaction.version was downgraded to {level}." in change("downgrade", level)
+            shown = kafka.run("kafka-features", "describe").stdout
+            assert re.search(rf"transaction.version.*FinalizedVersionLevel: {level}\s", shown)
+            commit(30)
+        assert "Can't downgrade to a newer version." in change("downgrade", 2, succeeds=False)
+    finally:
+        assert "transaction.version was upgraded to 2." in change("upgrade", 2)
+    commit(40)
+    read = kafka.consume(topic, "--isolation-level", "read_committed", count=100)
+    assert len(read) == 100
 
 
 def test_quorum_status(kafka: KafkaTools) -> None:

@@ -210,7 +210,6 @@ def test_transactions(spark: Any, make_broker: Callable[[], Broker]) -> None:
     assert len(found["read_uncommitted"]) == 12
 
 
-@pytest.mark.not_served
 def test_live_transactions(spark: Any, broker: Broker, unique_topic: Callable[[], str]) -> None:
     """The same with transactions of a live producer: committed, aborted, open."""
     confluent = install.python_client("confluent_kafka")

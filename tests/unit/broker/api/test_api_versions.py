@@ -21,20 +21,24 @@ def api_versions(cluster: ClusterContext) -> ApiVersionsHandler:
 
 @pytest.mark.parametrize(
     ("version", "supported"),
-    [(3, ["metadata.version"]), (4, ["kraft.version", "metadata.version"])],
+    [
+        (3, ["metadata.version"]),
+        (4, ["kraft.version", "metadata.version", "transaction.version"]),
+    ],
 )
 def test_api_versions_tells_apis_and_features(version: int, supported: list[str]) -> None:
     """Version 3 hides features that begin at 0; finalized levels come from the image, 0 is none."""
     cluster = ClusterContext()
+    levels = ("metadata.version", 30), ("transaction.version", 2)
+    assert dict(cluster.metadata.image.features) == dict(levels)
     request = ApiVersionsRequest(client_software_name="kt", client_software_version="1.0")
     asked = context(version)
     response = api_versions(cluster).api_versions(request, asked)
     assert response.error_code == 0
     assert [one.api_key for one in response.api_keys] == [18]
     assert [one.name for one in response.supported_features] == supported
-    assert [(one.name, one.max_version_level) for one in response.finalized_features] == [
-        ("metadata.version", 30),
-    ]
+    finalized = [(one.name, one.max_version_level) for one in response.finalized_features]
+    assert finalized == list(levels)
     assert response.finalized_features_epoch == cluster.metadata.image.offset
     assert (asked.software_name, asked.software_version) == ("kt", "1.0")
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kraftrio.kraft_meta.controller.control import DEFAULT_FEATURES, registered_features
 from kraftrio.kraft_meta.metadata.records import (
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
@@ -15,7 +16,6 @@ from kraftrio.wire.messages.quorum import (
     AllocateProducerIdsRequest,
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
-    Feature,
     UnregisterBrokerRequest,
 )
 from tests.unit.kraft_meta.controller.context import CLUSTER_ID, SESSION_MS, ControllerContext
@@ -107,10 +107,10 @@ def test_a_broker_must_support_the_finalized_features(
 ) -> None:
     """A new cluster starts at metadata.version 30."""
     context = ControllerContext()
-    feature = Feature(
-        name="metadata.version", min_supported_version=lowest, max_supported_version=highest
+    features = {**DEFAULT_FEATURES, "metadata.version": (lowest, highest)}
+    request = BrokerRegistrationRequest(
+        broker_id=1, cluster_id=CLUSTER_ID, features=registered_features(features)
     )
-    request = BrokerRegistrationRequest(broker_id=1, cluster_id=CLUSTER_ID, features=[feature])
     assert context.send(request).error_code == code
 
 

@@ -16,7 +16,7 @@ from kraftrio.wire.messages.quorum import (
 )
 from tests.unit.kraft_meta.controller.context import CLUSTER_ID, ControllerContext
 
-# A version of ours that serves more than today's.
+# A release that serves more than today's.
 FEATURES = {"metadata.version": (7, 30), "group.version": (0, 1), "transaction.version": (0, 2)}
 
 
@@ -48,10 +48,10 @@ def register(context: ControllerContext, features: dict[str, tuple[int, int]]) -
 
 
 def test_a_new_cluster_names_only_features_that_are_served() -> None:
-    """Kafka 4.3's metadata version: clients would use the protocols behind any other feature."""
+    """Clients use the protocols behind each feature: none is named that is not served."""
     image = ControllerContext().image
     assert image.cluster_id == CLUSTER_ID
-    assert dict(image.features) == {"metadata.version": 30}
+    assert dict(image.features) == {"metadata.version": 30, "transaction.version": 2}
 
 
 def test_a_new_cluster_has_the_highest_level_of_each_feature() -> None:
