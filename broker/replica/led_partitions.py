@@ -71,6 +71,15 @@ class LedPartitions:
         log = self.log(topic_partition)
         return log.log_start_offset == log.log_end_offset
 
+    def has_ongoing_transaction(
+        self, topic_partition: TopicPartition, producer_id: int, producer_epoch: int
+    ) -> bool:
+        """Does the log of a partition hosted here hold an open transaction of just that epoch?"""
+        partition = self._partitions.get(topic_partition)
+        return partition is not None and partition.log.producer_state.has_ongoing_transaction(
+            producer_id, producer_epoch
+        )
+
     def read_log(
         self, topic_partition: TopicPartition, start_offset: int, max_bytes: int
     ) -> LogRead:

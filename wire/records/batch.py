@@ -85,6 +85,7 @@ __all__ = [
     "set_log_append_time",
     "set_max_timestamp",
     "stored_base_offset",
+    "stored_producer",
     "stored_size",
     "validate_records",
     "verify_crc",
@@ -294,6 +295,14 @@ def stored_attributes(buf: Buffer) -> int:
 def stored_compression(buf: Buffer) -> int:
     """The number of the first batch's compression codec; 0 (none) when it is none of magic 2."""
     return stored_attributes(buf) & _COMPRESSION_MASK
+
+
+def stored_producer(buf: Buffer) -> tuple[int, int]:
+    """Producer id and epoch of the first batch, unchecked; (-1, -1) when it is cut."""
+    if len(buf) < BATCH_OVERHEAD:
+        return -1, -1
+    producer_id, producer_epoch, _ = _PRODUCER.unpack_from(buf, _PRODUCER_POS)
+    return producer_id, producer_epoch
 
 
 def is_transactional(buf: Buffer) -> bool:

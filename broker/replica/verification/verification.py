@@ -36,7 +36,7 @@ from kraftrio.broker.replica.verification.questions import Question, Unverified
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
 from kraftrio.wire.messages.data import ProduceRequest
 from kraftrio.wire.primitives import TopicPartition
-from kraftrio.wire.records.batch import is_transactional, parse_header
+from kraftrio.wire.records.batch import is_transactional, parse_header, stored_producer
 
 
 class VerificationSettings(Protocol):
@@ -103,7 +103,7 @@ class TransactionVerification:
     ) -> Deferred[Admission] | None:
         """Verify the transactional batches of a request that need it; None: none does."""
         transactional_id = request.transactional_id
-        if transactional_id is None:
+        if transactional_id is None or self._are_open(request, by_id=by_id):
             return None
         support = ClientSupport.of_produce(api_version)
         if not self._is_asked_for(support):
@@ -119,6 +119,23 @@ class TransactionVerification:
         )
         entrant = _Entrant(transactional_id, support, batches, self._clock.monotonic_ms() + wait_ms)
         return entrant.admitted if self._examine(entrant) else None
+
+    def _are_open(self, request: ProduceRequest, *, by_id: bool) -> bool:
+        """Whether all of a request belongs to transactions that are open already, or to none."""
+        producer: tuple[int, int] | None = None
+        for topic in request.topic_data:
+            name = self._metadata.topic_name(topic.topic_id) if by_id else topic.name
+            for data in topic.partition_data:
+                records = data.records
+                if records is None or not is_transactional(records):
+                    continue
+                stored = stored_producer(records)
+                if name is None or (producer is not None and stored != producer):
+                    return False
+                producer = stored
+                if not self._led.has_ongoing_transaction(TopicPartition(name, data.index), *stored):
+                    return False
+        return True
 
     def _is_asked_for(self, support: ClientSupport) -> bool:
         return support.adds_partitions or self._settings().transaction_partition_verification_enable

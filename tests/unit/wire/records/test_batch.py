@@ -32,6 +32,7 @@ from kraftrio.wire.records.batch import (
     set_max_timestamp,
     stored_attributes,
     stored_compression,
+    stored_producer,
     validate_records,
     verify_crc,
 )
@@ -403,3 +404,10 @@ def test_what_stands_in_a_batch_is_read_without_parsing_it() -> None:
     assert is_transactional(transactional)
     for other in (b"", plain[:22], bytes(16) + b"\1" + bytes([0xFF]) * 20):
         assert stored_attributes(other) == 0
+
+
+def test_the_producer_is_read_without_the_header() -> None:
+    """Of a batch that is cut nothing is said."""
+    data = build_batch([Record(0, 0, None, b"x")], producer_id=7, producer_epoch=3, base_sequence=1)
+    assert stored_producer(data) == (7, 3)
+    assert stored_producer(memoryview(data)[: BATCH_OVERHEAD - 1]) == (-1, -1)
