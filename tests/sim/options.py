@@ -54,6 +54,7 @@ class Transactions:
     Attributes:
         partitions: of each of its topics.
         version: the level of the feature transaction.version.
+        library: there are programs that use the library's own clients, too.
     """
 
     writers: int
@@ -61,6 +62,7 @@ class Transactions:
     partitions: Sequence[int]
     timeouts_ms: Sequence[int]
     version: int
+    library: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +301,7 @@ def _with_transactions(options: Options, rng: Random, chance: float) -> Options:
             partitions=partitions,
             timeouts_ms=rng.choice(((3_000,), (3_000, 6_000), (6_000,))),
             version=rng.choice((2, 2, 2, 1, 0)),
+            library=rng.random() < 0.4,
         ),
     )
 

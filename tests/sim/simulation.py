@@ -31,6 +31,7 @@ from tests.sim.disk import BROKEN
 from tests.sim.group_member import GroupMember
 from tests.sim.history import History
 from tests.sim.invariants import Invariants
+from tests.sim.library_clients import Machine
 from tests.sim.log_contents import content_of, records_of
 from tests.sim.nemesis import Nemesis
 from tests.sim.offsets_watcher import OffsetsWatcher
@@ -219,6 +220,7 @@ class Simulation:
             self.options.transactions,
             self.world.rng("transactions"),
             self._client,
+            partial(Machine, self.cluster),
             start,
             knows_time="clock" not in self.options.faults,
         )

@@ -12,7 +12,7 @@ Called by: `transactional_work`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 
@@ -61,20 +61,21 @@ class Surroundings:
 
 
 @dataclass(slots=True, eq=False)
-class _Processes:
-    """The processes with one transactional id, one after the other or beside each other."""
+class Processes:
+    """The processes of one program, one after the other or beside each other.
 
-    surroundings: Surroundings
-    transactional_id: str
+    Attributes:
+        start: runs something beside what calls it.
+        live: is one process, from its start to its end; it is given a name.
+    """
+
+    name: str
+    start: Callable[[Callable[[], Awaitable[object]]], None]
     rng: Random
-    work: Callable[[TransactionalSession], Awaitable[None]]
-    contest: Contest = field(init=False)
+    live: Callable[[str], Awaitable[None]]
     running: int = 0
     count: int = 0
     is_stopping: bool = False
-
-    def __post_init__(self) -> None:
-        self.contest = Contest(self.transactional_id)
 
     @property
     def is_done(self) -> bool:
@@ -86,32 +87,51 @@ class _Processes:
         try:
             while not self.is_stopping:
                 if self.rng.random() < _CHANCE_OF_ZOMBIE:
-                    self.surroundings.start(self._live)
+                    self.start(self._run_one)
                     await trio.sleep(self.rng.uniform(0.2, 6.0))
                 else:
-                    await self._live()
+                    await self._run_one()
                 await trio.sleep(self.rng.expovariate(1 / 0.3))
         finally:
             self.running -= 1
 
-    async def _live(self) -> None:
-        name = f"{self.transactional_id}{chr(ord('a') + self.count % 26)}{self.count // 26 or ''}"
+    async def _run_one(self) -> None:
+        name = f"{self.name}{chr(ord('a') + self.count % 26)}{self.count // 26 or ''}"
         self.count += 1
-        client = self.surroundings.client(name)
-        options = self.surroundings.options(self.rng)
-        session = TransactionalSession(client, self.surroundings.history, self.contest, options)
         self.running += 1
         try:
-            await session.begin()
-            await self.work(session)
-        except (Fenced, MustAbort, Unavailable, _Killed) as error:
-            client.note(f"{self.transactional_id} ends: {error!r}")
+            await self.live(name)
         finally:
             self.running -= 1
+
+
+class _WireProgram:
+    """A program of processes that have a `TransactionalSession` each."""
+
+    def __init__(self, surroundings: Surroundings, transactional_id: str, rng: Random) -> None:
+        self._surroundings = surroundings
+        self._history = surroundings.history
+        self._rng = rng
+        self._contest = Contest(transactional_id)
+        self.processes = Processes(transactional_id, surroundings.start, rng, self._live)
+
+    async def _live(self, name: str) -> None:
+        client = self._surroundings.client(name)
+        options = self._surroundings.options(self._rng)
+        session = TransactionalSession(client, self._history, self._contest, options)
+        try:
+            await session.begin()
+            await self._work(session)
+        except (Fenced, MustAbort, Unavailable, _Killed) as error:
+            client.note(f"{self._contest.transactional_id} ends: {error!r}")
+        finally:
             session.close()
 
+    async def _work(self, session: TransactionalSession) -> None:
+        raise NotImplementedError
 
-class TransactionalWriter:
+
+class TransactionalWriter(_WireProgram):
     """Writes to several partitions in transactions."""
 
     def __init__(
@@ -122,10 +142,9 @@ class TransactionalWriter:
         rng: Random,
         interval_s: float,
     ) -> None:
+        super().__init__(surroundings, transactional_id, rng)
         self._tps = list(topic_partitions)
-        self._rng = rng
         self._interval_s = interval_s
-        self.processes = _Processes(surroundings, transactional_id, rng, self._work)
 
     async def _work(self, session: TransactionalSession) -> None:
         for _ in range(self._rng.randrange(2, 40)):
@@ -181,7 +200,7 @@ async def transact(
     return False
 
 
-class TransferLoop:
+class TransferLoop(_WireProgram):
     """Makes of each committed order of one partition a debit and a credit, exactly once."""
 
     GROUP = "transfers"
@@ -194,11 +213,9 @@ class TransferLoop:
         outputs: tuple[Sequence[TopicPartition], Sequence[TopicPartition]],
         rng: Random,
     ) -> None:
-        self._history = surroundings.history
+        super().__init__(surroundings, transactional_id, rng)
         self._orders = orders
         self._debits, self._credits = outputs
-        self._rng = rng
-        self.processes = _Processes(surroundings, transactional_id, rng, self._work)
 
     async def _work(self, session: TransactionalSession) -> None:
         tp, rng = self._orders, self._rng

@@ -19,10 +19,12 @@ from random import Random
 from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.wire.primitives import TopicPartition
 from tests.sim.client import SimClient
+from tests.sim.library_clients import Machine
 from tests.sim.log_contents import content_of, entries_of
 from tests.sim.options import Transactions
 from tests.sim.transaction_model import GroupPartition, TransactionHistory
 from tests.sim.transactional_client import SessionOptions
+from tests.sim.transactional_library import LibraryLoop, LibraryWriter, Workshop
 from tests.sim.transactional_programs import (
     Surroundings,
     TransactionalWriter,
@@ -34,6 +36,7 @@ from tests.sim.transactional_readers import TransactionalReader
 
 ORDERS, DEBITS, CREDITS = "orders", "debits", "credits"
 TOPICS = (ORDERS, DEBITS, CREDITS)
+Program = TransactionalWriter | TransferLoop | LibraryWriter | LibraryLoop
 Start = Callable[[Callable[[], Awaitable[object]]], None]
 
 
@@ -42,7 +45,7 @@ class TransactionalWork:
 
     Args:
         options: None: there are no transactions.
-        client: makes a client on a machine of its own.
+        client, machine: make what a process of a program lives on, by its name.
         start: runs something as a part of the simulation.
         knows_time: the clocks of brokers stay about right.
     """
@@ -52,6 +55,7 @@ class TransactionalWork:
         options: Transactions | None,
         rng: Random,
         client: Callable[[str], SimClient],
+        machine: Callable[[str], Machine],
         start: Start,
         *,
         knows_time: bool,
@@ -59,6 +63,7 @@ class TransactionalWork:
         self._options = options
         self._rng = rng
         self._client = client
+        self._machine = machine
         self._start = start
         self._knows_time = knows_time
         self.history = TransactionHistory()
@@ -67,7 +72,7 @@ class TransactionalWork:
             counts = zip(TOPICS, options.partitions, strict=True)
             for topic, count in counts:
                 self._partitions[topic] = [TopicPartition(topic, i) for i in range(count)]
-        self._programs: list[TransactionalWriter | TransferLoop] = []
+        self._programs: list[Program] = []
         self._readers: list[TransactionalReader] = []
 
     @property
@@ -109,6 +114,34 @@ class TransactionalWork:
                 self._readers.append(reader)
                 self._start(reader.run)
 
+    def _make_wire_programs(self, options: Transactions, orders: Sequence[TopicPartition]) -> None:
+        surroundings = Surroundings(self.history, self._client, self._start, self._draw_session)
+        for number in range(options.writers):
+            rng = self._new_rng()
+            interval_s = rng.choice((0.05, 0.2, 0.5))
+            tps = self._partitions[ORDERS] + self._rng.sample(self.topic_partitions, 2)
+            writer = TransactionalWriter(surroundings, f"tw{number}", tps, rng, interval_s)
+            self._programs.append(writer)
+        for tp in orders:
+            name, rng = f"tl{tp.partition}", self._new_rng()
+            self._programs.append(TransferLoop(surroundings, name, tp, self._outputs, rng))
+
+    def _make_library_programs(self, options: Transactions) -> None:
+        workshop = Workshop(self.history, self._machine, self._start, options.timeouts_ms)
+        tps = self._partitions[ORDERS] + self._rng.sample(self.topic_partitions, 2)
+        self._programs.append(LibraryWriter(workshop, "lw0", tps, self._new_rng()))
+        orders = self._partitions[ORDERS]
+        for number in range(2 if options.loops else 0):
+            name, rng = f"ll{number}", self._new_rng()
+            self._programs.append(LibraryLoop(workshop, name, orders, self._outputs, rng))
+
+    def _new_rng(self) -> Random:
+        return Random(self._rng.getrandbits(64))
+
+    @property
+    def _outputs(self) -> tuple[list[TopicPartition], list[TopicPartition]]:
+        return self._partitions[DEBITS], self._partitions[CREDITS]
+
     def _draw_session(self, rng: Random) -> SessionOptions:
         assert self._options is not None
         return SessionOptions(
@@ -128,7 +161,7 @@ class TransactionalWork:
     def unfinished(self) -> str:
         """Tell of a program that is not done yet; "" when all are."""
         waiting = [p.processes for p in self._programs if not p.processes.is_done]
-        return ", ".join(f"{p.transactional_id} with {p.running}" for p in waiting)
+        return ", ".join(f"{p.name} with {p.running}" for p in waiting)
 
     def undecided(self, logs_of: Callable[[TopicPartition], Sequence[PartitionLog]]) -> str:
         """Tell of a replica with a transaction that is not decided; "" when all are."""
@@ -149,8 +182,9 @@ class TransactionalWork:
             return
         offsets: dict[GroupPartition, int] = {}
         client = self._client("te")
-        for tp in self._partitions[ORDERS][: self._options.loops]:
-            found = await committed_offset(client, self.history, TransferLoop.GROUP, tp)
-            offsets[GroupPartition(TransferLoop.GROUP, tp)] = found
+        for group in (TransferLoop.GROUP, LibraryLoop.GROUP):
+            for tp in self._partitions[ORDERS]:
+                found = await committed_offset(client, self.history, group, tp)
+                offsets[GroupPartition(group, tp)] = found
         logs = {tp: list(entries_of(content_of(logs_of(tp)[0]))) for tp in self.topic_partitions}
         self.history.check(logs, offsets)
