@@ -30,12 +30,14 @@ from kraftrio.wire.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
+from kraftrio.wire.messages.quorum import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.sim.admin_model import AdminModel
 from tests.sim.client import SimClient, Unavailable
 from tests.sim.options import Options
 from tests.sim.world import SimulationFailure
 
 _TIMEOUT_MS = 5_000
+_SAFE_DOWNGRADE = 2
 # What an administrator may be told in a cluster that breaks and mends.
 _PASSING = frozenset(
     {
@@ -89,6 +91,22 @@ class Administrator:
             else:
                 code = self._check("create", response.topics[0].error_code)
                 if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    return
+            await self._client.pause()
+
+    async def downgrade(self, feature: str, level: int) -> None:
+        """Finalize a lower level of a feature; ask until it is done."""
+        update = FeatureUpdateKey(
+            feature=feature, max_version_level=level, upgrade_type=_SAFE_DOWNGRADE
+        )
+        request = UpdateFeaturesRequest(timeout_ms=_TIMEOUT_MS, feature_updates=[update])
+        while True:
+            try:
+                response = await self._client.call_any(request, extra_s=_TIMEOUT_MS / 1000)
+            except Unavailable as error:
+                self._client.note(f"{feature} again: {error}")
+            else:
+                if self._check(f"{feature} {level}", response.error_code) is ErrorCode.NONE:
                     return
             await self._client.pause()
 

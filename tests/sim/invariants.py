@@ -50,6 +50,7 @@ class _NodeView:
     # by topic id and partition: (leader epoch if it leads, high watermark)
     watermarks: dict[tuple[bytes, int], tuple[int, int]] = field(default_factory=dict)
     ends: dict[tuple[bytes, int], int] = field(default_factory=dict)
+    loaded_ends: dict[tuple[bytes, int], int] = field(default_factory=dict)  # at the first look
 
 
 class Invariants:
@@ -110,13 +111,15 @@ class Invariants:
                 if view.watermarks.get(key) != (epoch, high_watermark):
                     self._check_partition(node, view, partition, key, epoch)
                     name = f"{_name(partition.topic_partition)} on {node.name}"
-                    self.transactions.on_high_watermark(partition, key, name)
+                    knows_all = high_watermark >= view.loaded_ends[key]
+                    self.transactions.on_high_watermark(partition, key, name, knows_all=knows_all)
                     view.watermarks[key] = (epoch, high_watermark)
 
     def _check_ends(
         self, node: SimNode, view: _NodeView, partition: Partition, key: Key, end: int
     ) -> None:
         before, view.ends[key] = view.ends.get(key, 0), end
+        view.loaded_ends.setdefault(key, end)
         if end < before:
             self.isr.on_shorter(node, partition)
         count = view.shape.count

@@ -175,6 +175,9 @@ class Simulation:
             for topic in options.uses:
                 await self._guard(partial(admin.create, topic, 1, CONFIGS[topic]))
             self._transactions = self._make_transactions(nursery)
+            if options.transactions is not None and options.transactions.version < 2:
+                level = options.transactions.version
+                await self._guard(partial(admin.downgrade, "transaction.version", level))
             for topic, count in self._transactions.topics.items():
                 await self._guard(partial(admin.create, topic, count))
             self._watcher = OffsetsWatcher(

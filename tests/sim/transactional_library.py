@@ -86,6 +86,7 @@ class _LibraryProgram:
                     life = self._history.begin_life(
                         self._transactional_id, *_identity_of(producer), newest
                     )
+                    machine.note(f"{self._transactional_id} has epoch {life.producer_epoch}")
                     work = _Work(machine, self._history, producer, life, scope)
                     await self._work(work)
             except (FatalProducerError, RetriableError) as error:

@@ -270,7 +270,8 @@ async def committed_offset(
         name=topic_partition.topic, partition_indexes=[topic_partition.partition]
     )
     while True:
-        known = history.committed_offset(group, topic_partition)
+        # Without waiting for it, a commit that was answered may be pending still.
+        known = history.committed_offset(group, topic_partition) if require_stable else 0
         try:
             node_id = await client.coordinator(group)
             request = OffsetFetchRequest(
