@@ -225,8 +225,18 @@ class Simulation:
             self._client,
             partial(Machine, self.cluster),
             start,
+            hold_back=lambda client: nursery.start_soon(self._hold_back, client),
             knows_time="clock" not in self.options.faults,
         )
+
+    async def _hold_back(self, client: SimClient) -> None:
+        """Let what a client sends to some broker arrive after a while."""
+        rng, internet = self._rng, self.cluster.internet
+        node, length_s = rng.choice(self.cluster.brokers), rng.choice((0.05, 0.5, 3.0))
+        client.held_until_s = self.world.now_s + length_s
+        internet.hang(client.name, node.name)
+        await trio.sleep(length_s)
+        internet.mend(client.name, node.name)
 
     def _make_programs(self, nursery: trio.Nursery) -> LibraryPrograms:
         def start(work: Callable[[], Any]) -> None:

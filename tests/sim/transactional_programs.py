@@ -40,6 +40,10 @@ _CHANCE_OF_GIVING_UP = 0.08
 _CHANCE_OF_ZOMBIE = 0.35
 
 
+Records = Sequence[tuple[TopicPartition, Source | None]]
+Write = Callable[[Records], Awaitable[None]]
+
+
 class _Killed(Exception):
     """The process is no more."""
 
@@ -52,12 +56,14 @@ class Surroundings:
         client: makes a client on a machine of its own.
         start: runs something beside what calls it.
         options: draws how a process works.
+        hold_back: lets what a client has sent to some node arrive late.
     """
 
     history: TransactionHistory
     client: Callable[[str], SimClient]
     start: Callable[[Callable[[], Awaitable[object]]], None]
     options: Callable[[Random], SessionOptions]
+    hold_back: Callable[[SimClient], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -130,6 +136,43 @@ class _WireProgram:
     async def _work(self, session: TransactionalSession) -> None:
         raise NotImplementedError
 
+    async def _transact(
+        self,
+        session: TransactionalSession,
+        body: Callable[[Attempt, Write], Awaitable[None]],
+    ) -> bool:
+        """Do one transaction in whatever way the dice say; tell whether it was committed.
+
+        Raises:
+            Fenced, Unavailable: this process is over.
+        """
+        attempt, rng = session.transaction(), self._rng
+
+        async def write(records: Records) -> None:
+            if rng.random() >= _CHANCE_OF_GIVING_UP:
+                await session.write(attempt, records)
+                return
+            if rng.random() < 0.5:
+                self._surroundings.hold_back(session.client)
+            with trio.move_on_after(rng.choice((0.0005, 0.005, 0.05))) as scope:
+                await session.write(attempt, records)
+            if scope.cancelled_caught:
+                raise MustAbort("given up")
+
+        try:
+            await body(attempt, write)
+            if rng.random() < _CHANCE_OF_SLEEP:
+                await trio.sleep(1.5 * session.options.timeout_ms / 1000)
+            if rng.random() < _CHANCE_OF_KILL:
+                raise _Killed
+            if rng.random() >= _CHANCE_OF_ABORT:
+                await session.end(attempt, commit=True)
+                return True
+        except MustAbort as error:
+            session.client.note(f"{attempt.name} is to be aborted: {error}")
+        await session.end(attempt, commit=False)
+        return False
+
 
 class TransactionalWriter(_WireProgram):
     """Writes to several partitions in transactions."""
@@ -150,7 +193,7 @@ class TransactionalWriter(_WireProgram):
         for _ in range(self._rng.randrange(2, 40)):
             if self.processes.is_stopping:
                 return
-            await transact(session, self._rng, self._write)
+            await self._transact(session, self._write)
             await trio.sleep(self._rng.expovariate(1 / self._interval_s))
 
     async def _write(self, _attempt: Attempt, write: Write) -> None:
@@ -158,46 +201,6 @@ class TransactionalWriter(_WireProgram):
             count = self._rng.choice((1, 1, 3, 8))
             await write([(self._rng.choice(self._tps), None) for _ in range(count)])
             await trio.sleep(self._rng.expovariate(1 / self._interval_s))
-
-
-Records = Sequence[tuple[TopicPartition, Source | None]]
-Write = Callable[[Records], Awaitable[None]]
-
-
-async def transact(
-    session: TransactionalSession,
-    rng: Random,
-    body: Callable[[Attempt, Write], Awaitable[None]],
-) -> bool:
-    """Do one transaction in whatever way the dice say; tell whether it was committed.
-
-    Raises:
-        Fenced, Unavailable: this process is over.
-    """
-    attempt = session.transaction()
-
-    async def write(records: Records) -> None:
-        if rng.random() >= _CHANCE_OF_GIVING_UP:
-            await session.write(attempt, records)
-            return
-        with trio.move_on_after(rng.choice((0.0005, 0.005, 0.05))) as scope:
-            await session.write(attempt, records)
-        if scope.cancelled_caught:
-            raise MustAbort("given up")
-
-    try:
-        await body(attempt, write)
-        if rng.random() < _CHANCE_OF_SLEEP:
-            await trio.sleep(1.5 * session.options.timeout_ms / 1000)
-        if rng.random() < _CHANCE_OF_KILL:
-            raise _Killed
-        if rng.random() >= _CHANCE_OF_ABORT:
-            await session.end(attempt, commit=True)
-            return True
-    except MustAbort as error:
-        session.client.note(f"{attempt.name} is to be aborted: {error}")
-    await session.end(attempt, commit=False)
-    return False
 
 
 class TransferLoop(_WireProgram):
@@ -237,7 +240,7 @@ class TransferLoop(_WireProgram):
 
             offsets_sent = {tp: (base, reader.position)}
             transfer = partial(self._transfer, session, offsets, offsets_sent)
-            if await transact(session, rng, transfer):
+            if await self._transact(session, transfer):
                 base = reader.position
             else:
                 reader.begin_at(base)

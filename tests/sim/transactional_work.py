@@ -47,6 +47,7 @@ class TransactionalWork:
         options: None: there are no transactions.
         client, machine: make what a process of a program lives on, by its name.
         start: runs something as a part of the simulation.
+        hold_back: lets what a client has sent to some node arrive late.
         knows_time: the clocks of brokers stay about right.
     """
 
@@ -58,6 +59,7 @@ class TransactionalWork:
         machine: Callable[[str], Machine],
         start: Start,
         *,
+        hold_back: Callable[[SimClient], None],
         knows_time: bool,
     ) -> None:
         self._options = options
@@ -65,6 +67,7 @@ class TransactionalWork:
         self._client = client
         self._machine = machine
         self._start = start
+        self._hold_back = hold_back
         self._knows_time = knows_time
         self.history = TransactionHistory()
         self._partitions: dict[str, list[TopicPartition]] = {}
@@ -89,7 +92,9 @@ class TransactionalWork:
         options = self._options
         if options is None:
             return
-        surroundings = Surroundings(self.history, self._client, self._start, self._draw_session)
+        surroundings = Surroundings(
+            self.history, self._client, self._start, self._draw_session, self._hold_back
+        )
         for number in range(options.writers):
             rng = Random(self._rng.getrandbits(64))
             interval_s = rng.choice((0.05, 0.2, 0.5))
@@ -115,7 +120,9 @@ class TransactionalWork:
                 self._start(reader.run)
 
     def _make_wire_programs(self, options: Transactions, orders: Sequence[TopicPartition]) -> None:
-        surroundings = Surroundings(self.history, self._client, self._start, self._draw_session)
+        surroundings = Surroundings(
+            self.history, self._client, self._start, self._draw_session, self._hold_back
+        )
         for number in range(options.writers):
             rng = self._new_rng()
             interval_s = rng.choice((0.05, 0.2, 0.5))
