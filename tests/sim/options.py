@@ -43,7 +43,7 @@ _CHANCE_OF_LIBRARY = 0.25
 _CHANCE_OF_USE = 0.25
 _CHANCE_OF_LITTLE_MEMORY = 0.2
 PROGRAMS = ("producer", "reader", "group", "topic")
-_CHANCE_OF_TRANSACTIONS = 0.0  # until they are served
+_CHANCE_OF_TRANSACTIONS = 0.3
 _LARGEST_BATCH_BYTES = 10_000  # of what producers send here
 
 

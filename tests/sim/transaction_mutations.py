@@ -109,11 +109,6 @@ def _verification_is_skipped() -> list[Patch]:
     return [(TransactionVerification, "_is_asked_for", is_asked_for)]
 
 
-def _guards_count_for_ever() -> list[Patch]:
-    """A verification that began before the end of the transaction still counts after it."""
-    return [(ProducerStateManager, "_check_verified", lambda self, header, guard: None)]
-
-
 def _complete_before_all_markers() -> list[Patch]:
     """The first partition that has its marker stands for all."""
 
@@ -190,7 +185,6 @@ TRANSACTION_MUTATIONS: dict[str, tuple[Callable[[], list[Patch]], Mapping[str, A
     "pending-offset-is-shown": (_pending_offset_is_shown, _TRANSACTIONS),
     "marker-lost-with-the-leader": (_marker_lost_with_the_leader, _TRANSACTIONS),
     "verification-is-skipped": (_verification_is_skipped, _OLD_CLIENTS),
-    "guards-count-for-ever": (_guards_count_for_ever, _OLD_CLIENTS),
     "complete-before-all-markers": (_complete_before_all_markers, _TRANSACTIONS),
     "timeout-without-a-new-epoch": (_timeout_without_a_new_epoch, _OLD_CLIENTS),
     "aborted-transaction-is-not-told": (_aborted_transaction_is_not_told, _TRANSACTIONS),
