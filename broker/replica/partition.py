@@ -21,6 +21,7 @@ from kraftrio.broker.replica.waiters import (
     Confirmation,
     FetchWaiters,
     FollowerWatch,
+    StableWaiters,
 )
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import TopicPartition
@@ -41,6 +42,7 @@ class Partition:
         "follower_waiters",
         "log",
         "low_watermark_waiters",
+        "stable_waiters",
         "state",
         "topic_id",
         "topic_partition",
@@ -70,6 +72,7 @@ class Partition:
         self.low_watermark_waiters = OffsetWaiters()
         self.confirmations: list[Confirmation] = []
         self.fetch_waiters: FetchWaiters = {}
+        self.stable_waiters = StableWaiters()
         self.follower_waiters: FetchWaiters = {}
         self.watches: dict[int, FollowerWatch] = {}  # by the follower's id
         self._uncommitted: deque[tuple[int, int]] = deque()  # (end offset, bytes) of appends
@@ -109,7 +112,7 @@ class Partition:
             committed_bytes += self._take_committed(high_watermark)
         if self.commit_waiters.waiting and self.commit_waiters.has_reached(high_watermark):
             self.commit_waiters.answer_reached(high_watermark, self.state.check_committed())
-        if self.fetch_waiters:
+        if self.fetch_waiters or self.stable_waiters.waiting:
             self._count_readable(committed_bytes)
         if self.watches:
             self.notify_followers(0)
@@ -117,6 +120,8 @@ class Partition:
     def _count_readable(self, size_bytes: int) -> None:
         for waiter in list(self.fetch_waiters):
             waiter.count(size_bytes)
+        if self.stable_waiters.waiting:
+            self.stable_waiters.count(size_bytes, self.log.last_stable_offset)
 
     def _take_committed(self, high_watermark: int) -> int:
         uncommitted, total = self._uncommitted, 0
@@ -239,7 +244,7 @@ class Partition:
 
     def wake_fetches(self) -> None:
         """Answer every parked fetch: the leader or its epoch has changed."""
-        for waiter in list(self.fetch_waiters):
+        for waiter in [*self.fetch_waiters, *self.stable_waiters.waiting]:
             waiter.finish()
         self.wake_followers()
 

@@ -48,7 +48,8 @@ class FetchWaiter:
 
     `woken` is completed when `missing_bytes` more can be read from the partitions, when one of them
     stops being served here, or when the time is up.  A consumer waits for what is committed
-    (`Partition.fetch_waiters`), a follower for what is in the log (`follower_waiters`).
+    (`Partition.fetch_waiters`), or also decided if it reads nothing else (`stable_waiters`), a
+    follower for what is in the log (`follower_waiters`).
     """
 
     __slots__ = ("_is_done", "_timer", "_watched", "missing_bytes", "woken")
@@ -98,6 +99,35 @@ class FetchWaiter:
 
 FetchWaiters: TypeAlias = dict[FetchWaiter, None]
 """The parked long polls of one partition, in the order in which they came."""
+
+
+class StableWaiters:
+    """The long polls of one partition that read nothing of open transactions (read_committed).
+
+    What is committed to the log counts for them once the last stable offset has moved.
+    """
+
+    __slots__ = ("_seen_offset", "_size_bytes", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: FetchWaiters = {}
+        self._seen_offset = -1
+        self._size_bytes = 0  # committed since the stable offset moved last
+
+    def from_offset(self, stable_offset: int) -> FetchWaiters:
+        """Where to wait for a stable offset above this one, which is the present one."""
+        if not self.waiting:
+            self._seen_offset, self._size_bytes = stable_offset, 0
+        return self.waiting
+
+    def count(self, size_bytes: int, stable_offset: int) -> None:
+        """So much more is committed, and the stable offset is here now."""
+        self._size_bytes += size_bytes
+        if stable_offset > self._seen_offset:
+            size_bytes, self._size_bytes = max(self._size_bytes, 1), 0
+            for waiter in list(self.waiting):
+                waiter.count(size_bytes)
+        self._seen_offset = stable_offset  # it may have moved back, with a truncation
 
 
 class FollowerWatch(Protocol):

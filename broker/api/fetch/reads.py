@@ -251,11 +251,7 @@ class FetchReader:
                     answer.aborted_transactions = None
                     continue
                 if fetch.session is None:
-                    reading.waiters.append(
-                        partition.fetch_waiters
-                        if replica_id == CONSUMER_REPLICA_ID
-                        else partition.follower_waiters
-                    )
+                    reading.waiters.append(_waiters(fetch, partition))
                 records_bytes = self._read_partition(
                     fetch,
                     partition,
@@ -392,6 +388,15 @@ class FetchReader:
     def _rack(self, broker_id: int) -> str | None:
         broker = self._metadata.image.brokers.get(broker_id)
         return None if broker is None or broker.fenced else broker.rack
+
+
+def _waiters(fetch: OngoingFetch, partition: Partition) -> FetchWaiters:
+    """Where a fetch waits for more of a partition."""
+    if fetch.replica_id != CONSUMER_REPLICA_ID:
+        return partition.follower_waiters
+    if fetch.request.isolation_level == _READ_COMMITTED:
+        return partition.stable_waiters.from_offset(partition.log.last_stable_offset)
+    return partition.fetch_waiters
 
 
 def _set_offsets(partition: Partition, answer: PartitionData) -> None:

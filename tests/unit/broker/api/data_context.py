@@ -75,6 +75,8 @@ class Handlers:
         max_wait_ms: int = 500,
         session: tuple[int, int] = (0, -1),
         topic_ids: tuple[bytes, ...] = (TOPIC_ID,),
+        isolation_level: int = 0,
+        min_bytes: int = 1,
         asked: RequestContext | None = None,
     ) -> FetchResponse | Deferred[FetchResponse]:
         """Fetch partition 0 of topics, as a consumer or as a follower."""
@@ -84,7 +86,8 @@ class Handlers:
                 replica_id=replica_id, replica_epoch=epoch if replica_id >= 0 else -1
             ),
             max_wait_ms=max_wait_ms,
-            min_bytes=1,
+            min_bytes=min_bytes,
+            isolation_level=isolation_level,
             session_id=session[0],
             session_epoch=session[1],
             topics=[

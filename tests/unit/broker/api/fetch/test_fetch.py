@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 
-from kraftrio.base.deferred import Deferred
+from kraftrio.base.deferred import Deferred, run_waiting
+from kraftrio.broker.log.producers.producer_state import AppendOrigin
 from kraftrio.kraft_meta.metadata.records import (
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
@@ -18,11 +19,20 @@ from kraftrio.wire.messages.data import (
     FetchResponse,
 )
 from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.records.control import EndTransactionMarker, build_end_transaction_batch
 from kraftrio.wire.stored_bytes import StoredBytes
-from tests.support.logs import records_of
+from tests.support.logs import batch, records_of
 from tests.unit.broker.api.cluster_context import context
 from tests.unit.broker.api.data_context import SIZE, Follower, Handlers, part, part_response
-from tests.unit.broker.replica.replica_context import LAG_MS, OTHER_ID, TOPIC_ID, TP, Broker
+from tests.unit.broker.replica.replica_context import (
+    LAG_MS,
+    OTHER_ID,
+    TOPIC_ID,
+    TP,
+    Broker,
+    change,
+    topic,
+)
 
 
 async def test_consumers_see_what_is_committed_and_followers_all() -> None:
@@ -227,6 +237,57 @@ async def test_a_follower_hears_at_once_that_a_topic_is_unknown(autojump_clock: 
         codes = [topic.partitions[0].error_code for topic in answer.responses]
         assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID]
         assert isinstance(handlers.fetch(0, topic_ids=(TOPIC_ID, OTHER_ID)), Deferred)
+
+
+async def test_readers_of_committed_records_wait_for_the_stable_offset(
+    autojump_clock: object,
+) -> None:
+    """What an open transaction writes does not wake them: it would, again and again."""
+    broker = Broker()
+    broker.publish(*topic(1))
+    handlers = Handlers(broker)
+
+    def send(producer_id: int, sequence: int, *, transactional: bool) -> None:
+        records = batch(
+            b"x",
+            producer_id=producer_id,
+            producer_epoch=0,
+            sequence=sequence,
+            transactional=transactional,
+        )
+        broker.replicas.led.append_to_leader(TP, records)
+        run_waiting()
+
+    def fetch(offset: int, min_bytes: int = 1) -> Deferred[FetchResponse]:
+        response = handlers.fetch(
+            offset, isolation_level=1, max_wait_ms=60_000, min_bytes=min_bytes
+        )
+        assert isinstance(response, Deferred)
+        return response
+
+    async with broker.running():
+        waits = fetch(0)
+        send(7, 0, transactional=False)
+        assert part(waits).last_stable_offset == 1, "there is no transaction"
+        waits, wants_more = fetch(1), fetch(1, min_bytes=4 * SIZE)
+        send(8, 0, transactional=True)
+        send(7, 1, transactional=False)
+        assert not waits.done
+        broker.replicas.led.append_to_leader(
+            TP,
+            build_end_transaction_batch(8, 0, EndTransactionMarker(True, 0), timestamp=0),
+            origin=AppendOrigin.COORDINATOR,
+        )
+        run_waiting()
+        answer = part(waits)
+        assert answer.last_stable_offset == 4 and answer.records
+        assert not wants_more.done, "two batches and a marker are less than four batches"
+        send(7, 2, transactional=False)
+        assert part(wants_more).last_stable_offset == 5
+        waits = fetch(5)
+        broker.publish(change(leader=2))
+        assert waits.done
+        assert not broker.replicas.hosted.find(TP).stable_waiters.waiting
 
 
 async def test_the_long_poll_of_a_client_that_is_gone_is_dropped(autojump_clock: object) -> None:
