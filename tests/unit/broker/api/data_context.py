@@ -144,11 +144,18 @@ class Handlers:
         return answers
 
     def list_offsets(
-        self, timestamp: int, *, version: int = 9, leader_epoch: int = -1, replica_id: int = -1
+        self,
+        timestamp: int,
+        *,
+        version: int = 9,
+        leader_epoch: int = -1,
+        replica_id: int = -1,
+        isolation_level: int = 0,
     ) -> ListOffsetsPartitionResponse:
         """Look for an offset of t-0."""
         request = ListOffsetsRequest(
             replica_id=replica_id,
+            isolation_level=isolation_level,
             topics=[
                 ListOffsetsTopic(
                     name="t",

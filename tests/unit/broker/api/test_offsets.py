@@ -6,7 +6,8 @@ import pytest
 import trio
 
 from kraftrio.base.deferred import Deferred
-from kraftrio.broker.api.offsets import EARLIEST, LATEST
+from kraftrio.broker.api.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
+from kraftrio.broker.log.producers.producer_state import AppendOrigin
 from kraftrio.kraft_meta.metadata.records import (
     MetadataRecord,
     PartitionChangeRecord,
@@ -18,11 +19,12 @@ from kraftrio.wire.messages.data import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from tests.support.logs import batch
+from kraftrio.wire.records.control import EndTransactionMarker, build_end_transaction_batch
+from tests.support.logs import NOW_MS, batch
 from tests.support.sliced import finish
 from tests.unit.broker.api.cluster_context import context
 from tests.unit.broker.api.data_context import Handlers, part
-from tests.unit.broker.replica.replica_context import TOPIC_ID, TP, Broker
+from tests.unit.broker.replica.replica_context import TOPIC_ID, TP, Broker, topic
 
 
 async def test_latest_offsets_after_an_election() -> None:
@@ -53,6 +55,87 @@ async def test_latest_offsets_after_an_election() -> None:
         latest = handlers.list_offsets(LATEST)
         assert (latest.error_code, latest.offset, latest.leader_epoch) == (ErrorCode.NONE, 2, 1)
         assert handlers.list_offsets(future).offset == -1
+
+
+def transactional(sequence: int, *, base_offset: int = 0) -> bytearray:
+    """A batch of one record in a transaction of producer 7."""
+    return batch(
+        b"t",
+        timestamps=[NOW_MS + 10 * sequence],
+        producer_id=7,
+        producer_epoch=0,
+        sequence=sequence,
+        transactional=True,
+        base_offset=base_offset,
+    )
+
+
+def marker(*, base_offset: int = 0, commit: bool = True) -> bytearray:
+    """The end of that transaction."""
+    return build_end_transaction_batch(
+        7, 0, EndTransactionMarker(commit, 0), timestamp=NOW_MS, base_offset=base_offset
+    )
+
+
+async def test_readers_of_committed_records_see_no_offset_of_an_open_transaction() -> None:
+    """Neither the latest one, nor one found by its time; deleted records hold nothing back."""
+    broker = Broker()
+    broker.publish(*topic(1))
+    handlers, led = Handlers(broker), broker.replicas.led
+    led.append_to_leader(TP, batch(b"a", timestamps=[NOW_MS]))
+    led.append_to_leader(TP, transactional(0))
+    led.append_to_leader(TP, transactional(1))
+
+    def committed(timestamp: int) -> int:
+        return handlers.list_offsets(timestamp, isolation_level=1).offset
+
+    assert (handlers.list_offsets(LATEST).offset, committed(LATEST)) == (3, 1)
+    assert (handlers.list_offsets(NOW_MS + 5).offset, committed(NOW_MS + 5)) == (2, -1)
+    assert (committed(NOW_MS), committed(EARLIEST), committed(MAX_TIMESTAMP)) == (0, 0, -1)
+    partition = broker.replicas.hosted.leader(TP)
+    broker.replicas.deletions.delete_records(partition, 2)
+    assert (committed(EARLIEST), committed(LATEST)) == (2, 2)
+    led.append_to_leader(TP, marker(), origin=AppendOrigin.COORDINATOR)
+    assert committed(LATEST) == 4
+    assert partition.log.producer_state.first_unstable_offset is None
+
+
+async def test_the_stable_offset_right_after_an_election() -> None:
+    """A follower has kept count: it does not go back, nor past what is open or undecided."""
+    broker = Broker()
+    async with broker.running():
+        partition = broker.follow_broker_2()
+        handlers = Handlers(broker)
+        replicated = [
+            batch(b"a", base_offset=0),
+            transactional(0, base_offset=1),
+            marker(base_offset=2, commit=False),
+            transactional(1, base_offset=3),
+        ]
+        seen = []
+        for high_watermark, records in enumerate(replicated):
+            broker.replicas.follower_writes.append_as_follower(
+                TP,
+                records,
+                0,
+                leader_high_watermark=high_watermark,
+                leader_log_start_offset=0,
+                topic_id=TOPIC_ID,
+            )
+            seen.append(partition.log.last_stable_offset)
+        assert seen == [0, 1, 1, 3]
+        broker.publish(PartitionChangeRecord(TOPIC_ID, 0, leader=1, isr=(1, 3)))
+        answer = handlers.fetch(0, isolation_level=1)
+        assert part(answer).last_stable_offset == 3
+        aborted = part(answer).aborted_transactions
+        assert aborted is not None
+        assert [(one.producer_id, one.first_offset) for one in aborted] == [(7, 1)]
+        broker.fetched(3, 4)
+        assert handlers.list_offsets(LATEST, isolation_level=1).offset == 3
+        broker.replicas.led.append_to_leader(TP, marker(), origin=AppendOrigin.COORDINATOR)
+        assert partition.log.last_stable_offset == 3, "not all have the marker"
+        broker.fetched(3, 5)
+        assert partition.log.last_stable_offset == 5
 
 
 @pytest.mark.parametrize(
