@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.support.logs import NOW_MS, LogContext
 
 HOUR_MS = 3_600_000
@@ -121,3 +123,29 @@ def test_restart_between_rename_and_removal() -> None:
     context.kill()
     assert context.log.log_start_offset == 2
     assert [r.offset for r in context.read_all()] == [2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("kills", [False, True])
+def test_retention_beside_an_open_transaction(kills: bool) -> None:
+    """Its first records may go, as in Kafka; what is left of it is still open, then aborted."""
+    context = LogContext(segment_bytes=200, retention_bytes=300)
+    for sequence in range(6):
+        context.append(
+            b"x" * 50, producer_id=7, producer_epoch=0, sequence=sequence, transactional=True
+        )
+    context.commit()
+    log = context.log
+    assert log.apply_retention(context.now_ms)
+    start = log.log_start_offset
+    assert 0 < start == log.last_stable_offset < log.high_watermark
+    context.log_start_offset = start
+    if kills:
+        log = context.kill()
+        context.commit()
+        assert log.last_stable_offset == start
+    context.append_marker(7, 0, commit=False)
+    context.commit()
+    assert log.last_stable_offset == log.high_watermark == 7
+    (aborted,) = log.aborted_transactions(start, 7)
+    assert aborted.first_offset <= start and aborted.last_offset == 6
+    assert log.producer_state.first_unstable_offset is None
