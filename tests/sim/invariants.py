@@ -50,7 +50,8 @@ class _NodeView:
     # by topic id and partition: (leader epoch if it leads, high watermark)
     watermarks: dict[tuple[bytes, int], tuple[int, int]] = field(default_factory=dict)
     ends: dict[tuple[bytes, int], int] = field(default_factory=dict)
-    loaded_ends: dict[tuple[bytes, int], int] = field(default_factory=dict)  # at the first look
+    # Where logs ended at the first look, of those that began without a high watermark.
+    loaded_ends: dict[tuple[bytes, int], int] = field(default_factory=dict)
 
 
 class Invariants:
@@ -119,7 +120,7 @@ class Invariants:
         self, node: SimNode, view: _NodeView, partition: Partition, key: Key, end: int
     ) -> None:
         before, view.ends[key] = view.ends.get(key, 0), end
-        view.loaded_ends.setdefault(key, end)
+        view.loaded_ends.setdefault(key, 0 if partition.log.high_watermark else end)
         if end < before:
             self.isr.on_shorter(node, partition)
         count = view.shape.count

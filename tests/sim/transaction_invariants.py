@@ -104,7 +104,7 @@ class TransactionInvariants:
         """A replica holds more, or less, to be committed.
 
         Args:
-            knows_all: of transactions; after a restart only once what it found is committed.
+            knows_all: which transactions were not decided when it began.
         """
         log, tp = partition.log, partition.topic_partition
         known = self._partitions.setdefault(key, _Partition())

@@ -91,6 +91,7 @@ class LogContext:
         self.recovery_point: int | None = 0  # as the checkpoint of the log manager would have it
         self.log_start_offset = 0
         self.first_dirty_offset = 0
+        self.high_watermark = 0
         self.log = self.open(clean=True)
 
     def open(self, *, clean: bool) -> PartitionLog:
@@ -103,6 +104,7 @@ class LogContext:
             CheckpointedOffsets(
                 log_start_offset=self.log_start_offset,
                 recovery_point=self.recovery_point,
+                high_watermark=self.high_watermark,
                 first_dirty_offset=self.first_dirty_offset,
             ),
             topic_id=TOPIC_ID,

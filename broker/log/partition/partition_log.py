@@ -459,7 +459,11 @@ class PartitionLog:
         end_offset = self.log_end_offset
         self.producers.snapshots.remove_after(end_offset)
         self.producers.restore(
-            self.segments.from_offset(0), self.log_start_offset, end_offset, self.last_append_ms
+            self.segments.from_offset(0),
+            self.log_start_offset,
+            end_offset,
+            self.last_append_ms,
+            high_watermark=self.high_watermark,
         )
         self.producer_state.on_high_watermark(self.high_watermark)
 

@@ -327,6 +327,17 @@ class _Loader:
             return True
         return offset <= max(checkpointed.recovery_point, checkpointed.first_dirty_offset)
 
+    def _restore_producers(
+        self, segments: Sequence[Segment], log_start_offset: int, end_offset: int
+    ) -> None:
+        self.producers.restore(
+            segments,
+            log_start_offset,
+            end_offset,
+            self._now_ms,
+            high_watermark=self._checkpointed.high_watermark or None,  # 0: it is not written down
+        )
+
     def recover(
         self, segments: list[Segment], log_start_offset: int, clean_shutdown: bool
     ) -> list[Segment]:
@@ -348,16 +359,12 @@ class _Loader:
             self._rebuild_epochs(segments[:first_unsure])
         if first_unsure == len(segments):
             self._forget_snapshots_after(segments[-1].end_offset)
-            self.producers.restore(
-                segments, log_start_offset, segments[-1].end_offset, self._now_ms
-            )
+            self._restore_producers(segments, log_start_offset, segments[-1].end_offset)
         else:
             self.repaired = True
             base_offset = segments[first_unsure].base_offset
             self.leader_epochs.truncate_from_end(base_offset)  # from there on the batches count
-            self.producers.restore(
-                segments[:first_unsure], log_start_offset, base_offset, self._now_ms
-            )
+            self._restore_producers(segments[:first_unsure], log_start_offset, base_offset)
             segments = self._recover_from(segments, first_unsure)
             self._forget_snapshots_after(segments[-1].end_offset)
         if segments[-1].end_offset < log_start_offset:

@@ -23,11 +23,27 @@ class LogProducers:
         self.snapshots = snapshots
 
     def restore(
-        self, segments: Sequence[Segment], log_start_offset: int, end_offset: int, now_ms: int
+        self,
+        segments: Sequence[Segment],
+        log_start_offset: int,
+        end_offset: int,
+        now_ms: int,
+        *,
+        high_watermark: int | None,
     ) -> None:
-        """Make the state what it was before `end_offset`, from a snapshot and the batches."""
+        """Make the state what it was before `end_offset`, from a snapshot and the batches.
+
+        Transactions whose markers are not below the high watermark hold back what is stable still,
+        if it is known.
+        """
         rebuild_producer_state(
-            self.state, self.snapshots, segments, log_start_offset, end_offset, now_ms
+            self.state,
+            self.snapshots,
+            segments,
+            log_start_offset,
+            end_offset,
+            now_ms,
+            high_watermark=high_watermark,
         )
 
     def forget(self, end_offset: int) -> None:

@@ -2,7 +2,9 @@
 it.
 
 A snapshot file holds only the last batch of each producer (Kafka's format), but a client may repeat
-any of its last five: the older ones are recalled from the batches just before the snapshot.
+any of its last five: the older ones are recalled from the batches just before the snapshot. Nor
+does it know of transactions whose markers are in the log, but not below the high watermark: where
+there are such, an older snapshot and a longer replay find where they began.
 
 Used at start, after a truncation, and to rebuild a damaged transaction index. What comes out equals
 what the appends left: the same `ProducerStateManager.update` sees the same batches.
@@ -57,9 +59,22 @@ def rebuild_producer_state(
     log_start_offset: int,
     end_offset: int,
     now_ms: int,
+    *,
+    high_watermark: int | None = None,
 ) -> None:
-    """Make `state` that before `end_offset`."""
+    """Make `state` that before `end_offset`.
+
+    Args:
+        high_watermark: None: not known. Then all that a snapshot knows to be decided is replicated.
+    """
     start = snapshots.load_latest(state, end_offset, now_ms)
+    if (
+        start is not None
+        and high_watermark is not None
+        and high_watermark < start
+        and _has_markers(segments, high_watermark, start)
+    ):
+        start = snapshots.load_latest(state, high_watermark, now_ms)
     if start is None:
         start = log_start_offset
         state.clear(start)
@@ -83,6 +98,26 @@ def rebuild_producer_state(
             # Flushed data that went bad later: it stays for the operator, the rest still counts.
             _logger.error("damaged batch in %r: %s", segment, error)
     state.map_end_offset = max(state.map_end_offset, end_offset)
+
+
+def _has_markers(segments: Sequence[Segment], start_offset: int, end_offset: int) -> bool:
+    """Whether transactions were decided between two offsets."""
+    for segment in segments:
+        if segment.end_offset <= start_offset or segment.base_offset >= end_offset:
+            continue
+        position = 0
+        if segment.base_offset < start_offset:
+            position = segment.indexes.position_before(start_offset)
+        try:
+            for batch in segment.log_file.scan(position):
+                header = batch.header
+                if header.base_offset >= end_offset:
+                    break
+                if header.is_control and header.base_offset >= start_offset:
+                    return True
+        except CorruptRecordError as error:
+            _logger.error("damaged batch in %r: %s", segment, error)
+    return False
 
 
 def _recall_older_batches(

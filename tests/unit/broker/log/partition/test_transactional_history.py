@@ -133,7 +133,8 @@ class History:
             for _ in range(2)
         ]
         self.model = Model()
-        # What a snapshot does not say, in Kafka's format: which markers were not committed then.
+        # A snapshot does not say, in Kafka's format, which markers were not committed then; so
+        # nobody knows it of a log that was opened without a high watermark.
         self.opened_at = {id(one): 0 for one in self.replicas}
         self.next_sequence = dict.fromkeys(PRODUCERS, 0)
         self.epochs = dict.fromkeys(PRODUCERS, 0)
@@ -243,6 +244,7 @@ class History:
 
     def restart(self) -> None:
         one = self.random.choice(self.replicas)
+        one.high_watermark = one.log.high_watermark
         one.restart()
         self._opened(one)
 
@@ -252,11 +254,12 @@ class History:
             one.log.flush()
         one.recovery_point = one.log.recovery_point
         one.log_start_offset = one.log.log_start_offset
+        one.high_watermark = self.random.choice((0, one.log.high_watermark))
         one.kill()
         self._opened(one)
 
     def _opened(self, one: LogContext) -> None:
-        self.opened_at[id(one)] = one.log.log_end_offset
+        self.opened_at[id(one)] = 0 if one.high_watermark else one.log.log_end_offset
         one.log.update_high_watermark(max(self.committed_offset, one.log.log_start_offset))
 
     def roll(self) -> None:
