@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from kraftrio.broker.coordinator.outcome import Now
 from kraftrio.broker.coordinator.transactions.ports import NEEDS_PRODUCER_ID, EndCause
 from kraftrio.wire.errors import ErrorCode
 from tests.unit.broker.coordinator.transactions.transaction_context import (
@@ -9,8 +14,11 @@ from tests.unit.broker.coordinator.transactions.transaction_context import (
     P0,
     P1,
     TIMEOUT_MS,
+    Properties,
     TransactionContext,
 )
+
+EXPIRATION_MS = Properties.transactional_id_expiration_ms
 
 CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
 
@@ -101,6 +109,31 @@ def test_request_without_a_producer_id_at_hand_changes_nothing() -> None:
     assert context.init()[1] == 0
 
 
+@pytest.mark.parametrize(
+    ("is_enabled", "flags", "answer"),
+    [
+        (False, {"enable_2pc": True}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (False, {"keep_prepared_txn": True}, ErrorCode.UNSUPPORTED_VERSION),
+        (True, {"enable_2pc": True, "keep_prepared_txn": True}, ErrorCode.UNSUPPORTED_VERSION),
+        (True, {}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        (True, {"enable_2pc": True}, None),
+    ],
+)
+def test_two_phase_commit_where_it_is_allowed(
+    is_enabled: bool, flags: dict[str, Any], answer: ErrorCode | None
+) -> None:
+    """As far as Kafka 4.3 has it (KIP-939): such a transaction has no time-out."""
+    context = TransactionContext(Properties(transaction_two_phase_commit_enable=is_enabled))
+    producer = context.init(timeout_ms=0, version=6, **flags)
+    if answer is not None:
+        assert producer is answer
+        return
+    assert context.shard.describe(ID).transaction_timeout_ms == 2**31 - 1
+    assert context.add(producer) is ErrorCode.NONE
+    context.advance(100 * TIMEOUT_MS)
+    assert context.state() == "Ongoing"
+
+
 # --- time ---
 
 
@@ -119,7 +152,7 @@ def test_time_out_aborts_with_a_higher_epoch() -> None:
 def test_time_out_waits_for_a_producer_id_where_epochs_are_used_up() -> None:
     """The producer goes on with it, since no client gets the last epoch."""
     context, producer = begun()
-    context.exhaust_epochs()
+    context.set_epoch(32766)
     context.producer_ids = 0
     context.advance(TIMEOUT_MS)
     assert context.state() == "Ongoing"
@@ -131,7 +164,79 @@ def test_time_out_waits_for_a_producer_id_where_epochs_are_used_up() -> None:
     assert context.producer()[0] != producer[0]
 
 
+def test_expired_ids_go_a_hundred_at_a_time() -> None:
+    """Each step appends one batch; the clock of the log does not matter any more."""
+    context = TransactionContext()
+    for i in range(250):
+        context.init(f"id-{i}")
+    context.now = Now(context.now.monotonic_ms + EXPIRATION_MS, 0)
+    batches = []
+    while (due_ms := context.shard.next_deadline_ms()) is not None:
+        assert due_ms <= context.now.monotonic_ms
+        for outcome in context.shard.on_deadline(context.now):
+            batches.append(len(outcome.records))
+            context.carry_out(outcome)
+    assert batches == [100, 100, 50]
+    assert context.shard.transactions() == []
+    assert context.shard.statistics() == {"transactional_ids": 0, "moves": 0}
+    assert context.init("id-0")[1] == 0
+
+
+def test_an_id_that_is_used_again_does_not_expire() -> None:
+    context = TransactionContext()
+    context.init()
+    for _ in range(3):
+        context.advance(EXPIRATION_MS - 1)
+        context.init()
+    context.advance(EXPIRATION_MS - 1)
+    assert context.state() == "Empty"
+    context.advance(1)
+    assert context.state() == "absent"
+
+
 # --- failures ---
+
+
+@pytest.mark.parametrize("is_ongoing", [True, False])
+def test_own_step_that_cannot_be_appended_is_tried_again(is_ongoing: bool) -> None:
+    """An abort for the time-out, and an expiry: nobody else would ask for them."""
+    context, _ = begun()
+    if not is_ongoing:
+        context.init()
+        context.write_markers()
+    context.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    context.advance(TIMEOUT_MS if is_ongoing else EXPIRATION_MS)
+    context.advance(10_000)
+    assert context.state() == ("Ongoing" if is_ongoing else "CompleteAbort")
+    context.append_error = ErrorCode.NONE
+    context.advance(1_000)
+    assert context.state() == ("PrepareAbort" if is_ongoing else "absent")
+
+
+def test_records_below_the_high_watermark_count() -> None:
+    """However few replicas were in sync: the next leader would find them in its log."""
+    context, producer = begun(hold_commits=False)
+    context.hold_commits = True
+    context.end(producer)
+    context.give_up(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    assert context.state() == "PrepareCommit"
+    assert len(context.ends) == 1
+
+
+def test_markers_of_an_earlier_end_complete_nothing() -> None:
+    """Word of them may come late, when the id is ending its next transaction."""
+    context, producer = begun()
+    context.end(producer)
+    first = context.write_markers()
+    context.add((producer[0], 1), version=5)
+    context.end((producer[0], 1))
+    late = context.shard.markers_written(ID, first.producer_id, first.producer_epoch, context.now)
+    assert not late
+    assert context.state() == "PrepareCommit"
+    context.write_markers()
+    again = context.shard.markers_written(ID, producer[0], 2, context.now)
+    assert not again
+    assert not context.shard.markers_written("other", producer[0], 2, context.now)
 
 
 def test_failed_append_leaves_the_id_as_it_was() -> None:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kraftrio.broker.coordinator.transactions.producer_epochs import ProducerIdAndEpoch
-from kraftrio.broker.coordinator.transactions.records import (
-    read_transaction,
-    transaction_record,
-)
 from kraftrio.broker.coordinator.transactions.requests import version_of_adding_client
 from kraftrio.wire.codec.message import decode, encode
 from kraftrio.wire.errors import ErrorCode
@@ -135,14 +130,9 @@ class ShardScript(TransactionScript):
         return self._context.state(transactional_id)
 
     def preset(self, epoch: int) -> None:
-        """Change the record of a new id, and load it again: epochs take long to count."""
+        """Change the record of a new id: epochs take long to count."""
         self._start()
-        _, value = self._context.log.pop()
-        assert value is not None
-        transaction = read_transaction(self._id, value)
-        producer = transaction.producer._replace(epoch=epoch)
-        self._context.log.append(transaction_record(replace(transaction, producer=producer), 2))
-        self._context.reload()
+        self._context.set_epoch(epoch)
         self._become(self._producer[0], epoch - 1)
         self._become(self._producer[0], epoch)
 

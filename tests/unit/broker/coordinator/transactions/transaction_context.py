@@ -13,10 +13,7 @@ from typing import Any
 
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now, Outcome
 from kraftrio.broker.coordinator.transactions.ports import TransactionEnd
-from kraftrio.broker.coordinator.transactions.producer_epochs import (
-    LAST_CLIENT_EPOCH,
-    ProducerIdAndEpoch,
-)
+from kraftrio.broker.coordinator.transactions.producer_epochs import ProducerIdAndEpoch
 from kraftrio.broker.coordinator.transactions.records import (
     read_transaction,
     read_transaction_key,
@@ -164,11 +161,11 @@ class TransactionContext:
             self.shard.replay(offset, key, value, self.now)
         self.carry_out(self.shard.on_loaded(self.now))
 
-    def exhaust_epochs(self) -> None:
-        """Give the id of the last record the last epoch that a client gets."""
+    def set_epoch(self, epoch: int) -> None:
+        """Give the id of the last record another epoch, and load it again."""
         key, value = self.log.pop()
         transaction = read_transaction(read_transaction_key(key), value or b"")
-        producer = transaction.producer._replace(epoch=LAST_CLIENT_EPOCH)
+        producer = transaction.producer._replace(epoch=epoch)
         self.log.append(transaction_record(replace(transaction, producer=producer), 2))
         self.reload()
 
