@@ -265,6 +265,7 @@ class TransactionHandlers:
         for transaction in transactions:
             one = yield from self._add_to_one(transaction, checks, context)
             added.append(_now_or_later(one))
+            yield None
         return added
 
     def _add_to_one(
