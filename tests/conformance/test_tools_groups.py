@@ -7,7 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
+from kraftrio.wire.errors import ErrorCode
 from tests.conformance.broker_process import GROUP_PROTOCOLS
+from tests.conformance.cases.raw_client import RawClient
+from tests.conformance.cases.transactional import (
+    TransactionalProducer,
+    wait_for_transactions,
+)
+from tests.conformance.cases.transactional import wait_for_state as wait_for_state_of
 from tests.conformance.java_tools import KafkaTools
 
 TOOL = "kafka-consumer-groups"
@@ -67,6 +74,24 @@ def test_describe_idle_group(kafka: KafkaTools, filled: str, idle_group: str) ->
     kafka.produce(filled, ["b\tmore"], "--reader-property", "parse.key=true")
     assert offsets_of(kafka, idle_group)[filled, "0"] == ("5", "6", "1")
     assert wait_for_state(kafka, idle_group, "Empty", 0)["strategy"] == "-"
+
+
+def test_describe_beside_an_open_transaction(
+    kafka: KafkaTools, bootstrap: str, filled: str, idle_group: str
+) -> None:
+    """What the group has committed is shown until the transaction that goes further is, too."""
+    with RawClient(bootstrap) as client:
+        wait_for_transactions(client)
+        producer = TransactionalProducer(client, idle_group).init()
+        for commit, offset in ((False, "5"), (True, "3")):
+            assert producer.commit_offset(idle_group, filled, 3) == ErrorCode.NONE
+            assert offsets_of(kafka, idle_group)[filled, "0"] == ("5", "5", "0")
+            producer.end(commit=commit)
+            wait_for_state_of(
+                client, producer.transactional_id, "CompleteCommit" if commit else "CompleteAbort"
+            )
+            assert offsets_of(kafka, idle_group)[filled, "0"][0] == offset
+    kafka.run(TOOL, "--delete", "--group", idle_group)
 
 
 @pytest.mark.parametrize("protocol", GROUP_PROTOCOLS)
