@@ -5,8 +5,9 @@ Owns: `BrokerRole`. The order of joining
    was committed before, so that no log is taken for a stray and no setting is out of date.
 2. Load and recover the logs, with the settings that the image gives them; publish the image to the
    broker's parts; set aside the logs that it does not place here.
-3. Follow leaders, accept clients, heartbeat; the controller unfences the broker once it has caught
-   up, and only then is it announced.
+3. Follow leaders, heartbeat; the controller unfences the broker once it has caught up.
+4. Once the image shows that, accept clients, and announce the broker. What it told them of the
+   cluster before would lack itself, and they drop a broker then. Who connects meanwhile waits.
 
 The order of leaving: controlled shutdown (the controller moves the leaderships away), listeners and
 fetchers ended, logs flushed and checkpointed with the clean shutdown marker.
@@ -75,17 +76,18 @@ class BrokerRole:
             raise StartError(str(error)) from error
         except RegistrationError as error:
             raise StartError(str(error)) from error
-        await self._wait_for_image(self._services.channel.broker_epoch)
+        broker_epoch = self._services.channel.broker_epoch
+        await self._wait_for_image(lambda image: image.offset >= broker_epoch)
         await self._load_logs()
         self._node.quorum.subscribe(self._services.publisher.publish)
         self._set_stray_logs_aside()
 
-    async def _wait_for_image(self, offset: int) -> None:
-        """Wait until everything up to `offset` of the metadata log is applied."""
+    async def _wait_for_image(self, is_awaited: Callable[[MetadataImage], bool]) -> None:
+        """Wait until such an image of the metadata is applied."""
         reached = trio.Event()
 
         def on_metadata(_delta: MetadataDelta, image: MetadataImage) -> None:
-            if image.offset >= offset:
+            if not reached.is_set() and is_awaited(image):
                 reached.set()
 
         self._node.quorum.subscribe(on_metadata)
@@ -190,8 +192,11 @@ class BrokerRole:
         """
         try:
             async with trio.open_nursery() as nursery:
-                self._start_tasks(nursery, sockets)
-                await self._become_active(nursery, stopping, on_ready)
+                self._start_tasks(nursery)
+                await self._become_active(nursery, stopping)
+                if not stopping.is_set():
+                    self._accept_clients(nursery, sockets)
+                    on_ready()
                 await stopping.wait()
                 await self._leave()
                 nursery.cancel_scope.cancel()
@@ -200,7 +205,7 @@ class BrokerRole:
         except* RegistrationError as group:
             raise NodeError(str(innermost(group))) from innermost(group)
 
-    def _start_tasks(self, nursery: trio.Nursery, sockets: Sequence[BoundListener]) -> None:
+    def _start_tasks(self, nursery: trio.Nursery) -> None:
         services, environment = self._services, self._node.environment
         maintenance = LogMaintenance(
             self._log_manager,
@@ -217,6 +222,9 @@ class BrokerRole:
             nursery.start_soon(links.run)
         nursery.start_soon(services.fetchers.run)
         nursery.start_soon(maintenance.run)
+
+    def _accept_clients(self, nursery: trio.Nursery, sockets: Sequence[BoundListener]) -> None:
+        services, environment = self._services, self._node.environment
         limits = server_limits(self._node.dynamic.current)
         for listener, sock in sockets:
             server = ServerListener(
@@ -230,10 +238,8 @@ class BrokerRole:
             self._node.dynamic.subscribe(partial(_limit, server, self._node.resources))
             nursery.start_soon(server.run)
 
-    async def _become_active(
-        self, nursery: trio.Nursery, stopping: trio.Event, on_ready: Callable[[], None]
-    ) -> None:
-        """Heartbeat, and wait until the controller has unfenced this broker."""
+    async def _become_active(self, nursery: trio.Nursery, stopping: trio.Event) -> None:
+        """Heartbeat until the image shows this broker unfenced, or the node stops; and go on."""
         channel = self._services.channel
         timeout_s = self._config.initial_broker_registration_timeout_ms / 1000
         with trio.CancelScope() as waiting:
@@ -242,11 +248,18 @@ class BrokerRole:
                 await channel.wait_unfenced(timeout_s)
             except RegistrationError as error:
                 raise StartError(str(error)) from error
-            on_ready()
         nursery.start_soon(channel.run_heartbeats)
         nursery.start_soon(
             channel.watch_failed_directories, self._config.log_dir_failure_timeout_ms / 1000
         )
+        with trio.CancelScope() as waiting:
+            nursery.start_soon(cancel_when, stopping, waiting)
+            await self._wait_for_image(self._shows_unfenced)
+
+    def _shows_unfenced(self, image: MetadataImage) -> bool:
+        """Whether clients are told of this broker."""
+        broker = image.brokers.get(self._config.node_id)
+        return broker is not None and not broker.fenced
 
     async def _leave(self) -> None:
         """Let the controller move the leaderships away, unless there is no controller any more."""
