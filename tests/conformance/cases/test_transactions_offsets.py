@@ -10,6 +10,10 @@ import pytest
 
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (
+    DeleteGroupsRequest,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
@@ -182,6 +186,30 @@ def test_the_offset_of_a_topic_that_went(
     assert codes == {topic: NONE, gone: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     producer.end(commit=True)
     wait_for_offset(producer.client, group, topic, 5)
+
+
+@pytest.mark.parametrize("what", ["offset", "group"])
+def test_what_is_deleted_does_not_come_back(
+    new_topic: NewTopic, new_producer: NewProducer, unique_group: Names, what: str
+) -> None:
+    """An offset that is pending goes with its deletion, or that of its group."""
+    producer, topic, group = new_producer(), new_topic(), unique_group()
+    client = producer.client
+    assert commit_code(client, commit_request(group, topic, 3)) == NONE
+    assert producer.commit_offset(group, topic, 5) == NONE
+    if what == "offset":
+        partitions = [OffsetDeleteRequestPartition(partition_index=0)]
+        topics = [OffsetDeleteRequestTopic(name=topic, partitions=partitions)]
+        response = client.call(OffsetDeleteRequest(group_id=group, topics=topics))
+        assert response.error_code == NONE
+        assert response.topics[0].partitions[0].error_code == NONE
+    else:
+        (deleted,) = client.call(DeleteGroupsRequest(groups_names=[group])).results
+        assert deleted.error_code == NONE
+    assert stable_offset(client, group, topic, 9) == (NONE, -1)
+    producer.end(commit=True)
+    wait_for_state(client, producer.transactional_id, "CompleteCommit")
+    assert stable_offset(client, group, topic, 9) == (NONE, -1)
 
 
 # Whose commits are taken: G11
