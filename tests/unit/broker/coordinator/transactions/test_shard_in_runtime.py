@@ -165,6 +165,18 @@ def test_what_is_not_committed_changes_nothing(coordinator: Coordinator) -> None
     assert coordinator.state() == "CompleteCommit"
 
 
+def test_partition_that_is_being_added_is_confirmed_once_it_is_there(
+    coordinator: Coordinator,
+) -> None:
+    """Who adds it again meanwhile waits like the first, and its batch with it."""
+    producer_id = coordinator.init().value.producer_id
+    coordinator.replicas.auto_commit = False
+    first, again = coordinator.add(producer_id), coordinator.add(producer_id)
+    assert (first.done, again.done) == (False, False)
+    coordinator.replicas.commit(LOG)
+    assert (first.value, again.value) == (ErrorCode.NONE, ErrorCode.NONE)
+
+
 def test_decision_that_is_committed_late_is_carried_out(coordinator: Coordinator) -> None:
     """Its client has been told to come again; the log has the decision, so it stands."""
     producer_id = coordinator.init().value.producer_id
