@@ -35,7 +35,7 @@ from kraftrio.wire.messages.transactions import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from kraftrio.wire.records.batch import iter_headers, iter_records
+from kraftrio.wire.records.batch import Record, iter_headers, iter_records
 from kraftrio.wire.records.control import read_end_transaction_marker
 from tests.conformance.cases.calls import (
     NOT_SERVED_YET,
@@ -301,39 +301,43 @@ def wait_stable(client: RawClient, topic: str, partition: int = 0) -> int:
 
 def committed(client: RawClient, topic: str, partition: int = 0) -> list[bytes | None]:
     """Return the values that a read_committed consumer hands out, up to the last stable offset."""
-    values: list[bytes | None] = []
+    return [record.value for record in committed_records(client, topic, partition)]
+
+
+def committed_records(client: RawClient, topic: str, partition: int = 0) -> list[Record]:
+    """Return the records that a read_committed consumer hands out, up to the last stable offset."""
+    records: list[Record] = []
     offset = 0
     while True:
         answer = fetch(client, topic, offset, partition, isolation_level=READ_COMMITTED)
         assert answer.error_code == ErrorCode.NONE, answer
         if not answer.records:
             assert offset == answer.last_stable_offset
-            return values
+            return records
         aborted = [(one.producer_id, one.first_offset) for one in answer.aborted_transactions or []]
-        for end, value in _handed_out(records_view(answer.records), aborted, offset):
+        for end, found in _handed_out(records_view(answer.records), aborted, offset):
             offset = end
-            values += value
+            records += found
 
 
 def _handed_out(
     buffer: memoryview, aborted: list[tuple[int, int]], first: int
-) -> Iterator[tuple[int, list[bytes | None]]]:
-    """Yield (next offset, values) of each batch, without what was aborted, as a consumer does."""
+) -> Iterator[tuple[int, list[Record]]]:
+    """Yield (next offset, records) of each batch, without what was aborted, as a consumer does."""
     waiting = sorted(aborted, key=lambda one: one[1])
     aborting: set[int] = set()
     for header in iter_headers(buffer, allow_partial=True):
         end = header.base_offset + header.last_offset_delta + 1
         while waiting and waiting[0][1] < end:
             aborting.add(waiting.pop(0)[0])
-        values: list[bytes | None] = []
+        records: list[Record] = []
         if header.is_control:
             marker = read_end_transaction_marker(buffer, header)
             if marker is not None and not marker.commit:
                 aborting.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in aborting):
-            records = iter_records(buffer, header)
-            values = [one.value for one in records if one.offset >= first]
-        yield end, values
+            records = [one for one in iter_records(buffer, header) if one.offset >= first]
+        yield end, records
 
 
 def aborted_in(

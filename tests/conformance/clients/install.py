@@ -185,14 +185,24 @@ def unpack_kcat(target: Path) -> None:
 @functools.cache
 def spark_jars() -> str:
     """Return Spark's Kafka connector and what it needs beside pyspark, as spark.jars takes it."""
+    return ",".join(map(str, maven_jars("spark-jars", HERE / "spark-pom.xml")))
+
+
+@functools.cache
+def streams_jars() -> str:
+    """Return the class path of Kafka Streams and Connect."""
+    return os.pathsep.join(map(str, maven_jars("streams", HERE / "java" / "pom.xml")))
+
+
+def maven_jars(name: str, pom: Path) -> list[Path]:
+    """Return the jars that a pom names, with what they need."""
     maven = need_program("mvn")
-    pom = HERE / "spark-pom.xml"
 
     def fetch(target: Path) -> None:
         goal = ["dependency:copy-dependencies", f"-DoutputDirectory={target}"]
         run([maven, "-q", "-B", "-Dstyle.color=never", "-f", str(pom), *goal])
 
-    return ",".join(str(jar) for jar in sorted(cached("spark-jars", [pom], fetch).glob("*.jar")))
+    return sorted(cached(name, [pom], fetch).glob("*.jar"))
 
 
 def main() -> int:
@@ -203,6 +213,7 @@ def main() -> int:
         "pyspark": lambda: python_packages("spark.txt"),
         "pyarrow": lambda: python_packages("arrow.txt"),
         "Spark's Kafka jars": spark_jars,
+        "Kafka Streams and Connect": streams_jars,
         "kafkajs": lambda: node_script("kafkajs_driver.mjs"),
         "franz-go": lambda: go_program("franz"),
         "sarama": lambda: go_program("sarama"),
