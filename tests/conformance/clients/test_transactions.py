@@ -12,7 +12,12 @@ from kraftrio.wire.errors import ErrorCode
 from tests.conformance.cases.calls import create_topic, end_offset
 from tests.conformance.cases.members import fetch_offset
 from tests.conformance.cases.raw_client import RawClient
-from tests.conformance.cases.transactional import aborted_in, committed, wait_stable
+from tests.conformance.cases.transactional import (
+    aborted_in,
+    committed,
+    committed_records,
+    wait_stable,
+)
 from tests.conformance.clients import scenarios
 from tests.conformance.clients.driven import Driver
 from tests.conformance.clients.install import go_program, node_script
@@ -114,9 +119,10 @@ def test_consume_transform_produce(
         if (fetch_aborted := aborted_in(raw, target, partition=partition))
     )
     for partition in range(PARTITIONS):
-        end = end_offset(raw, source, partition)
-        # behind the last record; some clients are past the marker, too
-        wanted = (end, end - 1) if committed(raw, source, partition) else (-1,)
+        records = committed_records(raw, source, partition)
+        first = records[-1].offset + 1 if records else -1
+        # behind the last record; some clients are past markers and aborted records, too
+        wanted = range(first, end_offset(raw, source, partition) + 1 if records else 0)
         scenarios.eventually(
             lambda p=partition, w=wanted: fetch_offset(raw, group, source, p).committed_offset in w,  # type: ignore[misc]
             f"the group is at {wanted}",
