@@ -43,7 +43,7 @@ Names = Callable[[], str]
 DEADLINE_S = 40.0
 README = Path(__file__).resolve().parents[3] / "README.md"
 UPGRADE, SAFE_DOWNGRADE = 1, 2  # kinds of an update
-BROKERS: dict[str, type[Broker]] = {"apache": ApacheBroker}
+BROKERS: dict[str, type[Broker]] = {"ours": Broker, "apache": ApacheBroker}
 
 
 @pytest.fixture(scope="module", params=list(BROKERS))
