@@ -365,6 +365,23 @@ class ProducerStateManager:
             producer_id, producer_epoch, sequence, now_ms, adds_partition=adds_partition
         )
 
+    def was_overtaken(
+        self, producer_id: int, producer_epoch: int, guard: VerificationGuard
+    ) -> bool:
+        """Whether a guard counts no longer, though its producer is not fenced here.
+
+        A producer of transaction.version 2 writes for its next transaction as soon as the last one
+        is decided: the marker of that one may come while the next one is verified.
+        """
+        verification = self._verifications.get(producer_id)
+        if guard is ONGOING or (verification is not None and verification.guard is guard):
+            return False
+        entry = self._producers.get(producer_id)
+        return entry is None or (
+            entry.producer_epoch <= producer_epoch
+            and not self.has_ongoing_transaction(producer_id, producer_epoch)
+        )
+
     def _check_verified(self, header: BatchHeader, guard: VerificationGuard) -> None:
         if self.has_ongoing_transaction(header.producer_id, header.producer_epoch):
             return

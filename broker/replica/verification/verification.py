@@ -9,7 +9,9 @@ ends, and hold the last stable offset for ever (KIP-890). Rules:
    that has ended meanwhile (`log/producers/verifications`).
 4. While the producer's last transaction ends (CONCURRENT_TRANSACTIONS) newer clients' batches wait
    here for a moment: to send them again would cost more.
-5. `transaction.partition.verification.enable` turns off rule 1 for older clients.
+5. The marker of that last transaction may reach the partition between question and answer: the
+   answer is then none about the next transaction (rule 3), and newer clients' are asked for again.
+6. `transaction.partition.verification.enable` turns off rule 1 for older clients.
 
 `TransactionVerification` is the gate of Produce; the group coordinator's offsets use `verify`.
 """
@@ -202,15 +204,25 @@ class TransactionVerification:
         answer: Unverified,
     ) -> None:
         support = entrant.support
+        codes = dict(answer)
+        for topic_partition, requested in asked.items():
+            guard = admission.guards[requested]
+            if topic_partition not in codes and self._was_overtaken(
+                topic_partition, entrant.batches[0].producer, guard, support
+            ):
+                codes[topic_partition] = ErrorCode.CONCURRENT_TRANSACTIONS
         if (
             support.adds_partitions
-            and ErrorCode.CONCURRENT_TRANSACTIONS in answer.values()
+            and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
             and self._clock.monotonic_ms() < entrant.waits_until_ms
         ):
-            backoff_ms = self._settings().add_partitions_to_txn_retry_backoff_ms
-            self._timers.schedule(backoff_ms, lambda: self._examine_again(entrant))
+            if ErrorCode.CONCURRENT_TRANSACTIONS in answer.values():
+                backoff_ms = self._settings().add_partitions_to_txn_retry_backoff_ms
+                self._timers.schedule(backoff_ms, lambda: self._examine_again(entrant))
+            else:
+                self._examine_again(entrant)  # the transaction before has ended by now
             return
-        for topic_partition, code in answer.items():
+        for topic_partition, code in codes.items():
             admission.refusals[asked[topic_partition]] = produce_refusal(
                 support.known(code), support
             )
@@ -250,11 +262,36 @@ class TransactionVerification:
             transactional_id, producer_id, producer_epoch, [topic_partition], adds_partition
         )
         self._asker.ask(question)
-        return question.answer.map(
-            lambda answer: VerificationResult(
-                support.known(answer.get(topic_partition, ErrorCode.NONE)), guard
-            )
-        )
+
+        def result(answer: Unverified) -> VerificationResult:
+            code = answer.get(topic_partition, ErrorCode.NONE)
+            producer = _Producer(producer_id, producer_epoch)
+            if code is ErrorCode.NONE and self._was_overtaken(
+                topic_partition, producer, guard, support
+            ):
+                code = ErrorCode.CONCURRENT_TRANSACTIONS
+            return VerificationResult(support.known(code), guard)
+
+        return question.answer.map(result)
+
+    def _was_overtaken(
+        self,
+        topic_partition: TopicPartition,
+        producer: _Producer,
+        guard: VerificationGuard,
+        support: ClientSupport,
+    ) -> bool:
+        """Whether the producer's last transaction ended while a newer client's next was verified.
+
+        Older clients add partitions before they write, and that waits for the end.
+        """
+        if not support.adds_partitions:
+            return False
+        try:
+            log = self._led.log(topic_partition)
+        except KafkaError:
+            return False  # the append says so
+        return log.producer_state.was_overtaken(*producer, guard)
 
     def _start(
         self,

@@ -341,6 +341,45 @@ async def test_newer_clients_wait_while_their_last_transaction_ends(
         assert sent.codes() == [CONCURRENT]
 
 
+@pytest.mark.parametrize("code", [NONE, CONCURRENT])
+async def test_the_last_transaction_ends_while_the_next_is_verified(
+    side: Side, code: ErrorCode, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Its marker comes after the question, and the coordinator answers about the next one.
+
+    Only another question can be about a transaction that began after the marker.
+    """
+    async with side.broker.running():
+        side.coordinator.code = NONE
+        assert side.codes(0) == [NONE]
+        side.end(epoch=1, version=2)
+        assert side.codes(0, epoch=1) == [NONE]
+        side.coordinator.code = None
+        sent = side.send(0, epoch=2)
+        assert not sent.waits or side.coordinator.held
+        side.end(epoch=2, version=2)
+        side.coordinator.tell(NONE)
+        assert side.coordinator.held, "it is asked again, at once"
+        side.coordinator.code = code
+        side.coordinator.tell(code)
+        if code is not NONE:
+            await sent.decided()
+        assert sent.codes() == [code]
+        assert side.is_stable() is (code is not NONE)
+
+
+async def test_offsets_of_the_next_transaction_are_to_be_sent_again(side: Side) -> None:
+    """As while the last one ends. Late ones, of a fenced producer, are for the append to refuse."""
+    for index, (epoch, code) in enumerate(((2, CONCURRENT), (1, NONE))):
+        where = TopicPartition("t", index)
+        asked = side.verification.verify(
+            where, "mine", 7, epoch, adds_partition=True, knows_abortable=True
+        )
+        side.end(index, epoch=2, version=2)
+        side.coordinator.tell(NONE)
+        assert asked.value.error is code
+
+
 async def test_a_transaction_that_opened_during_the_wait(
     side: Side, autojump_clock: trio.testing.MockClock
 ) -> None:
