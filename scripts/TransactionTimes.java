@@ -41,9 +41,15 @@ public class TransactionTimes {
             ByteArraySerializer bytes = new ByteArraySerializer();
             try (KafkaProducer<byte[], byte[]> producer =
                     new KafkaProducer<>(settings, bytes, bytes)) {
-                producer.initTransactions();
-                for (int i = 0; i < WARM_UP; i++) {
-                    transaction(producer);
+                try {
+                    producer.initTransactions();
+                    for (int i = 0; i < WARM_UP; i++) {
+                        transaction(producer);
+                    }
+                } catch (RuntimeException failure) {
+                    System.err.println(settings.get("transactional.id") + ": " + failure);
+                    warm.reset(); // or the others would wait for this one for ever
+                    throw failure;
                 }
                 warm.await();
                 long endNs = System.nanoTime() + durationNs;
