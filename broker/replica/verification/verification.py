@@ -107,14 +107,12 @@ class TransactionVerification:
         transactional_id = request.transactional_id
         if transactional_id is None or self._are_open(request, by_id=by_id):
             return None
-        support = ClientSupport.of_produce(api_version)
-        if not self._is_asked_for(support):
-            return None
         batches = list(self._transactional_batches(request, by_id=by_id))
-        if not batches:
-            return None
         if len({batch.producer for batch in batches}) > 1:
             return Deferred.completed(_refuse_all(request, by_id=by_id))
+        support = ClientSupport.of_produce(api_version)
+        if not batches or not self._is_asked_for(support):
+            return None
         settings = self._settings()
         wait_ms = min(
             settings.add_partitions_to_txn_retry_backoff_max_ms, settings.request_timeout_ms

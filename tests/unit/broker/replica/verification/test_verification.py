@@ -403,8 +403,10 @@ async def test_verification_can_be_turned_off(side: Side) -> None:
 
 
 async def test_one_producer_for_each_request(side: Side) -> None:
-    refused = side.codes(0, 1, producer_ids=(7, 8))
-    assert refused == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
+    for is_on in (True, False):
+        side.settings.transaction_partition_verification_enable = is_on
+        refused = side.codes(0, 1, producer_ids=(7, 8), version=11)
+        assert refused == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
     assert not side.coordinator.requests
 
 
