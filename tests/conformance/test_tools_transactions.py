@@ -18,6 +18,7 @@ from tests.conformance.cases.raw_client import RawClient
 from tests.conformance.cases.transactional import (
     READ_COMMITTED,
     TransactionalProducer,
+    markers_in,
     wait_for_transactions,
     wait_stable,
 )
@@ -197,3 +198,26 @@ def test_dump_of_the_coordinators_log(
         assert tuple(found) == states
         assert re.search(r"payload:\s*(null|<DELETE>)?$", lines[-1]), lines[-1]
     assert "isvalid: false" not in shown.stdout
+
+
+def test_transaction_versions(
+    make_broker: Callable[..., Broker], tools_for: Callable[[Broker], KafkaTools]
+) -> None:
+    """kafka-features lowers and raises transaction.version; Java's producers go by it.
+
+    Under version 2 each transaction has an epoch of its own, under 1 a producer keeps its epoch.
+    """
+    broker = make_broker()
+    kafka = tools_for(broker)
+    epochs: list[set[int]] = []
+    for version, command in ((2, ""), (1, "downgrade"), (2, "upgrade")):
+        if command:
+            kafka.run("kafka-features", command, "--feature", f"transaction.version={version}")
+        with RawClient(broker.address) as client:
+            topic = create_topic(client, f"topic-{len(epochs)}")
+            kafka.run("kafka-producer-perf-test", *perf(topic, topic, 400))
+            wait_stable(client, topic)
+            epochs.append({epoch for _, epoch, _ in markers_in(client, topic)})
+    assert len(epochs[0]) > 1
+    assert epochs[1] == {0}
+    assert len(epochs[2]) > 1
