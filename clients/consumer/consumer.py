@@ -285,13 +285,10 @@ class Consumer:
         """The topics that are subscribed to; with a pattern, those that match it."""
         return self._subscription.topics if self._is_entered else frozenset()
 
-    @property
-    def commits_by_itself(self) -> bool:
-        """Whether offsets are committed without being asked for: `enable_auto_commit`."""
-        return self.config.group_id is not None and self.config.enable_auto_commit
-
     def group_metadata(self) -> GroupMetadata:
-        """Return who the consumer is in its group at the moment.
+        """Return as which member of its group the consumer was given what it reads.
+
+        A coordinator takes commits of that member only as long as it is the one.
 
         Raises:
             InvalidGroupIdError: the consumer has no group_id.

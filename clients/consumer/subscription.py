@@ -190,13 +190,14 @@ class Subscription:
             self._group.wake()
 
     def group_metadata(self) -> GroupMetadata:
-        """Return who the consumer is in its group at the moment.
+        """Return as which member of its group the consumer was given what it reads.
 
         Raises:
             InvalidGroupIdError: the consumer has no group_id.
         """
         if self._group is not None:
-            return self._group.membership.metadata
+            membership = self._group.membership
+            return membership.owner or membership.metadata
         return GroupMetadata(
             self._offsets.group_id, group_instance_id=self._config.group_instance_id
         )

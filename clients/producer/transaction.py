@@ -29,6 +29,14 @@ from kraftrio.clients.producer.transaction_manager import TransactionManager
 from kraftrio.wire.primitives import TopicPartition
 
 
+class _Committing(Protocol):
+    """The settings of a consumer, as far as they matter here."""
+
+    @property
+    def enable_auto_commit(self) -> bool:
+        """Whether it commits without being asked."""
+
+
 class OffsetSource(Protocol):
     """What offsets are taken from: a `Consumer`."""
 
@@ -36,11 +44,11 @@ class OffsetSource(Protocol):
         """Return where each partition goes on."""
 
     def group_metadata(self) -> GroupMetadata:
-        """Return who it is in its group."""
+        """Return as which member of its group it was given what it reads."""
 
     @property
-    def commits_by_itself(self) -> bool:
-        """Whether it commits without being asked."""
+    def config(self) -> _Committing:
+        """Its settings."""
 
 
 class Transaction:
@@ -130,7 +138,7 @@ class Transaction:
         else:
             if group is not None:
                 raise TypeError("a consumer knows its group: give the one or the other")
-            if source.commits_by_itself:
+            if source.config.enable_auto_commit:
                 raise ConfigError(
                     "a consumer whose offsets are committed in transactions needs"
                     " enable_auto_commit=False"

@@ -121,6 +121,9 @@ class Membership:
         self.protocol_name: str | None = None
         self.is_leader = False
         self.owned: Partitions = _NOTHING
+        # As which member it was given what it owns: it stays that, also if it is thrown out
+        # meanwhile, so that the coordinator refuses what is committed for it in a transaction.
+        self.owner: GroupMetadata | None = None
         self.failure: KafkaClientError | None = None
         self.liveness = Liveness(config)
         self.leader = GroupLeader()
@@ -361,6 +364,7 @@ class Membership:
             if topics != self._joined_topics:
                 self._request_rejoin("subscription has changed")
         self._move(MemberState.COMPLETING)
+        self.owner = self.metadata
 
     def completed(self) -> None:
         """The partitions of `Complete` are taken over."""

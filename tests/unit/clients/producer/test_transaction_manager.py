@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -153,7 +154,8 @@ async def test_offsets_are_committed_with_the_transaction(version: int) -> None:
 class Source:
     """What send_offsets takes of a consumer."""
 
-    commits_by_itself = False
+    def __init__(self) -> None:
+        self.config = SimpleNamespace(enable_auto_commit=False)
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         return {IN: OffsetAndMetadata(8)}
@@ -173,7 +175,7 @@ async def test_a_consumer_gives_positions_and_member() -> None:
             await transaction.send_offsets(source, "g")
         with pytest.raises(ValueError, match="negative"):
             await transaction.send_offsets({IN: -1}, "g")
-        source.commits_by_itself = True
+        source.config.enable_auto_commit = True
         with pytest.raises(ConfigError, match="enable_auto_commit"):
             await transaction.send_offsets(source)
 

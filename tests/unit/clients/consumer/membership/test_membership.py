@@ -404,6 +404,16 @@ def test_leaving_owns_nothing_any_more() -> None:
     assert step == Prepare(frozenset(), lost=False)
 
 
+def test_what_is_thrown_out_stays_the_member_that_its_partitions_were_given_to() -> None:
+    """So that what it commits for them in a transaction is refused, not taken from nobody."""
+    core = stable()
+    owner = core.metadata
+    assert core.owner == owner and owner.generation_id > 0 and owner.member_id
+    core.fenced(ErrorCode.UNKNOWN_MEMBER_ID)
+    assert core.metadata.generation_id == -1
+    assert core.owner == owner
+
+
 # -- together -------------------------------------------------------------------------------------
 
 
