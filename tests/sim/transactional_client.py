@@ -166,7 +166,7 @@ class TransactionalSession:
             f"{contest.transactional_id} is producer {answer.producer_id}"
             f" epoch {answer.producer_epoch}"
         )
-        self._asks_at_begin = contest.asks
+        self._asks_at_begin = contest.asks - contest.in_flight
         self._begin_s = self.client.world.now_s
         self._sequences.clear()
         self._in_doubt.clear()

@@ -12,7 +12,7 @@ Called by: `transactional_work`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
@@ -55,7 +55,7 @@ class Surroundings:
     Attributes:
         client: makes a client on a machine of its own.
         start: runs something beside what calls it.
-        options: draws how a process works.
+        options: draws how the next process of a program works.
         hold_back: lets what a client has sent to some node arrive late.
     """
 
@@ -119,11 +119,14 @@ class _WireProgram:
         self._history = surroundings.history
         self._rng = rng
         self._contest = Contest(transactional_id)
+        # All processes with one id: an end of the new protocol takes that of a later transaction
+        # without an epoch of its own for its own, in Apache Kafka 4.3 as well.
+        self._is_new = surroundings.options(rng).is_new
         self.processes = Processes(transactional_id, surroundings.start, rng, self._live)
 
     async def _live(self, name: str) -> None:
         client = self._surroundings.client(name)
-        options = self._surroundings.options(self._rng)
+        options = replace(self._surroundings.options(self._rng), is_new=self._is_new)
         session = TransactionalSession(client, self._history, self._contest, options)
         try:
             await session.begin()
