@@ -80,11 +80,21 @@ class _Move(Change, FollowUp):
         after: what they come to, all in one batch of records.
         cause: of the end, if that is what is prepared.
         end_offset: of the records in the log; None: they are not appended.
+        builds_on: the move that was under way before, whose change this one includes.
+        is_superseded: one that builds on it was made before it.
     """
 
     after: list[Transaction]
     cause: EndCause = EndCause.REQUESTED
     end_offset: int | None = None
+    builds_on: _Move | None = None
+    is_superseded: bool = False
+
+    def supersede_earlier(self) -> None:
+        """What this move builds on is made with it, even if its own turn is yet to come."""
+        while self.builds_on is not None:
+            self.builds_on.is_superseded = True
+            self.builds_on = self.builds_on.builds_on
 
 
 class TransactionShard:
@@ -310,7 +320,8 @@ class TransactionShard:
     ) -> Outcome:
         """Have an id move to another state once its record is committed; the response then."""
         record = transaction_record(after, self._transaction_version())
-        return self._begin(_Move([after], cause), [record], response)
+        move = _Move([after], cause, builds_on=self._moves.get(after.transactional_id))
+        return self._begin(move, [record], response)
 
     def _begin(self, move: _Move, records: list[CoordinatorRecord], response: object) -> Outcome:
         for after in move.after:
@@ -349,6 +360,9 @@ class TransactionShard:
     def _make(self, move: _Move, now: Now) -> Outcome:
         """The records of a move are committed: its ids are there. Gives what follows from that."""
         outcome = Outcome()
+        if move.is_superseded:
+            return outcome
+        move.supersede_earlier()
         for after in move.after:
             transactional_id = after.transactional_id
             is_newest = self._moves.get(transactional_id) is move
@@ -388,7 +402,8 @@ class TransactionShard:
         is_own_step = move.cause is EndCause.TIMED_OUT or move.after[0].state in _OWN_STEPS
         for after in move.after:
             transactional_id = after.transactional_id
-            if self._moves.get(transactional_id) is not move:
+            if move.builds_on is not None:
+                self._moves[transactional_id] = move.builds_on
                 continue
             del self._moves[transactional_id]
             if is_own_step:

@@ -213,6 +213,37 @@ def test_own_step_that_cannot_be_appended_is_tried_again(is_ongoing: bool) -> No
     assert context.state() == ("PrepareAbort" if is_ongoing else "absent")
 
 
+def test_failed_addition_leaves_the_one_that_it_would_build_on() -> None:
+    """That one is in the log: what comes next must not forget its partition, nor its time-out."""
+    context = TransactionContext()
+    producer = context.init()
+    context.hold_commits = True
+    assert context.add(producer, P0, version=5) is ErrorCode.NONE
+    context.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert context.add(producer, P1, version=5) is ErrorCode.NOT_ENOUGH_REPLICAS
+    context.append_error = ErrorCode.NONE
+    assert context.init() is CONCURRENT
+    assert context.add(producer, P1, version=5) is ErrorCode.NONE
+    context.commit()
+    assert context.verify(producer, P0, P1) == [ErrorCode.NONE, ErrorCode.NONE]
+    context.advance(TIMEOUT_MS)
+    context.commit()
+    assert context.state() == "PrepareAbort"
+
+
+def test_late_addition_does_not_undo_the_one_that_builds_on_it() -> None:
+    """Nobody waits for the first one any more, so that it is made after the second."""
+    context = TransactionContext()
+    producer = context.init()
+    context.hold_commits = True
+    context.add(producer, P0, version=5)
+    context.give_up()
+    context.add(producer, P1, version=5)
+    context.commit()
+    context.advance(0)
+    assert context.verify(producer, P0, P1) == [ErrorCode.NONE, ErrorCode.NONE]
+
+
 def test_records_below_the_high_watermark_count() -> None:
     """However few replicas were in sync: the next leader would find them in its log."""
     context, producer = begun(hold_commits=False)

@@ -66,6 +66,7 @@ class Client:
     transactional_id: str
     producer: ProducerIdAndEpoch | None = None
     added: set[TopicPartition] = field(default_factory=set)  # since its last end
+    ending: bool | None = None  # how it ends its transaction, until it is told that this is done
 
 
 @dataclass
@@ -241,12 +242,12 @@ class Harness:
             else:
                 assert given not in fenced, "a fenced producer has started"
             self.granted.add(producer)
-            client.producer, client.added = producer, set()
+            client.producer, client.added, client.ending = producer, set(), None
 
         self.run(self.shard.init_producer_id(request, api_version=5, now=self.now), on_response)
 
     def add(self, client: Client, index: int) -> None:
-        if client.producer is None:
+        if client.producer is None or client.ending is not None:
             return
         producer = client.producer
         partition = TopicPartition("t", index)
@@ -272,6 +273,8 @@ class Harness:
         if client.producer is None:
             return
         producer = client.producer
+        commit = commit if client.ending is None else client.ending
+        client.ending = commit
 
         def on_response(response: Any) -> None:
             if _code_of(response) is not ErrorCode.NONE:
@@ -290,7 +293,7 @@ class Harness:
                     for index in topic.partition_ids
                 }
                 assert client.added <= stored, "a partition is lost"
-            client.added = set()
+            client.added, client.ending = set(), None
             if self.is_new_client:
                 client.producer = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
                 self.granted.add(client.producer)
