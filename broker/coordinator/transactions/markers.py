@@ -85,7 +85,7 @@ class SentMarkers(NamedTuple):
     partitions: dict[_Pending, set[TopicPartition]]
 
 
-class _Retry(NamedTuple):
+class _MarkerRetry(NamedTuple):
     due_ms: float
     order: int
     pending: _Pending
@@ -106,7 +106,7 @@ class PendingMarkers:
         self._new: deque[tuple[_Pending, Iterator[TopicPartition]]] = deque()
         self._queues: dict[int, dict[_Pending, list[TopicPartition]]] = {}
         self._in_flight: list[SentMarkers] = []
-        self._retries: list[_Retry] = []
+        self._retries: list[_MarkerRetry] = []
         self._order = itertools.count()
         self._finished: list[TransactionEnd] = []
         self.written_total = self.retried_total = self.skipped_total = self.fenced_total = 0
@@ -291,7 +291,7 @@ class PendingMarkers:
             return
         self.retried_total += 1
         due_ms = now_ms + BACKOFF.after(pending.failures)
-        retry = _Retry(due_ms, next(self._order), pending, topic_partition, broker_id)
+        retry = _MarkerRetry(due_ms, next(self._order), pending, topic_partition, broker_id)
         heapq.heappush(self._retries, retry)
 
     # -- the end --------------------------------------------------------------------------------
