@@ -8,6 +8,8 @@ Owns: the requests under way. Which markers go where, and what an answer means, 
    marker brings about comes back to them. What was written there is sent when `send_now` is called,
    at the latest in the next turn of the event loop.
 3. When all markers of a transaction are written its coordinator is told, once.
+4. Who wants to go on with a transactional id may wait for its end (`when_ended`), but not for long:
+   a partition without a leader may keep it for hours.
 
 Called by: the shards of the transaction coordinator (it is their `MarkerSink`), the handler of
 EndTxn, the metadata publisher.
@@ -36,6 +38,9 @@ from kraftrio.net.connection import ConnectionLost
 from kraftrio.wire.primitives import TopicPartition
 
 _log = logging.getLogger("kraftrio.transactions")
+
+# As long as Kafka's brokers pause before they ask again (add.partitions.to.txn.retry.backoff.ms).
+_LONGEST_WAIT_MS = 20
 
 _AGAINST_PRODUCER = frozenset({EndCause.TIMED_OUT, EndCause.FENCED})
 
@@ -70,16 +75,35 @@ class MarkerSender:
         self._clock = clock
         self._timeout_ms = timeout_ms
         self._core = PendingMarkers(self._leader_of)
-        self._when_written: Callable[[TransactionEnd], object] = lambda _end: None
+        self._when_written: Callable[[TransactionEnd], Deferred[Any]] = _nobody
+        self._waiting: dict[str, list[Deferred[None]]] = {}  # for the end of their transaction
         self._busy: set[int] = set()  # other brokers with a request under way
         self._is_due = self._is_scheduled = self._is_sending = False
         self._retry: TimerPort | None = None
         self._retry_ms = float("inf")
         self._requests_total = 0
 
-    def when_written(self, callback: Callable[[TransactionEnd], object]) -> None:
-        """Name who is told of transactions whose markers are all written."""
+    def when_written(self, callback: Callable[[TransactionEnd], Deferred[Any]]) -> None:
+        """Name who is told of transactions whose markers are all written.
+
+        Args:
+            callback: its result says when the transaction is complete.
+        """
         self._when_written = callback
+
+    def when_ended(self, transactional_id: str) -> Deferred[None] | None:
+        """Wait for the end of an id's transaction, or a little while; None: none is ending."""
+        waiting = self._waiting.get(transactional_id)
+        if waiting is None:
+            return None
+        ended: Deferred[None] = Deferred()
+        waiting.append(ended)
+        self._timers.schedule(_LONGEST_WAIT_MS, lambda: _complete_once(ended))
+        return ended
+
+    def _tell_ended(self, transactional_id: str) -> None:
+        for one in self._waiting.pop(transactional_id, []):
+            _complete_once(one)
 
     # -- the shards' port -----------------------------------------------------------------------
 
@@ -96,12 +120,14 @@ class MarkerSender:
                 epoch=end.producer_epoch,
                 partitions=len(end.partitions),
             )
+        self._waiting.setdefault(end.transactional_id, [])
         self._core.add(end)
         self._send_soon()
 
     def drop(self, coordinator_partition: int) -> None:
         """Write nothing more for a coordinator's partition: another broker leads it."""
-        self._core.drop(coordinator_partition)
+        for end in self._core.drop(coordinator_partition):
+            self._tell_ended(end.transactional_id)
 
     # -- sending --------------------------------------------------------------------------------
 
@@ -146,8 +172,11 @@ class MarkerSender:
             for broker_id in self._core.brokers():
                 if broker_id not in self._busy:
                     self._send_to(broker_id)
+            for end in self._core.pop_fenced():
+                self._tell_ended(end.transactional_id)
             for end in self._core.pop_finished():
-                self._when_written(end)
+                completed = self._when_written(end)
+                completed.when_done(partial(self._on_complete, end.transactional_id))
         self._is_sending = False
         self._arm()
         if not is_all:
@@ -162,6 +191,9 @@ class MarkerSender:
         if not answer.done and broker_id != self._links.broker_id:
             self._busy.add(broker_id)
         answer.when_done(partial(self._on_answer, sent))
+
+    def _on_complete(self, transactional_id: str, _completed: Deferred[Any]) -> None:
+        self._tell_ended(transactional_id)
 
     def _on_answer(self, sent: SentMarkers, answer: Deferred[Any]) -> None:
         self._busy.discard(sent.broker_id)
@@ -199,3 +231,12 @@ class MarkerSender:
             "markers_skipped_total": core.skipped_total,
             "fenced_transactions_total": core.fenced_total,
         }
+
+
+def _nobody(_end: TransactionEnd) -> Deferred[Any]:
+    return Deferred.completed(None)
+
+
+def _complete_once(deferred: Deferred[None]) -> None:
+    if not deferred.done:
+        deferred.complete(None)

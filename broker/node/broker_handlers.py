@@ -79,7 +79,7 @@ def broker_handlers(
             coordination.producer_ids,
             metadata,
             node.config,
-            coordination.markers.send_now,
+            coordination.markers,
         ).table(),
         TransactionListingHandlers(transactions, node.environment.clock).table(),
         MarkerHandlers(

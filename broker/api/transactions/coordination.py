@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.controller.producer_ids import ProducerIdManager
@@ -72,12 +72,19 @@ Codes: TypeAlias = Callable[[TopicPartition], ErrorCode]
 """Gives the code of each partition in an answer."""
 
 
+class EndingTransactions(Protocol):
+    """The transactions whose markers are being written (`coordinator/marker_sender`)."""
+
+    def send_now(self) -> None: ...
+    def when_ended(self, transactional_id: str, /) -> Deferred[None] | None: ...
+
+
 class TransactionHandlers:
     """The handlers of one broker.
 
     Args:
         groups: knows the partition that a group's offsets are in.
-        send_markers: writes the markers of what was decided, as far as that can be done at once.
+        markers: writes the markers of what was decided, at once as far as that can be done.
     """
 
     def __init__(
@@ -87,14 +94,14 @@ class TransactionHandlers:
         producer_ids: ProducerIdManager,
         metadata: MetadataCache,
         properties: TransactionProperties,
-        send_markers: Callable[[], None],
+        markers: EndingTransactions,
     ) -> None:
         self._coordinator = coordinator
         self._groups = groups
         self._producer_ids = producer_ids
         self._metadata = metadata
         self._properties = properties
-        self._send_markers = send_markers
+        self._markers = markers
 
     def table(self) -> HandlerTable:
         """The handlers by API."""
@@ -188,7 +195,7 @@ class TransactionHandlers:
                 lambda shard, now: shard.end_transaction(request, api_version=api_version, now=now),
                 _end_refusal,
             )
-            self._send_markers()
+            self._markers.send_now()
             return ended
 
         return _now_or_later(self._with_producer_ids(ask, _end_refusal))
@@ -224,20 +231,36 @@ class TransactionHandlers:
         api_version: int,
         client_version: int,
     ) -> Deferred[ErrorCode]:
+        """Add to a transaction; where the one before is still ending, wait a little for that.
+
+        Else the producer would be told to come again, after a pause that is longer.
+        """
         if not transactional_id:
             return Deferred.completed(ErrorCode.INVALID_REQUEST)
-        return self._coordinator.write(
-            transactional_id,
-            lambda shard, now: shard.add_partitions(
+
+        def ask() -> Deferred[ErrorCode]:
+            return self._coordinator.write(
                 transactional_id,
-                producer,
-                partitions,
-                api_version=api_version,
-                client_version=client_version,
-                now=now,
-            ),
-            lambda code: code,
-        )
+                lambda shard, now: shard.add_partitions(
+                    transactional_id,
+                    producer,
+                    partitions,
+                    api_version=api_version,
+                    client_version=client_version,
+                    now=now,
+                ),
+                lambda code: code,
+            )
+
+        added = ask()
+        if not added.done or added.value is not ErrorCode.CONCURRENT_TRANSACTIONS:
+            return added
+        ended = self._markers.when_ended(transactional_id)
+        if ended is None:
+            return added
+        later: Deferred[ErrorCode] = Deferred()
+        ended.then(lambda _none: ask().then(later.complete))
+        return later
 
     # -- AddPartitionsToTxn ---------------------------------------------------------------------
 

@@ -109,6 +109,7 @@ class PendingMarkers:
         self._retries: list[_MarkerRetry] = []
         self._order = itertools.count()
         self._finished: list[TransactionEnd] = []
+        self._fenced: list[TransactionEnd] = []
         self.written_total = self.retried_total = self.skipped_total = self.fenced_total = 0
 
     # -- transactions ---------------------------------------------------------------------------
@@ -123,15 +124,22 @@ class PendingMarkers:
         shard[end.transactional_id] = pending
         self._new.append((pending, iter(sorted(end.partitions))))
 
-    def drop(self, coordinator_partition: int) -> None:
-        """Forget all transactions of a coordinator's partition."""
-        for pending in self._by_shard.pop(coordinator_partition, {}).values():
+    def drop(self, coordinator_partition: int) -> list[TransactionEnd]:
+        """Forget all transactions of a coordinator's partition; give them."""
+        dropped = list(self._by_shard.pop(coordinator_partition, {}).values())
+        for pending in dropped:
             pending.is_dropped = True
+        return [pending.end for pending in dropped]
 
     def pop_finished(self) -> list[TransactionEnd]:
         """Give the transactions that were finished since the last call."""
         finished, self._finished = self._finished, []
         return finished
+
+    def pop_fenced(self) -> list[TransactionEnd]:
+        """Give the transactions that were left to a later coordinator since the last call."""
+        fenced, self._fenced = self._fenced, []
+        return fenced
 
     # -- requests -------------------------------------------------------------------------------
 
@@ -234,6 +242,7 @@ class PendingMarkers:
             code = codes.get(topic_partition, ErrorCode.UNKNOWN_SERVER_ERROR)
             if code in _FENCED:
                 self.fenced_total += 1
+                self._fenced.append(pending.end)
                 self._forget(pending)
                 return
             if code in _WRITTEN:

@@ -113,7 +113,13 @@ class Context:
             delta.replay(PartitionRecord(TOPIC_ID, index, (leader, 3), (leader, 3), leader))
         self.metadata.image = delta.apply(1, 1)
         self.sender = MarkerSender(self.links, self.metadata, self, self.clock, timeout_ms=30_000)
-        self.sender.when_written(lambda end: self.told.append(end.transactional_id))
+        self.completions: list[Deferred[None]] = []
+        self.sender.when_written(self._tell)
+
+    def _tell(self, end: TransactionEnd) -> Deferred[None]:
+        self.told.append(end.transactional_id)
+        self.completions.append(Deferred())
+        return self.completions[-1]
 
     def schedule(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         self.timers.append(Timer(self.clock.now + delay_ms, callback))
@@ -165,11 +171,8 @@ async def test_nothing_is_sent_from_within_write(context: Context) -> None:
     context.write(FIRST)
     assert not context.links.sent
     context.write(FIRST, name="y", producer_id=2)
-    finished: Deferred[None] = Deferred()
-    context.sender.when_written(
-        lambda end: finished.complete(None) if end.transactional_id == "y" else None
-    )
-    await finished.wait()
+    await trio.testing.wait_all_tasks_blocked()
+    assert context.told == ["x", "y"]
     assert len(context.links.to(THIS_BROKER)) == 1  # what was decided in one turn goes together
 
 
@@ -186,7 +189,7 @@ def test_a_coordinator_that_writes_on_being_told_is_not_entered_again(context: C
     depths: list[int] = []
     depth = 0
 
-    def go_on(end: TransactionEnd) -> None:
+    def go_on(end: TransactionEnd) -> Deferred[None]:
         nonlocal depth
         depth += 1
         depths.append(depth)
@@ -194,6 +197,7 @@ def test_a_coordinator_that_writes_on_being_told_is_not_entered_again(context: C
             context.write(FIRST, name=f"next-{len(depths)}", producer_id=10 + len(depths))
             context.sender.send_now()
         depth -= 1
+        return Deferred.completed(None)
 
     context.sender.when_written(go_on)
     context.write(FIRST)
@@ -316,3 +320,45 @@ def test_what_is_aborted_against_its_producer_is_a_line_in_the_log(
         assert "producer_id=1 epoch=3 partitions=1" in line
     else:
         assert lines == []
+
+
+# -- waiting for an end ---------------------------------------------------------------------------
+
+
+def test_an_end_can_be_waited_for_until_it_is_complete(context: Context) -> None:
+    assert context.sender.when_ended("x") is None
+    context.write(FIRST)
+    first, second = context.sender.when_ended("x"), context.sender.when_ended("x")
+    assert first is not None and second is not None
+    assert context.told == ["x"]
+    assert not first.done
+    context.completions[0].complete(None)
+    assert first.done and second.done
+    assert context.sender.when_ended("x") is None
+    context.pass_time(1000)
+
+
+def test_an_end_is_waited_for_no_longer_than_a_back_off(context: Context) -> None:
+    context.write(SECOND)
+    ended = context.sender.when_ended("x")
+    assert ended is not None
+    context.pass_time(19)
+    assert not ended.done
+    context.pass_time(1)
+    assert ended.done
+    assert context.sender.when_ended("x") is not None
+
+
+def test_nobody_waits_for_what_is_left_to_a_later_coordinator(context: Context) -> None:
+    context.write(SECOND, name="resigned")
+    ended = context.sender.when_ended("resigned")
+    context.sender.drop(0)
+    assert ended is not None and ended.done
+    assert context.sender.when_ended("resigned") is None
+    context.links.sent[0][2].fail(ConnectionLost("reset"))
+    context.write(SECOND, name="fenced")
+    ended = context.sender.when_ended("fenced")
+    _, request, answer = context.links.sent[-1]
+    answer.complete(written(request, ErrorCode.TRANSACTION_COORDINATOR_FENCED))
+    assert ended is not None and ended.done
+    assert context.sender.when_ended("fenced") is None

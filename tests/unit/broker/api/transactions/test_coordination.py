@@ -173,14 +173,47 @@ def test_the_answer_to_a_commit_does_not_wait_for_markers(broker: TransactionSta
     broker.links.holds = True
     assert broker.end(producer, version=3).error_code is NONE
     assert broker.links.written == []
-    busy = broker.add(producer, ("t", [0]))
-    assert codes_of(busy.results_by_topic_v3_and_below) == {
-        ("t", 0): ErrorCode.CONCURRENT_TRANSACTIONS
-    }
     broker.links.write_all()
     assert broker.links.written == [(producer.producer_id, True)]
-    free = broker.add(producer, ("t", [0]))
-    assert codes_of(free.results_by_topic_v3_and_below) == {("t", 0): NONE}
+
+
+@pytest.mark.parametrize("form", ["client's", "broker's"])
+def test_the_next_transaction_waits_a_little_for_the_end_of_the_last(
+    broker: TransactionStandIn, form: str
+) -> None:
+    producer = broker.init()
+    broker.add(producer, ("t", [0]))
+    broker.links.holds = True
+    broker.end(producer, version=3)
+    request, version = batch(one_of_batch(producer, ("t", [0]))), 5
+    if form == "client's":
+        transaction = request.transactions[0]
+        request, version = (
+            AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=ID,
+                v3_and_below_producer_id=producer.producer_id,
+                v3_and_below_producer_epoch=producer.producer_epoch,
+                v3_and_below_topics=transaction.topics,
+            ),
+            3,
+        )
+
+    def code(answer: Any) -> ErrorCode:
+        (only,) = codes_of(
+            answer.value.results_by_topic_v3_and_below
+            if version == 3
+            else answer.value.results_by_transaction[0].topic_results
+        ).values()
+        return only
+
+    busy = broker.begin(request, version)
+    assert isinstance(busy, Deferred) and not busy.done
+    broker.timers.advance(20)
+    assert code(busy) is ErrorCode.CONCURRENT_TRANSACTIONS
+    free = broker.begin(request, version)
+    assert isinstance(free, Deferred) and not free.done
+    broker.links.write_all()
+    assert code(free) is NONE
 
 
 def test_a_commit_is_answered_once_its_decision_is_committed(broker: TransactionStandIn) -> None:

@@ -140,7 +140,7 @@ class TransactionStandIn:
                 producer_ids,
                 self.metadata,
                 self.properties,
-                sender.send_now,
+                sender,
             ).table(),
             **TransactionListingHandlers(self.coordinator, self.timers).table(),
         }
