@@ -44,6 +44,15 @@ _SPLIT_RECORDS = 1000  # in a batch of an outcome that need not be atomic
 _BASE_SEQUENCE = 0
 _NO_PRODUCER = ProducerOfBatch(NO_PRODUCER_ID, -1)
 
+# What a log says of a writer whose time is over: a zombie, or one that the network held back.
+_REPLACED = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    }
+)
+
 # The high watermark has passed the records, whatever a producer would be told.
 _COMMITTED = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
@@ -88,7 +97,7 @@ class OutcomeRunner:
         try:
             self._append(led, outcome, guard)
         except KafkaError as error:
-            self._log.warning("append failed partition=%s reason=%s", led.topic_partition, error)
+            self._log_failure("append", led, error)
             self._settle(led, 0, outcome.follow_up, respond, error.code)
             return
         self._settle_when_committed(led, outcome.follow_up, respond)
@@ -107,7 +116,7 @@ class OutcomeRunner:
         try:
             self._append_batch(led, batch, 1, transaction_version=transaction_version)
         except KafkaError as error:
-            self._log.warning("marker failed partition=%s reason=%s", led.topic_partition, error)
+            self._log_failure("marker", led, error)
             respond(error.code)
             return
         led.shard.replay_end_transaction(
@@ -118,6 +127,11 @@ class OutcomeRunner:
             committed=False,
         )
         self._settle_when_committed(led, None, respond)
+
+    def _log_failure(self, what: str, led: LedPartition[ShardT], error: KafkaError) -> None:
+        """An operator need not hear of producers and coordinators that others have replaced."""
+        level = logging.DEBUG if error.code in _REPLACED else logging.WARNING
+        self._log.log(level, "%s failed partition=%s reason=%s", what, led.topic_partition, error)
 
     def _settle_when_committed(
         self, led: LedPartition[ShardT], follow_up: FollowUp | None, respond: Respond | None

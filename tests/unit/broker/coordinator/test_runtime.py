@@ -603,3 +603,26 @@ def test_a_partition_that_moves_during_the_verification(broker: Broker) -> None:
     unasked = partial(pytest.fail, "nobody is to be asked")
     refused = broker.runtime.write_for_transaction("r", unasked, unasked, lambda code: code.name)
     assert refused.value == "NOT_COORDINATOR"
+
+
+@pytest.mark.parametrize(
+    ("code", "level"),
+    [
+        (ErrorCode.INVALID_PRODUCER_EPOCH, "DEBUG"),
+        (ErrorCode.TRANSACTION_COORDINATOR_FENCED, "DEBUG"),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, "WARNING"),
+    ],
+)
+def test_operators_hear_of_failures_that_are_no_zombies(
+    broker: Broker, caplog: pytest.LogCaptureFixture, code: ErrorCode, level: str
+) -> None:
+    """Each refused write and marker has one line."""
+    broker.replicas.append_error = code
+    with caplog.at_level("DEBUG", logger="kraftrio.registers"):
+        broker.put_for_transaction("a")
+        broker.end(COMMIT)
+    lines = [(record.levelname, record.getMessage().split(":")[0]) for record in caplog.records]
+    assert lines == [
+        (level, f"{what} failed partition={broker.log.topic_partition} reason={code.name}")
+        for what in ("append", "marker")
+    ]

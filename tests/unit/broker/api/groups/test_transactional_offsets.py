@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kraftrio.base.deferred import Deferred
+from kraftrio.broker.coordinator.groups import offset_commit
 from kraftrio.broker.coordinator.outcome import ProducerOfBatch
 from kraftrio.broker.ports import VerificationResult
 from kraftrio.wire.errors import ErrorCode
@@ -325,8 +326,13 @@ def test_no_step_of_a_long_commit_takes_long(broker: BrokerStandIn) -> None:
     assert found == {p: 10 + p for p in range(count)}
 
 
-def test_more_than_fits_into_a_batch_is_refused(broker: BrokerStandIn) -> None:
+def test_more_than_fits_into_a_batch_is_refused(
+    broker: BrokerStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """UNKNOWN_SERVER_ERROR for all that exists, as of a plain commit."""
-    *known, unknown = codes(ask(broker, request(*[0] * 24_001, 99), 5))
+    monkeypatch.setattr(offset_commit, "MAX_PARTITIONS", 40)
+    assert set(codes(ask(broker, request(*[0] * 40), 5))) == {NONE}
+    broker.verifier.asked.clear()
+    *known, unknown = codes(ask(broker, request(*[0] * 41, 99), 5))
     assert (set(known), unknown) == ({ErrorCode.UNKNOWN_SERVER_ERROR}, UNKNOWN)
     assert not broker.verifier.asked
