@@ -24,6 +24,7 @@ from tests.support.logs import LogContext
 
 KEYS = [b"", *(b"key %d" % number for number in range(8)), b"long" * 20]
 CODECS = [Compression.NONE, Compression.NONE, Compression.GZIP, Compression.SNAPPY]
+WITH_EPOCHS = 12  # a producer each of whose transactions has an epoch (transaction.version 2)
 PLAIN, OPEN, COMMITTED, ABORTED = "plain", "open", "committed", "aborted"
 
 
@@ -49,6 +50,7 @@ class History:
         )
         self.appended: dict[int, Appended] = {}
         self.sequences: dict[int, int] = {}
+        self.epochs: dict[int, int] = {}
         self.log_end_offset = 0
         self.compaction_count = 0
 
@@ -70,7 +72,7 @@ class History:
             records,
             compression=self.random.choice(CODECS),
             producer_id=producer_id,
-            producer_epoch=0 if producer_id >= 0 else -1,
+            producer_epoch=self.epochs.get(producer_id, 0) if producer_id >= 0 else -1,
             base_sequence=sequence if producer_id >= 0 else -1,
             transactional=state == OPEN,
         )
@@ -93,11 +95,30 @@ class History:
         if open_items:
             producer_id = self.random.choice(open_items).producer_id
             commit = self.random.random() < 0.5
-            self.context.append_marker(producer_id, 0, commit=commit)
-            self.log_end_offset += 1
+            self.append_markers(producer_id, commit=commit)
             for item in open_items:
                 if item.producer_id == producer_id:
                     item.state = COMMITTED if commit else ABORTED
+
+    def append_markers(self, producer_id: int, *, commit: bool) -> None:
+        """End a transaction as coordinators do: some with a new epoch, some twice."""
+        epoch = self.epochs.get(producer_id, 0)
+        if producer_id == WITH_EPOCHS:
+            epoch += 1
+            self.sequences[producer_id] = 0
+        self.epochs[producer_id] = epoch
+        for _ in range(self.random.choice((1, 1, 1, 2))):
+            self.context.append_marker(producer_id, epoch, commit=commit)
+            self.log_end_offset += 1
+
+    def end_nothing(self) -> None:
+        """Append the marker of a transaction that wrote nothing here."""
+        idle = {10, 11, WITH_EPOCHS} - {
+            item.producer_id for item in self.appended.values() if item.state == OPEN
+        }
+        if idle:
+            commit = self.random.random() < 0.5
+            self.append_markers(self.random.choice(sorted(idle)), commit=commit)
 
     # What happens to the log.
 
@@ -176,7 +197,10 @@ def newest(records: list[Record]) -> dict[bytes | None, Record]:
 def test_random_history(seed: int) -> None:
     """120 random steps, then compactions until nothing changes any more."""
     history = History(seed)
-    appends = [history.append_plain, history.append_in_transaction, history.end_transaction]
+    appends = [
+        *[history.append_plain, history.append_in_transaction, history.end_transaction] * 3,
+        history.end_nothing,
+    ]
     others = [history.compact, history.wait, history.restart, history.kill]
     for _ in range(120):
         if history.random.random() < 0.75:
