@@ -34,6 +34,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from kraftrio.broker.log.producers.unreplicated import UnreplicatedTransactions
 from kraftrio.broker.log.producers.verifications import (
     ONGOING,
     Verification,
@@ -193,9 +194,9 @@ class ProducerStateManager:
         self.map_end_offset = 0  # everything below is recorded here
         self._verifications = Verifications()
         self._producers: dict[int, ProducerEntry] = {}
-        # Both in the order of first offsets: appends only go up, and loading sorts.
-        self._ongoing: dict[int, int] = {}  # first offset -> producer id
-        self._unreplicated: dict[int, int] = {}  # first offset -> offset of the marker
+        # First offset -> producer id, in order: appends only go up, and loading sorts.
+        self._ongoing: dict[int, int] = {}
+        self._unreplicated = UnreplicatedTransactions()
 
     # Checking and recording
 
@@ -294,9 +295,7 @@ class ProducerStateManager:
         self, producer_id: int, first_offset: int, last_offset: int, is_aborted: bool
     ) -> CompletedTransaction:
         self._ongoing.pop(first_offset, None)
-        self._unreplicated[first_offset] = last_offset
-        if next(reversed(self._unreplicated)) == first_offset and len(self._unreplicated) > 1:
-            self._unreplicated = dict(sorted(self._unreplicated.items()))
+        self._unreplicated.add(first_offset, last_offset)
         return CompletedTransaction(
             producer_id,
             first_offset,
@@ -311,7 +310,7 @@ class ProducerStateManager:
     def first_unstable_offset(self) -> int | None:
         """First offset of a transaction that is open or whose marker is not replicated yet."""
         undecided = next(iter(self._ongoing), None)
-        unreplicated = next(iter(self._unreplicated), None)
+        unreplicated = self._unreplicated.first_offset
         if undecided is None or unreplicated is None:
             return unreplicated if undecided is None else undecided
         return min(undecided, unreplicated)
@@ -319,11 +318,7 @@ class ProducerStateManager:
     def on_high_watermark(self, high_watermark: int) -> None:
         """Forget the completed transactions whose markers are below ``high_watermark``."""
         if self._unreplicated:
-            replicated = [
-                first for first, last in self._unreplicated.items() if last < high_watermark
-            ]
-            for first_offset in replicated:
-                del self._unreplicated[first_offset]
+            self._unreplicated.on_committed(high_watermark)
 
     def on_log_start_offset(self, log_start_offset: int) -> None:
         """Forget transactions that deleted records completed; producers stay (KIP-360)."""
