@@ -109,7 +109,7 @@ class Tellers:
     def check_zombies(self) -> None:
         """Wait for those that were replaced to end: they have been told that they are fenced."""
         for zombie in self.zombies:
-            assert zombie.wait(ZOMBIE_DEADLINE_S) in (FENCED, FAILED)
+            assert zombie.wait(ZOMBIE_DEADLINE_S) in (FENCED, FAILED), self.notes()
 
     def notes(self) -> str:
         """Return what the tellers said."""

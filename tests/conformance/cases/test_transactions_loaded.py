@@ -107,64 +107,13 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
         transactional_id_expiration_ms=HOUR_MS,
         transaction_remove_expired_transaction_cleanup_interval_ms=200,
     )
-    producers: dict[str, TransactionalProducer] = {}
     with RawClient(broker.address) as client, RawClient(broker.address, "__admin_client") as admin:
         wait_for_transactions(client)
         wait_for_coordinator(client)
-        for name, version in (
-            ("open", 2),
-            ("open-1", 1),
-            ("prepared-commit", 2),
-            ("prepared-abort", 2),
-            ("prepared-commit-1", 1),
-            ("aborted", 2),
-            ("retried", 2),
-        ):
-            topic = create_topic(client, name)
-            append(client, topic, b"before")
-            producer = TransactionalProducer(client, name, version).init()
-            producer.write(topic, b"1", b"2")
-            assert producer.commit_offset(f"group-{name}", topic, 3) == NONE
-            producers[name] = producer
-        # the markers bear the epoch that is prepared with them
-        for name, status in (
-            ("prepared-commit", PREPARE_COMMIT),
-            ("prepared-commit-1", PREPARE_COMMIT),
-            ("prepared-abort", PREPARE_ABORT),
-        ):
-            producers[name].producer_epoch += 1 if producers[name].version == 2 else 0
-            value = state_of(producers[name], status, name)
-            value.transaction_partitions = (value.transaction_partitions or []) + [
-                TransactionLogPartitions(
-                    topic="__consumer_offsets", partition_ids=[partition_for(f"group-{name}", 4)]
-                )
-            ]
-            write_state(admin, name, value)
-        producers["aborted"].end(commit=False)
-        append(client, "aborted", b"after")
-        before = producers["retried"].twin()
-        producers["retried"].end(commit=True)
-        producers["retried"] = before
-        for name in ("aborted", "retried"):
-            wait_stable(client, name)
-        for name, epoch in (
-            ("one-left", LAST_EPOCH - 1),
-            ("used-up", LAST_EPOCH),
-            ("taken", LAST_EPOCH),
-        ):
-            producer = TransactionalProducer(client, name, producer_epoch=epoch)
-            producer.producer_id = new_producer_id(client)
-            create_topic(client, name)
-            write_state(admin, name, state_of(producer, COMPLETE_COMMIT))
-            producers[name] = producer
-        for name, epoch in (("idle", 3), ("never-used", -1)):
-            producer = TransactionalProducer(client, name, producer_epoch=epoch)
-            producer.producer_id = new_producer_id(client)
-            value = state_of(producer, EMPTY)
-            value.transaction_last_update_timestamp_ms -= 2 * HOUR_MS
-            write_state(admin, name, value)
-        write_state(admin, "gone", state_of(producers["used-up"], EMPTY))
-        write_state(admin, "gone", None)
+        producers = begun(client)
+        prepare(admin, producers)
+        end_some(client, producers)
+        producers |= invented(client, admin)
     # Apache Kafka, when it was killed, may take partitions for deleted whose leader is not back
     # yet, and completes a prepared transaction without their markers.
     if broker.kind != "apache":
@@ -177,6 +126,79 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
             wait_for_leaders(client, name)
     yield Found(broker, producers)
     broker.close()
+
+
+def begun(client: RawClient) -> dict[str, TransactionalProducer]:
+    """Begin transactions, each with two records and an offset."""
+    producers: dict[str, TransactionalProducer] = {}
+    for name in (
+        "open",
+        "open-1",
+        "prepared-commit",
+        "prepared-commit-1",
+        "prepared-abort",
+        "aborted",
+        "retried",
+    ):
+        topic = create_topic(client, name)
+        append(client, topic, b"before")
+        producer = TransactionalProducer(client, name, 1 if name.endswith("-1") else 2).init()
+        producer.write(topic, b"1", b"2")
+        assert producer.commit_offset(f"group-{name}", topic, 3) == NONE
+        producers[name] = producer
+    return producers
+
+
+def prepare(admin: RawClient, producers: dict[str, TransactionalProducer]) -> None:
+    """Write that the end of some is decided, under version 2 with an epoch of its own."""
+    for name, status in (
+        ("prepared-commit", PREPARE_COMMIT),
+        ("prepared-commit-1", PREPARE_COMMIT),
+        ("prepared-abort", PREPARE_ABORT),
+    ):
+        producers[name].producer_epoch += 1 if producers[name].version == 2 else 0
+        value = state_of(producers[name], status, name)
+        value.transaction_partitions = (value.transaction_partitions or []) + [
+            TransactionLogPartitions(
+                topic="__consumer_offsets", partition_ids=[partition_for(f"group-{name}", 4)]
+            )
+        ]
+        write_state(admin, name, value)
+
+
+def end_some(client: RawClient, producers: dict[str, TransactionalProducer]) -> None:
+    """Abort one; commit another one whose producer does not hear of it."""
+    producers["aborted"].end(commit=False)
+    append(client, "aborted", b"after")
+    unaware = producers["retried"].twin()
+    producers["retried"].end(commit=True)
+    producers["retried"] = unaware
+    for name in ("aborted", "retried"):
+        wait_stable(client, name)
+
+
+def invented(client: RawClient, admin: RawClient) -> dict[str, TransactionalProducer]:
+    """Write states of ids that nobody has used: nearly out of epochs, long idle, deleted."""
+    producers: dict[str, TransactionalProducer] = {}
+    for name, epoch in (
+        ("one-left", LAST_EPOCH - 1),
+        ("used-up", LAST_EPOCH),
+        ("taken", LAST_EPOCH),
+    ):
+        producer = TransactionalProducer(client, name, producer_epoch=epoch)
+        producer.producer_id = new_producer_id(client)
+        create_topic(client, name)
+        write_state(admin, name, state_of(producer, COMPLETE_COMMIT))
+        producers[name] = producer
+    for name, epoch in (("idle", 3), ("never-used", -1)):
+        producer = TransactionalProducer(client, name, producer_epoch=epoch)
+        producer.producer_id = new_producer_id(client)
+        value = state_of(producer, EMPTY)
+        value.transaction_last_update_timestamp_ms -= 2 * HOUR_MS
+        write_state(admin, name, value)
+    write_state(admin, "gone", state_of(producers["used-up"], EMPTY))
+    write_state(admin, "gone", None)
+    return producers
 
 
 @pytest.fixture
