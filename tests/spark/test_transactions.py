@@ -26,7 +26,7 @@ pytestmark = support.MARKS
 
 ROOT = Path(__file__).resolve().parents[2]
 KILLS = 2
-DEADLINE_S = 120.0
+DEADLINE_S = 240.0
 
 
 def committed(spark: Any, address: str, topic: str) -> list[int]:
