@@ -11,7 +11,9 @@ rise from entry to entry, while first offsets need not.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from kraftrio.wire.errors import CorruptRecordError
@@ -20,6 +22,7 @@ from kraftrio.wire.primitives import Buffer
 ENTRY_BYTES = 34
 _ENTRY = struct.Struct(">hqqqq")
 _VERSION = 0
+_LAST_OFFSET = attrgetter("last_offset")
 
 
 class AbortedTxn(NamedTuple):
@@ -85,7 +88,7 @@ def check_index(entries: Iterable[AbortedTxn], base_offset: int) -> None:
 
 
 def search(
-    entries: Iterable[AbortedTxn], fetch_offset: int, upper_bound_offset: int
+    entries: Sequence[AbortedTxn], fetch_offset: int, upper_bound_offset: int
 ) -> AbortedSearch:
     """Return the aborted transactions that touch ``[fetch_offset, upper_bound_offset)``.
 
@@ -93,8 +96,10 @@ def search(
     before that offset was decided when the entry was written.
     """
     found: list[AbortedTxn] = []
-    for entry in entries:
-        if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound_offset:
+    start = bisect_left(entries, fetch_offset, key=_LAST_OFFSET)
+    for index in range(start, len(entries)):
+        entry = entries[index]
+        if entry.first_offset < upper_bound_offset:
             found.append(entry)
         if entry.last_stable_offset >= upper_bound_offset:
             return AbortedSearch(found, True)
