@@ -38,7 +38,7 @@ class FakeTransactions:
     Attributes:
         asked: "init", "add a-0 a-1", "offsets g", "commit offsets g", "commit" and "abort".
         refusals: what the next requests of an API are answered with, the first first; a code, or
-            anything that a script of the fake cluster may return.
+            CUT or CUT_AFTER; a function is called when the request comes, which is then cut.
         offsets: what was committed with transactions that were committed.
     """
 
@@ -64,6 +64,11 @@ class FakeTransactions:
         def script(node: FakeNode, request: Any) -> Any:
             refusals = self.refusals[key]
             refusal = refusals.pop(0) if refusals else ErrorCode.NONE
+            if node.node_id != cluster.coordinator_id:
+                return answer(request, ErrorCode.NOT_COORDINATOR)
+            if callable(refusal):
+                refusal()
+                return CUT
             if refusal == CUT_AFTER:
                 answer(request, ErrorCode.NONE)
                 return CUT

@@ -74,14 +74,17 @@ def test_a_partition_that_the_coordinator_does_not_know_holds_back_no_other() ->
 
 
 def test_after_a_failure_nothing_is_sent_and_nothing_sent_again() -> None:
-    core = TransactionalCore(partitions=3)
+    core = TransactionalCore(partitions=4)
     failed, flying, waiting = (core.accept(b"1", partition=index) for index in range(3))
     batches = core.drain()
     assert len(batches) == 3
+    core.accept(b"2", partition=3)
+    core.flush()
     core.refuse(batches[2], ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert not waiting.done, "it is to be sent again"
     core.refuse(batches[0], ErrorCode.INVALID_RECORD)
     assert core.transactions.state is S.FAILED
+    assert core.accumulator.drain(1, core.now_ms) == []
     core.wait(10_000)
     assert core.drain() == []
     for delivery in (failed, waiting):

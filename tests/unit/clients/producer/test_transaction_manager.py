@@ -34,6 +34,7 @@ QUICK: dict[str, Any] = {
     "retry_backoff_ms": 1,
     "retry_backoff_max_ms": 5,
     "reconnect_backoff_ms": 1,
+    "reconnect_backoff_max_ms": 1,
     "linger_ms": 0,
 }
 IN = TopicPartition("in", 0)
@@ -149,6 +150,35 @@ async def test_offsets_are_committed_with_the_transaction(version: int) -> None:
         assert coordinator.members == [(3, "m", "i"), (3, "m", "i"), (-1, "", None)]
         assert ("offsets g" in coordinator.asked) == (version == 1)
         assert cluster.versions_used["TxnOffsetCommit"] == (4 if version == 1 else 5)
+
+
+async def test_offsets_that_may_not_have_arrived_are_not_committed() -> None:
+    """Who stops waiting for them cannot know: the transaction is aborted."""
+    async with producing() as (_, coordinator, producer):
+        scope = trio.CancelScope()
+        coordinator.refusals[ApiKey.TXN_OFFSET_COMMIT] = [scope.cancel]
+        with pytest.raises(TransactionAbortedError, match="cancelled"):
+            async with producer.transaction() as transaction:
+                with scope:
+                    await transaction.send_offsets({IN: 1}, "g")
+                assert scope.cancelled_caught
+        assert coordinator.asked[-1] == "abort"
+
+
+@both_versions
+async def test_the_coordinator_moves(version: int) -> None:
+    async with fake_cluster(2) as cluster:
+        cluster.add_topic("a", [1, 1])
+        coordinator = FakeTransactions(cluster, version)
+        async with Producer(cluster.bootstrap, transactional_id="t", **QUICK) as producer:
+            async with producer.transaction() as transaction:
+                cluster.coordinator_id = 2
+                await producer.send("a", b"kept", partition=0)
+                await transaction.send_offsets({IN: 1}, "g")
+                await producer.flush()
+                cluster.coordinator_id = 1
+            assert cluster.values("a") == [b"kept"]
+            assert coordinator.offsets == {("g", IN): 1}
 
 
 class Source:
@@ -335,8 +365,13 @@ async def test_an_abort_without_an_answer_is_tried_again_before_the_next() -> No
         with pytest.raises((TransactionStateError, TimedOutError)):
             await producer.transaction().__aenter__()
         coordinator.refusals[ApiKey.END_TXN].clear()
-        async with producer.transaction():
-            await producer.send("a", b"", partition=0)
+        while True:
+            try:
+                async with producer.transaction():
+                    await producer.send("a", b"", partition=0)
+                break
+            except TimedOutError:  # max_block_ms is short here
+                continue
         assert coordinator.asked[-2:] == ["abort", "commit"]
 
 
