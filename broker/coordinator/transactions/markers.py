@@ -63,7 +63,7 @@ class PartitionLeaders(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class _Pending:
+class _Ending:
     """A transaction with the partitions whose markers are not known to be written.
 
     Attributes:
@@ -82,13 +82,13 @@ class SentMarkers(NamedTuple):
 
     broker_id: int
     request: WriteTxnMarkersRequest
-    partitions: dict[_Pending, set[TopicPartition]]
+    partitions: dict[_Ending, set[TopicPartition]]
 
 
 class _MarkerRetry(NamedTuple):
     due_ms: float
     order: int
-    pending: _Pending
+    pending: _Ending
     topic_partition: TopicPartition
     broker_id: int
 
@@ -102,9 +102,9 @@ class PendingMarkers:
 
     def __init__(self, leader_of: PartitionLeaders) -> None:
         self._leader_of = leader_of
-        self._by_shard: dict[int, dict[str, _Pending]] = {}
-        self._new: deque[tuple[_Pending, Iterator[TopicPartition]]] = deque()
-        self._queues: dict[int, dict[_Pending, list[TopicPartition]]] = {}
+        self._by_shard: dict[int, dict[str, _Ending]] = {}
+        self._new: deque[tuple[_Ending, Iterator[TopicPartition]]] = deque()
+        self._queues: dict[int, dict[_Ending, list[TopicPartition]]] = {}
         self._in_flight: list[SentMarkers] = []
         self._retries: list[_MarkerRetry] = []
         self._order = itertools.count()
@@ -116,7 +116,7 @@ class PendingMarkers:
 
     def add(self, end: TransactionEnd) -> None:
         """A transaction is decided, and its decision is committed: write its markers."""
-        pending = _Pending(end)
+        pending = _Ending(end)
         shard = self._by_shard.setdefault(end.coordinator_partition, {})
         former = shard.get(end.transactional_id)
         if former is not None:
@@ -175,7 +175,7 @@ class PendingMarkers:
             self._finish_if_done(pending)
         return max(len(chosen), 1)
 
-    def _queue(self, pending: _Pending, topic_partition: TopicPartition, now_ms: float) -> None:
+    def _queue(self, pending: _Ending, topic_partition: TopicPartition, now_ms: float) -> None:
         """Put a marker where its leader's are, unless there is nothing to write to."""
         topic_id = pending.topic_ids.get(topic_partition)
         if pending.is_dropped or topic_id is None:
@@ -197,7 +197,7 @@ class PendingMarkers:
     def take(self, broker_id: int, now_ms: float) -> SentMarkers | None:
         """Make the next request to a broker; None: there is nothing for it, after all."""
         queue = self._queues.pop(broker_id, {})
-        partitions: dict[_Pending, set[TopicPartition]] = {}
+        partitions: dict[_Ending, set[TopicPartition]] = {}
         budget = _MAX_PARTITIONS
         for pending, queued in queue.items():
             if pending.is_dropped:
@@ -231,7 +231,7 @@ class PendingMarkers:
 
     def _take_codes(
         self,
-        pending: _Pending,
+        pending: _Ending,
         partitions: set[TopicPartition],
         codes: dict[TopicPartition, ErrorCode],
         broker_id: int,
@@ -294,7 +294,7 @@ class PendingMarkers:
         return self._retries[0].due_ms if self._retries else None
 
     def _retry(
-        self, pending: _Pending, topic_partition: TopicPartition, broker_id: int, now_ms: float
+        self, pending: _Ending, topic_partition: TopicPartition, broker_id: int, now_ms: float
     ) -> None:
         if pending.is_dropped:
             return
@@ -305,12 +305,12 @@ class PendingMarkers:
 
     # -- the end --------------------------------------------------------------------------------
 
-    def _settle(self, pending: _Pending, topic_partition: TopicPartition) -> None:
+    def _settle(self, pending: _Ending, topic_partition: TopicPartition) -> None:
         """A partition needs no marker of this transaction any more."""
         pending.topic_ids.pop(topic_partition, None)
         self._finish_if_done(pending)
 
-    def _finish_if_done(self, pending: _Pending) -> None:
+    def _finish_if_done(self, pending: _Ending) -> None:
         if pending.is_dropped or pending.topic_ids:
             return
         if any(new is pending for new, _ in itertools.islice(self._new, 1)):
@@ -318,7 +318,7 @@ class PendingMarkers:
         self._forget(pending)
         self._finished.append(pending.end)
 
-    def _forget(self, pending: _Pending) -> None:
+    def _forget(self, pending: _Ending) -> None:
         pending.is_dropped = True
         shard = self._by_shard.get(pending.end.coordinator_partition, {})
         if shard.get(pending.end.transactional_id) is pending:
@@ -334,7 +334,7 @@ class PendingMarkers:
         return sum(map(len, self._by_shard.values()))
 
 
-def _request_of(partitions: dict[_Pending, set[TopicPartition]]) -> WriteTxnMarkersRequest:
+def _request_of(partitions: dict[_Ending, set[TopicPartition]]) -> WriteTxnMarkersRequest:
     return WriteTxnMarkersRequest(
         markers=[
             WritableTxnMarker(
