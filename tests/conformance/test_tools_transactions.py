@@ -221,3 +221,18 @@ def test_transaction_versions(
     assert len(epochs[0]) > 1
     assert epochs[1] == {0}
     assert len(epochs[2]) > 1
+
+
+@pytest.mark.usefixtures("client")
+def test_settings_of_the_coordinators_topic(kafka: KafkaTools) -> None:
+    """It is compacted, never compressed, and no replica that is out of sync may lead it."""
+    named = ["--entity-type", "topics", "--entity-name", "__transaction_state"]
+    shown = kafka.run("kafka-configs", "--describe", *named).stdout
+    found = dict(re.findall(r"^\s+([a-z.]+)=(\S+) sensitive", shown, re.M))
+    assert found == {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": "1",
+        "segment.bytes": "104857600",
+        "unclean.leader.election.enable": "false",
+    }
