@@ -84,7 +84,6 @@ async def test_reads_what_java_sent(
     ] == lines
 
 
-@pytest.mark.not_served
 async def test_transactions(bootstrap: str, unique_topic: Names, unique_group: Names) -> None:
     """Aborted and open transactions are left out of what read_committed reads."""
     topic = unique_topic()
