@@ -110,6 +110,10 @@ class Consumer:
         rng: chance, for tests that need it repeatable.
         settings: see `ConsumerConfig`.
 
+    Attributes:
+        positions: a call that returns where each partition goes on, as far as that is known: what
+            `commit` would commit. Everything that was handed over counts as consumed.
+
     Raises:
         ConfigError: a setting is wrong.
     """
@@ -133,6 +137,7 @@ class Consumer:
             check_crcs=self.config.check_crcs, read_committed=self.config.is_read_committed
         )
         self._handover = Handover(self._partitions, self.config.offset_reset)
+        self.positions = self._handover.consumed
         self._calls = Calls()
         self._is_entered = False
 
@@ -394,14 +399,6 @@ class Consumer:
         if state.position is None or end < 0:
             return None
         return max(end - state.position.offset, 0)
-
-    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return where each partition goes on, where that is known: what `commit` would commit.
-
-        Everything that was handed over counts as consumed.
-        """
-        self._calls.check_open()
-        return self._handover.consumed()
 
     # -- commits --------------------------------------------------------------------------------
 
