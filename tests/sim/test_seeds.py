@@ -29,17 +29,22 @@ REGRESSIONS = {
 DISK_REGRESSIONS = {
     35: "a voter took zeros that belong there for a sector never written, and cut its metadata",
 }
+# The same for seeds with transactions (scripts/simulate --transactions).
+TRANSACTION_REGRESSIONS = {
+    16: "a restarted log told as stable what a marker above its high watermark had decided",
+}
 _DISK_SEEDS = range(1, 11)
 
 
-def _check(seed: int, *, bad_disks: bool = False) -> None:
-    outcome = simulate(seed, bad_disks=bad_disks)
+def _check(seed: int, *, bad_disks: bool = False, transactional: bool = False) -> None:
+    outcome = simulate(seed, bad_disks=bad_disks, transactional=transactional)
     if outcome.failure is not None:
         lines = [*outcome.options.describe(), *list(outcome.trace.newest)[-40:]]
         pytest.fail(
             "\n".join(lines)
             + f"\n{outcome.line()}\nreplay: scripts/simulate --seed {seed} --trace"
-            + " --bad-disks" * bad_disks,
+            + " --bad-disks" * bad_disks
+            + " --transactions" * transactional,
             pytrace=False,
         )
 
@@ -69,3 +74,9 @@ def test_random_clusters_with_bad_disks() -> None:
 def test_regressions_of_bad_disks(seed: int) -> None:
     """What such a seed found once it does not find again."""
     _check(seed, bad_disks=True)
+
+
+@pytest.mark.parametrize("seed", sorted(TRANSACTION_REGRESSIONS))
+def test_regressions_of_transactions(seed: int) -> None:
+    """What such a seed found once it does not find again."""
+    _check(seed, transactional=True)

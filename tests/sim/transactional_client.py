@@ -276,7 +276,7 @@ class TransactionalSession:
                     raise MustAbort(f"no answer for {attempt.name}")
                 self.client.forget(batch.topic_partition.topic)
                 await self.client.pause()
-        except (Fenced, MustAbort) as error:
+        except (Fenced, MustAbort, SimulationFailure) as error:
             self._errors.append(error)
 
     async def _produce_once(self, attempt: Attempt, batch: _Batch) -> bool:
