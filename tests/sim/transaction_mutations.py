@@ -122,7 +122,7 @@ def _complete_before_all_markers() -> list[Patch]:
 
 def _timeout_without_a_new_epoch() -> list[Patch]:
     """Who was too slow is aborted, but not fenced."""
-    return [(ProducerIdentity, "fenced", lambda self, transaction_version: self.unchanged())]
+    return [(ProducerIdentity, "fenced", lambda self, *_arguments, **_options: self.unchanged())]
 
 
 def _aborted_transaction_is_not_told() -> list[Patch]:
@@ -186,7 +186,10 @@ TRANSACTION_MUTATIONS: dict[str, tuple[Callable[[], list[Patch]], Mapping[str, A
     "marker-lost-with-the-leader": (_marker_lost_with_the_leader, _TRANSACTIONS),
     "verification-is-skipped": (_verification_is_skipped, _OLD_CLIENTS),
     "complete-before-all-markers": (_complete_before_all_markers, _TRANSACTIONS),
-    "timeout-without-a-new-epoch": (_timeout_without_a_new_epoch, _OLD_CLIENTS),
+    "timeout-without-a-new-epoch": (
+        _timeout_without_a_new_epoch,
+        {**_OLD_CLIENTS, "transactions": Transactions(3, 2, (2, 1, 1), (700,), 1)},
+    ),
     "aborted-transaction-is-not-told": (_aborted_transaction_is_not_told, _TRANSACTIONS),
     "decided-transactions-are-not-taken-over": (
         _decided_transactions_are_not_taken_over,
