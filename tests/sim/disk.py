@@ -459,7 +459,12 @@ class SimDisk:
     def rename(self, source: str, target: str) -> None:
         if self.is_dead:
             return
-        self.check_call("rename", target)
+        try:
+            self.check_call("rename", target)
+        except OSError:
+            # A compacted segment stays renamed in part: the directory is given up until a restart.
+            self.met_broken |= source.endswith((".cleaned", ".swap"))
+            raise
         parent, name = self._parent(source)
         if name not in parent.names:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
