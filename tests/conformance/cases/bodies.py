@@ -224,6 +224,7 @@ def bodies(topic: str, id_of_topic: bytes, group: str) -> dict[str, list[Body]]:
             }
         ],
         "DescribeTransactions": [{"TransactionalIds": [ABSENT]}],
+        **_of_transactions(topic, group),
         "AlterReplicaLogDirs": [
             {"Dirs": [{"Path": "/no/such", "Topics": [{"Name": ABSENT, "Partitions": [0]}]}]}
         ],
@@ -242,6 +243,52 @@ def bodies(topic: str, id_of_topic: bytes, group: str) -> dict[str, list[Body]]:
         ],
         "ListConfigResources": [{}],
         "DescribeTopicPartitions": [{"Topics": [{"Name": topic}, {"Name": ABSENT}]}],
+    }
+
+
+def _of_transactions(topic: str, group: str) -> dict[str, list[Body]]:
+    """What changes transactions, of a producer that does not exist."""
+    producer = {"ProducerId": 7, "ProducerEpoch": 3}
+    transaction = {"TransactionalId": ABSENT, **producer}
+    topics = [{"Name": topic, "Partitions": [0]}, {"Name": ABSENT, "Partitions": [0]}]
+    committed = [{"PartitionIndex": 0, "CommittedOffset": 7, "CommittedMetadata": "m"}]
+    return {
+        "AddPartitionsToTxn": [
+            {
+                "Transactions": [
+                    transaction | {"Topics": topics},
+                    transaction | {"Topics": topics[:1], "VerifyOnly": True},
+                ],
+                "V3AndBelowTransactionalId": ABSENT,
+                "V3AndBelowProducerId": 7,
+                "V3AndBelowProducerEpoch": 3,
+                "V3AndBelowTopics": topics,
+            }
+        ],
+        "AddOffsetsToTxn": [transaction | {"GroupId": group}],
+        "EndTxn": [transaction | {"Committed": True}],
+        "WriteTxnMarkers": [
+            {
+                "Markers": [
+                    producer
+                    | {
+                        "TransactionResult": False,
+                        "Topics": [{"Name": ABSENT, "PartitionIndexes": [0]}],
+                        "CoordinatorEpoch": 1,
+                        "TransactionVersion": 2,
+                    }
+                ]
+            }
+        ],
+        "TxnOffsetCommit": [
+            transaction
+            | {
+                "GroupId": group,
+                "GenerationId": -1,
+                "GroupInstanceId": None,
+                "Topics": [{"Name": topic, "Partitions": committed}],
+            }
+        ],
     }
 
 
