@@ -23,7 +23,7 @@ import trio
 from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.coordinator.led_partition import LedPartition, ShardT
-from kraftrio.broker.coordinator.outcome import Now
+from kraftrio.broker.coordinator.outcome import COMMITTED, Now
 from kraftrio.broker.coordinator.ports import Replicas
 from kraftrio.broker.coordinator.settings import CoordinatorSettings
 from kraftrio.broker.coordinator.shard import NO_PRODUCER_ID
@@ -123,8 +123,7 @@ class ShardLoader(Generic[ShardT]):
         committed: Deferred[ErrorCode] = Deferred()
         self._replicas.when_committed(led.topic_partition, end_offset, None, committed.complete)
         error = await committed.wait()
-        # What is below the high watermark stays, however few replicas are in sync by now.
-        if error not in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
+        if error not in COMMITTED:
             raise KafkaError(error)
 
     def _records(self, led: LedPartition[ShardT], end_offset: int) -> Iterator[None]:

@@ -89,6 +89,10 @@ class Outcome:
         return bool(self.records or self.batch or self.replies or self.response is not None)
 
 
+COMMITTED = frozenset({ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
+"""The fates of an append that say the high watermark has passed its records: those stay, however
+few replicas are in sync by now and whatever a producer would be told."""
+
 _APPEND_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     # Of asking another broker: the same coordinator is to be asked again.

@@ -20,6 +20,7 @@ from functools import partial
 from kraftrio.base.clock import Clock
 from kraftrio.broker.coordinator.led_partition import LedPartition, ShardT
 from kraftrio.broker.coordinator.outcome import (
+    COMMITTED,
     CoordinatorRecord,
     FollowUp,
     Now,
@@ -52,9 +53,6 @@ _REPLACED = frozenset(
         ErrorCode.TRANSACTION_COORDINATOR_FENCED,
     }
 )
-
-# The high watermark has passed the records, whatever a producer would be told.
-_COMMITTED = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 
 class OutcomeRunner:
@@ -225,7 +223,7 @@ class OutcomeRunner:
         error: ErrorCode,
     ) -> None:
         """The records of an outcome are committed, or are known to have failed."""
-        if led.is_led and error in _COMMITTED:
+        if led.is_led and error in COMMITTED:
             led.shard.on_committed(end_offset)
         elif led.is_led and error is ErrorCode.REQUEST_TIMED_OUT:
             self._replicas.when_committed(
@@ -239,6 +237,6 @@ class OutcomeRunner:
 
     def _show(self, led: LedPartition[ShardT], end_offset: int, error: ErrorCode) -> None:
         """Records were committed after their response had been given up."""
-        if error in _COMMITTED and led.is_led:
+        if error in COMMITTED and led.is_led:
             led.shard.on_committed(end_offset)
             led.arm_timer()

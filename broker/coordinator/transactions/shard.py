@@ -20,7 +20,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from kraftrio.broker.coordinator.outcome import Change, CoordinatorRecord, FollowUp, Now, Outcome
+from kraftrio.broker.coordinator.outcome import (
+    COMMITTED,
+    Change,
+    CoordinatorRecord,
+    FollowUp,
+    Now,
+    Outcome,
+)
 from kraftrio.broker.coordinator.shard import NO_PRODUCER_ID
 from kraftrio.broker.coordinator.transactions import requests
 from kraftrio.broker.coordinator.transactions.listing import describe_transaction
@@ -67,9 +74,6 @@ _OWN_STEPS = frozenset(
         TransactionState.DEAD,
     }
 )
-
-# The high watermark has passed the records, which is what counts for those that are in the log.
-_COMMITTED = frozenset({ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 
 
 @dataclass(slots=True, eq=False)
@@ -341,7 +345,7 @@ class TransactionShard:
         assert isinstance(follow_up, _Move)
         if follow_up.end_offset is None:
             self._drop(follow_up, now)
-        elif error in _COMMITTED:
+        elif error in COMMITTED:
             return self._make(follow_up, now)
         elif error is ErrorCode.REQUEST_TIMED_OUT:
             self._late_moves.append(follow_up)
