@@ -26,10 +26,15 @@ from kraftrio.broker.coordinator.led_partition import LedPartition, ShardT
 from kraftrio.broker.coordinator.outcome import COMMITTED, Now
 from kraftrio.broker.coordinator.ports import Replicas
 from kraftrio.broker.coordinator.settings import CoordinatorSettings
-from kraftrio.broker.coordinator.shard import NO_PRODUCER_ID
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError, RemoteProtocolError
 from kraftrio.wire.primitives import Buffer
-from kraftrio.wire.records.batch import BatchHeader, iter_headers, iter_records, verify_crc
+from kraftrio.wire.records.batch import (
+    NO_PRODUCER_ID,
+    BatchHeader,
+    iter_headers,
+    iter_records,
+    verify_crc,
+)
 from kraftrio.wire.records.control import read_end_transaction_marker
 
 _SLICE_RECORDS = 500  # replayed before others get their turn

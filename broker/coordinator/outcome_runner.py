@@ -29,11 +29,10 @@ from kraftrio.broker.coordinator.outcome import (
 )
 from kraftrio.broker.coordinator.ports import Replicas
 from kraftrio.broker.coordinator.settings import CoordinatorSettings
-from kraftrio.broker.coordinator.shard import NO_PRODUCER_ID
 from kraftrio.broker.log.producers.producer_state import AppendOrigin
 from kraftrio.broker.log.producers.verifications import VerificationGuard
 from kraftrio.wire.errors import ErrorCode, KafkaError
-from kraftrio.wire.records.batch import Record, build_batch
+from kraftrio.wire.records.batch import NO_PRODUCER_ID, Record, build_batch
 from kraftrio.wire.records.control import EndTransactionMarker, build_end_transaction_batch
 
 Respond = Callable[[ErrorCode], None]

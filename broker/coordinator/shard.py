@@ -12,8 +12,7 @@ from typing import Protocol
 from kraftrio.broker.coordinator.outcome import Change, FollowUp, Now, Outcome
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import Buffer
-
-NO_PRODUCER_ID = -1
+from kraftrio.wire.records.batch import NO_PRODUCER_ID
 
 
 class CoordinatorShard(Protocol):

@@ -23,14 +23,15 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import islice
-from typing import Final
 
 from kraftrio.clients.producer.batch import Batch
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.records.batch import MAX_SEQUENCE, is_later_sequence
-
-NO_PRODUCER_ID: Final = -1
-_MAX_EPOCH: Final = 0x7FFF
+from kraftrio.wire.records.batch import (
+    MAX_PRODUCER_EPOCH,
+    MAX_SEQUENCE,
+    NO_PRODUCER_ID,
+    is_later_sequence,
+)
 
 
 class PartitionSequence:
@@ -207,7 +208,7 @@ class Sequences:
                 self._to_restart[sequence] = set()
         if self.needs_producer_id or not self._ready_to_restart():
             return
-        if self.producer_epoch == _MAX_EPOCH:
+        if self.producer_epoch == MAX_PRODUCER_EPOCH:
             self.producer_id, self.producer_epoch = NO_PRODUCER_ID, -1
         else:
             self.producer_epoch += 1

@@ -58,7 +58,10 @@ __all__ = [
     "LOG_OVERHEAD",
     "MAGIC",
     "MAGIC_POSITION",
+    "MAX_PRODUCER_EPOCH",
     "MAX_SEQUENCE",
+    "NO_PRODUCER_EPOCH",
+    "NO_PRODUCER_ID",
     "NO_TIMESTAMP",
     "TRANSACTIONAL_BIT",
     "BatchHeader",
@@ -104,6 +107,9 @@ BASE_OFFSET_BYTES = 8
 HEADER_WALK = struct.Struct(">qi11xi")
 """Base offset, length (of what follows it) and last offset delta: for walks from batch to batch."""
 NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+MAX_PRODUCER_EPOCH = 0x7FFF
 MAX_SEQUENCE = 0x7FFF_FFFF
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -507,8 +513,8 @@ def build_batch(
     compression: Compression = Compression.NONE,
     level: int | None = None,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = -1,
     transactional: bool = False,
     control: bool = False,
@@ -555,8 +561,8 @@ def build_from_columns(
     *,
     compression: Compression = Compression.NONE,
     level: int | None = None,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = -1,
     transactional: bool = False,
 ) -> bytearray:

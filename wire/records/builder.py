@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kraftrio.wire.records.batch import MAGIC, TRANSACTIONAL_BIT, BatchHeader, assemble
+from kraftrio.wire.records.batch import (
+    MAGIC,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    assemble,
+)
 from kraftrio.wire.records.compression import Compression, compress
 from kraftrio.wire.records.walk import encode_records
 
@@ -37,8 +44,8 @@ class BatchBuilder:
         self,
         *,
         compression: Compression = Compression.NONE,
-        producer_id: int = -1,
-        producer_epoch: int = -1,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
         base_sequence: int = -1,
         transactional: bool = False,
     ) -> bytearray:

@@ -28,11 +28,7 @@ from kraftrio.broker.coordinator.transactions.ports import (
     NeedsProducerId,
     TransactionProperties,
 )
-from kraftrio.broker.coordinator.transactions.producer_epochs import (
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    ProducerIdAndEpoch,
-)
+from kraftrio.broker.coordinator.transactions.producer_epochs import ProducerIdAndEpoch
 from kraftrio.broker.coordinator.transactions.requests import (
     check_init_producer_id,
     version_of_adding_client,
@@ -61,6 +57,7 @@ from kraftrio.wire.messages.transactions import (
 )
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.protocol.api import ApiKey
+from kraftrio.wire.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from kraftrio.wire.topic_names import INTERNAL_TOPICS
 
 R = TypeVar("R")

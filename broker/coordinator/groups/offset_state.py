@@ -32,7 +32,6 @@ from kraftrio.broker.coordinator.groups.offset_table import OffsetKey, OffsetTab
 from kraftrio.broker.coordinator.groups.pending_offsets import PendingOffsets
 from kraftrio.broker.coordinator.groups.properties import GroupProperties
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now
-from kraftrio.broker.coordinator.shard import NO_PRODUCER_ID
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.group_records import OffsetCommitValue, encode_offset_key
@@ -42,6 +41,7 @@ from kraftrio.wire.messages.groups import (
     OffsetFetchResponseTopics,
 )
 from kraftrio.wire.primitives import ZERO_UUID
+from kraftrio.wire.records.batch import NO_PRODUCER_ID
 
 INVALID_OFFSET = -1
 

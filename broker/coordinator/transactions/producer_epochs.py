@@ -17,10 +17,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.records.batch import MAX_PRODUCER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
-MAX_PRODUCER_EPOCH = 32767
 LAST_CLIENT_EPOCH = MAX_PRODUCER_EPOCH - 1
 
 EPOCH_BUMP_VERSION = 2

@@ -14,10 +14,7 @@ import struct
 from itertools import groupby
 
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord
-from kraftrio.broker.coordinator.transactions.producer_epochs import (
-    NO_PRODUCER_EPOCH,
-    ProducerIdentity,
-)
+from kraftrio.broker.coordinator.transactions.producer_epochs import ProducerIdentity
 from kraftrio.broker.coordinator.transactions.state import Transaction, TransactionState
 from kraftrio.wire.codec.message import decode, encode
 from kraftrio.wire.errors import RemoteProtocolError
@@ -27,6 +24,7 @@ from kraftrio.wire.messages.transactions import (
     TransactionLogValue,
 )
 from kraftrio.wire.primitives import Buffer, TopicPartition
+from kraftrio.wire.records.batch import NO_PRODUCER_EPOCH
 
 _TRANSACTION = 0  # the only record type of the topic
 _KEY_VERSION = 0

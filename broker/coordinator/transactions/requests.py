@@ -28,8 +28,6 @@ from kraftrio.broker.coordinator.transactions.ports import (
 from kraftrio.broker.coordinator.transactions.producer_epochs import (
     EPOCH_BUMP_VERSION,
     LAST_CLIENT_EPOCH,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
     ProducerIdAndEpoch,
 )
 from kraftrio.broker.coordinator.transactions.state import (
@@ -40,6 +38,7 @@ from kraftrio.broker.coordinator.transactions.state import (
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import InitProducerIdRequest
 from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 INIT_PRODUCER_ID_FENCED_VERSION = 4
 ADD_TO_TRANSACTION_FENCED_VERSION = 2  # AddPartitionsToTxn and AddOffsetsToTxn

@@ -28,7 +28,6 @@ from kraftrio.broker.coordinator.outcome import (
     Now,
     Outcome,
 )
-from kraftrio.broker.coordinator.shard import NO_PRODUCER_ID
 from kraftrio.broker.coordinator.transactions import requests
 from kraftrio.broker.coordinator.transactions.listing import describe_transaction
 from kraftrio.broker.coordinator.transactions.ports import (
@@ -42,7 +41,6 @@ from kraftrio.broker.coordinator.transactions.ports import (
     TransactionVersion,
 )
 from kraftrio.broker.coordinator.transactions.producer_epochs import (
-    NO_PRODUCER_EPOCH,
     ProducerIdAndEpoch,
     ProducerIdentity,
 )
@@ -62,6 +60,7 @@ from kraftrio.wire.messages.transactions import (
     EndTxnResponse,
 )
 from kraftrio.wire.primitives import Buffer, TopicPartition
+from kraftrio.wire.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 _AT_ONCE = 0.0
 _DUE_AT_ONCE = 100  # ids that are dealt with in one step; the others follow in the next one

@@ -44,7 +44,9 @@ from kraftrio.broker.log.producers.verifications import (
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
 from kraftrio.wire.primitives import Buffer
 from kraftrio.wire.records.batch import (
+    MAX_PRODUCER_EPOCH,
     MAX_SEQUENCE,
+    NO_PRODUCER_EPOCH,
     BatchHeader,
     is_later_sequence,
     sequence_after,
@@ -53,9 +55,7 @@ from kraftrio.wire.records.control import EndTransactionMarker
 
 BATCHES_KEPT = 5
 """Kafka's limit of requests in flight for idempotent producers, so no older retry can be honest."""
-NO_EPOCH = -1
 NO_SEQUENCE = -1
-MAX_PRODUCER_EPOCH = 32_767
 DEFAULT_PRODUCER_ID_EXPIRATION_MS = 86_400_000
 
 _SNAPSHOT_VERSION = 1
@@ -111,7 +111,7 @@ class ProducerEntry:
     """State of one producer id; `batches` are oldest first and all of `producer_epoch`."""
 
     producer_id: int
-    producer_epoch: int = NO_EPOCH
+    producer_epoch: int = NO_PRODUCER_EPOCH
     batches: list[BatchMetadata] = field(default_factory=list)
     coordinator_epoch: int = -1
     last_timestamp: int = -1
@@ -553,7 +553,7 @@ def _check_sequence(entry: ProducerEntry, header: BatchHeader) -> None:
     sequence = header.base_sequence
     if header.producer_epoch != entry.producer_epoch:
         expected = 0
-        if sequence == 0 or entry.producer_epoch == NO_EPOCH:
+        if sequence == 0 or entry.producer_epoch == NO_PRODUCER_EPOCH:
             return
     else:
         last = entry.last_sequence

@@ -41,7 +41,6 @@ from kraftrio.broker.coordinator.outcome import (
     Outcome,
     ProducerOfBatch,
 )
-from kraftrio.broker.coordinator.shard import NO_PRODUCER_ID
 from kraftrio.wire.codec.slices import Slices
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.group_records import (
@@ -62,6 +61,7 @@ from kraftrio.wire.messages.groups import (
     OffsetFetchResponseGroup,
 )
 from kraftrio.wire.primitives import Buffer
+from kraftrio.wire.records.batch import NO_PRODUCER_ID
 
 _EXPIRY = ("expiry",)
 _NEXT_SLICE_MS = 1  # after a slice of an expiry run

@@ -13,7 +13,6 @@ import pytest
 
 from kraftrio.broker.coordinator.groups.offset_table import OffsetKey
 from kraftrio.broker.coordinator.outcome import ProducerOfBatch
-from kraftrio.broker.coordinator.shard import NO_PRODUCER_ID
 from kraftrio.broker.log.partition.partition_log import AppendInfo, LogRead, PartitionLog
 from kraftrio.broker.log.producers.producer_state import AppendOrigin
 from kraftrio.broker.log.producers.verifications import VerificationGuard
@@ -36,6 +35,7 @@ from kraftrio.wire.messages.transactions import (
     TxnOffsetCommitRequestTopic,
 )
 from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.records.batch import NO_PRODUCER_ID
 from kraftrio.wire.records.control import EndTransactionMarker
 from kraftrio.wire.topic_names import CONSUMER_OFFSETS
 from tests.support.cleaning import clean

@@ -29,7 +29,6 @@ from kraftrio.broker.coordinator.outcome import (
 )
 from kraftrio.broker.coordinator.runtime import CoordinatorRuntime
 from kraftrio.broker.coordinator.settings import CoordinatorSettings
-from kraftrio.broker.coordinator.shard import NO_PRODUCER_ID
 from kraftrio.broker.log.producers.producer_state import AppendOrigin
 from kraftrio.broker.log.producers.verifications import VerificationGuard
 from kraftrio.broker.metadata.cache import MetadataCache
@@ -37,7 +36,7 @@ from kraftrio.broker.ports import VerificationResult
 from kraftrio.kraft_meta.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from kraftrio.wire.primitives import Buffer, TopicPartition
-from kraftrio.wire.records.batch import parse_header
+from kraftrio.wire.records.batch import NO_PRODUCER_ID, parse_header
 from kraftrio.wire.records.builder import BatchBuilder
 from kraftrio.wire.records.compression import Compression
 from kraftrio.wire.records.control import EndTransactionMarker, read_end_transaction_marker

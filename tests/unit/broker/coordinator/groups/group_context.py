@@ -16,7 +16,6 @@ from kraftrio.broker.coordinator.groups.classic.joins import Client
 from kraftrio.broker.coordinator.groups.offset_commit import Committer, NamedPartition
 from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now, Outcome, ProducerOfBatch
-from kraftrio.broker.coordinator.shard import NO_PRODUCER_ID
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (
     HeartbeatRequest,
@@ -33,7 +32,7 @@ from kraftrio.wire.messages.groups import (
     SyncGroupResponse,
 )
 from kraftrio.wire.primitives import ZERO_UUID
-from kraftrio.wire.records.batch import iter_records, parse_header
+from kraftrio.wire.records.batch import NO_PRODUCER_ID, iter_records, parse_header
 from kraftrio.wire.records.builder import BatchBuilder
 from tests.support.sliced import finish
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kraftrio.broker.coordinator.groups.offset_table import OffsetKey
-from kraftrio.broker.coordinator.shard import NO_PRODUCER_ID
+from kraftrio.wire.records.batch import NO_PRODUCER_ID
 
 GROUPS, TOPICS, PARTITIONS = ("g", "h"), ("t", "u"), (0, 1, 2)
 KEYS = [OffsetKey(g, t, p) for g in GROUPS for t in TOPICS for p in PARTITIONS]

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from kraftrio.broker.log.producers.producer_state import (
-    MAX_PRODUCER_EPOCH,
     AppendOrigin,
     CompletedTransaction,
     Duplicate,
@@ -18,7 +17,7 @@ from kraftrio.broker.log.producers.producer_state import (
 from kraftrio.broker.log.producers.verifications import ONGOING, VerificationGuard
 from kraftrio.broker.log.segment.txn_index import AbortedTxn, decode_index
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
-from kraftrio.wire.records.batch import MAX_SEQUENCE, BatchHeader, iter_headers
+from kraftrio.wire.records.batch import MAX_PRODUCER_EPOCH, MAX_SEQUENCE, BatchHeader, iter_headers
 from kraftrio.wire.records.control import EndTransactionMarker, read_end_transaction_marker
 
 LOG_DIRS = Path(__file__).resolve().parents[4] / "data" / "log-dirs"
