@@ -48,6 +48,8 @@ _DELETE: Final = 1
 _APPEND: Final = 2
 _SUBTRACT: Final = 3
 
+_MAX_VALUE_BYTES: Final = 0x7FFF  # of a string of the protocol
+
 
 def alter_configs(request: AlterConfigsRequest, context: DecisionContext) -> ControllerResult:
     """Replace the configurations of each resource."""
@@ -226,7 +228,14 @@ def _edited_list(
                 items.append(item)
         elif item in items:
             items.remove(item)
-    return ",".join(items)
+    value = ",".join(items)
+    if len(value.encode()) > _MAX_VALUE_BYTES:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            "The configuration value cannot be added because it exceeds the maximum value size of "
+            f"{_MAX_VALUE_BYTES} bytes.",
+        )
+    return value
 
 
 def _list_items(value: str) -> list[str]:

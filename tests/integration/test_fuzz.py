@@ -16,13 +16,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages.admin import DeleteTopicsRequest, DeleteTopicState
+from kraftrio.wire.messages.admin import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
 from kraftrio.wire.messages.cluster import ApiVersionsRequest, MetadataRequest
+from kraftrio.wire.messages.configs import DescribeUserScramCredentialsRequest, UserName
+from kraftrio.wire.messages.groups import ConsumerGroupDescribeRequest, DescribeGroupsRequest
+from kraftrio.wire.messages.quorum import FeatureUpdateKey, UpdateFeaturesRequest
 from kraftrio.wire.protocol.api import ApiKey
 from kraftrio.wire.records.batch import Record, build_batch
 from tests.conformance.broker_process import Broker
@@ -297,6 +306,24 @@ def test_random_bytes(broker: Broker) -> None:
             except OSError:
                 continue  # the broker was faster
     assert serves(broker)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey(feature="x" * 32_767)]),
+        CreateTopicsRequest(topics=[CreatableTopic(name="x" * 32_767, num_partitions=1)]),
+        DescribeUserScramCredentialsRequest(users=[UserName(name="x" * 32_767)]),
+        ConsumerGroupDescribeRequest(group_ids=["x" * 32_767]),
+        DescribeGroupsRequest(groups=["x" * 32_767]),
+    ],
+    ids=lambda request: type(request).__name__,
+)
+def test_the_longest_names_are_refused_by_a_response(broker: Broker, request_: Any) -> None:
+    """What the refusal quotes of them never makes it too long to be sent."""
+    with WireClient((broker.host, broker.port), timeout_s=5) as client:
+        client.call(request_)
+        assert serves(broker)
 
 
 def test_half_frames_of_many_peers_cost_little(broker: Broker) -> None:

@@ -36,6 +36,8 @@ from kraftrio.wire.stored_bytes import Piece, StoredBytes
 LARGE_RECORDS_BYTES = 8192
 """From this size on, records are handed to the socket as they are instead of being copied."""
 
+_MAX_EXPLANATION_CHARACTERS = 8000  # of at most four bytes each, so that they fit into a string
+
 Encoder: TypeAlias = Callable[[Any, list[Buffer], list[int]], None]
 
 
@@ -63,6 +65,7 @@ class EncoderWriter(Source):
             add_records=_add_records,
             add_tag=_add_tag,
             refuse=_refuse,
+            shortened=_shortened,
         )
 
     def build(self, spec: StructSpec) -> Any:
@@ -217,6 +220,9 @@ class EncoderWriter(Source):
         """Write a string, bytes, records or an array: a length or null, and the content."""
         var = self.local("x")
         self.line(f"{var} = {value}")
+        if field.is_explanation:
+            self.line(f"if {var} and len({var}) > {_MAX_EXPLANATION_CHARACTERS}:")
+            self.line(f"    {var} = shortened({var})")
         if not nullable:
             self._content(field.kind, field.element, compact, var)
             return
@@ -337,6 +343,10 @@ def _add_records(out: list[Piece], large: list[int], records: Piece | list[Buffe
         if len(piece) >= LARGE_RECORDS_BYTES or isinstance(piece, StoredBytes):
             large.append(len(out))
         out.append(piece)
+
+
+def _shortened(text: str) -> str:
+    return f"{text[:_MAX_EXPLANATION_CHARACTERS]}... ({len(text)} characters)"
 
 
 def _refuse(message: object, fields: tuple[Field, ...], version: int) -> None:

@@ -81,6 +81,7 @@ __all__ = [
     "encode_parts",
     "encode_pieces",
     "error",
+    "explanation",
     "float64",
     "int8",
     "int16",
@@ -181,6 +182,23 @@ uuid = _fixed(UUID)
 string = _variable(STRING)
 bytes_ = _variable(BYTES)
 records = _variable(RECORDS)
+
+
+def explanation(
+    versions: str = "0+",
+    *,
+    nullable: str | None = None,
+    default: Any = _UNSET,
+    ignorable: bool = False,
+) -> Any:
+    """Declare a string that tells people what went wrong.
+
+    Such a text quotes what a client sent, which may fill a string by itself, so it is cut to fit:
+    an answer that cannot be sent would tell less.
+    """
+    field = string(versions, nullable=nullable, default=default, ignorable=ignorable)
+    field.is_explanation = True
+    return field
 
 
 def array(

@@ -74,7 +74,12 @@ STRUCT = Kind("struct", "", 0, None)
 
 @dataclass(slots=True)
 class Field:
-    """One declared field; ``element`` is set for arrays (their element) and structs (the class)."""
+    """One declared field.
+
+    Attributes:
+        element: of arrays their element, of structs the class.
+        is_explanation: a text for people, which is cut rather than refused when it is too long.
+    """
 
     kind: Kind
     versions: Versions
@@ -85,6 +90,7 @@ class Field:
     ignorable: bool
     flexible: Versions | None
     element: Kind | type[Any] | None
+    is_explanation: bool = False
     name: str = ""
 
     def is_tagged(self, version: int) -> bool:

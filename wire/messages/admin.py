@@ -14,6 +14,7 @@ from kraftrio.wire.codec.message import (
     array,
     boolean,
     error,
+    explanation,
     int8,
     int16,
     int32,
@@ -73,7 +74,7 @@ class CreatableTopicResult:
     name: str = string()
     topic_id: bytes = uuid("7+", default=ZERO_UUID, ignorable=True)
     error_code: ErrorCode = error()
-    error_message: str | None = string("1+", nullable="0+", ignorable=True)
+    error_message: str | None = explanation("1+", nullable="0+", ignorable=True)
     topic_config_error_code: ErrorCode = error("5+", tag=0, tagged="5+", ignorable=True)
     num_partitions: int = int32("5+", default=-1, ignorable=True)
     replication_factor: int = int16("5+", default=-1, ignorable=True)
@@ -111,7 +112,7 @@ class DeletableTopicResult:
     name: str | None = string(nullable="6+")
     topic_id: bytes = uuid("6+", ignorable=True)
     error_code: ErrorCode = error()
-    error_message: str | None = string("5+", nullable="5+", default=None, ignorable=True)
+    error_message: str | None = explanation("5+", nullable="5+", default=None, ignorable=True)
 
 
 @message("1-6", flexible="4+", api_key=20)
@@ -148,7 +149,7 @@ class CreatePartitionsRequest:
 class CreatePartitionsTopicResult:
     name: str = string()
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = explanation(nullable="0+", default=None)
 
 
 @message("0-3", flexible="2+", api_key=37)
@@ -181,7 +182,7 @@ class ElectLeadersRequest:
 class PartitionResult:
     partition_id: int = int32()
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = explanation(nullable="0+")
 
 
 @struct
@@ -225,7 +226,7 @@ class AlterPartitionReassignmentsRequest:
 class ReassignablePartitionResponse:
     partition_index: int = int32()
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = explanation(nullable="0+")
 
 
 @struct
@@ -239,7 +240,7 @@ class AlterPartitionReassignmentsResponse:
     throttle_time_ms: int = int32()
     allow_replication_factor_change: bool = boolean("1+", default=True, ignorable=True)
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = explanation(nullable="0+")
     responses: list[ReassignableTopicResponse] = array(ReassignableTopicResponse)
 
 
@@ -278,7 +279,7 @@ class OngoingTopicReassignment:
 class ListPartitionReassignmentsResponse:
     throttle_time_ms: int = int32()
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = explanation(nullable="0+")
     topics: list[OngoingTopicReassignment] = array(OngoingTopicReassignment)
 
 

@@ -23,6 +23,7 @@ from kraftrio.wire.codec.message import (
     boolean,
     bytes_,
     error,
+    explanation,
     int8,
     int16,
     int32,
@@ -113,14 +114,14 @@ class Coordinator:
     host: str = string()
     port: int = int32()
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = explanation(nullable="0+")
 
 
 @message("0-6", flexible="3+", api_key=10)
 class FindCoordinatorResponse:
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: ErrorCode = error("0-3")
-    error_message: str | None = string("1-3", nullable="1-3", ignorable=True)
+    error_message: str | None = explanation("1-3", nullable="1-3", ignorable=True)
     node_id: int = int32("0-3")
     host: str = string("0-3")
     port: int = int32("0-3")
@@ -195,7 +196,7 @@ class DescribeClusterBroker:
 class DescribeClusterResponse:
     throttle_time_ms: int = int32()
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = explanation(nullable="0+", default=None)
     endpoint_type: int = int8("1+", default=1)
     cluster_id: str = string()
     controller_id: int = int32(default=-1)

@@ -15,6 +15,7 @@ from kraftrio.wire.codec.message import (
     boolean,
     bytes_,
     error,
+    explanation,
     float64,
     int8,
     int32,
@@ -65,7 +66,7 @@ class DescribeConfigsResourceResult:
 @struct
 class DescribeConfigsResult:
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = explanation(nullable="0+")
     resource_type: int = int8()
     resource_name: str = string()
     configs: list[DescribeConfigsResourceResult] = array(DescribeConfigsResourceResult)
@@ -104,7 +105,7 @@ class AlterConfigsRequest:
 @struct
 class AlterConfigsResourceResponse:
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = explanation(nullable="0+")
     resource_type: int = int8()
     resource_name: str = string()
 
@@ -143,7 +144,7 @@ class IncrementalAlterConfigsRequest:
 @struct
 class IncrementalAlterConfigsResourceResponse:
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = explanation(nullable="0+")
     resource_type: int = int8()
     resource_name: str = string()
 
@@ -196,7 +197,7 @@ class DescribeClientQuotasEntryData:
 class DescribeClientQuotasResponse:
     throttle_time_ms: int = int32()
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = explanation(nullable="0+")
     entries: list[DescribeClientQuotasEntryData] | None = array(
         DescribeClientQuotasEntryData, nullable="0+"
     )
@@ -235,7 +236,7 @@ class AlterClientQuotasEntryResponse:
     """The outcome for one entity (Kafka calls it EntryData, as in the request)."""
 
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = explanation(nullable="0+")
     entity: list[AlterClientQuotasEntityData] = array(AlterClientQuotasEntityData)
 
 
@@ -270,7 +271,7 @@ class CredentialInfo:
 class DescribeUserScramCredentialsResult:
     user: str = string()
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = explanation(nullable="0+")
     credential_infos: list[CredentialInfo] = array(CredentialInfo)
 
 
@@ -278,7 +279,7 @@ class DescribeUserScramCredentialsResult:
 class DescribeUserScramCredentialsResponse:
     throttle_time_ms: int = int32()
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = explanation(nullable="0+")
     results: list[DescribeUserScramCredentialsResult] = array(DescribeUserScramCredentialsResult)
 
 
@@ -310,7 +311,7 @@ class AlterUserScramCredentialsRequest:
 class AlterUserScramCredentialsResult:
     user: str = string()
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = explanation(nullable="0+")
 
 
 @message("0", flexible="0+", api_key=51)

@@ -22,6 +22,7 @@ from kraftrio.wire.codec.message import (
     array,
     boolean,
     error,
+    explanation,
     int8,
     int16,
     int32,
@@ -80,7 +81,7 @@ class ProduceRequest:
 @struct
 class BatchIndexAndErrorMessage:
     batch_index: int = int32()
-    batch_index_error_message: str | None = string(nullable="0+", default=None)
+    batch_index_error_message: str | None = explanation(nullable="0+", default=None)
 
 
 @struct
@@ -93,7 +94,7 @@ class PartitionProduceResponse:
     record_errors: list[BatchIndexAndErrorMessage] = array(
         BatchIndexAndErrorMessage, "8+", ignorable=True
     )
-    error_message: str | None = string("8+", nullable="8+", default=None, ignorable=True)
+    error_message: str | None = explanation("8+", nullable="8+", default=None, ignorable=True)
     current_leader: LeaderIdAndEpoch | None = struct_field(
         LeaderIdAndEpoch, "10+", tag=0, default=None
     )
@@ -399,7 +400,7 @@ class ProducerState:
 class DescribeProducersPartitionResponse:
     partition_index: int = int32()
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = explanation(nullable="0+", default=None)
     active_producers: list[ProducerState] = array(ProducerState)
 
 

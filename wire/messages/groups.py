@@ -16,6 +16,7 @@ from kraftrio.wire.codec.message import (
     boolean,
     bytes_,
     error,
+    explanation,
     int8,
     int32,
     int64,
@@ -306,7 +307,7 @@ class DescribedGroupMember:
 @struct
 class DescribedGroup:
     error_code: ErrorCode = error()
-    error_message: str | None = string("6+", nullable="6+", default=None)
+    error_message: str | None = explanation("6+", nullable="6+", default=None)
     group_id: str = string()
     group_state: str = string()
     protocol_type: str = string()
@@ -444,7 +445,7 @@ class ConsumerGroupHeartbeatAssignment:
 class ConsumerGroupHeartbeatResponse:
     throttle_time_ms: int = int32()
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = explanation(nullable="0+", default=None)
     member_id: str | None = string(nullable="0+", default=None)
     member_epoch: int = int32()
     heartbeat_interval_ms: int = int32()
@@ -496,7 +497,7 @@ class ConsumerGroupDescribeMember:
 @struct
 class ConsumerGroupDescribeDescribedGroup:
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = explanation(nullable="0+", default=None)
     group_id: str = string()
     group_state: str = string()
     group_epoch: int = int32()

@@ -20,6 +20,7 @@ from kraftrio.wire.codec.message import (
     boolean,
     bytes_,
     error,
+    explanation,
     int8,
     int16,
     int32,
@@ -225,7 +226,7 @@ class DescribeQuorumReplicaState:
 class DescribeQuorumResponsePartitionData:
     partition_index: int = int32()
     error_code: ErrorCode = error()
-    error_message: str | None = string("2+", nullable="2+", ignorable=True)
+    error_message: str | None = explanation("2+", nullable="2+", ignorable=True)
     leader_id: int = int32()
     leader_epoch: int = int32()
     high_watermark: int = int64()
@@ -257,7 +258,7 @@ class DescribeQuorumNode:
 @message("0-2", flexible="0+", api_key=55)
 class DescribeQuorumResponse:
     error_code: ErrorCode = error()
-    error_message: str | None = string("2+", nullable="2+", ignorable=True)
+    error_message: str | None = explanation("2+", nullable="2+", ignorable=True)
     topics: list[DescribeQuorumResponseTopicData] = array(DescribeQuorumResponseTopicData)
     nodes: list[DescribeQuorumNode] = array(DescribeQuorumNode, "2+")
 
@@ -342,14 +343,14 @@ class UpdateFeaturesRequest:
 class UpdatableFeatureResult:
     feature: str = string()
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = explanation(nullable="0+")
 
 
 @message("0-2", flexible="0+", api_key=57)
 class UpdateFeaturesResponse:
     throttle_time_ms: int = int32()
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = explanation(nullable="0+")
     results: list[UpdatableFeatureResult] = array(UpdatableFeatureResult, "0-1", ignorable=True)
 
 
@@ -507,7 +508,7 @@ class UnregisterBrokerRequest:
 class UnregisterBrokerResponse:
     throttle_time_ms: int = int32()
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = explanation(nullable="0+")
 
 
 # AllocateProducerIds (key 67)
@@ -543,7 +544,7 @@ class ControllerRegistrationRequest:
 class ControllerRegistrationResponse:
     throttle_time_ms: int = int32()
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = explanation(nullable="0+")
 
 
 # AssignReplicasToDirs (key 73)

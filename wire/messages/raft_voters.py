@@ -11,6 +11,7 @@ from kraftrio.wire.codec.message import (
     array,
     boolean,
     error,
+    explanation,
     int16,
     int32,
     message,
@@ -46,7 +47,7 @@ class AddRaftVoterRequest:
 class AddRaftVoterResponse:
     throttle_time_ms: int = int32()
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = explanation(nullable="0+")
 
 
 @message("0", flexible="0+", api_key=81)
@@ -60,7 +61,7 @@ class RemoveRaftVoterRequest:
 class RemoveRaftVoterResponse:
     throttle_time_ms: int = int32()
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = explanation(nullable="0+")
 
 
 @struct

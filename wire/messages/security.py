@@ -13,6 +13,7 @@ from kraftrio.wire.codec.message import (
     array,
     bytes_,
     error,
+    explanation,
     int8,
     int32,
     int64,
@@ -47,7 +48,7 @@ class SaslAuthenticateRequest:
 @message("0-2", flexible="2+", api_key=36)
 class SaslAuthenticateResponse:
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = explanation(nullable="0+")
     auth_bytes: bytes = bytes_()
     session_lifetime_ms: int = int64("1+", ignorable=True)
 
@@ -86,7 +87,7 @@ class DescribeAclsResource:
 class DescribeAclsResponse:
     throttle_time_ms: int = int32()
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = explanation(nullable="0+")
     resources: list[DescribeAclsResource] = array(DescribeAclsResource)
 
 
@@ -112,7 +113,7 @@ class CreateAclsRequest:
 @struct
 class AclCreationResult:
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = explanation(nullable="0+")
 
 
 @message("1-3", flexible="2+", api_key=30)
@@ -143,7 +144,7 @@ class DeleteAclsRequest:
 @struct
 class DeleteAclsMatchingAcl:
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = explanation(nullable="0+")
     resource_type: int = int8()
     resource_name: str = string()
     pattern_type: int = int8(default=LITERAL_PATTERN_TYPE)
@@ -156,7 +157,7 @@ class DeleteAclsMatchingAcl:
 @struct
 class DeleteAclsFilterResult:
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = explanation(nullable="0+")
     matching_acls: list[DeleteAclsMatchingAcl] = array(DeleteAclsMatchingAcl)
 
 

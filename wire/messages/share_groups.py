@@ -13,6 +13,7 @@ from kraftrio.wire.codec.message import (
     array,
     boolean,
     error,
+    explanation,
     int32,
     int64,
     message,
@@ -61,7 +62,7 @@ class ShareGroupDescribeMember:
 @struct
 class ShareGroupDescribeDescribedGroup:
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = explanation(nullable="0+", default=None)
     group_id: str = string()
     group_state: str = string()
     group_epoch: int = int32()
@@ -110,7 +111,7 @@ class DescribeShareGroupOffsetsResponsePartition:
     leader_epoch: int = int32()
     lag: int = int64("1+", ignorable=True, default=-1)
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = explanation(nullable="0+", default=None)
 
 
 @struct
@@ -129,7 +130,7 @@ class DescribeShareGroupOffsetsResponseGroup:
         DescribeShareGroupOffsetsResponseTopic
     )
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = explanation(nullable="0+", default=None)
 
 
 @message("0-1", flexible="0+", api_key=90)

@@ -13,6 +13,7 @@ from kraftrio.wire.codec.message import (
     array,
     boolean,
     error,
+    explanation,
     int16,
     int32,
     int64,
@@ -119,7 +120,7 @@ class StreamsGroupDescribeMember:
 @struct
 class StreamsGroupDescribeDescribedGroup:
     error_code: ErrorCode = error()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = explanation(nullable="0+", default=None)
     group_id: str = string()
     group_state: str = string()
     group_epoch: int = int32()

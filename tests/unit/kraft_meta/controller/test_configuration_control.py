@@ -104,6 +104,17 @@ def test_append_and_subtract_act_on_lists_without_repetitions() -> None:
         assert configs(context) == {key: expected}
 
 
+def test_a_list_does_not_grow_longer_than_a_response_can_tell() -> None:
+    """What is appended counts together with what is there."""
+    context = context_with_topic()
+    key = "follower.replication.throttled.replicas"
+    first, second = (",".join(f"{n}:{broker}" for n in range(3000)) for broker in (1, 2))
+    assert incremental(context, (TOPIC, "t", [(key, APPEND, first)])) == [0]
+    codes = incremental(context, (TOPIC, "t", [(key, APPEND, second)]))
+    assert codes == [ErrorCode.INVALID_CONFIG]
+    assert configs(context) == {key: first}
+
+
 def test_setting_the_same_value_records_nothing() -> None:
     """Only changes reach the log."""
     context = context_with_topic()

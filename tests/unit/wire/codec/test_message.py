@@ -29,6 +29,7 @@ from kraftrio.wire.codec.message import (
     encode_parts,
     encode_pieces,
     error,
+    explanation,
     float64,
     int8,
     int16,
@@ -106,6 +107,12 @@ class Strict:
     name: str = string()
     since_1: int = int32("1+", default=5)
     names: list[str] | None = array(STRING, "2+", nullable="2+")
+
+
+@message("0-1", flexible="1+")
+class Refusal:
+    error_message: str | None = explanation(nullable="0+")
+    name: str = string()
 
 
 @message("0", flexible="0+")
@@ -374,6 +381,38 @@ def test_values_that_cannot_be_encoded(value: object, version: int, text: str) -
     """They are our error, with the field or the reason in the text."""
     with pytest.raises(LocalProtocolError, match=text):
         encode(value, version)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("character", ["x", "\N{GRINNING FACE}"])
+def test_a_long_explanation_is_cut(version: int, character: str) -> None:
+    """What it quotes of a client may fill a string by itself; it says how long it was."""
+    text = f"no such topic: {character * 32_767}"
+    data = encode(Refusal(error_message=text, name="n"), version)
+    decoded, _ = decode(Refusal, version, data)
+    assert decoded.name == "n"
+    assert decoded.error_message is not None
+    assert decoded.error_message.startswith(text[:8000])
+    assert decoded.error_message.endswith(f"... ({len(text)} characters)")
+
+
+@pytest.mark.parametrize("text", [None, "", "no such topic", "x" * 8000])
+def test_an_explanation_that_fits_is_kept(text: str | None) -> None:
+    """Null and short ones are as they were."""
+    refusal = Refusal(error_message=text)
+    for version in (0, 1):
+        assert decode(Refusal, version, encode(refusal, version))[0] == refusal
+
+
+@pytest.mark.parametrize("cls", MESSAGES)
+def test_every_error_message_is_an_explanation(cls: type[Any]) -> None:
+    """A field of that name may quote what a client sent."""
+    pending = [cls]
+    while pending:
+        for field in spec_of(pending.pop()).fields:
+            assert field.is_explanation == field.name.endswith("error_message"), field.name
+            if isinstance(field.element, type):
+                pending.append(field.element)
 
 
 def test_ignorable_field_outside_its_version_is_dropped() -> None:
