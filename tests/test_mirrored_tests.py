@@ -47,6 +47,8 @@ unit/broker/config/test_settings_in_force: broker/config/ without_effect
 unit/broker/config/test_topic_config: broker/config/ describe group_config validator
 unit/broker/controller/test_quorum_peers: broker/controller/ other_clusters snapshot_download
     voter_lane
+unit/broker/coordinator/groups/assignors/test_range_assignor: broker/coordinator/groups/assignors/
+    spec
 unit/broker/coordinator/groups/classic/test_groups: broker/coordinator/groups/classic/
     group_state records
 unit/broker/coordinator/groups/classic/test_rebalances: broker/coordinator/groups/classic/

@@ -1,0 +1,1 @@
+"""Assignors of the broker: who gets which partitions of the topics that a group subscribes to."""
