@@ -27,6 +27,7 @@ __all__ = [
     "SchedulerPort",
     "TimerPort",
     "TransactionVerifier",
+    "UnflushedError",
     "VerificationResult",
 ]
 
@@ -147,6 +148,21 @@ class VerificationResult(NamedTuple):
 
     error: ErrorCode
     guard: Any = None
+
+
+class UnflushedError(KafkaError):
+    """An append that is in the log, though its flush failed (KAFKA_STORAGE_ERROR).
+
+    It will be committed as any other, and may be already. To whoever asked for it it is not
+    acknowledged: sent again, it is a duplicate.
+
+    Attributes:
+        base_offset: of its first record.
+    """
+
+    def __init__(self, base_offset: int, message: str | None) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
+        self.base_offset = base_offset
 
 
 class TransactionVerifier(Protocol):

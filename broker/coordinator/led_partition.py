@@ -75,11 +75,13 @@ class LedPartition(Generic[ShardT]):
 
     Attributes:
         written_end_offset: the end of what this leadership appended.
+        is_flushed: unless the disk failed to flush the last of it.
         deleted_topics: topics that were deleted while the shard was loading.
     """
 
     __slots__ = (
         "deleted_topics",
+        "is_flushed",
         "leader_epoch",
         "shard",
         "state",
@@ -101,6 +103,7 @@ class LedPartition(Generic[ShardT]):
         self.timer = timer
         self.state = LoadState.LOADING
         self.written_end_offset = 0
+        self.is_flushed = True
         self.deleted_topics: dict[str, bytes] = {}
 
     def move_to(self, state: LoadState) -> None:

@@ -2,7 +2,8 @@
 
 The contract between a shard (`shard`) and the runtime (`outcome_runner`):
 1. `records`, or `batch` where they are encoded already, are appended to the shard's partition as
-   one batch. If that fails nothing of them exists.
+   one batch. If that fails nothing of them exists. If only their flush fails they do: they count
+   as if their commit had timed out.
 2. Right after the append, before anything else is asked of the shard, it gets what changes by them:
    `change`, if the outcome has one, goes to `apply`; if `replay` is set each record goes to
    `replay`. Records without either describe what the shard's soft state already is.

@@ -3,7 +3,8 @@
 Rules
 1. An outcome is carried out in one go, with no await: reply, append, apply.
 2. The response waits for the records' commit, for at most the commit timeout. Records that come
-   too late for it may yet be committed, and count then.
+   too late for it may yet be committed, and count then. So may those that are in the log without
+   having been flushed: they are applied as all others, but nobody is told that they are safe.
 3. Failures of an append reach clients as coordinator errors, never as those of producing.
 4. A transaction's end marker is appended and applied in one go, too; the shard shows what it
    decided once it is committed. Whoever sent it hears the log's own error, and sends it again.
@@ -31,6 +32,7 @@ from kraftrio.broker.coordinator.ports import Replicas
 from kraftrio.broker.coordinator.settings import CoordinatorSettings
 from kraftrio.broker.log.producers.producer_state import AppendOrigin
 from kraftrio.broker.log.producers.verifications import VerificationGuard
+from kraftrio.broker.ports import UnflushedError
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.records.batch import NO_PRODUCER_ID, Record, build_batch
 from kraftrio.wire.records.control import EndTransactionMarker, build_end_transaction_batch
@@ -135,6 +137,9 @@ class OutcomeRunner:
     ) -> None:
         """What follows once everything that was appended so far is committed, or is not in time."""
         end_offset = led.written_end_offset
+        if not led.is_flushed:
+            self._settle(led, end_offset, follow_up, respond, ErrorCode.REQUEST_TIMED_OUT)
+            return
         self._replicas.when_committed(
             led.topic_partition,
             end_offset,
@@ -203,15 +208,21 @@ class OutcomeRunner:
         transaction_version: int = 0,
         guard: VerificationGuard | None = None,
     ) -> int:
-        info = self._replicas.append_to_leader(
-            led.topic_partition,
-            batch,
-            origin=AppendOrigin.COORDINATOR,
-            transaction_version=transaction_version,
-            guard=guard,
-        )
-        led.written_end_offset = info.base_offset + record_count
-        return info.base_offset
+        try:
+            base_offset = self._replicas.append_to_leader(
+                led.topic_partition,
+                batch,
+                origin=AppendOrigin.COORDINATOR,
+                transaction_version=transaction_version,
+                guard=guard,
+            ).base_offset
+            led.is_flushed = True  # and all that was appended before it
+        except UnflushedError as error:
+            self._log_failure("flush", led, error)
+            base_offset = error.base_offset
+            led.is_flushed = False
+        led.written_end_offset = base_offset + record_count
+        return base_offset
 
     def _settle(
         self,
@@ -224,15 +235,15 @@ class OutcomeRunner:
         """The records of an outcome are committed, or are known to have failed."""
         if led.is_led and error in COMMITTED:
             led.shard.on_committed(end_offset)
-        elif led.is_led and error is ErrorCode.REQUEST_TIMED_OUT:
-            self._replicas.when_committed(
-                led.topic_partition, end_offset, None, partial(self._show, led, end_offset)
-            )
         if respond is not None:
             respond(error)
         if led.is_led and follow_up is not None:
             self.run(led, led.shard.on_append_done(follow_up, error, self.now()))
             led.arm_timer()
+        if led.is_led and error is ErrorCode.REQUEST_TIMED_OUT:
+            self._replicas.when_committed(
+                led.topic_partition, end_offset, None, partial(self._show, led, end_offset)
+            )
 
     def _show(self, led: LedPartition[ShardT], end_offset: int, error: ErrorCode) -> None:
         """Records were committed after their response had been given up."""

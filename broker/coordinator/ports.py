@@ -44,7 +44,13 @@ class Replicas(Protocol):
         origin: AppendOrigin = ...,
         transaction_version: int = ...,
         guard: VerificationGuard | None = ...,
-    ) -> AppendResult: ...
+    ) -> AppendResult:
+        """Append one batch.
+
+        Raises:
+            UnflushedError: it is in the log, but its flush failed.
+            KafkaError: refused; nothing is appended.
+        """
 
     def when_committed(
         self,

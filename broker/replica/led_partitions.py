@@ -21,6 +21,7 @@ from kraftrio.broker.log.partition.partition_log import (
     PartitionLog,
 )
 from kraftrio.broker.log.producers.verifications import VerificationGuard
+from kraftrio.broker.ports import UnflushedError
 from kraftrio.broker.replica.append_gate import AppendGate
 from kraftrio.broker.replica.directories.disk_errors import DiskErrors
 from kraftrio.broker.replica.directories.unmade_logs import UnmadeLogs
@@ -115,7 +116,8 @@ class LedPartitions:
                 one answer has it all.
 
         Raises:
-            KafkaError: refused. With KAFKA_STORAGE_ERROR it may be in the log, unflushed.
+            UnflushedError: it is in the log, and will be committed, but its flush failed.
+            KafkaError: refused; nothing is appended.
         """
         partition = self._partitions.get(topic_partition) or self._hosted.make(topic_partition)
         log, state = partition.log, partition.state
@@ -133,11 +135,13 @@ class LedPartitions:
                 guard=guard,
             )
         except OSError as error:
+            is_appended = log.log_end_offset > before
             refusal = self._disk_errors.refused("append", partition, error)
-            if log.log_end_offset > before and state.is_leader:
-                # Only its flush failed: sent again, the batch is a duplicate, and to be committed.
+            if not is_appended:
+                raise refusal from error
+            if state.is_leader:
                 self._on_append(partition, len(records), wake_followers)
-            raise refusal from error
+            raise UnflushedError(before, refusal.message) from error
         if not info.duplicate:
             self._on_append(partition, len(records), wake_followers)
         return info

@@ -65,7 +65,7 @@ class Invariants:
         self._leaders: dict[tuple[bytes, int, int], int] = {}
         self._committed: dict[tuple[bytes, int], dict[int, tuple[int, int]]] = defaultdict(dict)
         self.isr = IsrCompleteness(cluster)
-        self.transactions = TransactionInvariants(cluster.world)
+        self.transactions = TransactionInvariants()
         self.check_count = 0
         self.segment_count = 0
 

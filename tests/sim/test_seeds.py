@@ -33,6 +33,7 @@ DISK_REGRESSIONS = {
 TRANSACTION_REGRESSIONS = {
     16: "a restarted log told as stable what a marker above its high watermark had decided",
     1002: "nobody restarted a node that had no room to rename a compacted segment",
+    4036: "a decision that was in the log, but could not be flushed, was made again",
 }
 _DISK_SEEDS = range(1, 11)
 

@@ -28,7 +28,7 @@ from kraftrio.broker.coordinator.group_coordinator import group_coordinator
 from kraftrio.broker.log.producers.producer_state import AppendOrigin
 from kraftrio.broker.log.producers.verifications import VerificationGuard
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.ports import VerificationResult
+from kraftrio.broker.ports import UnflushedError, VerificationResult
 from kraftrio.broker.server.context import ClientInfo, RequestContext
 from kraftrio.broker.server.sliced_work import do_at_once
 from kraftrio.kraft_meta.metadata.image import (
@@ -74,6 +74,7 @@ class FakeReplicas:
         self.logs: dict[TopicPartition, FakeLog] = {}
         self.auto_commit = True
         self.append_error: ErrorCode | None = None
+        self.flush_fails = False
         self.guards: list[VerificationGuard | None] = []  # of each append
         self._timers = timers
 
@@ -111,6 +112,8 @@ class FakeReplicas:
         log.log_end_offset += header.record_count
         if self.auto_commit:
             self.commit(topic_partition)
+        if self.flush_fails:
+            raise UnflushedError(base_offset, "the disk is full")
         return Appended(base_offset, log.log_end_offset - 1)
 
     def commit(

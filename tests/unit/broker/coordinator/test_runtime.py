@@ -370,6 +370,41 @@ def test_an_append_that_fails_changes_nothing(broker: Broker, put: Any) -> None:
         assert waiting.value == "NOT_ENOUGH_REPLICAS"
 
 
+@pytest.mark.parametrize("put", [Broker.put, Broker.put_encoded])
+def test_what_is_in_the_log_unflushed_counts(broker: Broker, put: Any) -> None:
+    """As if its commit had come too late: the client is to ask again, the shard shows it."""
+    broker.replicas.flush_fails = True
+    broker.replicas.auto_commit = False
+    assert put(broker, "a").value == "COORDINATOR_NOT_AVAILABLE"
+    assert broker.values() == {b"r": b"a"}
+    assert broker.shard().committed_offset == 0
+    broker.replicas.commit(broker.log.topic_partition)
+    assert broker.shard().committed_offset == 1
+    broker.replicas.flush_fails = False
+    flushed = put(broker, "b")
+    broker.replicas.commit(broker.log.topic_partition)
+    assert flushed.value.startswith("stored")
+
+
+def test_what_a_sole_replica_could_not_flush_is_shown_at_once(broker: Broker) -> None:
+    """Who waits for it hears that it is not safe; then nothing comes any more."""
+    waiting = broker.wait()
+    broker.replicas.flush_fails = True
+    assert broker.put("a").value == "COORDINATOR_NOT_AVAILABLE"
+    assert waiting.value == "REQUEST_TIMED_OUT"
+    assert broker.shard().committed_offset == 1
+
+
+def test_every_part_of_an_outcome_counts_though_the_first_is_not_flushed(broker: Broker) -> None:
+    """The marker, too: what it ended is ended."""
+    broker.replicas.flush_fails = True
+    assert broker.put_for_transaction("a").value == "COORDINATOR_NOT_AVAILABLE"
+    assert broker.shard().pending == {7: {b"r": b"a", b"r+": b"a"}}
+    assert broker.end(COMMIT).value is ErrorCode.REQUEST_TIMED_OUT
+    assert broker.shard().pending == {}
+    assert broker.values() == {b"r": b"a", b"r+": b"a"}
+
+
 async def test_a_failover_unloads_the_shard(broker: Broker) -> None:
     """Whoever waits is answered, no timer is left, and the next leadership loads the log."""
     waiting = broker.wait()

@@ -9,6 +9,7 @@ import trio
 
 from kraftrio.base.deferred import run_waiting
 from kraftrio.broker.log.log_config import LogConfig
+from kraftrio.broker.ports import UnflushedError
 from kraftrio.kraft_meta.metadata.records import (
     PartitionRecord,
     TopicRecord,
@@ -149,9 +150,10 @@ async def test_a_batch_whose_flush_failed_is_committed_all_the_same(
         )
         partition = broker.replicas.hosted.leader(TP)
         broker.fs.fail("sync", partition.log.directory, errno.EMFILE)
-        with pytest.raises(KafkaError) as caught:
+        with pytest.raises(UnflushedError) as caught:
             broker.append()
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert caught.value.base_offset == 0
         assert partition.log.log_end_offset == 1
         broker.fs.heal()
         codes: list[ErrorCode] = []
@@ -160,3 +162,16 @@ async def test_a_batch_whose_flush_failed_is_committed_all_the_same(
             broker.fetched(2, 1)
         await trio.sleep(1)
         assert codes == [ErrorCode.NONE]
+
+
+async def test_what_could_not_be_written_is_not_in_the_log() -> None:
+    """Whoever asked for it must be able to tell that from a flush that failed."""
+    broker = Broker()
+    async with broker.running():
+        partition = broker.lead()
+        broker.fs.fail("write", partition.log.directory, errno.ENOSPC)
+        with pytest.raises(KafkaError) as caught:
+            broker.append()
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert not isinstance(caught.value, UnflushedError)
+        assert partition.log.log_end_offset == 0

@@ -219,6 +219,23 @@ def test_completion_that_cannot_be_appended_is_tried_again(coordinator: Coordina
     assert len(coordinator.ends) == 1, "the markers are written already"
 
 
+def test_a_decision_that_is_in_the_log_unflushed_is_not_made_again(
+    coordinator: Coordinator,
+) -> None:
+    """A second PrepareCommit would be one too many; the client asks again, and is told."""
+    producer_id = coordinator.init().value.producer_id
+    coordinator.add(producer_id)
+    coordinator.replicas.flush_fails = True
+    assert coordinator.commit(producer_id).value is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    coordinator.timers.advance(0)
+    assert coordinator.state() == "CompleteCommit"
+    assert len(coordinator.ends) == 1
+    end_offset = coordinator.replicas.log(LOG).log_end_offset
+    coordinator.replicas.flush_fails = False
+    assert coordinator.commit(producer_id).value.error_code is ErrorCode.NONE
+    assert coordinator.replicas.log(LOG).log_end_offset == end_offset
+
+
 async def test_next_leader_takes_over_what_was_committed(coordinator: Coordinator) -> None:
     """A shard that lost its partition does nothing more."""
     coordinator.is_quick = False
