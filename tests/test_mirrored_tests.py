@@ -56,6 +56,7 @@ unit/broker/coordinator/groups/classic/test_rebalances: broker/coordinator/group
 unit/broker/coordinator/groups/shard/test_recorded_groups: broker/coordinator/groups/shard/
     group_shard
 unit/broker/coordinator/groups/test_offset_layers: broker/coordinator/groups/ offset_commit
+unit/broker/coordinator/groups/shard/test_kind_table: broker/coordinator/groups/ kind
 unit/broker/coordinator/groups/test_offset_state: broker/coordinator/groups/ offset_table
     properties
 unit/broker/coordinator/test_runtime: broker/coordinator/ loading outcome outcome_runner ports
@@ -131,7 +132,7 @@ unit/net/test_connection: net/ transport
 unit/wire/codec/test_message: wire/ stored_bytes
 unit/wire/codec/test_message: wire/codec/ classes decoder encoder schema source
 unit/wire/codec/test_slices: wire/codec/ lazy_arrays
-unit/wire/messages/test_groups: wire/messages/ group_records
+unit/wire/messages/test_groups: wire/messages/ group_records group_record_keys
 """
 
 BY_PROCESS = {

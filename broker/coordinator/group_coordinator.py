@@ -43,7 +43,7 @@ def group_coordinator(
     )
     return CoordinatorRuntime(
         settings,
-        lambda _partition, _leader_epoch: GroupShard(properties, new_uuid),
+        lambda _partition, _leader_epoch: GroupShard(properties, new_uuid, metadata),
         replicas=replicas,
         timers=timers,
         clock=clock,

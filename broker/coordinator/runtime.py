@@ -15,13 +15,13 @@ about: `settings` and `new_shard` say so. Rules:
 
 Called by the coordinator's handlers (`write`, `read`, ...), by WriteTxnMarkers (`end_transaction`)
 and by the metadata publisher (`elect`,
-`resign`, `on_topics_deleted`); `run` is a task of the node.
+`resign`, `on_topics_deleted`, `on_topics_changed`); `run` is a task of the node.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -167,6 +167,16 @@ class CoordinatorRuntime(Generic[ShardT]):
                 self._runner.run(led, led.shard.on_topics_deleted(topics))
             else:
                 led.deleted_topics.update(topics)
+
+    def on_topics_changed(self, names: Collection[str]) -> None:
+        """Topics are new, gone, or have other partitions or replicas; the metadata has them.
+
+        A shard that is loading looks at them once it is active.
+        """
+        now = self._runner.now()
+        for led in self._led.values():
+            if led.state is LoadState.ACTIVE:
+                led.shard.on_topics_changed(names, now)
 
     def _is_empty(self, led: LedPartition[ShardT]) -> bool:
         try:

@@ -6,7 +6,7 @@ time; what they decide they give back as an `Outcome`, and the runtime carries t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from kraftrio.broker.coordinator.outcome import Change, FollowUp, Now, Outcome
@@ -78,6 +78,9 @@ class CoordinatorShard(Protocol):
 
     def on_topics_deleted(self, topics: Mapping[str, bytes]) -> Outcome:
         """Topics (by name, with the id each had) were deleted from the cluster."""
+
+    def on_topics_changed(self, names: Collection[str], now: Now) -> None:
+        """Topics are new, gone, or have other partitions or replicas; the metadata has them."""
 
     # --- time ---
 

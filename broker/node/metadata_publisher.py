@@ -9,7 +9,7 @@ Called by the quorum service for every committed batch of metadata records, on t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from kraftrio.broker.config.dynamic_config import DynamicConfig
@@ -25,6 +25,7 @@ class TopicCoordinator(Protocol):
     def elect(self, partition: int, leader_epoch: int) -> None: ...
     def resign(self, partition: int) -> None: ...
     def on_topics_deleted(self, topics: Mapping[str, bytes]) -> None: ...
+    def on_topics_changed(self, names: Collection[str]) -> None: ...
 
 
 class ConnectedToBrokers(Protocol):
@@ -76,6 +77,10 @@ class MetadataPublisher:
             deleted = {topic.name: topic.topic_id for topic in delta.deleted_topics.values()}
             for coordinator in self._coordinators.values():
                 coordinator.on_topics_deleted(deleted)
+        reshaped = _reshaped_topics(delta)
+        if reshaped:
+            for coordinator in self._coordinators.values():
+                coordinator.on_topics_changed(reshaped)
         self.applied_offset = image.offset
         self._when_applied(delta, image)
 
@@ -112,3 +117,18 @@ class MetadataPublisher:
                         coordinator.elect(index, partition.leader_epoch)
                 elif previous is not None and previous.leader == self._broker_id:
                     coordinator.resign(index)
+
+
+def _reshaped_topics(delta: MetadataDelta) -> list[str]:
+    """The topics that are new or gone, or have new partitions or other replicas.
+
+    Leaders and ISRs change far more often, and who assigns partitions does not ask for them.
+    """
+    names = {topic.name: None for topic in delta.deleted_topics.values()}
+    for topic_delta in delta.changed_topics.values():
+        for index, partition in topic_delta.partitions.items():
+            previous = topic_delta.previous_partition(index)
+            if previous is None or previous.replicas != partition.replicas:
+                names[topic_delta.name] = None
+                break
+    return list(names)

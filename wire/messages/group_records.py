@@ -1,9 +1,8 @@
-"""Declares the records of `__consumer_offsets` and the consumer protocol's embedded messages.
+"""Declares committed offsets and classic groups as the records of `__consumer_offsets` hold them,
+and the consumer protocol's embedded messages.
 
-A key is an int16 record type and then its fields; a value is an int16 version and then its
-fields; a null value is a tombstone. Types 0 and 1 hold committed offsets, 2 holds a classic
-group. Other types (groups of KIP-848, share and streams groups) are known to exist and are left
-to their reader: `decode_key` answers None.
+A value is an int16 version and then its fields; a null value is a tombstone. The keys, of all
+kinds of groups, are in `group_record_keys`.
 
 The consumer protocol's subscription and assignment are the opaque bytes of classic members; the
 coordinator reads only the topics of a subscription, and must survive any bytes.
@@ -28,11 +27,12 @@ from kraftrio.wire.codec.message import (
     uuid,
 )
 from kraftrio.wire.errors import RemoteProtocolError
+from kraftrio.wire.messages.group_record_keys import (
+    GroupMetadataKey,
+    OffsetCommitKey,
+    encode_key,
+)
 from kraftrio.wire.primitives import Buffer
-
-LEGACY_OFFSET_COMMIT = 0
-OFFSET_COMMIT = 1
-GROUP_METADATA = 2
 
 # What Kafka 4.3 writes with its default metadata version; older ones are read.
 OFFSET_COMMIT_VALUE_VERSION = 4
@@ -45,13 +45,6 @@ CONSUMER_PROTOCOL_MAX_VERSION = 3
 _INT16 = _struct.Struct(">h")
 
 
-@message("0", flexible="none")
-class OffsetCommitKey:
-    group: str = string()
-    topic: str = string()
-    partition: int = int32()
-
-
 @message("0-4", flexible="4+")
 class OffsetCommitValue:
     """v1 alone holds an expire timestamp; v4 adds the topic id (KIP-848's commits by id)."""
@@ -62,11 +55,6 @@ class OffsetCommitValue:
     commit_timestamp: int = int64()
     expire_timestamp: int = int64("1", default=-1, ignorable=True)
     topic_id: bytes = uuid("4+", tag=0, tagged="4+", ignorable=True)
-
-
-@message("0", flexible="none")
-class GroupMetadataKey:
-    group: str = string()
 
 
 @struct
@@ -122,26 +110,12 @@ class ConsumerProtocolAssignment:
 
 def encode_offset_key(group: str, topic: str, partition: int) -> bytes:
     """Encode the key of one committed offset."""
-    key = OffsetCommitKey(group=group, topic=topic, partition=partition)
-    return _INT16.pack(OFFSET_COMMIT) + encode(key, 0)
+    return encode_key(OffsetCommitKey(group=group, topic=topic, partition=partition))
 
 
 def encode_group_key(group: str) -> bytes:
     """Encode the key of a classic group's metadata."""
-    return _INT16.pack(GROUP_METADATA) + encode(GroupMetadataKey(group=group), 0)
-
-
-def decode_key(key: Buffer) -> OffsetCommitKey | GroupMetadataKey | None:
-    """Read a record key; None for a record type that is not classic.
-
-    Raises RemoteProtocolError when the bytes are not a key at all.
-    """
-    record_type = _leading_int16(key)
-    if record_type in (LEGACY_OFFSET_COMMIT, OFFSET_COMMIT):
-        return decode(OffsetCommitKey, 0, key, 2)[0]
-    if record_type == GROUP_METADATA:
-        return decode(GroupMetadataKey, 0, key, 2)[0]
-    return None
+    return encode_key(GroupMetadataKey(group=group))
 
 
 def encode_offset_value(value: OffsetCommitValue) -> bytes:

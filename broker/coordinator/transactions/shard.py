@@ -506,6 +506,9 @@ class TransactionShard:
         self._markers.drop(self._partition)
         return Outcome()
 
+    def on_topics_changed(self, names: Collection[str], now: Now) -> None:
+        """Transactions name partitions, and do not look at topics."""
+
     def on_topics_deleted(self, topics: Mapping[str, bytes]) -> Outcome:
         """Deleted partitions need no marker, which the marker sink finds out."""
         return Outcome()

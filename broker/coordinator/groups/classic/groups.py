@@ -16,7 +16,7 @@ Sans-IO: called by the shard with the time as a `Now`, answers with an `Outcome`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from kraftrio.broker.coordinator.deadlines import DeadlineKey, DeadlineQueue
@@ -31,7 +31,12 @@ from kraftrio.broker.coordinator.groups.classic.rebalances import (
     SYNC_DEADLINE,
     Rebalances,
 )
-from kraftrio.broker.coordinator.groups.classic.records import group_record, new_group_record
+from kraftrio.broker.coordinator.groups.classic.records import (
+    group_from_record,
+    group_record,
+    group_tombstone,
+    new_group_record,
+)
 from kraftrio.broker.coordinator.groups.classic.replies import (
     answer_sync,
     fail_sync,
@@ -44,6 +49,7 @@ from kraftrio.broker.coordinator.groups.classic.static_restarts import (
 from kraftrio.broker.coordinator.groups.group import GroupRegistry
 from kraftrio.broker.coordinator.groups.properties import GroupProperties
 from kraftrio.broker.coordinator.outcome import (
+    CoordinatorRecord,
     FollowUp,
     Now,
     Outcome,
@@ -51,6 +57,8 @@ from kraftrio.broker.coordinator.outcome import (
     append_error_to_response,
 )
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.group_record_keys import GroupMetadataKey
+from kraftrio.wire.messages.group_records import decode_group_value
 from kraftrio.wire.messages.groups import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -61,6 +69,7 @@ from kraftrio.wire.messages.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from kraftrio.wire.primitives import Buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +116,27 @@ class ClassicGroups:
             self._static_restarts.restart,
             new_uuid,
         )
+
+    # --- a kind of group ---
+
+    group_type = ClassicGroup
+    record_keys = (GroupMetadataKey,)
+    deadline_kinds = (MEMBER_DEADLINE, JOIN_DEADLINE, SYNC_DEADLINE)
+    follow_ups = (GroupCreated, AssignmentStored, StaticMemberStored)
+
+    def replay(self, key: GroupMetadataKey, value: Buffer | None, _now: Now) -> None:
+        """Apply the record of a group."""
+        group = None
+        if value is not None:
+            group = group_from_record(key.group, decode_group_value(value))
+        self.replace(key.group, group)
+
+    def on_topics_changed(self, names: Collection[str], now: Now) -> None:
+        """Members look at the topics, and rejoin."""
+
+    def tombstones(self, group: ClassicGroup) -> list[CoordinatorRecord]:
+        """Give the record that removes a group."""
+        return [group_tombstone(group.group_id)]
 
     def _find(self, group_id: str) -> ClassicGroup | None:
         return self._registry.find(group_id, ClassicGroup)

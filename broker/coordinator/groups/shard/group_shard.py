@@ -1,6 +1,6 @@
 """One shard of the group coordinator: all groups and offsets of one `__consumer_offsets` partition.
 
-Joins the kinds of group (so far the classic one) with the committed offsets, which meet in a few
+Joins the kinds of group (`kind_table`) with the committed offsets, which meet in a few
 places: a commit needs a member's generation, deleting a group takes its offsets, offsets expire by
 their group's state.
 
@@ -14,13 +14,13 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from kraftrio.broker.coordinator.deadlines import DeadlineQueue
 from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
 from kraftrio.broker.coordinator.groups.classic.groups import ClassicGroups
-from kraftrio.broker.coordinator.groups.classic.records import group_from_record, group_tombstone
 from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
+from kraftrio.broker.coordinator.groups.kind import GroupKind
 from kraftrio.broker.coordinator.groups.offset_commit import (
     DEFAULT_RETENTION_TIME_MS,
     CommitChange,
@@ -33,6 +33,7 @@ from kraftrio.broker.coordinator.groups.offset_state import OffsetState
 from kraftrio.broker.coordinator.groups.offset_table import OffsetKey
 from kraftrio.broker.coordinator.groups.properties import GroupProperties
 from kraftrio.broker.coordinator.groups.shard.administration import choose_groups, describe_group
+from kraftrio.broker.coordinator.groups.shard.kind_table import KindTable, join_outcomes
 from kraftrio.broker.coordinator.groups.shard.offset_expiry import ExpirySliceStored, OffsetExpiry
 from kraftrio.broker.coordinator.outcome import (
     Change,
@@ -41,15 +42,11 @@ from kraftrio.broker.coordinator.outcome import (
     Outcome,
     ProducerOfBatch,
 )
+from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.wire.codec.slices import Slices
 from kraftrio.wire.errors import ErrorCode, KafkaError
-from kraftrio.wire.messages.group_records import (
-    GroupMetadataKey,
-    OffsetCommitKey,
-    decode_group_value,
-    decode_key,
-    decode_offset_value,
-)
+from kraftrio.wire.messages.group_record_keys import OffsetCommitKey, decode_key
+from kraftrio.wire.messages.group_records import decode_offset_value
 from kraftrio.wire.messages.groups import (
     DeletableGroupResult,
     DescribedGroup,
@@ -74,29 +71,41 @@ class GroupShard:
     Attributes:
         groups: of every kind.
         classic: serves the requests of classic members.
+
+    Args:
+        new_uuid: makes ids that no other member has.
+        metadata: the topics that groups read.
     """
 
-    def __init__(self, properties: GroupProperties, new_uuid: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        properties: GroupProperties,
+        new_uuid: Callable[[], str],
+        metadata: MetadataCache,
+    ) -> None:
         self._properties = properties
+        self._metadata = metadata
         self._deadlines = DeadlineQueue()
         self.groups = GroupRegistry()
         self.classic = ClassicGroups(self.groups, properties, self._deadlines, new_uuid)
         self.offsets = OffsetState(properties)
-        self._expiry = OffsetExpiry(self.groups, self.offsets)
+        kinds: tuple[GroupKind, ...] = (self.classic,)
+        self._kinds = KindTable(kinds)
+        self._expiry = OffsetExpiry(self.groups, self.offsets, self._kinds.tombstones)
 
     # --- life of the shard ---
 
     def on_loaded(self, now: Now) -> Outcome:
         """Begin to serve: everything was replayed."""
         self._schedule_expiry(now)
-        return self.classic.on_loaded(now)
+        return join_outcomes([kind.on_loaded(now) for kind in self._kinds])
 
     def on_leader_epoch(self, leader_epoch: int) -> None:
         """Groups and offsets do not depend on who leads."""
 
     def unload(self, now: Now) -> Outcome:
         """Stop serving, and answer the parked requests."""
-        return self.classic.unload(now)
+        return join_outcomes([kind.unload(now) for kind in self._kinds])
 
     def next_deadline_ms(self) -> float | None:
         return self._deadlines.next_deadline_ms()
@@ -105,7 +114,7 @@ class GroupShard:
         """Do everything whose time has come."""
         outcomes = []
         while (key := self._deadlines.pop_due(now.monotonic_ms)) is not None:
-            outcome = self._expire(now) if key == _EXPIRY else self.classic.on_deadline(key, now)
+            outcome = self._expire(now) if key == _EXPIRY else self._kinds.on_deadline(key, now)
             if outcome:
                 outcomes.append(outcome)
         return outcomes
@@ -114,7 +123,7 @@ class GroupShard:
         if isinstance(follow_up, ExpirySliceStored):
             self._on_expiry_slice_stored(error, now)
             return Outcome()
-        return self.classic.on_append_done(follow_up, error, now)
+        return self._kinds.on_append_done(follow_up, error, now)
 
     def on_committed(self, end_offset: int) -> None:
         self.offsets.on_committed(end_offset)
@@ -131,7 +140,7 @@ class GroupShard:
         producer_id: int = NO_PRODUCER_ID,
         committed: bool = True,
     ) -> None:
-        """Apply one record; record types of other protocols are passed over.
+        """Apply one record; record types of a newer Kafka are passed over.
 
         Raises RemoteProtocolError when the record cannot be read.
         """
@@ -147,11 +156,8 @@ class GroupShard:
                 producer_id=producer_id,
                 committed=committed,
             )
-        elif isinstance(parsed, GroupMetadataKey):
-            group = None
-            if value is not None:
-                group = group_from_record(parsed.group, decode_group_value(value))
-            self.classic.replace(parsed.group, group)
+        elif parsed is not None:
+            self._kinds.replay(parsed, value, now)
 
     def replay_end_transaction(
         self, producer_id: int, end_offset: int, now: Now, *, commit: bool, committed: bool = True
@@ -279,6 +285,11 @@ class GroupShard:
         """Remove the offsets of deleted topics, given by name with the id each had."""
         return Outcome(records=self.offsets.delete_topics(topics), replay=True, splittable=True)
 
+    def on_topics_changed(self, names: Collection[str], now: Now) -> None:
+        """Tell the groups of all kinds of topics that are new, gone or have changed."""
+        for kind in self._kinds:
+            kind.on_topics_changed(names, now)
+
     def _schedule_expiry(self, now: Now, *, soon: bool = False) -> None:
         delay_ms = self._properties.offsets_retention_check_interval_ms
         if soon:
@@ -308,9 +319,9 @@ class GroupShard:
         for group_id in group_ids:
             group = self.groups.get(group_id)
             error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_delete()
-            if error is ErrorCode.NONE:
+            if group is not None and error is ErrorCode.NONE:
                 outcome.records += self.offsets.delete_all(group_id)
-                outcome.records.append(group_tombstone(group_id))
+                outcome.records += self._kinds.tombstones(group)
             results.append(DeletableGroupResult(group_id=group_id, error_code=error))
         outcome.response = results
         return outcome

@@ -8,9 +8,9 @@ the records of the one before are committed, and ends the run if they cannot be.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from kraftrio.broker.coordinator.groups.classic.records import group_tombstone
 from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
 from kraftrio.broker.coordinator.groups.offset_state import OffsetState
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, FollowUp, Now
@@ -26,11 +26,21 @@ class ExpirySliceStored(FollowUp):
 
 
 class OffsetExpiry:
-    """See the module."""
+    """See the module.
 
-    def __init__(self, groups: GroupRegistry, offsets: OffsetState) -> None:
+    Args:
+        tombstones: gives the records that remove a group.
+    """
+
+    def __init__(
+        self,
+        groups: GroupRegistry,
+        offsets: OffsetState,
+        tombstones: Callable[[Group], list[CoordinatorRecord]],
+    ) -> None:
         self._groups = groups
         self._offsets = offsets
+        self._tombstones = tombstones
         self._group_ids: deque[str] = deque()  # the first one is in work
         self._topics: deque[str] = deque()  # of the group in work
 
@@ -70,7 +80,7 @@ class OffsetExpiry:
                 removed_of_group += min(len(found.records), room)
                 continue
             if group is not None and self._may_go(group, removed_of_group):
-                records.append(group_tombstone(group.group_id))
+                records += self._tombstones(group)
             self._group_ids.popleft()
             self._begin_group()
             removed_of_group = 0

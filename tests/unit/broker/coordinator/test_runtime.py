@@ -7,7 +7,7 @@ end marker, which shows or drops them once it is committed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -74,6 +74,7 @@ class Registers:
         self.pending: dict[int, dict[bytes, bytes]] = {}
         self.committed_offset = 0
         self.deleted_topics: list[str] = []
+        self.changed_topics: list[str] = []
         self._decided: list[tuple[int, dict[bytes, bytes]]] = []  # by markers not committed yet
         self._deadlines = DeadlineQueue()
         self._waiting: list[tuple[bytes, Any]] = []
@@ -174,6 +175,9 @@ class Registers:
 
     def unload(self, now: Now) -> Outcome:
         return self._answer(None, "moved")
+
+    def on_topics_changed(self, names: Collection[str], now: Now) -> None:
+        self.changed_topics += names
 
     def on_topics_deleted(self, topics: Mapping[str, bytes]) -> Outcome:
         self.deleted_topics += topics
@@ -461,6 +465,17 @@ async def test_topics_deleted_while_loading_are_not_forgotten(broker: Broker) ->
     await broker.load()
     broker.runtime.on_topics_deleted({"later": b"l" * 16})
     assert broker.shard().deleted_topics == ["gone", "later"]
+
+
+async def test_a_shard_that_is_loading_hears_of_no_changed_topics(broker: Broker) -> None:
+    """It looks at the newest metadata once it is loaded; then it hears of each change."""
+    broker.put("a")
+    broker.start()
+    broker.runtime.elect(0, 1)
+    broker.runtime.on_topics_changed(["grown"])
+    await broker.load()
+    broker.runtime.on_topics_changed(["later"])
+    assert broker.shard().changed_topics == ["later"]
 
 
 def test_all_shards_are_asked_unless_one_is_loading(broker: Broker) -> None:

@@ -105,6 +105,7 @@ def test_settings_come_before_replicas_and_these_before_fetchers_and_coordinator
         ("replicas", "apply_delta"),
         ("fetchers", "metadata_changed"),
         ("groups", "elect", 0, 5),
+        ("groups", "on_topics_changed", [CONSUMER_OFFSETS]),
         ("applied", broker.publisher.applied_offset),
     ]
     assert broker.publisher.applied_offset == broker.metadata.image.offset
@@ -133,7 +134,27 @@ def test_a_deleted_topic_ends_its_coordinators_and_all_hear_of_it() -> None:
     assert [call for call in broker.publish(RemoveTopicRecord(_ID)) if call[0] == "groups"] == [
         ("groups", "resign", 0),
         ("groups", "on_topics_deleted", {CONSUMER_OFFSETS: _ID}),
+        ("groups", "on_topics_changed", [CONSUMER_OFFSETS]),
     ]
+
+
+def test_coordinators_hear_of_topics_with_other_partitions_or_replicas() -> None:
+    """Leaders and ISRs change far more often, and assignors do not look at them."""
+    broker = Broker()
+    topic_id = b"\x02" * 16
+
+    def changed(*records: MetadataRecord) -> list[Any]:
+        calls = broker.publish(*records)
+        return [call[2] for call in calls if call[1] == "on_topics_changed"]
+
+    created = PartitionRecord(topic_id, 0, replicas=(1, 2), isr=(1, 2), leader=1)
+    assert changed(TopicRecord("t", topic_id), created) == [["t"]]
+    assert changed(PartitionChangeRecord(topic_id, 0, leader=2)) == []
+    assert changed(PartitionChangeRecord(topic_id, 0, isr=(2,))) == []
+    assert changed(PartitionChangeRecord(topic_id, 0, replicas=(2, 3))) == [["t"]]
+    added = PartitionRecord(topic_id, 1, replicas=(1, 2), isr=(1, 2), leader=1)
+    assert changed(added) == [["t"]]
+    assert changed(RemoveTopicRecord(topic_id)) == [["t"]]
 
 
 def test_what_concerns_no_part_is_applied_all_the_same() -> None:

@@ -6,11 +6,12 @@ definitions elsewhere.
 
 from __future__ import annotations
 
-from typing import Any
+import struct
+from typing import Any, cast
 
 import pytest
 
-from kraftrio.wire.codec.message import decode, encode
+from kraftrio.wire.codec.message import decode, encode, spec_of
 from kraftrio.wire.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 from kraftrio.wire.messages.admin import (
     CreatableTopicResult,
@@ -25,15 +26,19 @@ from kraftrio.wire.messages.configs import (
     AlterClientQuotasRequest,
     OpData,
 )
-from kraftrio.wire.messages.group_records import (
+from kraftrio.wire.messages.group_record_keys import (
+    KEYS_BY_RECORD_TYPE,
     GroupMetadataKey,
+    OffsetCommitKey,
+    decode_key,
+    encode_key,
+)
+from kraftrio.wire.messages.group_records import (
     GroupMetadataValue,
     MemberMetadata,
-    OffsetCommitKey,
     OffsetCommitValue,
     decode_assignment,
     decode_group_value,
-    decode_key,
     decode_offset_value,
     decode_subscription,
     decode_subscription_topics,
@@ -139,9 +144,23 @@ def test_keys() -> None:
     assert decode_key(b"\0\2\0\1g") == GroupMetadataKey(group="g")
 
 
-@pytest.mark.parametrize("record_type", [3, 5, 15, 99])
-def test_keys_of_other_protocols_are_no_classic_keys(record_type: int) -> None:
-    """Record types of newer group protocols are told apart, not misread."""
+@pytest.mark.parametrize("record_type", sorted(KEYS_BY_RECORD_TYPE.keys() - {0}))
+def test_every_type_of_key_is_read_as_it_is_written(record_type: int) -> None:
+    """Strings that are fields of a key stand in their order behind its type."""
+    key_class = KEYS_BY_RECORD_TYPE[record_type]
+    fields = [field.name for field in spec_of(key_class).fields]
+    key = cast(Any, key_class)(**{name: name for name in fields if name != "partition"})
+    names = [name for name in fields if name != "partition"]
+    expected = struct.pack(">h", record_type)
+    expected += b"".join(struct.pack(">h", len(name)) + name.encode() for name in names)
+    expected += b"\0\0\0\0" if "partition" in fields else b""
+    assert encode_key(key) == expected
+    assert decode_key(expected) == key
+
+
+@pytest.mark.parametrize("record_type", [9, 18, 24, 99])
+def test_keys_of_no_known_type_are_told_apart(record_type: int) -> None:
+    """Record types of a newer Kafka are told apart, not misread."""
     assert decode_key(record_type.to_bytes(2, "big") + b"\0\1g") is None
 
 

@@ -16,6 +16,7 @@ from kraftrio.broker.coordinator.groups.classic.joins import Client
 from kraftrio.broker.coordinator.groups.offset_commit import Committer, NamedPartition
 from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now, Outcome, ProducerOfBatch
+from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (
     HeartbeatRequest,
@@ -73,6 +74,7 @@ class GroupContext:
     properties: Properties = field(default_factory=Properties)
     group_id: str = "group"
     hold_commits: bool = False
+    metadata: MetadataCache = field(default_factory=MetadataCache)
 
     def __post_init__(self) -> None:
         self.now = Now(1_000.0, START_WALL_MS)
@@ -84,7 +86,7 @@ class GroupContext:
         self.markers: dict[int, tuple[int, bool]] = {}  # offset of one -> what it says
         self._held: list[tuple[int, Outcome]] = []
         self.append_error = ErrorCode.NONE
-        self.shard = GroupShard(self.properties, self._new_uuid)
+        self.shard = GroupShard(self.properties, self._new_uuid, self.metadata)
         self.carry_out(self.shard.on_loaded(self.now))
 
     def _new_uuid(self) -> str:
@@ -177,9 +179,9 @@ class GroupContext:
 
     def reload(self) -> GroupContext:
         """Another broker takes over: a new context that has replayed this one's log."""
-        other = GroupContext(self.properties, self.group_id)
+        other = GroupContext(self.properties, self.group_id, metadata=self.metadata)
         other.now, other.log, other._uuids = self.now, list(self.log), self._uuids + 100
-        other.shard = GroupShard(other.properties, other._new_uuid)
+        other.shard = GroupShard(other.properties, other._new_uuid, other.metadata)
         other.producers, other.markers = dict(self.producers), dict(self.markers)
         for offset, (key, value) in enumerate(self.log):
             if offset in self.markers:

@@ -12,12 +12,11 @@ from kraftrio.broker.coordinator.groups.classic.records import group_from_record
 from kraftrio.broker.coordinator.groups.offset_table import OffsetKey
 from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
 from kraftrio.broker.coordinator.outcome import Now
+from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.wire.messages.group_record_keys import GroupMetadataKey, OffsetCommitKey, decode_key
 from kraftrio.wire.messages.group_records import (
-    GroupMetadataKey,
-    OffsetCommitKey,
     decode_assignment,
     decode_group_value,
-    decode_key,
     decode_offset_value,
     decode_subscription,
     encode_group_key,
@@ -48,7 +47,7 @@ def records(partition: int) -> Iterator[Record]:
 
 
 def replay(partition: int, end_offset: int = 1 << 62) -> GroupShard:
-    shard = GroupShard(Properties(), lambda: "uuid")
+    shard = GroupShard(Properties(), lambda: "uuid", MetadataCache())
     data = read_log(partition)
     for header in iter_headers(data):
         if header.base_offset >= end_offset:
@@ -170,7 +169,7 @@ def test_state_is_written_as_kafka_writes_it() -> None:
             group = group_from_record(key.group, decode_group_value(record.value))
             assert encode_group_value(group_value(group)) == record.value
         elif isinstance(key, OffsetCommitKey) and record.value is not None:
-            shard = GroupShard(Properties(), lambda: "uuid")
+            shard = GroupShard(Properties(), lambda: "uuid", MetadataCache())
             shard.replay(record.offset, record.key, record.value, NOW)
             offset = shard.offsets.get(OffsetKey(key.group, key.topic, key.partition))
             assert offset is not None
