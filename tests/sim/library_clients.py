@@ -31,6 +31,7 @@ from kraftrio.clients.consumer.consumer import Consumer, ConsumerRecord, Rebalan
 from kraftrio.clients.errors import (
     CommitFailedError,
     CorruptRecordError,
+    InvalidReplicationFactorError,
     KafkaClientError,
     RebalanceInProgressError,
     RetriableError,
@@ -458,7 +459,8 @@ class TopicProgram:
                 await act()
             except (TopicExistsError, UnknownTopicOrPartitionError):
                 return
-            except RetriableError as error:
+            except (RetriableError, InvalidReplicationFactorError) as error:
+                # Few brokers, or none, may be there right now.
                 self._machine.note(f"{self.topic} again: {error}")
                 await self._machine.pause()
             else:

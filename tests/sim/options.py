@@ -292,9 +292,13 @@ def _with_transactions(options: Options, rng: Random, chance: float) -> Options:
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": rng.choice(("200", "1000")),
     }
     partitions = [rng.choice((1, 2)), rng.choice((1, 2)), rng.choice((1, 2))]
+    properties = {**files, **shape.properties}
+    if options.replication_factor > 1 and options.faults:
+        # As in Kafka, a follower that is away for longer may miss markers for good.
+        properties["log.cleaner.delete.retention.ms"] = "86400000"
     return replace(
         options,
-        shape=replace(shape, properties={**files, **shape.properties}),
+        shape=replace(shape, properties=properties),
         transactions=Transactions(
             writers=rng.choice((1, 2, 3)),
             loops=rng.choice((0, 1, 2)),

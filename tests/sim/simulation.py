@@ -63,6 +63,7 @@ _SPARE_PROCESSES = frozenset(
         "clock",
     }
 )
+_OFFLINE = ("log directory that is offline", "no log directory is online")
 # What a node may say in an error, and a client find, because of a fault.
 _EXPLAINED_BY: dict[str, tuple[str, ...]] = {
     "full_disk": ("No space left", "disk full"),
@@ -70,8 +71,8 @@ _EXPLAINED_BY: dict[str, tuple[str, ...]] = {
     "rot": ("damaged", "load failed", "cannot be cleaned", DAMAGED_RECORDS),
     "failed_sync": ("sync failed",),
     "few_files": ("Too many open files",),
-    "no_room_now": ("No space left",),
-    "fail_directory": (BROKEN, "log directory that is offline"),
+    "no_room_now": ("No space left", *_OFFLINE),  # offline where segments were being swapped
+    "fail_directory": (BROKEN, *_OFFLINE),
 }
 
 
