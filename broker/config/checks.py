@@ -18,6 +18,7 @@ from kraftrio.broker.config.attributes import (
     address_text,
     ip_version,
 )
+from kraftrio.broker.config.group_checks import check_groups
 from kraftrio.broker.config.types import ConfigValue, PropertyError
 from kraftrio.broker.config.without_effect import warnings_without_effect
 
@@ -25,19 +26,26 @@ LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _REPLICA_SELECTORS = (LEADER_SELECTOR, RACK_AWARE_SELECTOR)
 _WILDCARDS = ("0.0.0.0", "::", "0:0:0:0:0:0:0:0")
-_JAVA_CLASSES = (
-    "authorizer.class.name",
-    "alter.config.policy.class.name",
-    "client.quota.callback.class",
-    "create.topic.policy.class.name",
-    "principal.builder.class",
-)
-_DEFAULT_PRINCIPAL_BUILDER = (
-    "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
-)
+# Settings that name Java classes, with the one that does what is done here; empty: none does.
+_JAVA_CLASSES = {
+    "authorizer.class.name": "",
+    "alter.config.policy.class.name": "",
+    "client.quota.callback.class": "",
+    "create.topic.policy.class.name": "",
+    "principal.builder.class": (
+        "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+    ),
+    "group.share.persister.class.name": (
+        "org.apache.kafka.server.share.persister.DefaultStatePersister"
+    ),
+}
 # What the segments of a topic hold at least; the internal topics' own settings allow less.
 _LEAST_SEGMENT_BYTES = 1 << 20
-_INTERNAL_SEGMENTS = ("offsets.topic.segment.bytes", "transaction.state.log.segment.bytes")
+_INTERNAL_SEGMENTS = (
+    "offsets.topic.segment.bytes",
+    "transaction.state.log.segment.bytes",
+    "share.coordinator.state.topic.segment.bytes",
+)
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
@@ -98,8 +106,8 @@ def check_supported(config: Settings, defaults: Mapping[str, ConfigValue]) -> li
                 f"listener {listener.name} uses {listener.protocol}, which is not supported yet: "
                 f"only PLAINTEXT is"
             )
-    for name in _JAVA_CLASSES:
-        if config.originals.get(name, "") not in ("", _DEFAULT_PRINCIPAL_BUILDER):
+    for name, allowed in _JAVA_CLASSES.items():
+        if config.originals.get(name, "") not in ("", allowed):
             raise PropertyError(
                 f"{name} is {config.originals[name]}: Java classes cannot be run, remove it"
             )
@@ -274,17 +282,7 @@ def _check_limits(config: Settings) -> None:
         raise PropertyError("log.retention.ms is 0: it must be -1 for no limit, or at least 1")
     _check_order(config, "replica.fetch.wait.max.ms", "replica.socket.timeout.ms")
     _check_order(config, "replica.fetch.wait.max.ms", "replica.lag.time.max.ms")
-    _check_order(config, "group.min.session.timeout.ms", "group.max.session.timeout.ms")
-    for kind in ("consumer", "share", "streams"):
-        for setting in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
-            low = f"group.{kind}.min.{setting}"
-            middle, high = f"group.{kind}.{setting}", f"group.{kind}.max.{setting}"
-            _check_order(config, low, high)
-            _check_order(config, low, middle)
-            _check_order(config, middle, high)
-        _check_order(
-            config, f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms"
-        )
+    check_groups(config.value)
 
 
 def _check_order(config: Settings, low_name: str, high_name: str) -> None:

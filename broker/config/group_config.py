@@ -2,7 +2,7 @@
 
 Owns the sheets of both resource types (Kafka 4.3's; form in `config/types`; a group's default is
 the broker's property in the last column). Called by the controller's validator and the config
-handlers; the group coordinator reads a group's settings by `effective_group_configs`.
+handlers; `group_settings` is how they are read.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from kraftrio.broker.config.config import BrokerConfig
-from kraftrio.broker.config.topic_config import broker_default
+from kraftrio.broker.config.config import BROKER_KEYS, BrokerConfig
+from kraftrio.broker.config.group_checks import KINDS
+from kraftrio.broker.config.topic_config import broker_value
 from kraftrio.broker.config.types import ConfigKey, ConfigValue, PropertyError, read_sheet
 from kraftrio.wire.errors import ErrorCode, KafkaError
 
@@ -86,59 +87,52 @@ _DURATION = re.compile(
 _MIN_INTERVAL_MS, _MAX_INTERVAL_MS = 100, 3_600_000
 
 
-def effective_group_configs(
-    overrides: Mapping[str, str], broker_config: BrokerConfig
-) -> dict[str, str | None]:
-    """Return every setting of a group as it is in force."""
-    return {
-        name: overrides.get(name, broker_default(key, broker_config))
-        for name, key in GROUP_KEYS.items()
-    }
+def bounds_of(name: str) -> tuple[str | None, str | None]:
+    """The broker's properties that a group's setting must not be below, and not above."""
+    kind, _, setting = name.partition(".")
+    least = f"group.{kind}.min.{setting}"
+    most = f"group.{kind}.max.{setting.removeprefix('num.')}"
+    return least if least in BROKER_KEYS else None, most if most in BROKER_KEYS else None
 
 
 def validate_group_configs(configs: Mapping[str, str], broker_config: BrokerConfig) -> None:
     """Check what a group sets itself; KafkaError INVALID_CONFIG when it is not allowed."""
     try:
-        values = {}
-        for name, text in configs.items():
-            key = GROUP_KEYS.get(name)
-            if key is None:
+        for name in configs:
+            if name not in GROUP_KEYS:
                 raise PropertyError(f"Unknown group config name: {name}")
-            values[name] = key.parse(text)
-        for name, value in values.items():
-            _check_bounds(name, value, broker_config)
-        for kind in ("consumer", "share", "streams"):
-            _check_session(kind, values, broker_config)
-        reset = values.get("share.auto.offset.reset", "latest")
+        values = {
+            name: key.parse(configs[name]) if name in configs else broker_value(key, broker_config)
+            for name, key in GROUP_KEYS.items()
+        }
+        reset = values["share.auto.offset.reset"]
         if reset not in ("latest", "earliest") and not _DURATION.match(str(reset)):
             raise PropertyError(
                 f"Invalid value {reset} for configuration share.auto.offset.reset: it must be "
                 f"latest, earliest or by_duration:PnDTnHnMn.nS"
             )
+        for name, value in values.items():
+            _check_bounds(name, value, broker_config)
+        for kind in KINDS:
+            _check_session(kind, values)
     except PropertyError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
 def _check_bounds(name: str, value: ConfigValue, broker_config: BrokerConfig) -> None:
     """Hold a value between the broker's group.KIND.min.* and group.KIND.max.*."""
-    kind, _, setting = name.partition(".")
-    least_name = f"group.{kind}.min.{setting}"
-    most_name = f"group.{kind}.max.{setting.removeprefix('num.')}"
-    least, most = broker_config.values.get(least_name), broker_config.values.get(most_name)
+    least_name, most_name = bounds_of(name)
+    least = None if least_name is None else broker_config.value(least_name)
+    most = None if most_name is None else broker_config.value(most_name)
     if isinstance(value, int) and isinstance(least, int) and value < least:
         raise PropertyError(f"{name} must be greater than or equal to {least_name}")
     if isinstance(value, int) and isinstance(most, int) and value > most:
         raise PropertyError(f"{name} must be less than or equal to {most_name}")
 
 
-def _check_session(
-    kind: str, values: Mapping[str, ConfigValue], broker_config: BrokerConfig
-) -> None:
+def _check_session(kind: str, values: Mapping[str, ConfigValue]) -> None:
     session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
-    if session not in values and heartbeat not in values:
-        return
-    session_ms = values.get(session, broker_config.value(f"group.{session}"))
-    heartbeat_ms = values.get(heartbeat, broker_config.value(f"group.{heartbeat}"))
+    session_ms, heartbeat_ms = values[session], values[heartbeat]
     assert isinstance(session_ms, int) and isinstance(heartbeat_ms, int)
     if session_ms <= heartbeat_ms:
         raise PropertyError(f"{session} must be greater than {heartbeat}")

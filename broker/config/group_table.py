@@ -1,7 +1,7 @@
 """Sheet of the broker's settings for groups, offsets and transactions.
 
 Names, types, defaults and ranges are Kafka's (4.3); the form is that of `config/types`. Read by
-`config`. Settings of share and streams groups are known so that files with them load.
+`config`; what they must be to each other is checked in `group_checks`.
 """
 
 from __future__ import annotations
@@ -148,8 +148,9 @@ group.share.max.size | int | 200 | 1..1000 | medium
     Most members of a share group.
 group.share.initialize.retry.interval.ms | int | 30000 | 1.. | low | internal
     Wait before share state is initialized again.
-group.share.persister.class.name | string | null | | medium | internal
-    Where the state of share groups is kept.
+group.share.persister.class.name | string \
+  | org.apache.kafka.server.share.persister.DefaultStatePersister | | medium | internal
+    Where the state of share groups is kept: by the share coordinator.
 share.coordinator.append.linger.ms | int | -1 | -1.. | medium
     How long the share coordinator gathers writes; -1 lets it choose.
 share.coordinator.cached.buffer.max.bytes | int | 1048588 | 524288.. | medium | cluster

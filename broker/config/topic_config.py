@@ -112,12 +112,17 @@ _THROTTLED = (
 _REPLICA = re.compile(r"[0-9]+:[0-9]+\Z")
 
 
-def broker_default(key: ConfigKey, broker_config: BrokerConfig) -> str | None:
+def broker_value(key: ConfigKey, broker_config: BrokerConfig) -> ConfigValue:
     """Return a topic's or group's setting as the broker's properties have it."""
     if not key.synonym:
-        return format_value(key.default)
+        return key.default
     value: ConfigValue = getattr(broker_config, key.synonym.replace(".", "_"))
-    return format_value(value)
+    return value
+
+
+def broker_default(key: ConfigKey, broker_config: BrokerConfig) -> str | None:
+    """The same, as it is written."""
+    return format_value(broker_value(key, broker_config))
 
 
 def effective_topic_configs(

@@ -1,8 +1,9 @@
 """The settings that are known, so that Kafka's files load, but change nothing here, and why.
 
-Owns the list. Rule: every setting of the broker is either read by some part of it or stands here; a
-test holds the list and the code together. A start with one of them set to another value than its
-default warns, with the reason. Called by `config/checks`.
+Owns the list. Rule: every setting of the broker, and of groups, is either read by some part of it
+or stands here; a group's with the broker's setting that is its default. A test holds the list and
+the code together. A start with one of them set to another value than its default warns, with the
+reason. Called by `config/checks`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     (
         "worker threads are taken as they are needed",
-        ("background.threads", "group.coordinator.threads", "group.coordinator.background.threads"),
+        (
+            "background.threads",
+            "group.coordinator.threads",
+            "group.coordinator.background.threads",
+            "share.coordinator.threads",
+        ),
     ),
     (
         "requests that wait free themselves",
@@ -27,6 +33,7 @@ _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "producer.purgatory.purge.interval.requests",
             "fetch.purgatory.purge.interval.requests",
             "delete.records.purgatory.purge.interval.requests",
+            "share.fetch.purgatory.purge.interval.requests",
         ),
     ),
     ("no listener accepts clients before the broker is ready", ("early.start.listeners",)),
@@ -83,11 +90,87 @@ _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("the compaction reads and writes in pieces of its own size", ("log.cleaner.io.buffer.size",)),
     (
         "the coordinator writes at once what a request decides",
-        ("group.coordinator.append.linger.ms", "group.coordinator.cached.buffer.max.bytes"),
+        (
+            "group.coordinator.append.linger.ms",
+            "group.coordinator.cached.buffer.max.bytes",
+            "share.coordinator.append.linger.ms",
+            "share.coordinator.cached.buffer.max.bytes",
+        ),
     ),
     (
-        "only classic groups are served",
-        ("group.consumer.*", "group.share.*", "group.streams.*", "share.*"),
+        "consumer groups are not served",
+        (
+            "group.consumer.assignors",
+            "group.consumer.assignment.interval.ms",
+            "group.consumer.min.assignment.interval.ms",
+            "group.consumer.max.assignment.interval.ms",
+            "group.consumer.heartbeat.interval.ms",
+            "group.consumer.min.heartbeat.interval.ms",
+            "group.consumer.max.heartbeat.interval.ms",
+            "group.consumer.session.timeout.ms",
+            "group.consumer.min.session.timeout.ms",
+            "group.consumer.max.session.timeout.ms",
+            "group.consumer.max.size",
+            "group.consumer.migration.policy",
+            "group.consumer.regex.refresh.interval.ms",
+        ),
+    ),
+    (
+        "share groups are not served",
+        (
+            "group.share.assignors",
+            "group.share.assignment.interval.ms",
+            "group.share.min.assignment.interval.ms",
+            "group.share.max.assignment.interval.ms",
+            "group.share.delivery.count.limit",
+            "group.share.min.delivery.count.limit",
+            "group.share.max.delivery.count.limit",
+            "group.share.heartbeat.interval.ms",
+            "group.share.min.heartbeat.interval.ms",
+            "group.share.max.heartbeat.interval.ms",
+            "group.share.session.timeout.ms",
+            "group.share.min.session.timeout.ms",
+            "group.share.max.session.timeout.ms",
+            "group.share.record.lock.duration.ms",
+            "group.share.min.record.lock.duration.ms",
+            "group.share.max.record.lock.duration.ms",
+            "group.share.partition.max.record.locks",
+            "group.share.min.partition.max.record.locks",
+            "group.share.max.partition.max.record.locks",
+            "group.share.max.share.sessions",
+            "group.share.max.size",
+            "group.share.initialize.retry.interval.ms",
+            "share.auto.offset.reset",
+            "share.isolation.level",
+            "share.renew.acknowledge.enable",
+            "share.coordinator.cold.partition.snapshot.interval.ms",
+            "share.coordinator.load.buffer.size",
+            "share.coordinator.snapshot.update.records.per.snapshot",
+            "share.coordinator.state.topic.compression.codec",
+            "share.coordinator.state.topic.min.isr",
+            "share.coordinator.state.topic.num.partitions",
+            "share.coordinator.state.topic.prune.interval.ms",
+            "share.coordinator.state.topic.replication.factor",
+            "share.coordinator.write.timeout.ms",
+        ),
+    ),
+    (
+        "streams groups are not served",
+        (
+            "group.streams.assignment.interval.ms",
+            "group.streams.min.assignment.interval.ms",
+            "group.streams.max.assignment.interval.ms",
+            "group.streams.heartbeat.interval.ms",
+            "group.streams.min.heartbeat.interval.ms",
+            "group.streams.max.heartbeat.interval.ms",
+            "group.streams.session.timeout.ms",
+            "group.streams.min.session.timeout.ms",
+            "group.streams.max.session.timeout.ms",
+            "group.streams.initial.rebalance.delay.ms",
+            "group.streams.max.size",
+            "group.streams.num.standby.replicas",
+            "group.streams.max.standby.replicas",
+        ),
     ),
     (
         "the coordinator acts at the time that a transaction or its id is due",

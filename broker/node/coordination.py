@@ -12,6 +12,7 @@ from typing import Any
 
 from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.base.deferred import Deferred
+from kraftrio.broker.config.group_settings import GroupSettings
 from kraftrio.broker.controller.channel import ControllerChannel
 from kraftrio.broker.controller.producer_ids import ProducerIdManager
 from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator, group_coordinator
@@ -29,6 +30,7 @@ from kraftrio.broker.peers.local_calls import LocalCalls
 from kraftrio.broker.replica.verification.coordinator_asker import CoordinatorAsker
 from kraftrio.broker.replica.verification.verification import TransactionVerification
 from kraftrio.broker.server.sliced_work import SlicedWork
+from kraftrio.kraft_meta.metadata.image import GROUP
 from kraftrio.net.link import LinkSettings
 from kraftrio.wire.messages.quorum import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
@@ -41,6 +43,7 @@ class Coordination:
 
     Attributes:
         links: the ways to other brokers, for `run` and `metadata_changed`; by their use.
+        group_settings: the settings of single groups.
     """
 
     def __init__(
@@ -62,6 +65,9 @@ class Coordination:
         self.links: dict[str, BrokerLinks] = {}
         self.producer_ids = ProducerIdManager(
             config.node_id, lambda: channel.broker_epoch, self._allocate_producer_ids
+        )
+        self.group_settings = GroupSettings(
+            lambda: node.dynamic.current, lambda group_id: metadata.image.config(GROUP, group_id)
         )
         self.groups = self._groups()
         self.markers = MarkerSender(

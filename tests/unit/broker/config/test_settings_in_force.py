@@ -15,6 +15,7 @@ import pytest
 import kraftrio.broker
 from kraftrio.broker.config.config import BROKER_KEYS, BrokerConfig, PropertyError
 from kraftrio.broker.config.dynamic_config import DynamicConfig
+from kraftrio.broker.config.group_config import GROUP_KEYS, bounds_of
 from kraftrio.broker.config.topic_config import INTERNAL_SEGMENT_BYTES, TOPIC_KEYS
 from kraftrio.broker.config.types import ConfigKey, ConfigType, format_value
 from kraftrio.broker.config.without_effect import reason_without_effect
@@ -26,7 +27,10 @@ SOURCES = sorted(Path(kraftrio.broker.__file__).parent.rglob("*.py"))
 # They declare or list settings, but use none.
 DECLARING = {
     f"config/{name}.py"
-    for name in ("attributes", "describe", "without_effect", "listener_settings")
+    for name in (
+        *("attributes", "describe", "without_effect", "listener_settings"),
+        *("group_checks", "group_config"),
+    )
 }
 # What configurations are called where they are read.
 CONFIGURATIONS = {"config", "_config", "settings", "_settings", "properties", "_properties"} | {
@@ -53,6 +57,16 @@ def names_read(path: Path) -> Iterator[str]:
                 yield attributes[node.attr]
         elif isinstance(node, ast.Constant) and node.value in BROKER_KEYS:
             yield str(node.value)
+        elif isinstance(node, ast.Constant) and node.value in GROUP_KEYS:
+            yield from names_of_group_setting(str(node.value))
+
+
+def names_of_group_setting(name: str) -> Iterator[str]:
+    """A setting of groups, and those of the broker that come into force with it."""
+    yield name
+    if GROUP_KEYS[name].synonym:
+        yield GROUP_KEYS[name].synonym
+    yield from filter(None, bounds_of(name))
 
 
 def in_force() -> set[str]:
@@ -79,6 +93,17 @@ def test_what_is_listed_is_not_read() -> None:
     """A setting that came into force leaves the list."""
     read = sorted(name for name in in_force() if reason_without_effect(name) is not None)
     assert not read, f"read, so not without effect any more: {read}"
+
+
+def test_settings_of_groups_are_read_or_listed() -> None:
+    """With the broker's setting that is the default, where there is one."""
+    read = in_force()
+    silent = [
+        name
+        for name, key in GROUP_KEYS.items()
+        if name not in read and reason_without_effect(key.synonym or name) is None
+    ]
+    assert not silent, f"read by nothing: {silent}"
 
 
 def test_topics_settings_reach_their_logs() -> None:
@@ -148,6 +173,14 @@ def test_a_start_warns_about_names_with_a_prefix(name: str) -> None:
         (
             {"transaction.state.log.segment.bytes": "1048575"},
             "transaction.state.log.segment.bytes is 1048575: a topic's segments have at least",
+        ),
+        (
+            {"share.coordinator.state.topic.segment.bytes": "1000"},
+            "share.coordinator.state.topic.segment.bytes is 1000: a topic's segments have at least",
+        ),
+        (
+            {"group.share.persister.class.name": "com.acme.Persister"},
+            "group.share.persister.class.name is com.acme.Persister: Java classes cannot be run",
         ),
         (
             {"group.coordinator.rebalance.protocols": "consumer"},

@@ -217,3 +217,53 @@ def test_group_settings_are_bounded(name: str, value: str, allowed: bool) -> Non
     else:
         with pytest.raises(KafkaError):
             validator().validate(GROUP, "g", {name: value})
+
+
+@pytest.mark.parametrize(
+    ("configs", "sentence"),
+    [
+        (
+            {"consumer.heartbeat.interval.ms": "1"},
+            "consumer.heartbeat.interval.ms must be greater than or equal to"
+            " group.consumer.min.heartbeat.interval.ms",
+        ),
+        (
+            {"share.partition.max.record.locks": "4001"},
+            "share.partition.max.record.locks must be less than or equal to"
+            " group.share.max.partition.max.record.locks",
+        ),
+        (
+            {"streams.num.standby.replicas": "3"},
+            "streams.num.standby.replicas must be less than or equal to"
+            " group.streams.max.standby.replicas",
+        ),
+        (
+            {"streams.assignment.interval.ms": "15001"},
+            "streams.assignment.interval.ms must be less than or equal to"
+            " group.streams.max.assignment.interval.ms",
+        ),
+    ],
+)
+def test_sentences_of_group_settings(configs: dict[str, str], sentence: str) -> None:
+    """Are Kafka's."""
+    with pytest.raises(KafkaError) as error:
+        validator().validate(GROUP, "g", configs)
+    assert error.value.message == sentence
+
+
+def test_group_session_above_its_heartbeat() -> None:
+    """Also when only one of the two is the group's own."""
+    broker = config(
+        group_consumer_min_session_timeout_ms="1000",
+        group_consumer_min_heartbeat_interval_ms="1000",
+    )
+    ours = NodeConfigValidator(DynamicConfig(broker, lambda _: None))
+    with pytest.raises(KafkaError) as error:
+        ours.validate(GROUP, "g", {"consumer.session.timeout.ms": "5000"})
+    sentence = "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms"
+    assert error.value.message == sentence
+    ours.validate(
+        GROUP,
+        "g",
+        {"consumer.session.timeout.ms": "5000", "consumer.heartbeat.interval.ms": "4999"},
+    )
