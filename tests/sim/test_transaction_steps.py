@@ -2,7 +2,9 @@
 
 The steps are those of ARCHITECTURE.md, "A transaction". Broker 1 coordinates, 2 follows it; 2 and 3
 lead a partition each, which all follow. A step is held by cutting what it needs to go on. Then a
-broker crashes, everything is mended, and the client asks for the same end until it is answered.
+broker crashes, everything is mended, and the client asks for the same end until it is answered. So
+with both protocols of transactions: partitions added by a request and one epoch for all
+transactions, or partitions added by writing to them and an epoch for each (KIP-890).
 """
 
 from __future__ import annotations
@@ -41,11 +43,31 @@ SECOND, THIRD = TopicPartition("second", 0), TopicPartition("third", 0)  # by th
 _COORDINATOR = 1
 
 
+@dataclass(frozen=True)
+class Protocol:
+    """What a producer sends for a transaction.
+
+    Attributes:
+        adds_partitions: by requests of its own, before it writes.
+        has_epochs: one for each transaction, which the end of the one before tells.
+    """
+
+    produce_version: int
+    end_version: int
+    adds_partitions: bool
+    has_epochs: bool
+
+
+OLDER = Protocol(produce_version=11, end_version=3, adds_partitions=True, has_epochs=False)
+NEWER = Protocol(produce_version=12, end_version=5, adds_partitions=False, has_epochs=True)
+
+
 @dataclass
 class Producer:
-    """A transactional producer of the protocol before KIP-890, which asks until it is answered."""
+    """A transactional producer, which asks until it is answered."""
 
     client: SimClient
+    protocol: Protocol
     producer_id: int = -1
     epoch: int = -1
     sequence: int = 0
@@ -73,6 +95,13 @@ class Producer:
 
     async def write(self, value: str) -> None:
         """Begin a transaction, and write a record to each partition."""
+        if self.protocol.adds_partitions:
+            await self._add_partitions()
+        for topic_partition in (SECOND, THIRD):
+            await self._produce(topic_partition, value)
+        self.sequence += 1
+
+    async def _add_partitions(self) -> None:
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=ID,
             v3_and_below_producer_id=self.producer_id,
@@ -82,9 +111,6 @@ class Producer:
             ],
         )
         await self.ask(request, 3, _code_of_added)
-        for topic_partition in (SECOND, THIRD):
-            await self._produce(topic_partition, value)
-        self.sequence += 1
 
     async def _produce(self, topic_partition: TopicPartition, value: str) -> None:
         while True:
@@ -102,7 +128,9 @@ class Producer:
             )
             try:
                 leader, _ = await self.client.leader(*topic_partition)
-                response = await self.client.call_node(leader, request, 11, 30)
+                response = await self.client.call_node(
+                    leader, request, self.protocol.produce_version, 30
+                )
             except Unavailable:
                 self.client.forget(topic_partition.topic)
                 await trio.sleep(0.1)
@@ -120,7 +148,15 @@ class Producer:
             producer_epoch=self.epoch,
             committed=commit,
         )
-        await self.ask(request, 3, lambda response: ErrorCode(response.error_code))
+        version = self.protocol.end_version
+        await self.ask(request, version, lambda response: ErrorCode(response.error_code))
+        if self.protocol.has_epochs:
+            expect(
+                (self.last.producer_id, self.last.producer_epoch)
+                == (self.producer_id, self.epoch + 1),
+                f"the end gave epoch {self.last.producer_epoch} after {self.epoch}",
+            )
+            self.epoch, self.sequence = self.last.producer_epoch, 0
 
 
 _PASSES = frozenset(
@@ -289,22 +325,27 @@ STEPS = [
         "6: completion is appended on the leader alone",
         ((1, 2),),
         lambda look: look.is_completing and not look.state_is_committed,
-        when=lambda look: look.second == look.third == 1 and look.is_committed(THIRD, 3),
+        when=lambda look: (
+            look.second == look.third == 1
+            and look.is_committed(SECOND, 2)  # which broker 1 has to fetch for
+            and look.is_committed(THIRD, 3)
+        ),
     ),
     Step("7: completion is committed", (), lambda look: look.is_completing),
 ]
 
 
+@pytest.mark.parametrize("protocol", [OLDER, NEWER], ids=["older", "newer"])
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
 def test_a_crash_at_any_step_ends_the_transaction_everywhere_one_way(
-    step: Step, commit: bool
+    step: Step, commit: bool, protocol: Protocol
 ) -> None:
     async def script(stage: Stage) -> None:
         await stage.create(TRANSACTION_STATE, [1, 2], unclean_leader_election_enable=False)
         await stage.create(SECOND.topic, [2, 3, 1])
         await stage.create(THIRD.topic, [3, 2, 1])
-        producer = Producer(stage.client("producer"))
+        producer = Producer(stage.client("producer"), protocol)
         await producer.init()
         await producer.write("first")
         look, ended = Look(stage), trio.Event()
