@@ -235,6 +235,7 @@ class SimDisk:
         self.failing_calls: FailingCalls | None = None
         self.broken_path: str | None = None  # all that is done below it fails
         self.met_broken = False  # by this process
+        self.misread: set[str] = set()  # files of which this process has read what is rotten
         self.holes = False  # a power cut may leave some in what was not synced
         self._frozen: _Directory | None = None  # all that a power cut leaves, since syncs lie
         self.sync_fails: Callable[[str], bool] | None = None  # the next one of such a path, once
@@ -259,7 +260,10 @@ class SimDisk:
         if not self._shows_damage:
             return found
         if inode.rot:
-            found = flipped(found, position, inode.rot)
+            shown = flipped(found, position, inode.rot)
+            if shown != found:
+                self.misread.add(path)
+            found = shown
         if inode.was_bad:
             inode.was_bad = False
         elif self.bad_reads is not None:

@@ -20,6 +20,7 @@ Exempt from 6: compacted topics, whose replicas compact by themselves.
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -50,7 +51,7 @@ class _NodeView:
     # by topic id and partition: (leader epoch if it leads, high watermark)
     watermarks: dict[tuple[bytes, int], tuple[int, int]] = field(default_factory=dict)
     ends: dict[tuple[bytes, int], int] = field(default_factory=dict)
-    # Where logs ended at the first look, of those that began without a high watermark.
+    # How far logs must be committed before they know all of their transactions.
     loaded_ends: dict[tuple[bytes, int], int] = field(default_factory=dict)
 
 
@@ -120,7 +121,8 @@ class Invariants:
         self, node: SimNode, view: _NodeView, partition: Partition, key: Key, end: int
     ) -> None:
         before, view.ends[key] = view.ends.get(key, 0), end
-        view.loaded_ends.setdefault(key, 0 if partition.log.high_watermark else end)
+        if key not in view.loaded_ends:
+            view.loaded_ends[key] = _known_from(node, partition)
         if end < before:
             self.isr.on_shorter(node, partition)
         count = view.shape.count
@@ -240,6 +242,18 @@ class Invariants:
 
     def _fail(self, text: str) -> None:
         raise SimulationFailure(text)
+
+
+def _known_from(node: SimNode, partition: Partition) -> int:
+    """From which high watermark on a log that was just loaded knows all of its transactions.
+
+    One that began without a high watermark does when all that it held is committed; one that was
+    rotten, and may have lost a marker, is not held to it.
+    """
+    log = partition.log
+    if any(path.startswith(f"{log.directory}/") for path in node.disk.misread):
+        return sys.maxsize
+    return 0 if log.high_watermark else log.log_end_offset
 
 
 def _name(topic_partition: TopicPartition) -> str:

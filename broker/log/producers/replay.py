@@ -6,6 +6,9 @@ any of its last five: the older ones are recalled from the batches just before t
 does it know of transactions whose markers are in the log, but not below the high watermark: where
 there are such, an older snapshot and a longer replay find where they began.
 
+A batch that went bad since it was flushed stays for the operator, and is passed over: all others
+count, those behind it, too.
+
 Used at start, after a truncation, and to rebuild a damaged transaction index. What comes out equals
 what the appends left: the same `ProducerStateManager.update` sees the same batches.
 """
@@ -13,10 +16,11 @@ what the appends left: the same `ProducerStateManager.update` sees the same batc
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from kraftrio.broker.log.producers.producer_state import CompletedTransaction, ProducerStateManager
 from kraftrio.broker.log.producers.snapshots import ProducerSnapshots
+from kraftrio.broker.log.segment.batch_scan import ScannedBatch
 from kraftrio.broker.log.segment.segment import Segment
 from kraftrio.broker.log.segment.txn_index import AbortedTxn
 from kraftrio.wire.errors import CorruptRecordError
@@ -86,18 +90,33 @@ def rebuild_producer_state(
         position = 0
         if segment.base_offset < start:
             position = segment.indexes.position_before(start)
-        try:
-            for batch in segment.log_file.scan(position, check_crc=True):
-                header = batch.header
-                if header.base_offset >= end_offset:
-                    break
-                if header.producer_id >= 0 and header.base_offset >= start:
-                    marker = read_end_transaction_marker(batch.buffer, header)
-                    state.update(header, header.base_offset, now_ms, marker=marker)
-        except CorruptRecordError as error:
-            # Flushed data that went bad later: it stays for the operator, the rest still counts.
-            _logger.error("damaged batch in %r: %s", segment, error)
+        for batch in _good_batches(segment, position):
+            header = batch.header
+            if header.base_offset >= end_offset:
+                break
+            if header.producer_id >= 0 and header.base_offset >= start:
+                marker = read_end_transaction_marker(batch.buffer, header)
+                state.update(header, header.base_offset, now_ms, marker=marker)
     state.map_end_offset = max(state.map_end_offset, end_offset)
+
+
+def _good_batches(
+    segment: Segment, position: int, *, check_crc: bool = True
+) -> Iterator[ScannedBatch]:
+    """The batches of a segment from a position on, without damaged ones, which the log names."""
+    log_file = segment.log_file
+    while position < segment.size_bytes:
+        try:
+            for batch in log_file.scan(position, check_crc=check_crc):
+                yield batch
+                position = batch.position + batch.header.size_bytes
+            return
+        except CorruptRecordError as error:
+            _logger.error("damaged batch in %r: %s", segment, error)
+        try:
+            position += next(log_file.scan(position)).header.size_bytes
+        except CorruptRecordError:
+            return  # nothing tells where the next one begins
 
 
 def _has_markers(segments: Sequence[Segment], start_offset: int, end_offset: int) -> bool:
@@ -108,15 +127,12 @@ def _has_markers(segments: Sequence[Segment], start_offset: int, end_offset: int
         position = 0
         if segment.base_offset < start_offset:
             position = segment.indexes.position_before(start_offset)
-        try:
-            for batch in segment.log_file.scan(position):
-                header = batch.header
-                if header.base_offset >= end_offset:
-                    break
-                if header.is_control and header.base_offset >= start_offset:
-                    return True
-        except CorruptRecordError as error:
-            _logger.error("damaged batch in %r: %s", segment, error)
+        for batch in _good_batches(segment, position, check_crc=False):
+            header = batch.header
+            if header.base_offset >= end_offset:
+                break
+            if header.is_control and header.base_offset >= start_offset:
+                return True
     return False
 
 
@@ -145,15 +161,12 @@ def _recall_older_batches(
 def _producer_batches(segment: Segment, position: int, end_offset: int) -> list[BatchHeader]:
     """The headers of producers' records from a position on."""
     seen: list[BatchHeader] = []
-    try:
-        for batch in segment.log_file.scan(position, check_crc=True):
-            header = batch.header
-            if header.base_offset >= end_offset:
-                break
-            if header.producer_id >= 0 and not header.is_control:
-                seen.append(header)
-    except CorruptRecordError as error:
-        _logger.error("damaged batch in %r: %s", segment, error)
+    for batch in _good_batches(segment, position):
+        header = batch.header
+        if header.base_offset >= end_offset:
+            break
+        if header.producer_id >= 0 and not header.is_control:
+            seen.append(header)
     return seen
 
 

@@ -221,6 +221,23 @@ def test_producers_are_read_from_sound_batches_only(after: int) -> None:
     assert not context.append(b"3", producer_id=7, producer_epoch=0, sequence=3).duplicate
 
 
+@pytest.mark.parametrize(("at", "reads_on"), [(_SEQUENCE, True), (_LENGTH, False)])
+def test_what_follows_a_damaged_batch_still_ends_transactions(at: int, reads_on: bool) -> None:
+    """Unless its length is damaged, too: then nothing tells where the next one begins."""
+    context = LogContext()
+    context.append(b"x", producer_id=7, producer_epoch=0, sequence=0, transactional=True)
+    context.append(b"damaged", producer_id=8, producer_epoch=0, sequence=0)
+    context.append_marker(7, 0, commit=True)
+    context.append(b"y", producer_id=8, producer_epoch=0, sequence=1)
+    log = context.log
+    flip_on_disk(context, headers_of(context)[1].position + at)
+    segments = log.segments.from_offset(0)
+    log.producers.restore(segments, 0, 4, NOW_MS, high_watermark=None)
+    log.update_high_watermark(4)
+    assert log.last_stable_offset == (4 if reads_on else 0)
+    assert (log.producer_state.get(8) is not None) == reads_on
+
+
 def test_a_time_is_not_looked_up_in_damaged_records() -> None:
     """The answer is that they are damaged, not an offset by chance."""
     context = LogContext()
