@@ -1,0 +1,1 @@
+"""The core of the share coordinator: the state of share partitions, and its records."""
