@@ -2,8 +2,8 @@
 is.
 
 A share partition is a partition as one share group reads it. Its leader (the leader of the topic's
-partition) decides what becomes of each record, and keeps that at the share coordinator. Pure values,
-for both of them and for what lies between.
+partition) decides what becomes of each record, and keeps that at the share coordinator. Pure
+values, for both of them and for what lies between.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class ShareStateWrite(NamedTuple):
     leader_epoch: int
     start_offset: int
     delivery_complete_count: int
-    batches: Sequence[ShareStateBatch]
+    batches: Sequence[ShareStateBatch] = ()
 
 
 def read_coordinator_key(text: str) -> SharePartitionKey:
@@ -94,9 +94,7 @@ def read_coordinator_key(text: str) -> SharePartitionKey:
     if not text:
         raise _refused("Share partition key cannot be empty")
     if len(tokens) < 3:
-        raise _refused(
-            f"Invalid key format: expected - groupId:topicId:partition, found - {text}"
-        )
+        raise _refused(f"Invalid key format: expected - groupId:topicId:partition, found - {text}")
     group_id = ":".join(tokens[:-2])
     if not group_id.strip():
         raise _refused("GroupId must not be empty")
@@ -127,9 +125,7 @@ def _int32(text: str) -> int | None:
 def wire_batches(batches: Iterable[ShareStateBatch]) -> list[StateBatch]:
     """Make the batches of a message."""
     return [
-        StateBatch(
-            first_offset=first, last_offset=last, delivery_state=state, delivery_count=count
-        )
+        StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
         for first, last, state, count in batches
     ]
 

@@ -9,7 +9,8 @@ The contract between a shard (`shard`) and the runtime (`outcome_runner`):
    `replay`. Records without either describe what the shard's soft state already is.
 3. `replies` are sent at once.
 4. `response` is sent once everything this outcome appended is committed, or is replaced by the
-   error if it is not.
+   error if it is not. If `stable` is set, and there is nothing to append, it waits for what the
+   shard appended before: it tells of that.
 5. `follow_up` is handed to `on_append_done` with the fate of the records; that gives another
    outcome.
 6. With a `producer` the records belong to its transaction: they are appended as its transactional
@@ -79,6 +80,7 @@ class Outcome:
     change: Change | None = None
     producer: ProducerOfBatch | None = None
     replay: bool = False
+    stable: bool = False
     splittable: bool = False
     """The records need not be one atomic batch (expiry, deleted topics)."""
 

@@ -90,7 +90,9 @@ class OutcomeRunner:
         for ticket, response in outcome.replies:
             ticket.complete(response)
         if outcome.batch is None and not outcome.records:
-            if respond is not None:
+            if respond is not None and outcome.stable:
+                self._settle_when_committed(led, None, respond)
+            elif respond is not None:
                 respond(ErrorCode.NONE)
             return
         try:

@@ -29,7 +29,7 @@ from kraftrio.wire.messages.admin import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from kraftrio.wire.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from kraftrio.wire.topic_names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 
 _CREATE_TOPICS_VERSION = 7
 _CONTROLLERS_DEFAULT = -1
@@ -114,9 +114,6 @@ class AutoTopicCreator:
             )
         if name == TRANSACTION_STATE:
             factor = self._replication_factor("transaction.state.log.replication.factor")
-            min_isr = config.transaction_state_log_min_isr
-            if not config.is_set("transaction.state.log.min.isr"):
-                min_isr = min(min_isr, factor)
             return self._internal(
                 name,
                 config.transaction_state_log_num_partitions,
@@ -124,9 +121,25 @@ class AutoTopicCreator:
                 {
                     "cleanup.policy": "compact",
                     "compression.type": "uncompressed",
-                    "min.insync.replicas": str(min_isr),
+                    "min.insync.replicas": self._min_isr("transaction.state.log.min.isr", factor),
                     "segment.bytes": str(config.transaction_state_log_segment_bytes),
                     "unclean.leader.election.enable": "false",
+                },
+            )
+        if name == SHARE_GROUP_STATE:
+            factor = self._replication_factor("share.coordinator.state.topic.replication.factor")
+            return self._internal(
+                name,
+                config.share_coordinator_state_topic_num_partitions,
+                factor,
+                {
+                    "cleanup.policy": "delete",  # the coordinator deletes what is redundant
+                    "compression.type": "producer",
+                    "min.insync.replicas": self._min_isr(
+                        "share.coordinator.state.topic.min.isr", factor
+                    ),
+                    "retention.ms": "-1",
+                    "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
                 },
             )
         return CreatableTopic(
@@ -152,6 +165,13 @@ class AutoTopicCreator:
         # The other voters are brokers, too, which may not have registered yet.
         brokers = max(len(self._metadata.image.brokers), len(config.controller_quorum_voters))
         return max(1, min(factor, brokers))
+
+    def _min_isr(self, name: str, replication_factor: int) -> str:
+        """The value of min.insync.replicas; rule 3 for it: as many as there are."""
+        config = self._dynamic.current
+        min_isr = config.value(name)
+        assert isinstance(min_isr, int)
+        return str(min_isr if config.is_set(name) else min(min_isr, replication_factor))
 
     @staticmethod
     def _internal(

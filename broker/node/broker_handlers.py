@@ -18,6 +18,7 @@ from kraftrio.broker.api.fetch.session import FetchSessions
 from kraftrio.broker.api.groups.absent_groups import AbsentGroupHandlers
 from kraftrio.broker.api.groups.find_coordinator import (
     GROUP_KEY,
+    SHARE_KEY,
     TRANSACTION_KEY,
     FindCoordinatorHandler,
 )
@@ -29,6 +30,7 @@ from kraftrio.broker.api.offsets import OffsetHandlers
 from kraftrio.broker.api.produce.produce import ProduceHandlers
 from kraftrio.broker.api.quotas import QuotaHandlers
 from kraftrio.broker.api.security import SecurityHandlers
+from kraftrio.broker.api.share.share_state import ShareStateHandlers
 from kraftrio.broker.api.topic_partitions import TopicPartitionHandlers
 from kraftrio.broker.api.transactions.coordination import TransactionHandlers
 from kraftrio.broker.api.transactions.listing import TransactionListingHandlers
@@ -55,7 +57,7 @@ def broker_handlers(
     coordination: Coordination,
 ) -> HandlerTable:
     """Build the handlers that a broker's listeners serve."""
-    auto_topics = AutoTopicCreator(node.dynamic, metadata, channel)
+    auto_topics = coordination.auto_topics
     groups, transactions = coordination.groups, coordination.transactions
     tables = (
         _data_path(node, metadata, replication),
@@ -66,7 +68,7 @@ def broker_handlers(
             replication.moves,
         ).table(),
         FindCoordinatorHandler(
-            {GROUP_KEY: groups, TRANSACTION_KEY: transactions},
+            {GROUP_KEY: groups, TRANSACTION_KEY: transactions, SHARE_KEY: coordination.share},
             metadata,
             lambda name: auto_topics.create([name]),
         ).table(),
@@ -81,6 +83,7 @@ def broker_handlers(
             node.config,
             coordination.markers,
         ).table(),
+        ShareStateHandlers(coordination.share).table(),
         TransactionListingHandlers(transactions, node.environment.clock).table(),
         MarkerHandlers(
             replication.replica_manager,

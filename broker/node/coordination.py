@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from kraftrio.base.backoff import ExponentialBackoff
@@ -18,21 +19,25 @@ from kraftrio.broker.controller.producer_ids import ProducerIdManager
 from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator, group_coordinator
 from kraftrio.broker.coordinator.marker_sender import MarkerSender
 from kraftrio.broker.coordinator.runtime import CoordinatorRuntime
+from kraftrio.broker.coordinator.share_coordinator import ShareCoordinator, share_coordinator
 from kraftrio.broker.coordinator.transaction_coordinator import (
     TransactionCoordinator,
     transaction_coordinator,
 )
+from kraftrio.broker.metadata.auto_topics import AutoTopicCreator
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.replication import Replication
 from kraftrio.broker.peers.broker_links import BrokerLinks
 from kraftrio.broker.peers.local_calls import LocalCalls
+from kraftrio.broker.peers.share_state_client import ShareStateClient
 from kraftrio.broker.replica.verification.coordinator_asker import CoordinatorAsker
 from kraftrio.broker.replica.verification.verification import TransactionVerification
 from kraftrio.broker.server.sliced_work import SlicedWork
 from kraftrio.kraft_meta.metadata.image import GROUP
 from kraftrio.net.link import LinkSettings
 from kraftrio.wire.messages.quorum import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from kraftrio.wire.primitives import TopicPartition
 
 _ALLOCATE_PRODUCER_IDS_VERSION = 0
 _DIAL_BACKOFF = ExponentialBackoff(20, 1000)
@@ -44,6 +49,7 @@ class Coordination:
     Attributes:
         links: the ways to other brokers, for `run` and `metadata_changed`; by their use.
         group_settings: the settings of single groups.
+        auto_topics: makes the coordinators' topics, among others.
     """
 
     def __init__(
@@ -57,7 +63,9 @@ class Coordination:
         self._node = node
         self._metadata = metadata
         self._channel = channel
+        self._replica_manager = replication.replica_manager
         self._replicas = replication.replica_manager.led
+        self.auto_topics = AutoTopicCreator(node.dynamic, metadata, channel)
         config = node.config
         self.local_calls = LocalCalls(
             sliced_work, _client_id(config.node_id), config.inter_broker_listener_name
@@ -78,13 +86,15 @@ class Coordination:
             config.request_timeout_ms,
         )
         self.transactions = self._transactions()
+        self.share = self._share()
+        self.share_state = self._share_state()
         self.verification = self._verification()
         self._replicas.gate = self.verification
 
     @property
     def by_topic(self) -> Mapping[str, CoordinatorRuntime[Any]]:
         """The coordinators by the internal topic whose leaders they are."""
-        return {one.topic: one for one in (self.groups, self.transactions)}
+        return {one.topic: one for one in (self.groups, self.transactions, self.share)}
 
     def link_brokers(self, use: str) -> BrokerLinks:
         """Give the ways to other brokers for a use."""
@@ -135,21 +145,48 @@ class Coordination:
             metadata=self._metadata,
         )
 
+    def _share(self) -> ShareCoordinator:
+        node, replica_manager = self._node, self._replica_manager
+
+        def prune(topic_partition: TopicPartition, offset: int) -> None:
+            partition = replica_manager.hosted.leader(topic_partition)
+            replica_manager.deletions.delete_records(partition, offset)
+
+        return share_coordinator(
+            node.config,
+            prune,
+            replicas=self._replicas,
+            timers=node.timers,
+            clock=node.environment.clock,
+            metadata=self._metadata,
+        )
+
+    def _share_state(self) -> ShareStateClient:
+        node, topic = self._node, self.share.topic
+        return ShareStateClient(
+            self.link_brokers("share-state"),
+            partial(self._coordinator_of, self.share),
+            lambda: self.auto_topics.create([topic]),
+            node.timers,
+            node.environment.clock,
+            node.config.request_timeout_ms,
+        )
+
+    def _coordinator_of(self, coordinator: CoordinatorRuntime[Any], key: str) -> int | None:
+        """The broker that coordinates a key; None: nobody does now."""
+        index = coordinator.partition_for(key)
+        partition = self._metadata.partition(coordinator.topic, index)
+        return None if partition is None or partition.leader < 0 else partition.leader
+
     def _verification(self) -> TransactionVerification:
         node, metadata = self._node, self._metadata
-
-        def coordinator_of(transactional_id: str) -> int | None:
-            coordinator = self.transactions
-            partition = metadata.partition(
-                coordinator.topic, coordinator.partition_for(transactional_id)
-            )
-            return None if partition is None or partition.leader < 0 else partition.leader
-
         return TransactionVerification(
             self._replicas,
             metadata,
             CoordinatorAsker(
-                self.link_brokers("verification"), coordinator_of, node.config.request_timeout_ms
+                self.link_brokers("verification"),
+                partial(self._coordinator_of, self.transactions),
+                node.config.request_timeout_ms,
             ),
             lambda: node.dynamic.current,
             node.timers,

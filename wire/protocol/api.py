@@ -30,6 +30,7 @@ from kraftrio.wire.messages import (
     raft_voters,
     security,
     share_groups,
+    share_state,
     streams_groups,
     transactions,
 )
@@ -246,6 +247,22 @@ _TABLE = (
     _api(
         streams_groups.StreamsGroupDescribeRequest,
         streams_groups.StreamsGroupDescribeResponse,
+        BROKER,
+    ),
+    # The state of share groups
+    _api(
+        share_state.InitializeShareGroupStateRequest,
+        share_state.InitializeShareGroupStateResponse,
+        BROKER,
+    ),
+    _api(share_state.ReadShareGroupStateRequest, share_state.ReadShareGroupStateResponse, BROKER),
+    _api(share_state.WriteShareGroupStateRequest, share_state.WriteShareGroupStateResponse, BROKER),
+    _api(
+        share_state.DeleteShareGroupStateRequest, share_state.DeleteShareGroupStateResponse, BROKER
+    ),
+    _api(
+        share_state.ReadShareGroupStateSummaryRequest,
+        share_state.ReadShareGroupStateSummaryResponse,
         BROKER,
     ),
     # Transactions

@@ -1,13 +1,15 @@
-"""Serves FindCoordinator: which broker coordinates a group or a transactional id.
+"""Serves FindCoordinator: which broker coordinates a group, a transactional id or a share
+partition.
 
 Behaviour
 - A coordinator's topic is created when it is first asked for; COORDINATOR_NOT_AVAILABLE makes
   clients ask again until it has a leader.
-- Share groups have no coordinator here: INVALID_REQUEST, Kafka's answer when they are disabled.
+- A share partition's key is group:topicId:partition; only brokers may ask for its coordinator, and
+  only in the newest version: else INVALID_REQUEST.
 - Who may not see a group, or a transactional id, is not told where it is.
 
 Version notes
-- 4 asks for several keys (KIP-699); each has an error of its own.
+- 4 asks for several keys (KIP-699); each has an error of its own. 6 knows share partitions.
 """
 
 from __future__ import annotations
@@ -17,10 +19,11 @@ from typing import Any
 
 from kraftrio.broker.coordinator.runtime import CoordinatorRuntime
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.security.authorizer import AclOperation, Resource, ResourceType
+from kraftrio.broker.security.authorizer import CLUSTER, AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import HandlerTable, RequestContext
+from kraftrio.broker.share_state import read_coordinator_key
 from kraftrio.wire.codec.lazy_arrays import each
-from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.cluster import (
     Coordinator,
     FindCoordinatorRequest,
@@ -30,9 +33,6 @@ from kraftrio.wire.protocol.api import ApiKey
 
 GROUP_KEY, TRANSACTION_KEY, SHARE_KEY = 0, 1, 2
 
-_NOT_SERVED = {
-    SHARE_KEY: (ErrorCode.INVALID_REQUEST, "This broker does not serve share groups."),
-}
 _KINDS = {
     GROUP_KEY: (ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
     TRANSACTION_KEY: (
@@ -42,6 +42,7 @@ _KINDS = {
 }
 
 _COORDINATOR_KEYS_VERSION = 4
+_SHARE_KEYS_VERSION = 6
 
 
 class FindCoordinatorHandler:
@@ -89,12 +90,9 @@ class FindCoordinatorHandler:
     def _find(self, key_type: int, key: str, context: RequestContext) -> Coordinator:
         coordinator = self._coordinators.get(key_type)
         if coordinator is None:
-            code, message = _NOT_SERVED.get(
-                key_type, (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST.text)
-            )
-            return _no_coordinator(key, code, message)
-        resource_type, refusal = _KINDS[key_type]
-        if not context.is_authorized(AclOperation.DESCRIBE, Resource(resource_type, key)):
+            return _no_coordinator(key, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST.text)
+        refusal = _refusal(key_type, key, context)
+        if refusal is not ErrorCode.NONE:
             return _no_coordinator(key, refusal)
         if self._metadata.topic(coordinator.topic) is None:
             self._create_internal_topic(coordinator.topic)
@@ -113,6 +111,24 @@ class FindCoordinatorHandler:
             port=endpoint.port,
             error_message="",
         )
+
+
+def _refusal(key_type: int, key: str, context: RequestContext) -> ErrorCode:
+    """Why a client does not hear of a coordinator, if it does not."""
+    if key_type == SHARE_KEY:
+        if context.api_version < _SHARE_KEYS_VERSION:
+            return ErrorCode.INVALID_REQUEST
+        if not context.is_authorized(AclOperation.CLUSTER_ACTION, CLUSTER):
+            return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        try:
+            read_coordinator_key(key)
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NONE
+    resource_type, refusal = _KINDS[key_type]
+    if not context.is_authorized(AclOperation.DESCRIBE, Resource(resource_type, key)):
+        return refusal
+    return ErrorCode.NONE
 
 
 def _no_coordinator(key: str, error: ErrorCode, message: str = "") -> Coordinator:

@@ -30,13 +30,13 @@ class _Piece(NamedTuple):
 
     first: int
     last: int
-    count: int
-    state: int
+    delivery_count: int
+    delivery_state: int
 
     @property
     def rank(self) -> tuple[int, int]:
         """Which of two pieces counts where both have an offset."""
-        return self.count, self.state
+        return self.delivery_count, self.delivery_state
 
 
 def combine(known: Batches, written: Sequence[ShareStateBatch], start_offset: int) -> Batches:
@@ -51,7 +51,9 @@ def combine(known: Batches, written: Sequence[ShareStateBatch], start_offset: in
         last = max(batch.last_offset for batch in written) + 1
         low = bisect_left(known, first, key=_last_offset)
         high = max(bisect_right(known, last, key=_first_offset), low)
-        known = known[:low] + _combine_all((*known[low:high], *written), start_offset) + known[high:]
+        known = (
+            known[:low] + _combine_all((*known[low:high], *written), start_offset) + known[high:]
+        )
     return _from_start(known, start_offset)
 
 
@@ -81,8 +83,12 @@ def _combine_all(batches: Iterable[ShareStateBatch], start_offset: int) -> Batch
             for part in _parts(piece, heapq.heappop(heap)):
                 heapq.heappush(heap, part)
             piece = heapq.heappop(heap)
-        combined.append(ShareStateBatch(piece.first, piece.last, piece.state, piece.count))
+        combined.append(_batch(piece))
     return tuple(combined)
+
+
+def _batch(piece: _Piece) -> ShareStateBatch:
+    return ShareStateBatch(piece.first, piece.last, piece.delivery_state, piece.delivery_count)
 
 
 def _touches(piece: _Piece, following: _Piece) -> bool:

@@ -1,8 +1,8 @@
 """Share partitions as records of `__share_group_state`, and back.
 
 Owns the bytes: a key is an int16 record type (0 a snapshot, 1 an update), the group, topic id and
-partition; a value is an int16 version and its fields. A snapshot without a value is the tombstone of
-the share partition; an update never is one. Called by `shard`.
+partition; a value is an int16 version and its fields. A snapshot without a value is the tombstone
+of the share partition; an update never is one. Called by `shard`.
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ def update_record(key: SharePartitionKey, update: Update) -> CoordinatorRecord:
         delivery_complete_count=update.delivery_complete_count,
         state_batches=wire_batches(update.batches),
     )
-    return CoordinatorRecord(
-        _INT16.pack(_UPDATE) + encode(update_key, _KEY_VERSION), _value(value)
-    )
+    return CoordinatorRecord(_INT16.pack(_UPDATE) + encode(update_key, _KEY_VERSION), _value(value))
 
 
 def tombstone(key: SharePartitionKey) -> CoordinatorRecord:

@@ -1,8 +1,8 @@
 """One shard of the share coordinator: the share partitions of one `__share_group_state` partition.
 
 Rules
-1. A request makes at most one record, and the state is what the records make of it. A response, also
-   one that needs no record, comes once all that the shard wrote so far is committed.
+1. A request makes at most one record, and the state is what the records make of it. A response,
+   also one that needs no record, comes once all that the shard wrote so far is committed.
 2. A state is initialized by the group's coordinator, which draws a state epoch for that; an older
    one is fenced. A leader that reads the state says which leader epoch it has; from then on older
    leaders are fenced.
@@ -204,6 +204,8 @@ class ShareStateShard:
 
         Raises RemoteProtocolError when the record cannot be read.
         """
+        if committed:
+            self._committed_offset = record_offset + 1
         read = read_record(key, value)
         if read is None:
             return
@@ -213,16 +215,14 @@ class ShareStateShard:
             self._last_tombstone_offset = record_offset
             return
         stored = self._stored.get(share_partition)
-        is_snapshot = isinstance(content, Snapshot)
-        if stored is None:
-            state = content if isinstance(content, Snapshot) else content.alone
-            stored = self._stored[share_partition] = StoredPartition(state)
-            if not is_snapshot:
-                stored.update_count = 1
-        elif not isinstance(content, Snapshot):
-            stored.on_update(content)
         if isinstance(content, Snapshot):
+            if stored is None:
+                stored = self._stored[share_partition] = StoredPartition(content)
             stored.on_snapshot(content, record_offset, self._updates_per_snapshot)
+        elif stored is not None:
+            stored.on_update(content)
+        else:
+            self._stored[share_partition] = StoredPartition(content.alone, update_count=1)
 
     def replay_end_transaction(
         self, producer_id: int, end_offset: int, now: Now, *, commit: bool, committed: bool = True
@@ -312,18 +312,14 @@ class ShareStateShard:
         return Outcome()
 
 
-def _written(
-    records: list[CoordinatorRecord], response: SharePartitionState | None
-) -> Outcome:
+def _written(records: list[CoordinatorRecord], response: SharePartitionState | None) -> Outcome:
     """Rule 1."""
     return Outcome(records=records, response=response, replay=True, stable=True)
 
 
 def _check_index(key: SharePartitionKey) -> None:
     if key.partition < 0:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number."
-        )
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
 
 
 def _check_state_epoch(stored: StoredPartition, state_epoch: int) -> None:

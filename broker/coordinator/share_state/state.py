@@ -155,11 +155,11 @@ class StoredPartition:
         "update_count",
     )
 
-    def __init__(self, state: Snapshot) -> None:
+    def __init__(self, state: Snapshot, *, update_count: int = 0) -> None:
         self.state = state
         self.highest_state_epoch: int | None = None
         self.highest_leader_epoch = state.leader_epoch
-        self.update_count = 0
+        self.update_count = update_count
         self.snapshot_offset: int | None = None
 
     def on_snapshot(self, snapshot: Snapshot, offset: int, updates_per_snapshot: int) -> None:

@@ -1,0 +1,1 @@
+"""The data path of share groups, and the state of share partitions."""
