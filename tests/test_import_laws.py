@@ -91,6 +91,10 @@ WRONG_IMPORTS = {
         "broker.coordinator.transactions.records -> broker.coordinator.transactions.schedule",
         "broker.coordinator.transactions.producer_epochs -> broker.coordinator.transactions.state",
     ],
+    "share_state": [
+        "broker.coordinator.share_state.batches -> broker.coordinator.share_state.state",
+        "broker.coordinator.share_state.records -> broker.coordinator.share_state.shard",
+    ],
     "pure": [
         "wire.records.batch -> time",
         "broker.security.authorizer -> time",

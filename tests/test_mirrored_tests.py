@@ -34,6 +34,7 @@ unit/broker/api/groups/test_absent_groups: wire/messages/ share_groups streams_g
 unit/broker/api/groups/test_groups: broker/api/groups/ offset_requests
 unit/broker/api/produce/test_produce: broker/api/produce/ long_produce
 unit/broker/api/produce/test_refused_batches: broker/replica/ append_gate
+unit/broker/api/share/test_share_state: wire/messages/ share_state
 unit/broker/api/shared/test_decision_parts: broker/server/ request_parts
 unit/broker/api/test_configs: wire/messages/ configs
 unit/broker/api/test_controller: broker/api/shared/ authorized_operations
@@ -61,6 +62,8 @@ unit/broker/coordinator/groups/test_offset_state: broker/coordinator/groups/ off
     properties
 unit/broker/coordinator/test_runtime: broker/coordinator/ loading outcome outcome_runner ports
     settings shard
+unit/broker/coordinator/share_state/test_shard: broker/coordinator/ share_coordinator
+unit/broker/coordinator/share_state/test_shard: broker/coordinator/share_state/ ports state
 unit/broker/coordinator/transactions/test_shard: broker/coordinator/transactions/ ports
     requests
 unit/broker/log/cleaner/test_cleaner: broker/log/cleaner/ cleaned_transactions pace

@@ -113,10 +113,11 @@ def _partition_count(metadata: MetadataCache, topic_id: bytes) -> int:
     return 0 if topic is None else len(topic.partitions)
 
 
-def _prune(prune: Prune, topic_partition: TopicPartition, offset: int) -> None:
+def _prune(prune: Prune, topic_partition: TopicPartition, offset: int) -> bool:
     """Nothing depends on it: what cannot be deleted now is deleted the next time."""
     try:
         prune(topic_partition, offset)
+        return True
     except KafkaError as error:
         log_event(
             _log,
@@ -126,3 +127,4 @@ def _prune(prune: Prune, topic_partition: TopicPartition, offset: int) -> None:
             offset=offset,
             reason=error,
         )
+        return False

@@ -11,8 +11,9 @@ from typing import Protocol, TypeAlias
 PartitionCount: TypeAlias = Callable[[bytes], int]
 """How many partitions the topic of an id has, by the newest metadata; 0 if there is none."""
 
-Prune: TypeAlias = Callable[[int], None]
-"""Deletes the records of the shard's partition below an offset, which is committed."""
+Prune: TypeAlias = Callable[[int], bool]
+"""Deletes the records of the shard's partition below an offset, which is committed; says whether it
+could."""
 
 
 class ShareStateProperties(Protocol):

@@ -8,7 +8,7 @@ Rules
    leaders are fenced.
 3. Every so many updates a snapshot is written; a state that its leader leaves alone is written anew
    from time to time, unless none is used. So all that lies below the oldest of the last snapshots
-   is redundant, and is deleted from time to time.
+   is redundant, and is deleted from time to time, once all these snapshots are committed.
 4. States of deleted topics are removed.
 
 Sans-IO; run by the coordinator runtime. The source is Kafka 4.3's ShareCoordinatorShard, with its
@@ -47,9 +47,10 @@ from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import Buffer
 from kraftrio.wire.records.batch import NO_PRODUCER_ID
 
-_PRUNE, _COLD = ("prune",), ("cold",)
+_PRUNE, _PRUNE_COMMITTED, _COLD = ("prune",), ("prune committed",), ("cold",)
 _COLD_AT_ONCE = 250  # states that are looked at in one step; the others follow in the next one
 _NEXT_STEP_MS = 1
+_COMMIT_PAUSE_MS = 1000  # between two looks whether all is committed
 
 _UNKNOWN: Final = SharePartitionState(0, 0, NO_START_OFFSET, NO_DELIVERY_COMPLETE_COUNT)
 
@@ -69,8 +70,9 @@ class ShareStateShard:
         self._prune = prune
         self._stored: dict[SharePartitionKey, StoredPartition] = {}
         self._last_tombstone_offset = 0
-        self._pruned_offset = 0
-        self._committed_offset = 0
+        self._redundant_offset = self._pruned_offset = 0
+        self._written_offset = self._committed_offset = 0  # the ends of what was
+        self._prune_after_offset = 0  # is committed
         self._cold: deque[SharePartitionKey] = deque()  # still to be looked at
         self._deadlines = DeadlineQueue()
 
@@ -204,8 +206,9 @@ class ShareStateShard:
 
         Raises RemoteProtocolError when the record cannot be read.
         """
+        self._written_offset = record_offset + 1
         if committed:
-            self._committed_offset = record_offset + 1
+            self._committed_offset = self._written_offset
         read = read_record(key, value)
         if read is None:
             return
@@ -259,8 +262,12 @@ class ShareStateShard:
         outcomes = []
         while (deadline := self._deadlines.pop_due(now.monotonic_ms)) is not None:
             if deadline == _PRUNE:
-                self._prune_redundant()
+                self._redundant_offset = self._find_redundant_offset()
+                self._prune_after_offset = self._written_offset
+                self._prune_redundant(now)
                 self._schedule_prune(now)
+            elif deadline == _PRUNE_COMMITTED:
+                self._prune_redundant(now)
             else:
                 outcomes.append(Outcome(records=self._cold_snapshots(now), replay=True))
         return outcomes
@@ -269,16 +276,19 @@ class ShareStateShard:
         interval_ms = self._properties.share_coordinator_state_topic_prune_interval_ms
         self._deadlines.schedule(_PRUNE, now.monotonic_ms + interval_ms)
 
-    def _prune_redundant(self) -> None:
-        offset = self.redundant_offset()
-        if self._pruned_offset < offset <= self._committed_offset:
-            self._prune(offset)
-            self._pruned_offset = offset
-
-    def redundant_offset(self) -> int:
-        """The offset below which every record is superseded."""
+    def _find_redundant_offset(self) -> int:
+        """The offset below which every record is superseded by one that was written."""
         offsets = [stored.snapshot_offset or 0 for stored in self._stored.values()]
         return min(offsets, default=self._last_tombstone_offset)
+
+    def _prune_redundant(self, now: Now) -> None:
+        """Delete below the redundant offset, if what supersedes it cannot be lost any more."""
+        if self._redundant_offset <= self._pruned_offset:
+            return
+        if self._committed_offset < self._prune_after_offset:
+            self._deadlines.schedule(_PRUNE_COMMITTED, now.monotonic_ms + _COMMIT_PAUSE_MS)
+        elif self._prune(self._redundant_offset):
+            self._pruned_offset = self._redundant_offset
 
     def _cold_snapshots(self, now: Now) -> list[CoordinatorRecord]:
         """Snapshots of the next states whose last one is long ago."""

@@ -6,14 +6,23 @@ from typing import Any
 
 import pytest
 
-from kraftrio.broker.security.authorizer import AclOperation, Resource, ResourceType
+from kraftrio.broker.api.groups.find_coordinator import FindCoordinatorHandler
+from kraftrio.broker.security.authorizer import (
+    ALLOW_ALL,
+    AclOperation,
+    Authorizer,
+    Resource,
+    ResourceType,
+)
+from kraftrio.broker.server.context import ClientInfo, RequestContext
 from kraftrio.kraft_meta.metadata.image import Endpoint
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import FindCoordinatorRequest
-from kraftrio.wire.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from kraftrio.wire.topic_names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from tests.support.authorizers import Denies
 from tests.unit.broker.api.transactions.transaction_stand_in import TransactionStandIn
 from tests.unit.broker.coordinator.broker_stand_in import BrokerStandIn, ask
+from tests.unit.broker.coordinator.share_state.share_stand_in import KEY, ShareStandIn
 
 TOPIC_ID = b"t" * 16
 GROUP, TRANSACTION, SHARE = 0, 1, 2
@@ -60,14 +69,33 @@ def test_find_coordinator_creates_the_offsets_topic() -> None:
     assert broker.created_topics == [CONSUMER_OFFSETS]
 
 
-def test_share_groups_have_no_coordinator() -> None:
-    """By a code that clients take as final, with a reason; neither groups nor topics are made."""
-    broker = BrokerStandIn(lead=False)
-    response = ask(broker, FindCoordinatorRequest(key_type=SHARE, coordinator_keys=["id"]), 6)
-    (found,) = response.coordinators
-    assert found.error_code == ErrorCode.INVALID_REQUEST
-    assert "does not serve" in found.error_message
-    assert broker.created_topics == []
+def test_share_partitions_have_the_coordinator_of_their_topic() -> None:
+    """Only the newest version knows them, and only brokers may ask; the topic is made."""
+    share = ShareStandIn(lead=False)
+    share.metadata.add_broker(1, Endpoint("PLAINTEXT", "inner", 9092, 0))
+    created: list[str] = []
+    handler = FindCoordinatorHandler({SHARE: share.coordinator}, share.metadata, created.append)
+
+    def find(key: str, version: int = 6, authorizer: Authorizer = ALLOW_ALL) -> Any:
+        client = ClientInfo("127.0.0.1", 5555, "PLAINTEXT")
+        context = RequestContext(10, version, 1, "broker-2", client, authorizer)
+        request = FindCoordinatorRequest(key_type=SHARE, coordinator_keys=[key])
+        (found,) = handler.find_coordinator(request, context).coordinators
+        return found
+
+    found = find(KEY.coordinator_key)
+    assert (found.error_code, found.node_id, found.port) == (ErrorCode.NONE, 1, 9092)
+    assert find(KEY.coordinator_key, 5).error_code is ErrorCode.INVALID_REQUEST
+    assert find("group").error_code is ErrorCode.INVALID_REQUEST
+    denies = Denies(AclOperation.CLUSTER_ACTION)
+    refused = find(KEY.coordinator_key, authorizer=denies)
+    assert refused.error_code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    share.metadata.remove_topic(SHARE_GROUP_STATE)
+    missing = find(KEY.coordinator_key)
+    assert (missing.error_code, created) == (
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        [SHARE_GROUP_STATE],
+    )
 
 
 @pytest.mark.parametrize("version", [1, 3, 4, 6])
