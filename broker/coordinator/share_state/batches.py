@@ -1,9 +1,10 @@
 """Combines state batches of a share partition: what was known, and what a leader writes.
 
-The result is Kafka's (PersisterStateBatchCombiner), batch by batch, since it lies in the log:
-batches in the order of their offsets, none below the start offset, no two that overlap, and no two
-that could be one. Where an old and a new batch have something to say about an offset, the one with
-the higher delivery count counts; of equal counts the one with the higher delivery state.
+The result is Kafka's (PersisterStateBatchCombiner), since it lies in the log: batches in the order
+of their offsets, none below the start offset, no two that overlap, and no two that could be one
+(some of these Kafka joins with the next write only). Where an old and a new batch have something to
+say about an offset, the one with the higher delivery count counts; of equal counts the one with the
+higher delivery state.
 
 What is known already is in that form, so only the batches that a write touches are combined anew.
 Called by `state`.
@@ -76,15 +77,17 @@ def _combine_all(batches: Iterable[ShareStateBatch], start_offset: int) -> Batch
         if start_offset == NO_START_OFFSET or last >= start_offset
     ]
     heapq.heapify(heap)
-    combined: list[ShareStateBatch] = []
+    combined: list[_Piece] = []
     while heap:
         piece = heapq.heappop(heap)
         while heap and _touches(piece, heap[0]):
             for part in _parts(piece, heapq.heappop(heap)):
                 heapq.heappush(heap, part)
             piece = heapq.heappop(heap)
-        combined.append(_batch(piece))
-    return tuple(combined)
+        if combined and _touches(combined[-1], piece):
+            piece = piece._replace(first=combined.pop().first)
+        combined.append(piece)
+    return tuple(map(_batch, combined))
 
 
 def _batch(piece: _Piece) -> ShareStateBatch:
