@@ -33,8 +33,11 @@ __all__ = [
     "ErrorCode",
     "FatalProducerError",
     "FencedInstanceIdError",
+    "FencedMemberEpochError",
     "GroupIdNotFoundError",
+    "GroupMaxSizeReachedError",
     "GroupNotEmptyError",
+    "GroupSubscribedToTopicError",
     "IllegalGenerationError",
     "InvalidConfigurationError",
     "InvalidGroupIdError",
@@ -42,9 +45,12 @@ __all__ = [
     "InvalidProducerEpochError",
     "InvalidProducerIdMappingError",
     "InvalidRecordError",
+    "InvalidRecordStateError",
+    "InvalidRegularExpressionError",
     "InvalidReplicaAssignmentError",
     "InvalidReplicationFactorError",
     "InvalidRequestError",
+    "InvalidShareSessionEpochError",
     "InvalidTimestampError",
     "InvalidTopicError",
     "InvalidTransactionTimeoutError",
@@ -70,6 +76,9 @@ __all__ = [
     "RecordBatchTooLargeError",
     "RecordTooLargeError",
     "RetriableError",
+    "ShareSessionLimitReachedError",
+    "ShareSessionNotFoundError",
+    "StaleMemberEpochError",
     "TimedOutError",
     "TopicExistsError",
     "TransactionAbortableError",
@@ -83,6 +92,8 @@ __all__ = [
     "UnknownProducerIdError",
     "UnknownTopicIdError",
     "UnknownTopicOrPartitionError",
+    "UnreleasedInstanceIdError",
+    "UnsupportedAssignorError",
     "UnsupportedVersionError",
     "error_class",
     "error_for",
@@ -366,6 +377,54 @@ class RebalanceInProgressError(KafkaClientError):
 
 class FencedInstanceIdError(KafkaClientError):
     default_code = ErrorCode.FENCED_INSTANCE_ID
+
+
+class GroupMaxSizeReachedError(KafkaClientError):
+    default_code = ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+class FencedMemberEpochError(KafkaClientError):
+    default_code = ErrorCode.FENCED_MEMBER_EPOCH
+
+
+class StaleMemberEpochError(KafkaClientError):
+    """The coordinator is ahead of the member: it hears of its newer epoch with a heartbeat."""
+
+    default_code = ErrorCode.STALE_MEMBER_EPOCH
+
+
+class UnreleasedInstanceIdError(KafkaClientError):
+    default_code = ErrorCode.UNRELEASED_INSTANCE_ID
+
+
+class UnsupportedAssignorError(KafkaClientError):
+    default_code = ErrorCode.UNSUPPORTED_ASSIGNOR
+
+
+class InvalidRegularExpressionError(KafkaClientError):
+    default_code = ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+class GroupSubscribedToTopicError(KafkaClientError):
+    default_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+
+
+class InvalidRecordStateError(KafkaClientError):
+    """The acknowledgement came too late: the record's acquisition lock is over, or was released."""
+
+    default_code = ErrorCode.INVALID_RECORD_STATE
+
+
+class ShareSessionNotFoundError(RetriableError):
+    default_code = ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+class InvalidShareSessionEpochError(RetriableError):
+    default_code = ErrorCode.INVALID_SHARE_SESSION_EPOCH
+
+
+class ShareSessionLimitReachedError(RetriableError):
+    default_code = ErrorCode.SHARE_SESSION_LIMIT_REACHED
 
 
 class InvalidTopicError(KafkaClientError):

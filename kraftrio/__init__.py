@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from kraftrio.clients.admin.admin import Admin as Admin
     from kraftrio.clients.admin.types import NewTopic as NewTopic
     from kraftrio.clients.consumer.consumer import Consumer as Consumer
-    from kraftrio.clients.consumer.group import RebalanceListener as RebalanceListener
+    from kraftrio.clients.consumer.listener import RebalanceListener as RebalanceListener
     from kraftrio.clients.consumer.records import ConsumerBatch as ConsumerBatch
     from kraftrio.clients.consumer.records import ConsumerRecord as ConsumerRecord
+    from kraftrio.clients.consumer.subscription import SubscriptionPattern as SubscriptionPattern
     from kraftrio.clients.group_offsets import OffsetAndMetadata as OffsetAndMetadata
     from kraftrio.clients.producer.batch import RecordMetadata as RecordMetadata
     from kraftrio.clients.producer.producer import Producer as Producer
@@ -35,6 +36,7 @@ __all__ = [
     "Producer",
     "RebalanceListener",
     "RecordMetadata",
+    "SubscriptionPattern",
     "TopicPartition",
     "__version__",
 ]
@@ -49,8 +51,9 @@ _HOMES = {
     "NewTopic": "kraftrio.clients.admin.types",
     "OffsetAndMetadata": "kraftrio.clients.group_offsets",
     "Producer": "kraftrio.clients.producer.producer",
-    "RebalanceListener": "kraftrio.clients.consumer.group",
+    "RebalanceListener": "kraftrio.clients.consumer.listener",
     "RecordMetadata": "kraftrio.clients.producer.batch",
+    "SubscriptionPattern": "kraftrio.clients.consumer.subscription",
     "TopicPartition": "kraftrio.wire.primitives",
 }
 _OF_SPARK = {"pyspark", "pyarrow"}

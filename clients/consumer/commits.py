@@ -4,10 +4,12 @@ Owns the queue of commits and the task that sends them. Rules:
 1. Commits are sent in the order in which they were asked for. Whoever waits for one (`commit`)
    has it repeated until its time is over; others (`submit`) are tried once, as in the Java client.
 2. A commit is that of the member, and of the topics, as they were when it was asked for: however
-   late it is sent, it is never applied in a later generation, or to a topic that was re-created.
+   late it is sent, it is never applied in a later generation, after the member has given up its
+   partitions, or to a topic that was re-created.
 3. A caller that is cancelled takes back a commit that is not sent yet, and stops its repetition.
 4. A member that is in no generation cannot commit what it was assigned: it fails without
-   asking. What the coordinator says about the member goes to the membership.
+   asking. What the coordinator says about the member goes to the membership. A member whose epoch
+   has moved on, without its partitions, commits again in the new one (STALE_MEMBER_EPOCH).
 5. An automatic commit leaves out partitions that are gone: no rebalance waits for them to come.
 
 Called by: `consumer` and `group`. Protocol guide, "OffsetCommit"; KIP-848 (topic ids).
@@ -17,28 +19,38 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from functools import partial
 
 import trio
 
 from kraftrio.clients.consumer.config import ConsumerConfig
-from kraftrio.clients.consumer.membership.membership import Membership
 from kraftrio.clients.consumer.offsets import OffsetClient
+from kraftrio.clients.consumer.ports import Standing
 from kraftrio.clients.errors import (
     CommitFailedError,
     FencedInstanceIdError,
     KafkaClientError,
     RebalanceInProgressError,
+    RetriableError,
+    StaleMemberEpochError,
     UnknownTopicOrPartitionError,
 )
-from kraftrio.clients.group_offsets import GroupMetadata, OffsetAndMetadata
+from kraftrio.clients.group_offsets import NO_GENERATION, GroupMetadata, OffsetAndMetadata
+from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 CommitCallback = Callable[[Offsets, KafkaClientError | None], None]
+
+_ABOUT_THE_MEMBER = (
+    CommitFailedError,
+    RebalanceInProgressError,
+    FencedInstanceIdError,
+    StaleMemberEpochError,
+)
 
 
 class _Commit:
@@ -48,10 +60,11 @@ class _Commit:
         "callback",
         "done",
         "failure",
+        "generation_id",
         "is_automatic",
-        "member",
         "offsets",
         "scope",
+        "tenure",
         "timeout_s",
         "topic_ids",
     )
@@ -70,7 +83,8 @@ class _Commit:
         self.timeout_s = timeout_s  # None: try once
         self.callback = callback
         self.is_automatic = is_automatic
-        self.member: GroupMetadata | None = None  # None: `failure` says why there is none
+        self.generation_id = NO_GENERATION  # when it was asked for
+        self.tenure: Hashable = None  # of the member, unless `failure` says that it is none
         self.failure: KafkaClientError | None = None
         self.scope = trio.CancelScope()  # of the sending
         self.done = trio.Event()
@@ -86,7 +100,7 @@ class Commits:
     def __init__(
         self, offsets: OffsetClient, config: ConsumerConfig, on_thrown_out: Callable[[], None]
     ) -> None:
-        self.membership: Membership | None = None  # of a consumer that subscribes
+        self.membership: Standing | None = None  # of a consumer that subscribes
         self._offsets = offsets
         self._config = config
         self._on_thrown_out = on_thrown_out
@@ -136,10 +150,9 @@ class Commits:
         await self._idle.wait()
 
     def _add(self, job: _Commit) -> _Commit:
-        try:
-            job.member = self._member()
-        except KafkaClientError as error:
-            job.failure = error
+        job.failure = self._refusal()
+        job.tenure = self._tenure(job)
+        job.generation_id = self._metadata().generation_id
         self._jobs.append(job)
         self._wake.set()
         return job
@@ -158,27 +171,39 @@ class Commits:
         attempt = partial(self._send, job)
         try:
             with job.scope:
-                if job.timeout_s is None:
-                    await attempt()
-                else:
+                if job.timeout_s is not None:
                     await self._offsets.repeat(attempt, job.timeout_s)
+                else:
+                    await self._try_once(attempt)
         except KafkaClientError as error:
             job.failure = error
         job.done.set()
         if job.callback is not None:
             job.callback(job.offsets, job.failure)
 
+    async def _try_once(self, attempt: Callable[[], Awaitable[None]]) -> None:
+        """Send it once; again only where the member need not do anything but hear of its epoch."""
+        try:
+            await attempt()
+        except RetriableError as error:
+            if error.code != ErrorCode.STALE_MEMBER_EPOCH:
+                raise
+            await self._offsets.repeat(attempt, self._config.request_timeout_ms / 1000)
+
     async def _send(self, job: _Commit) -> None:
         if not job.offsets:
             return
-        member = self._still_member(job)
+        self._check_tenure(job)
+        member = self._metadata()
         try:
             await self._offsets.commit(job.offsets, job.topic_ids, member)
-        except (CommitFailedError, RebalanceInProgressError, FencedInstanceIdError) as error:
+        except _ABOUT_THE_MEMBER as error:
             membership = self.membership
             if membership is not None and membership.metadata == member:
-                membership.fenced(error.code)
+                membership.refused(error.code)
                 self._on_thrown_out()
+            if isinstance(error, StaleMemberEpochError):
+                raise RetriableError(error.message, code=error.code) from None
             raise
         except UnknownTopicOrPartitionError:
             if job.is_automatic:
@@ -192,43 +217,45 @@ class Commits:
             for partition, offset in job.offsets.items()
             if self._offsets.is_there(partition, job.topic_ids[partition.topic])
         }
+        job.tenure = self._tenure(job)
 
-    def _still_member(self, job: _Commit) -> GroupMetadata:
-        """Return which member to commit as: the one that the consumer was when it was asked for.
+    def _check_tenure(self, job: _Commit) -> None:
+        """Raise unless the consumer is the member still that it was when the commit was asked for.
 
         Raises:
-            RebalanceInProgressError, CommitFailedError: it is that member no longer.
+            RebalanceInProgressError, CommitFailedError: it is not.
         """
-        member = job.member
-        if member is None:
-            assert job.failure is not None
+        if job.failure is not None:
             raise job.failure
-        if member != self._metadata():
+        if job.tenure != self._tenure(job):
             raise CommitFailedError(
-                f"the offsets were to be committed in generation {member.generation_id} of the"
-                " group, which is over"
+                f"the offsets were to be committed in generation {job.generation_id} of the group,"
+                " which is over, or of partitions that the member has given up since"
             )
-        return member
+
+    def _tenure(self, job: _Commit) -> Hashable:
+        membership = self.membership
+        return None if membership is None else membership.tenure(job.offsets)
 
     def _metadata(self) -> GroupMetadata:
         """Return who the consumer is at the moment; no member if it has not subscribed."""
         membership = self.membership
         return GroupMetadata(self._offsets.group_id) if membership is None else membership.metadata
 
-    def _member(self) -> GroupMetadata:
-        """Return which member the consumer is.
+    def reader(self) -> GroupMetadata | None:
+        """Return as which member committed offsets are asked for; None: as nobody."""
+        return None if self.membership is None else self.membership.reader
 
-        Raises:
-            RebalanceInProgressError, CommitFailedError: it is no member at the moment.
-        """
+    def _refusal(self) -> KafkaClientError | None:
+        """Return why the consumer can commit nothing at the moment; None if it can."""
         membership = self.membership
         if membership is None or membership.can_commit:
-            return self._metadata()
+            return None
         if membership.is_rebalancing and membership.member_id:
-            raise RebalanceInProgressError(
+            return RebalanceInProgressError(
                 "the group is rebalancing: what the member owned is no longer its own, or is"
                 " assigned to it again with its next poll"
             )
-        raise CommitFailedError(
+        return CommitFailedError(
             "the consumer is not in the group (any more): its offsets were not committed"
         )

@@ -3,12 +3,13 @@
 Owns `ConsumerConfig`, its TypedDict `ConsumerSettings`, and `OffsetReset`, which is what
 `auto_offset_reset` means. A wrong value is a `ConfigError` with one sentence that names it.
 
-Called by: `consumer`. Kafka documentation, "Consumer Configs"; KIP-1106 (by_duration).
+Called by: `consumer`. Kafka documentation, "Consumer Configs"; KIP-848, KIP-1106 (by_duration).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, NamedTuple
@@ -18,6 +19,7 @@ from kraftrio.clients.consumer.membership.assignors import ASSIGNORS, Assignor
 from kraftrio.clients.errors import ConfigError
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
+GroupProtocol = Literal["classic", "consumer"]
 
 Strategy = str | Assignor | list[str | Assignor] | tuple[str | Assignor, ...]
 
@@ -69,6 +71,8 @@ class ConsumerConfig(ClientConfig):
 
     group_id: str | None = None
     group_instance_id: str | None = None
+    group_protocol: GroupProtocol = "classic"
+    group_remote_assignor: str | None = None  # None: the broker's first
     partition_assignment_strategy: Strategy = (
         "range",
         "cooperative-sticky",
@@ -88,6 +92,11 @@ class ConsumerConfig(ClientConfig):
     check_crcs: bool = True
     client_rack: str = ""
     exclude_internal_topics: bool = True
+
+    @property
+    def has_consumer_protocol(self) -> bool:
+        """Whether the group's coordinator shares partitions out, and not a member (KIP-848)."""
+        return self.group_protocol == "consumer"
 
     @property
     def is_read_committed(self) -> bool:
@@ -132,7 +141,8 @@ class ConsumerConfig(ClientConfig):
                 raise ConfigError(
                     f"{name} must be a whole number of at least {minimum}, not {value!r}"
                 )
-        for name in ("group_id", "group_instance_id"):
+        require_choice("group_protocol", self.group_protocol, ("classic", "consumer"))
+        for name in ("group_id", "group_instance_id", "group_remote_assignor"):
             value = getattr(self, name)
             if value == "":
                 raise ConfigError(f"{name} must be a string that is not empty")
@@ -148,6 +158,26 @@ class ConsumerConfig(ClientConfig):
         self.make_assignors()
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigError("heartbeat_interval_ms must be below session_timeout_ms")
+
+
+# What only one of the protocols has: in the other the broker decides, or nobody.
+_SETTINGS_OF_PROTOCOLS: Mapping[str, tuple[str, ...]] = {
+    "classic": ("partition_assignment_strategy", "session_timeout_ms", "heartbeat_interval_ms"),
+    "consumer": ("group_remote_assignor",),
+}
+
+
+def check_protocol_settings(settings: ConsumerSettings) -> None:
+    """Check that what a program sets has a meaning in the group protocol that it has chosen.
+
+    Raises:
+        ConfigError: a setting has none.
+    """
+    chosen = settings.get("group_protocol", "classic")
+    for protocol, names in _SETTINGS_OF_PROTOCOLS.items():
+        for name in names:
+            if chosen in _SETTINGS_OF_PROTOCOLS and protocol != chosen and name in settings:
+                raise ConfigError(f'{name} cannot be set with group_protocol="{chosen}"')
 
 
 _MINIMA = {
@@ -166,6 +196,8 @@ class ConsumerSettings(ClientSettings, total=False):
 
     group_id: str | None
     group_instance_id: str | None
+    group_protocol: GroupProtocol
+    group_remote_assignor: str | None
     partition_assignment_strategy: Strategy
     session_timeout_ms: int
     heartbeat_interval_ms: int

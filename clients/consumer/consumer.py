@@ -49,16 +49,19 @@ from kraftrio.clients.config import make_config
 from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.auto_commit import AutoCommit, log_failure
 from kraftrio.clients.consumer.calls import Calls
+from kraftrio.clients.consumer.classic_member import ClassicMember
 from kraftrio.clients.consumer.commits import CommitCallback, Commits
 from kraftrio.clients.consumer.config import (
     ConsumerConfig,
     ConsumerSettings,
     OffsetReset,
     ResetTo,
+    check_protocol_settings,
 )
+from kraftrio.clients.consumer.epoch_member import EpochMember
 from kraftrio.clients.consumer.fetcher import Fetcher
-from kraftrio.clients.consumer.group import GroupMember, RebalanceListener
 from kraftrio.clients.consumer.handover import Handover
+from kraftrio.clients.consumer.listener import RebalanceListener
 from kraftrio.clients.consumer.offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -69,8 +72,13 @@ from kraftrio.clients.consumer.partition import Position
 from kraftrio.clients.consumer.polling import Polling
 from kraftrio.clients.consumer.positions import Positions
 from kraftrio.clients.consumer.records import ConsumerBatch, ConsumerRecord, ConsumerRecords
-from kraftrio.clients.consumer.subscription import Subscription, Topics
+from kraftrio.clients.consumer.subscription import (
+    Subscription,
+    SubscriptionPattern,
+    Topics,
+)
 from kraftrio.clients.errors import TimedOutError
+from kraftrio.clients.group_coordinator import GroupCoordinator
 from kraftrio.clients.group_offsets import (
     GroupMetadata,
     OffsetAndMetadata,
@@ -91,6 +99,7 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "RebalanceListener",
+    "SubscriptionPattern",
 ]
 
 logger = logging.getLogger(__name__)
@@ -130,6 +139,7 @@ class Consumer:
             group_id = settings.get("group_id") or ""
             settings["client_id"] = f"consumer-{group_id}-{next(_numbers)}"
         self.config = make_config(ConsumerConfig, bootstrap_servers, settings)
+        check_protocol_settings(settings)
         self._network = network or SystemNetwork()
         self._rng = rng or random.Random()
         self._stack = AsyncExitStack()
@@ -149,25 +159,27 @@ class Consumer:
         cluster = self._cluster = await self._stack.enter_async_context(
             open_shielded_cluster(config=config, network=self._network, rng=rng)
         )
-        offsets = self._offsets = OffsetClient(cluster, config, self._network, rng)
+        coordinator = GroupCoordinator(cluster, config, self._network, rng, config.group_id)
+        offsets = self._offsets = OffsetClient(cluster, config, coordinator, rng)
         positions = self._positions = Positions(cluster, config, partitions, offsets, calls.fail)
         self._commits = Commits(
             offsets, config, on_thrown_out=lambda: self._subscription.wake_group()
         )
+        offsets.reader = self._commits.reader
         self._auto_commit = AutoCommit(self._commits, handover, config, calls.interrupt)
         make_group = partial(
-            GroupMember,
+            EpochMember if config.has_consumer_protocol else ClassicMember,
             cluster,
             config,
             partitions,
-            offsets,
+            coordinator,
             calls,
             handover,
             self._auto_commit,
             rng,
         )
         self._subscription = Subscription(
-            cluster, config, partitions, offsets, self._commits, calls, make_group
+            cluster, config, partitions, coordinator, self._commits, calls, make_group
         )
         self._polling = Polling(calls, handover, self._subscription, self._auto_commit)
         fetcher = Fetcher(cluster, config, partitions, on_records=calls.arrive)
@@ -254,12 +266,15 @@ class Consumer:
         """Read these topics as a member of the group; replaces an earlier subscription.
 
         Args:
-            topics: one, several, or a pattern that whole names must match.
+            topics: one, several, or a pattern that whole names must match: a compiled one of
+                Python, or with `group_protocol="consumer"` a `SubscriptionPattern`, which the
+                broker resolves.
 
         Raises:
             InvalidGroupIdError: the consumer has no group_id.
             TypeError: topics are none of these.
-            ValueError: partitions were assigned by hand, or no topic can have such a name.
+            ValueError: partitions were assigned by hand, no topic can have such a name, or the
+                group's protocol has no such patterns.
         """
         self._calls.check_open()
         await self._subscription.subscribe(topics, listener)

@@ -1,4 +1,4 @@
-"""Questions about offsets: to leaders (where does a log begin, end, part?) and to coordinators.
+"""Questions about offsets: to leaders (where does a log begin, end, part?) and to the coordinator.
 
 Owns the requests ListOffsets, OffsetForLeaderEpoch, OffsetFetch and OffsetCommit. Rules:
 1. Each function asks once; what may be asked again is a `RetriableError`, and by then metadata is
@@ -25,19 +25,17 @@ from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.consumer.config import ConsumerConfig
 from kraftrio.clients.errors import (
     CommitFailedError,
-    CoordinatorNotAvailableError,
-    InvalidGroupIdError,
     KafkaClientError,
     LeaderNotAvailableError,
     RetriableError,
+    StaleMemberEpochError,
     TimedOutError,
     UnknownTopicOrPartitionError,
     error_for,
 )
+from kraftrio.clients.group_coordinator import RETRIED_OF_COORDINATOR, GroupCoordinator
 from kraftrio.clients.group_offsets import GroupMetadata, OffsetAndMetadata
 from kraftrio.clients.metadata import is_another
-from kraftrio.clients.node import BrokerNode
-from kraftrio.net.transport import Network
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import (
     ListOffsetsPartition,
@@ -79,14 +77,13 @@ _MOVED = frozenset(
         ErrorCode.LEADER_NOT_AVAILABLE,
     }
 )
-_LOST_COORDINATOR = frozenset(
+_THROWN_OUT = frozenset(
     {
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.FENCED_MEMBER_EPOCH,
     }
 )
-_THROWN_OUT = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 
 T = TypeVar("T")
 
@@ -110,19 +107,23 @@ class OffsetClient:
     """Asks leaders and the group's coordinator.
 
     Args:
-        network: for a connection to the coordinator of its own: what waits there (a JoinGroup)
-            keeps nobody else waiting, and no fetch keeps a heartbeat or a commit waiting.
         rng: for the jitter between attempts.
     """
 
     def __init__(
-        self, cluster: Cluster, config: ConsumerConfig, network: Network, rng: random.Random
+        self,
+        cluster: Cluster,
+        config: ConsumerConfig,
+        coordinator: GroupCoordinator,
+        rng: random.Random,
     ) -> None:
         self._cluster = cluster
         self._config = config
-        self._network = network
+        self._coordinator = coordinator
         self._rng = rng
-        self._coordinator: BrokerNode | None = None
+        # As which member committed offsets are asked for: the coordinator of a group of the
+        # consumer protocol then refuses one that is behind, or is no member any more.
+        self.reader: Callable[[], GroupMetadata | None] = _nobody
 
     @property
     def group_id(self) -> str:
@@ -131,10 +132,7 @@ class OffsetClient:
         Raises:
             InvalidGroupIdError: the consumer has none.
         """
-        group_id = self._config.group_id
-        if group_id is None:
-            raise InvalidGroupIdError("this needs a group_id")
-        return group_id
+        return self._coordinator.group_id
 
     def check_group(self) -> None:
         """Raise InvalidGroupIdError unless the consumer has a group."""
@@ -338,59 +336,6 @@ class OffsetClient:
 
     # -- the coordinator ------------------------------------------------------------------------
 
-    async def ask_coordinator(
-        self, request: Any, timeout_s: float | None = None, *, max_version: int | None = None
-    ) -> Any:
-        """Send a request to the group's coordinator; one that is not there is forgotten.
-
-        Raises:
-            KafkaClientError: as `Cluster.coordinator` and `Cluster.request`.
-        """
-        node = await self._coordinator_node()
-        if timeout_s is None:
-            timeout_s = self._config.request_timeout_ms / 1000
-        try:
-            return await node.request(request, timeout_s, max_version=max_version)
-        except RetriableError:
-            self.forget_coordinator()
-            raise
-
-    async def _coordinator_node(self) -> BrokerNode:
-        """Find the coordinator, and return the way to it."""
-        node_id = await self._cluster.coordinator(self.group_id)
-        known = self._cluster.node(node_id)
-        if known is None:
-            self.forget_coordinator()
-            raise CoordinatorNotAvailableError(f"broker {node_id} is not known any more")
-        node = self._coordinator
-        if node is None or (node.node_id, node.host, node.port) != (
-            node_id,
-            known.host,
-            known.port,
-        ):
-            if node is not None:
-                node.close()
-            node = self._coordinator = BrokerNode(
-                node_id,
-                known.host,
-                known.port,
-                self._config,
-                self._network,
-                self._cluster.nursery,
-                self._rng,
-                lambda _node: None,
-            )
-        return node
-
-    def forget_coordinator(self) -> None:
-        """Look it up again the next time."""
-        self._cluster.forget_coordinator(self.group_id)
-
-    def note_coordinator_error(self, code: ErrorCode) -> None:
-        """Forget the coordinator if its answer says that it is not one."""
-        if code in _LOST_COORDINATOR:
-            self.forget_coordinator()
-
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
@@ -404,15 +349,21 @@ class OffsetClient:
         by_topic: dict[str, list[int]] = {}
         for partition in wanted:
             by_topic.setdefault(partition.topic, []).append(partition.partition)
-        version = await self._version_of(await self._coordinator_node(), ApiKey.OFFSET_FETCH)
-        request = self._fetch_request(by_topic, version)
-        response = await self.ask_coordinator(request, max_version=version)
+        topic_ids = self.topic_ids(wanted)
+        version = await self._coordinator.version(
+            ApiKey.OFFSET_FETCH,
+            max_version=_NAMED_TOPICS_VERSION if ZERO_UUID in topic_ids.values() else None,
+        )
+        request = self._fetch_request(by_topic, topic_ids, version)
+        response = await self._coordinator.ask(request, max_version=version)
         reported = response.groups[0] if version >= _GROUPS_VERSION else response
         self._raise_coordinator_error(reported.error_code)
         found: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(wanted)
+        names = {topic_id: name for name, topic_id in topic_ids.items()}
         for topic in reported.topics:
+            name = topic.name or names.get(topic.topic_id, "")
             for each in topic.partitions:
-                partition = TopicPartition(topic.name, each.partition_index)
+                partition = TopicPartition(name, each.partition_index)
                 if each.error_code:
                     self._raise_coordinator_error(each.error_code, partition)
                 if each.committed_offset >= 0 and partition in found:
@@ -421,19 +372,9 @@ class OffsetClient:
                     )
         return found
 
-    async def _version_of(self, node: BrokerNode, api_key: ApiKey) -> int:
-        """Return the version to speak with a broker, which is connected for it."""
-        try:
-            with trio.fail_after(self._config.request_timeout_ms / 1000):
-                await node.connect()
-        except trio.TooSlowError:
-            raise TimedOutError(f"cannot connect to {node.host}:{node.port} in time") from None
-        except RetriableError:
-            self.forget_coordinator()
-            raise
-        return node.versions.choose(api_key, max_version=_NAMED_TOPICS_VERSION)
-
-    def _fetch_request(self, by_topic: dict[str, list[int]], version: int) -> OffsetFetchRequest:
+    def _fetch_request(
+        self, by_topic: dict[str, list[int]], topic_ids: Mapping[str, bytes], version: int
+    ) -> OffsetFetchRequest:
         # Offsets that an open transaction may still change are waited for: whoever goes on without
         # would do again what that transaction has done.
         is_stable = version >= 7
@@ -446,10 +387,13 @@ class OffsetClient:
                 group_id=self.group_id, topics=topics, require_stable=is_stable
             )
         named = [
-            OffsetFetchRequestTopics(name=name, partition_indexes=numbers)
+            OffsetFetchRequestTopics(name=name, topic_id=topic_ids[name], partition_indexes=numbers)
             for name, numbers in by_topic.items()
         ]
         group = OffsetFetchRequestGroup(group_id=self.group_id, topics=named)
+        reader = self.reader()
+        if reader is not None:
+            group.member_id, group.member_epoch = reader.member_id, reader.generation_id
         return OffsetFetchRequest(groups=[group], require_stable=is_stable)
 
     def _raise_coordinator_error(
@@ -457,11 +401,13 @@ class OffsetClient:
     ) -> None:
         if code == ErrorCode.NONE:
             return
-        self.note_coordinator_error(code)
+        self._coordinator.note_error(code)
+        if code in _UNKNOWN_TOPIC:
+            self._cluster.request_refresh()
         error = error_for(code)
         where = "" if partition is None else f" for {partition.topic}-{partition.partition}"
         message = f"the coordinator of {self.group_id!r} refuses{where}: {error}"
-        if code in _RETRIED_OF_COORDINATOR and not error.retriable:
+        if code in _RETRIED and not error.retriable:
             raise RetriableError(message, code=error.code)
         raise type(error)(message, code=error.code)
 
@@ -518,7 +464,7 @@ class OffsetClient:
             topics=list(topics.values()),
         )
         has_ids = all(topic.topic_id != ZERO_UUID for topic in topics.values())
-        response = await self.ask_coordinator(
+        response = await self._coordinator.ask(
             request, max_version=None if has_ids else _NAMED_TOPICS_VERSION
         )
         self._check_committed(response, {topic_id: name for name, topic_id in topic_ids.items()})
@@ -530,6 +476,11 @@ class OffsetClient:
             name = answered.name or names.get(answered.topic_id, "")
             for each in answered.partitions:
                 partition = TopicPartition(name, each.partition_index)
+                if each.error_code == ErrorCode.STALE_MEMBER_EPOCH:
+                    raise StaleMemberEpochError(
+                        f"offsets of {self.group_id!r} were not committed: the member's epoch has"
+                        " moved on"
+                    )
                 if each.error_code in _THROWN_OUT:
                     raise CommitFailedError(
                         f"offsets of {self.group_id!r} were not committed, because the group has"
@@ -551,11 +502,9 @@ class OffsetClient:
             )
 
 
-_RETRIED_OF_COORDINATOR = frozenset(
-    {
-        *_LOST_COORDINATOR,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.UNSTABLE_OFFSET_COMMIT,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    }
-)
+# The member will hear of these by itself; then it has another epoch, or nothing to read.
+_RETRIED = RETRIED_OF_COORDINATOR | {ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID}
+
+
+def _nobody() -> None:
+    """Who asks for committed offsets as no member."""

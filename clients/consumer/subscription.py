@@ -3,7 +3,9 @@
 Rules:
 1. It is one or the other: the first subscription makes the consumer a member of its group, until
    it unsubscribes.
-2. A pattern is matched again with each change of metadata, which then covers all topics.
+2. A pattern of Python's is matched again with each change of metadata, which then covers all
+   topics. A `SubscriptionPattern` goes to the broker, which names topics by id only: metadata of
+   all topics tells their names.
 3. A topic of interest that no consumer can read is an error of the program's next call.
 
 Called by: `consumer`, `polling`.
@@ -14,24 +16,40 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 
 import trio
 
-from kraftrio.clients.arguments import pattern_or_topics, topic_partitions
+from kraftrio.clients.arguments import pattern_or_topics, text, topic_partitions
 from kraftrio.clients.cluster import FATAL_TOPIC_ERRORS, Cluster
 from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.calls import Calls
 from kraftrio.clients.consumer.commits import Commits
 from kraftrio.clients.consumer.config import ConsumerConfig
-from kraftrio.clients.consumer.group import GroupMember, RebalanceListener
-from kraftrio.clients.consumer.offsets import OffsetClient
+from kraftrio.clients.consumer.listener import RebalanceListener
+from kraftrio.clients.consumer.ports import GroupMember
 from kraftrio.clients.errors import error_for
+from kraftrio.clients.group_coordinator import GroupCoordinator
 from kraftrio.clients.group_offsets import GroupMetadata
 from kraftrio.wire.primitives import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-Topics = str | re.Pattern[str] | Collection[str]
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionPattern:
+    """The topics whose whole names match a regular expression in RE2's syntax, as the broker finds
+    them; needs `group_protocol="consumer"`.
+    """
+
+    pattern: str
+
+    def __post_init__(self) -> None:
+        if not text("a pattern of topics", self.pattern):
+            raise ValueError("a pattern of topics must not be empty")
+
+
+Topics = str | re.Pattern[str] | SubscriptionPattern | Collection[str]
 
 
 class Subscription:
@@ -46,7 +64,7 @@ class Subscription:
         cluster: Cluster,
         config: ConsumerConfig,
         partitions: AssignedPartitions,
-        offsets: OffsetClient,
+        coordinator: GroupCoordinator,
         commits: Commits,
         calls: Calls,
         make_group: Callable[[], GroupMember],
@@ -54,7 +72,7 @@ class Subscription:
         self._cluster = cluster
         self._config = config
         self._partitions = partitions
-        self._offsets = offsets
+        self._coordinator = coordinator
         self._commits = commits
         self._calls = calls
         self._make_group = make_group
@@ -74,28 +92,38 @@ class Subscription:
             TypeError, ValueError: `topics` is neither topics nor a pattern, or partitions were
                 assigned by hand.
         """
-        group_id = self._offsets.group_id
+        group_id = self._coordinator.group_id
         if self._group is None and len(self._partitions):
             raise ValueError("partitions are assigned by hand: unsubscribe first")
+        if isinstance(topics, SubscriptionPattern):
+            await trio.lowlevel.checkpoint()
+            self._choose_pattern(topics, listener)
+            return
         pattern, wanted = pattern_or_topics(topics)
         await trio.lowlevel.checkpoint()
         if pattern is not None:
-            self._pattern = pattern
-            self._cluster.want_all_topics = True
-            self._cluster.request_refresh()
             names = self._matching_topics(pattern)
-        else:
-            self._pattern = None
-            self._cluster.want_all_topics = False
+        elif wanted:
             names = wanted
-            if not names:
-                await self.unsubscribe()
-                return
-        self._topics = names
-        if self._group is None:
-            logger.debug("joining the group %s", group_id)
-            self._group = self._start_group()
-        self._group.subscribe(names, listener)
+        else:
+            await self.unsubscribe()
+            return
+        self._pattern, self._topics = pattern, names
+        self._want_all_topics(pattern is not None)
+        logger.debug("joining the group %s", group_id)
+        self._in_group().subscribe(names, listener)
+
+    def _choose_pattern(
+        self, wanted: SubscriptionPattern, listener: RebalanceListener | None
+    ) -> None:
+        self._in_group().subscribe_pattern(wanted.pattern, listener)
+        self._pattern, self._topics = None, frozenset()
+        self._want_all_topics(True)
+
+    def _want_all_topics(self, wants_all: bool) -> None:
+        self._cluster.want_all_topics = wants_all
+        if wants_all:
+            self._cluster.request_refresh()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions, and no others.
@@ -128,9 +156,14 @@ class Subscription:
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics that are subscribed to; with a pattern, those that match it."""
+        """The topics that are subscribed to; with a pattern, those that match it.
+
+        With a pattern that the broker resolves, those that the member has partitions of.
+        """
         if self._pattern is not None and self._calls.is_open:
             return self._matching_topics(self._pattern)
+        if self._group is not None and not self._topics:
+            return frozenset(partition.topic for partition in self._partitions.assignment)
         return self._topics
 
     def _matching_topics(self, pattern: re.Pattern[str]) -> frozenset[str]:
@@ -160,9 +193,15 @@ class Subscription:
 
     # -- the group ------------------------------------------------------------------------------
 
+    def _in_group(self) -> GroupMember:
+        """Return the membership; the first time it begins."""
+        if self._group is None:
+            self._group = self._start_group()
+        return self._group
+
     def _start_group(self) -> GroupMember:
         group = self._make_group()
-        self._commits.membership = group.membership
+        self._commits.membership = group.standing
         self._group_scope = trio.CancelScope()
         self._cluster.nursery.start_soon(self._run_group, group, self._group_scope)
         return group
@@ -180,7 +219,7 @@ class Subscription:
 
     def raise_failure(self) -> None:
         """Raise what has ended the membership for good, if anything has."""
-        failure = None if self._group is None else self._group.membership.failure
+        failure = None if self._group is None else self._group.standing.failure
         if failure is not None:
             raise type(failure)(failure.message, code=failure.code)
 
@@ -196,10 +235,10 @@ class Subscription:
             InvalidGroupIdError: the consumer has no group_id.
         """
         if self._group is not None:
-            membership = self._group.membership
-            return membership.owner or membership.metadata
+            standing = self._group.standing
+            return standing.owner or standing.metadata
         return GroupMetadata(
-            self._offsets.group_id, group_instance_id=self._config.group_instance_id
+            self._coordinator.group_id, group_instance_id=self._config.group_instance_id
         )
 
     async def leave_group(self) -> bool:

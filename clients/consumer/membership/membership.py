@@ -151,6 +151,15 @@ class Membership:
         )
 
     @property
+    def reader(self) -> None:
+        """Nobody is named by who asks for committed offsets."""
+        return None
+
+    def tenure(self, partitions: object) -> GroupMetadata:
+        """Return what stays equal as long as a commit is the member's to make: its generation."""
+        return self.metadata
+
+    @property
     def can_commit(self) -> bool:
         """Whether the coordinator takes commits from the member for what it owns."""
         return self.state.is_settled and self.generation_id != NO_GENERATION
@@ -436,7 +445,7 @@ class Membership:
         elif code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             self.liveness.heartbeat_failed(now_ms)
         elif (request.generation_id, request.member_id) == (self.generation_id, self.member_id):
-            self.fenced(code)
+            self.refused(code)
         return True
 
     def session_is_over(self, now_ms: float) -> bool:
@@ -445,7 +454,7 @@ class Membership:
 
     # -- losing one's place ---------------------------------------------------------------------
 
-    def fenced(self, code: ErrorCode) -> None:
+    def refused(self, code: ErrorCode) -> None:
         """A request of the present generation was refused because of who sent it."""
         if self.state is MemberState.FAILED:
             return

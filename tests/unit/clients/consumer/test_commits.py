@@ -45,8 +45,11 @@ class Member:
     member_id: str = "m"
     fenced_by: list[ErrorCode] = field(default_factory=list)
 
-    def fenced(self, code: ErrorCode) -> None:
+    def refused(self, code: ErrorCode) -> None:
         self.fenced_by.append(code)
+
+    def tenure(self, partitions: Iterable[TopicPartition]) -> GroupMetadata:
+        return self.metadata
 
     def move_on(self) -> None:
         """Have joined anew."""

@@ -343,7 +343,7 @@ def test_another_one_in_its_place() -> None:
     core.heartbeat_answered(beat(core, 3_000), ErrorCode.FENCED_INSTANCE_ID, 3_000)
     with pytest.raises(FencedInstanceIdError):
         core.step(3_000)
-    core.fenced(ErrorCode.UNKNOWN_MEMBER_ID)
+    core.refused(ErrorCode.UNKNOWN_MEMBER_ID)
     assert core.state is MemberState.FAILED
 
 
@@ -409,7 +409,7 @@ def test_what_is_thrown_out_stays_the_member_that_its_partitions_were_given_to()
     core = stable()
     owner = core.metadata
     assert core.owner == owner and owner.generation_id > 0 and owner.member_id
-    core.fenced(ErrorCode.UNKNOWN_MEMBER_ID)
+    core.refused(ErrorCode.UNKNOWN_MEMBER_ID)
     assert core.metadata.generation_id == -1
     assert core.owner == owner
 

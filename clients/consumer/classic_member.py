@@ -1,26 +1,23 @@
-"""Keeps a consumer in its group: does what `membership` says, and sends heartbeats.
+"""Keeps a consumer in a group of the classic protocol: does what `membership` says.
 
-Owns the tasks of the group. Rules:
+Owns the tasks of the member. Rules:
 1. Partitions are given up and taken over only while the application looks at no record: within
    its poll (`Turnstile`). Once that has begun it is finished, also if the poll is cancelled; the
    next poll waits for it. So a listener is not cancelled by a poll's timeout.
 2. Before partitions are given up what was consumed of them is committed, if that is automatic.
-3. Listeners may be sync or async. What one raises comes out of the application's next poll, and
-   the rebalance goes on.
-4. An application that stays away from poll longer than max_poll_interval_ms loses its partitions;
+3. An application that stays away from poll longer than max_poll_interval_ms loses its partitions;
    who takes records one by one is seen by that.
-5. The leader watches the partitions of all topics of the group; each member its pattern.
+4. The leader watches the partitions of all topics of the group; each member its pattern.
 
-Called by: `consumer`. KIP-62, KIP-345, KIP-429.
+Called by: `subscription`. KIP-62, KIP-345, KIP-429.
 """
 
 from __future__ import annotations
 
-import inspect
 import logging
 import math
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import trio
@@ -31,6 +28,7 @@ from kraftrio.clients.consumer.auto_commit import AutoCommit
 from kraftrio.clients.consumer.calls import Calls
 from kraftrio.clients.consumer.config import ConsumerConfig
 from kraftrio.clients.consumer.handover import Handover
+from kraftrio.clients.consumer.listener import ListenerCalls, RebalanceListener
 from kraftrio.clients.consumer.membership.member_state import MemberState
 from kraftrio.clients.consumer.membership.membership import (
     Complete,
@@ -42,8 +40,8 @@ from kraftrio.clients.consumer.membership.membership import (
     Wait,
 )
 from kraftrio.clients.consumer.membership.requests import MembershipConfig
-from kraftrio.clients.consumer.offsets import OffsetClient
 from kraftrio.clients.errors import KafkaClientError
+from kraftrio.clients.group_coordinator import GroupCoordinator
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (
     HeartbeatRequest,
@@ -52,32 +50,13 @@ from kraftrio.wire.messages.groups import (
     LeaveGroupRequest,
     SyncGroupResponse,
 )
-from kraftrio.wire.primitives import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 _JOIN_GRACE_MS = 5_000  # beyond the rebalance timeout, as the Java client has it
 
-Partitions = list[TopicPartition]
 
-
-class RebalanceListener:
-    """What an application wants to know of its partitions; any method may also be async."""
-
-    def on_partitions_assigned(self, partitions: Partitions) -> Awaitable[None] | None:
-        """These are new, also when there are none: a rebalance has ended. Seek here."""
-        return None
-
-    def on_partitions_revoked(self, partitions: Partitions) -> Awaitable[None] | None:
-        """These are given up next: the last chance to commit."""
-        return None
-
-    def on_partitions_lost(self, partitions: Partitions) -> Awaitable[None] | None:
-        """These belong to others already, so nothing can be committed."""
-        return self.on_partitions_revoked(partitions)
-
-
-class GroupMember:
+class ClassicMember:
     """One consumer's membership.
 
     Args:
@@ -90,16 +69,16 @@ class GroupMember:
         cluster: Cluster,
         config: ConsumerConfig,
         partitions: AssignedPartitions,
-        offsets: OffsetClient,
+        coordinator: GroupCoordinator,
         calls: Calls,
         handover: Handover,
         auto_commit: AutoCommit,
         rng: random.Random,
     ) -> None:
-        self.listener: RebalanceListener | None = None
+        self._listener = ListenerCalls(calls.fail)
         self.membership = Membership(
             MembershipConfig(
-                group_id=offsets.group_id,
+                group_id=coordinator.group_id,
                 group_instance_id=config.group_instance_id,
                 session_timeout_ms=config.session_timeout_ms,
                 heartbeat_interval_ms=config.heartbeat_interval_ms,
@@ -114,7 +93,7 @@ class GroupMember:
         self._cluster = cluster
         self._config = config
         self._partitions = partitions
-        self._offsets = offsets
+        self._coordinator = coordinator
         self._calls = calls
         self._turnstile = calls.turnstile
         self._handover = handover
@@ -122,12 +101,24 @@ class GroupMember:
         self._wake = trio.Event()
         self._wake_heart = trio.Event()
 
+    @property
+    def standing(self) -> Membership:
+        """Who the member is."""
+        return self.membership
+
     # -- what the application does --------------------------------------------------------------
 
     def subscribe(self, topics: Iterable[str], listener: RebalanceListener | None) -> None:
         """Want these topics."""
-        self.listener = listener
+        self._listener.listener = listener
         self.want_topics(topics)
+
+    def subscribe_pattern(self, pattern: str, listener: RebalanceListener | None) -> None:
+        """Refuse it: members of the classic protocol name topics."""
+        raise ValueError(
+            'a SubscriptionPattern needs group_protocol="consumer"; subscribe to a compiled pattern'
+            " of Python, which the consumer matches itself"
+        )
 
     def want_topics(self, topics: Iterable[str]) -> None:
         """Want these topics, with the listener as it is."""
@@ -166,7 +157,7 @@ class GroupMember:
         if owned and commit and not is_lost:
             await self._auto_commit.commit(owned)
         if owned:
-            await self._call_listener(owned, is_lost=is_lost)
+            await self._listener.given_up(owned, is_lost=is_lost)
         request = membership.leave()
         membership.forget_owned()
         self._partitions.assign(())
@@ -212,7 +203,7 @@ class GroupMember:
             if isinstance(now, Prepare):
                 if not now.lost:
                     await self._auto_commit.commit(now.revoked)
-                await self._call_listener(now.revoked, is_lost=now.lost)
+                await self._listener.given_up(now.revoked, is_lost=now.lost)
                 self._partitions.assign(self.membership.owned - now.revoked)
                 self.membership.prepared()
 
@@ -223,30 +214,11 @@ class GroupMember:
                 return
             if step.revoked:
                 await self._auto_commit.commit(step.revoked)
-                await self._call_listener(step.revoked, is_lost=False)
+                await self._listener.given_up(step.revoked, is_lost=False)
             self._partitions.assign(sorted(step.assigned))
             self.membership.completed()
             self._watch_topics()
-            if self.listener is not None:
-                await self._call(self.listener.on_partitions_assigned, step.added)
-
-    async def _call_listener(self, partitions: Iterable[TopicPartition], *, is_lost: bool) -> None:
-        listener = self.listener
-        if listener is not None:
-            method = listener.on_partitions_lost if is_lost else listener.on_partitions_revoked
-            await self._call(method, partitions)
-
-    async def _call(
-        self,
-        method: Callable[[Partitions], Awaitable[None] | None],
-        partitions: Iterable[TopicPartition],
-    ) -> None:
-        try:
-            waits = method(sorted(partitions))
-            if inspect.isawaitable(waits):
-                await waits
-        except Exception as error:  # the application's own, which its poll raises
-            self._calls.fail(error)
+            await self._listener.assigned(step.added)
 
     async def _join(self, step: Join) -> None:
         timeout_ms = max(
@@ -254,7 +226,7 @@ class GroupMember:
         )
         response: JoinGroupResponse | None = await self._ask(step.request, timeout_ms)
         if response is not None:
-            self._offsets.note_coordinator_error(response.error_code)
+            self._coordinator.note_error(response.error_code)
             self.membership.joined(response, _now_ms())
 
     async def _sync(self, step: Sync) -> None:
@@ -263,13 +235,13 @@ class GroupMember:
         )
         response: SyncGroupResponse | None = await self._ask(step.request, timeout_ms)
         if response is not None:
-            self._offsets.note_coordinator_error(response.error_code)
+            self._coordinator.note_error(response.error_code)
             self.membership.synced(response, _now_ms())
 
     async def _ask(self, request: object, timeout_ms: float) -> Any:
         """Ask the coordinator; what fails is tried again later, or never."""
         try:
-            return await self._offsets.ask_coordinator(request, timeout_ms / 1000)
+            return await self._coordinator.ask(request, timeout_ms / 1000)
         except KafkaClientError as error:
             if error.retriable:
                 self.membership.request_failed(_now_ms())
@@ -321,27 +293,27 @@ class GroupMember:
             else:
                 await self._beat(request)
             if membership.session_is_over(_now_ms()):
-                self._offsets.forget_coordinator()
+                self._coordinator.forget()
                 membership.liveness.heard(_now_ms())
 
     async def _beat(self, request: HeartbeatRequest) -> None:
         membership = self.membership
         timeout_s = min(self._config.request_timeout_ms, self._config.session_timeout_ms) / 1000
         try:
-            response: HeartbeatResponse = await self._offsets.ask_coordinator(request, timeout_s)
+            response: HeartbeatResponse = await self._coordinator.ask(request, timeout_s)
         except KafkaClientError as error:
             logger.debug("heartbeat failed: %s", error)
             membership.liveness.heartbeat_failed(_now_ms())
             return
         code = response.error_code
         if not membership.heartbeat_answered(request, code, _now_ms()):
-            self._offsets.forget_coordinator()
+            self._coordinator.forget()
         if code != ErrorCode.NONE:
             self._wake.set()
 
     async def _send_leave(self, request: LeaveGroupRequest) -> None:
         try:
-            await self._offsets.ask_coordinator(request)
+            await self._coordinator.ask(request)
         except KafkaClientError as error:
             logger.info("leaving the group failed, it will notice: %s", error)
 

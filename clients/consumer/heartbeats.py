@@ -1,0 +1,108 @@
+"""The heartbeats of a member of a consumer group: what it wants and owns, as far as that is news.
+
+Sans-IO. Called by: `heartbeat_member/member`; `epoch_member` says what is wanted. KIP-848; protocol
+guide, "ConsumerGroupHeartbeat".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kraftrio.clients.consumer.config import ConsumerConfig
+from kraftrio.clients.heartbeat_member.member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+)
+from kraftrio.clients.heartbeat_member.ports import Assignment
+from kraftrio.wire.messages.groups import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatTopicPartitions,
+)
+
+
+@dataclass(slots=True)
+class _Told:
+    """What the coordinator was told last; None: nothing, or it may not have heard it."""
+
+    topics: frozenset[str] | None = None
+    pattern: str | None = None
+    owned: Assignment | None = None
+
+
+@dataclass(slots=True)
+class ConsumerHeartbeats:
+    """See the module.
+
+    Attributes:
+        topics: what the member subscribes to by name.
+        pattern: what topics must match, besides, in the broker's syntax.
+    """
+
+    group_id: str
+    instance_id: str | None
+    rack_id: str | None
+    rebalance_timeout_ms: int
+    server_assignor: str | None
+    topics: frozenset[str] = frozenset()
+    pattern: str | None = None
+    _told: _Told = field(default_factory=_Told)
+
+    @classmethod
+    def of(cls, group_id: str, config: ConsumerConfig) -> ConsumerHeartbeats:
+        """Make those of a consumer's member."""
+        return cls(
+            group_id,
+            config.group_instance_id,
+            config.client_rack or None,
+            config.max_poll_interval_ms,
+            config.group_remote_assignor,
+        )
+
+    @property
+    def leave_epoch(self) -> int:
+        """A static member keeps its assignment for a while."""
+        return LEAVE_EPOCH if self.instance_id is None else LEAVE_STATIC_EPOCH
+
+    def make(
+        self, member_id: str, member_epoch: int, owned: Assignment | None
+    ) -> ConsumerGroupHeartbeatRequest:
+        """Return the next heartbeat; with epoch 0 it tells everything."""
+        told = self._told
+        is_joining = member_epoch == JOIN_EPOCH
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id,
+            member_id=member_id,
+            member_epoch=member_epoch,
+            instance_id=self.instance_id,
+        )
+        if is_joining or told.topics is None:
+            request.rack_id = self.rack_id
+            request.rebalance_timeout_ms = self.rebalance_timeout_ms
+            request.server_assignor = self.server_assignor
+        if is_joining or told.topics != self.topics:
+            request.subscribed_topic_names = sorted(self.topics)
+        if self.pattern != told.pattern or (is_joining and self.pattern is not None):
+            request.subscribed_topic_regex = self.pattern or ""  # empty: none any more
+        if is_joining or (owned is not None and owned != told.owned):
+            request.topic_partitions = [
+                ConsumerGroupHeartbeatTopicPartitions(
+                    topic_id=topic_id, partitions=sorted(partitions)
+                )
+                for topic_id, partitions in (owned or {}).items()
+            ]
+        self._told = _Told(self.topics, self.pattern, owned)
+        return request
+
+    def leave(self, member_id: str) -> ConsumerGroupHeartbeatRequest:
+        """Return the heartbeat by which the member leaves."""
+        return ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id,
+            member_id=member_id,
+            member_epoch=self.leave_epoch,
+            instance_id=self.instance_id,
+        )
+
+    def forget(self) -> None:
+        """Tell everything again: nobody knows what the coordinator has heard."""
+        self._told = _Told()

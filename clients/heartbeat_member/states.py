@@ -1,0 +1,68 @@
+"""The states of a member that lives by heartbeats, and which may follow which.
+
+    state          what is done                                   moves to
+    UNSUBSCRIBED   nothing                                        JOINING
+    JOINING        a heartbeat with epoch 0                       RECONCILING, STABLE
+    RECONCILING    partitions given up and taken over             ACKNOWLEDGING, STABLE
+    ACKNOWLEDGING  a heartbeat that says what the member owns     RECONCILING, STABLE
+    STABLE         a heartbeat now and then                       RECONCILING
+    FENCED         what it owned is given up as lost              JOINING
+    STALE          the same, and the application's next poll      JOINING
+    FAILED         nothing any more                               -
+
+and all but the last to UNSUBSCRIBED, when the member leaves, and to FAILED; those that are in the
+group (`is_in_group`) to FENCED, when the coordinator does not know them any more, and to STALE,
+when the application has stayed away from poll.
+
+Called by: `member`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+
+class MemberState(Enum):
+    """Where a member is; see the module's table."""
+
+    UNSUBSCRIBED = "unsubscribed"
+    JOINING = "joining"
+    RECONCILING = "reconciling"
+    ACKNOWLEDGING = "acknowledging"
+    STABLE = "stable"
+    FENCED = "fenced"
+    STALE = "stale"
+    FAILED = "failed"
+
+    def may_become(self, state: MemberState) -> bool:
+        """Whether a member in this state may move to another one."""
+        if state in _MOVES[self]:
+            return True
+        if state in (MemberState.FENCED, MemberState.STALE):
+            return self.sends_heartbeats
+        ends = (MemberState.UNSUBSCRIBED, MemberState.FAILED)
+        return state in ends and self is not MemberState.FAILED
+
+    @property
+    def is_in_group(self) -> bool:
+        """Whether the coordinator has taken the member in."""
+        return self in _IN_GROUP
+
+    @property
+    def sends_heartbeats(self) -> bool:
+        """Whether the coordinator waits for heartbeats of the member."""
+        return self is MemberState.JOINING or self.is_in_group
+
+
+_MOVES: Mapping[MemberState, frozenset[MemberState]] = {
+    MemberState.UNSUBSCRIBED: frozenset({MemberState.JOINING}),
+    MemberState.JOINING: frozenset({MemberState.RECONCILING, MemberState.STABLE}),
+    MemberState.RECONCILING: frozenset({MemberState.ACKNOWLEDGING, MemberState.STABLE}),
+    MemberState.ACKNOWLEDGING: frozenset({MemberState.RECONCILING, MemberState.STABLE}),
+    MemberState.STABLE: frozenset({MemberState.RECONCILING}),
+    MemberState.FENCED: frozenset({MemberState.JOINING}),
+    MemberState.STALE: frozenset({MemberState.JOINING}),
+    MemberState.FAILED: frozenset(),
+}
+_IN_GROUP = frozenset({MemberState.RECONCILING, MemberState.ACKNOWLEDGING, MemberState.STABLE})
