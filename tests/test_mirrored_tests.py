@@ -112,7 +112,10 @@ unit/clients/admin/test_admin: clients/admin/ cluster configs groups topics type
 unit/clients/consumer/membership/test_assignors: clients/consumer/membership/ sticky_assignment
 unit/clients/consumer/test_assigned_partitions: clients/consumer/ config partition
 unit/clients/consumer/test_commits: clients/consumer/ offsets
-unit/clients/consumer/test_consumer: clients/consumer/ fetcher group polling subscription
+unit/clients/consumer/test_consumer: clients/consumer/ classic_member fetcher polling subscription
+unit/clients/consumer/test_epoch_member: clients/ group_coordinator
+unit/clients/consumer/test_epoch_member: clients/consumer/ ports
+unit/clients/heartbeat_member/test_member: clients/heartbeat_member/ ports
 unit/clients/pipeline/test_pipeline: clients/pipeline/ batches cli dataset display failures
     folders ingest parsing plan query results resume schemas session topics
 unit/clients/pipeline/test_pipeline: clients/pipeline/report/ charts page report

@@ -67,24 +67,27 @@ class ConsumerHeartbeats:
     def make(
         self, member_id: str, member_epoch: int, owned: Assignment | None
     ) -> ConsumerGroupHeartbeatRequest:
-        """Return the next heartbeat; with epoch 0 it tells everything."""
+        """Return the next heartbeat; with epoch 0, and after `forget`, it tells everything.
+
+        One that does is answered with the assignment, also if that has not changed.
+        """
         told = self._told
-        is_joining = member_epoch == JOIN_EPOCH
+        tells_all = member_epoch == JOIN_EPOCH or told.topics is None
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group_id,
             member_id=member_id,
             member_epoch=member_epoch,
             instance_id=self.instance_id,
         )
-        if is_joining or told.topics is None:
+        if tells_all:
             request.rack_id = self.rack_id
             request.rebalance_timeout_ms = self.rebalance_timeout_ms
             request.server_assignor = self.server_assignor
-        if is_joining or told.topics != self.topics:
+        if tells_all or told.topics != self.topics:
             request.subscribed_topic_names = sorted(self.topics)
-        if self.pattern != told.pattern or (is_joining and self.pattern is not None):
+        if self.pattern != told.pattern or (tells_all and self.pattern is not None):
             request.subscribed_topic_regex = self.pattern or ""  # empty: none any more
-        if is_joining or (owned is not None and owned != told.owned):
+        if tells_all or (owned is not None and owned != told.owned):
             request.topic_partitions = [
                 ConsumerGroupHeartbeatTopicPartitions(
                     topic_id=topic_id, partitions=sorted(partitions)

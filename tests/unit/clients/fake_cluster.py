@@ -1,8 +1,9 @@
 """A cluster in the test's own process, over loopback: enough of brokers for a client to live by.
 
-It answers ApiVersions, Metadata, FindCoordinator, InitProducerId and Produce; a test scripts
-everything else with `on`: a function that is asked first and may return a response, None for the
-usual answer, or `CUT` (close the connection before) or `CUT_AFTER` (do it, then close).
+It answers ApiVersions, Metadata, FindCoordinator, InitProducerId, Produce and, with no records,
+Fetch; a test scripts everything else with `on`: a function that is asked first and may return a
+response, None for the usual answer, or `CUT` (close the connection before) or `CUT_AFTER` (do it,
+then close).
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from kraftrio.wire.messages.cluster import (
     MetadataResponseTopic,
 )
 from kraftrio.wire.messages.data import (
+    FetchRequest,
+    FetchResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
     PartitionProduceResponse,
@@ -95,6 +98,16 @@ class FakeCluster:
     def on(self, key: ApiKey, script: Script) -> None:
         """Ask this function before a request of this kind is answered."""
         self.scripts[key] = script
+
+    def delay(self, key: ApiKey, pause_s: float) -> None:
+        """Give the usual answer to requests of this kind that much later."""
+
+        def later(node: FakeNode, request: Any) -> trio.Event:
+            event = trio.Event()
+            self.nursery.start_soon(_set_later, event, pause_s)
+            return event
+
+        self.on(key, later)
 
     def off(self, key: ApiKey) -> None:
         del self.scripts[key]
@@ -290,7 +303,14 @@ class FakeNode:
                 return InitProducerIdResponse(producer_id=cluster.next_producer_id)
             case ProduceRequest():
                 return cluster.produce(self, request)
+            case FetchRequest():
+                return FetchResponse()
         raise AssertionError(f"a test must script {type(request).__name__}")
+
+
+async def _set_later(event: trio.Event, pause_s: float) -> None:
+    await trio.sleep(pause_s)
+    event.set()
 
 
 def _frame(correlation_id: int, body: bytes, header_version: int) -> bytes:
