@@ -50,6 +50,10 @@ unit/broker/controller/test_quorum_peers: broker/controller/ other_clusters snap
     voter_lane
 unit/broker/coordinator/groups/assignors/test_range_assignor: broker/coordinator/groups/assignors/
     spec
+unit/broker/coordinator/groups/assignors/test_recorded_vectors:
+    broker/coordinator/groups/assignors/ builtin
+unit/broker/coordinator/groups/assignors/test_uniform_assignor:
+    broker/coordinator/groups/assignors/ mixed_subscriptions
 unit/broker/coordinator/groups/classic/test_groups: broker/coordinator/groups/classic/
     group_state records
 unit/broker/coordinator/groups/classic/test_rebalances: broker/coordinator/groups/classic/

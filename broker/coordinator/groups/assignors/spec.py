@@ -16,11 +16,17 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeAlias
 
+from kraftrio.wire.primitives import uuid_to_text
+
 MemberAssignment: TypeAlias = Mapping[bytes, frozenset[int]]
 """Partitions by topic id; no topic without partitions."""
 
 Assignment: TypeAlias = Mapping[str, MemberAssignment]
 """What each member is to have, by member id; members without an entry get nothing."""
+
+
+class AssignorError(Exception):
+    """The spec cannot be assigned, as when a member subscribes to a topic that it lacks."""
 
 
 class MemberSpec(NamedTuple):
@@ -68,15 +74,28 @@ class AssignmentSpec:
         members: by member id.
         topics: by topic id, at least all that members subscribe to.
         is_homogeneous: all members subscribe to the same topics.
+        assignable: of a share group, the partitions whose state is initialized, by topic id; None:
+            all that there are.
     """
 
     members: Mapping[str, MemberSpec]
     topics: Mapping[bytes, TopicSpec]
     is_homogeneous: bool
+    assignable: Mapping[bytes, frozenset[int]] | None = None
 
+    def members_in_order(self) -> list[str]:
+        """The members' ids, in the order in which assignors go through them."""
+        return sorted(self.members, key=text_order)
 
-class AssignorError(Exception):
-    """The spec cannot be assigned, as when a member subscribes to a topic that it lacks."""
+    def partition_count(self, topic_id: bytes) -> int:
+        """How many partitions a topic has; AssignorError when it is not there."""
+        topic = self.topics.get(topic_id)
+        if topic is None:
+            raise AssignorError(
+                f"Members are subscribed to topic {uuid_to_text(topic_id)} which doesn't exist in"
+                f" the topic metadata."
+            )
+        return topic.partition_count
 
 
 class Assignor(Protocol):
