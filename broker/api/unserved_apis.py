@@ -15,9 +15,12 @@ from typing import Final
 from kraftrio.wire.protocol.api import ApiKey
 
 _VOTERS = "the voters are those of controller.quorum.voters"
+_SHARE_GROUPS = "share groups are not served"
 
 UNSERVED_BY_BROKERS: Final[Mapping[ApiKey, str]] = MappingProxyType(
     {
+        ApiKey.SHARE_FETCH: _SHARE_GROUPS,
+        ApiKey.SHARE_ACKNOWLEDGE: _SHARE_GROUPS,
         ApiKey.PUSH_TELEMETRY: "there is no receiver of client metrics, and no subscription",
         ApiKey.ALTER_CLIENT_QUOTAS: "client quotas are not served",
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "SASL is not served",

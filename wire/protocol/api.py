@@ -29,6 +29,7 @@ from kraftrio.wire.messages import (
     quorum,
     raft_voters,
     security,
+    share_fetch,
     share_groups,
     share_state,
     streams_groups,
@@ -186,6 +187,8 @@ _TABLE = (
     # The data path
     _api(data.ProduceRequest, data.ProduceResponse, BROKER, min_version=0),
     _api(data.FetchRequest, data.FetchResponse, BOTH),
+    _api(share_fetch.ShareFetchRequest, share_fetch.ShareFetchResponse, BROKER),
+    _api(share_fetch.ShareAcknowledgeRequest, share_fetch.ShareAcknowledgeResponse, BROKER),
     _api(data.ListOffsetsRequest, data.ListOffsetsResponse, BROKER),
     _api(data.DeleteRecordsRequest, data.DeleteRecordsResponse, BROKER),
     _api(data.InitProducerIdRequest, data.InitProducerIdResponse, BROKER, latest_unstable=True),
