@@ -241,10 +241,21 @@ _TABLE = (
     _api(groups.OffsetDeleteRequest, groups.OffsetDeleteResponse, BROKER),
     _api(groups.ConsumerGroupHeartbeatRequest, groups.ConsumerGroupHeartbeatResponse, BROKER),
     _api(groups.ConsumerGroupDescribeRequest, groups.ConsumerGroupDescribeResponse, BROKER),
+    _api(share_groups.ShareGroupHeartbeatRequest, share_groups.ShareGroupHeartbeatResponse, BROKER),
     _api(share_groups.ShareGroupDescribeRequest, share_groups.ShareGroupDescribeResponse, BROKER),
     _api(
         share_groups.DescribeShareGroupOffsetsRequest,
         share_groups.DescribeShareGroupOffsetsResponse,
+        BROKER,
+    ),
+    _api(
+        share_groups.AlterShareGroupOffsetsRequest,
+        share_groups.AlterShareGroupOffsetsResponse,
+        BROKER,
+    ),
+    _api(
+        share_groups.DeleteShareGroupOffsetsRequest,
+        share_groups.DeleteShareGroupOffsetsResponse,
         BROKER,
     ),
     _api(
