@@ -24,10 +24,8 @@ class Environment:
     """Files, clocks, randomness, network and threads of one node.
 
     Attributes:
-        freeze_objects: takes the objects that there are out of the garbage collector's sight. Each
-            partition is some hundred that stay, and a full collection that looks at those of
-            thousands stops everybody for a tenth of a second. What is dropped is freed all the
-            same, unless it refers to itself.
+        freeze_objects: takes the objects that there are out of the garbage collector's sight
+            (see `base/live_objects`).
     """
 
     fs: FileSystem = field(default_factory=OsFileSystem)

@@ -35,6 +35,7 @@ from kraftrio.wire.primitives import TopicPartition
 _MAKE_SLICE_MS = 10  # how long others wait while logs of new partitions are made
 _MAKE_PAUSE_MS = 1
 _MAKE_RETRY_MS = 1000
+_FROZEN_AT_ONCE = 250  # partitions: fewer cost the garbage collector little
 
 
 class MetadataChanges:
@@ -60,6 +61,7 @@ class MetadataChanges:
         self._timers = timers
         self._clock = clock
         self._make_timer: Timer | None = None
+        self._unfrozen_count = 0  # partitions made since objects were last frozen
 
     def apply_delta(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Apply what the controller decided to the replicas hosted here."""
@@ -116,10 +118,13 @@ class MetadataChanges:
                 break
             try:
                 self._hosted.make(topic_partition)
+                self._unfrozen_count += 1
             except KafkaError as error:
                 self._disk_errors.report(topic_partition, "make the log", error)
                 delay_ms = _MAKE_RETRY_MS
-        self._settings.freeze_objects()
+        if self._unfrozen_count >= _FROZEN_AT_ONCE:
+            self._settings.freeze_objects()
+            self._unfrozen_count = 0
         if self._unmade:
             self._make_timer = self._timers.schedule(delay_ms, self._make_some)
 
