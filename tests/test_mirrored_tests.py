@@ -86,6 +86,7 @@ unit/broker/log/partition/test_pending_cut: broker/log/partition/ partition_file
 unit/broker/log/partition/test_recovery: broker/log/partition/ log_parts segment_list
 unit/broker/log/producers/test_log_producers: broker/log/producers/ snapshots
 unit/broker/log/producers/test_producer_state: broker/log/producers/ verifications
+unit/broker/share/state/test_share_partition: broker/share/ ports
 unit/broker/replica/verification/test_verification: broker/replica/verification/ client_support
 unit/broker/log/segment/test_batch_locator: broker/log/segment/ batch_search
 unit/broker/log/segment/test_indexes: broker/log/segment/ index_file offset_index time_index

@@ -1,0 +1,31 @@
+"""What share partitions need from outside: where their state is kept (`ShareStateClient` fits)."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from kraftrio.base.deferred import Deferred
+from kraftrio.broker.share_state import SharePartitionKey, SharePartitionState, ShareStateWrite
+from kraftrio.wire.errors import ErrorCode, KafkaError
+
+
+class ShareState(Protocol):
+    """The share coordinators, wherever they are; an error is a value, not raised."""
+
+    def read(
+        self, key: SharePartitionKey, leader_epoch: int
+    ) -> Deferred[SharePartitionState | KafkaError]:
+        """Read what is kept, as the leader of this epoch; earlier ones are fenced from then on."""
+        ...
+
+    def write(self, key: SharePartitionKey, write: ShareStateWrite) -> Deferred[ErrorCode]:
+        """Keep changes; whoever needs an order waits for the answer."""
+        ...
+
+
+class GroupSettings(Protocol):
+    """The settings of groups, as they are now, by their names as a group's."""
+
+    def number(self, group_id: str, name: str) -> int: ...
+    def flag(self, group_id: str, name: str) -> bool: ...
+    def text(self, group_id: str, name: str) -> str: ...

@@ -1,0 +1,1 @@
+"""The core of share partitions: the state of each record in flight, sans-IO."""
