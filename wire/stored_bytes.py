@@ -1,7 +1,8 @@
 """Bytes of a message that stay where they are stored until a socket takes them.
 
-Owns: `StoredBytes`, what a records field may hold instead of bytes. The codec writes its length and
-hands it on as a piece of its own; `clients/send_queue` sends it; the log makes them (`file_slice`).
+Owns: `StoredBytes`, what a records field may hold instead of bytes, and `StoredPart`, some of them.
+The codec writes its length and hands it on as a piece of its own; `clients/send_queue` sends it;
+the log makes them (`file_slice`).
 
 Rules
 1. Its length never changes: it is on the wire before the first byte is.
@@ -47,6 +48,33 @@ class StoredBytes:
     @abstractmethod
     def load(self, start: int, size_bytes: int) -> None:
         """Bring them into memory, as far as that helps. A worker thread may call it."""
+
+
+class StoredPart(StoredBytes):
+    """A part of stored bytes."""
+
+    __slots__ = ("_size_bytes", "_start", "_whole")
+
+    def __init__(self, whole: StoredBytes, start: int, size_bytes: int) -> None:
+        assert 0 <= start <= start + size_bytes <= len(whole)
+        self._whole = whole
+        self._start = start
+        self._size_bytes = size_bytes
+
+    def __len__(self) -> int:
+        return self._size_bytes
+
+    def file_range(self, start: int) -> tuple[int, int] | None:
+        return self._whole.file_range(self._start + start)
+
+    def read(self, start: int, size_bytes: int) -> bytes:
+        return self._whole.read(self._start + start, size_bytes)
+
+    def is_at_hand(self, start: int, size_bytes: int) -> bool:
+        return self._whole.is_at_hand(self._start + start, size_bytes)
+
+    def load(self, start: int, size_bytes: int) -> None:
+        self._whole.load(self._start + start, size_bytes)
 
 
 Piece: TypeAlias = Buffer | StoredBytes

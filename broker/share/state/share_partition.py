@@ -196,6 +196,12 @@ class SharePartition:
         """The offsets from the start to the end, as the limit counts them."""
         return self.end_offset - self.start_offset + 1 if len(self.in_flight) else 0
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Has nobody anything, and is all written?"""
+        is_written = self._unwritten[1] < 0 and not self._is_writing
+        return is_written and not any(run.state is RecordState.ACQUIRED for run in self.in_flight)
+
     def next_fetch_offset(self) -> int:
         """From where on to read what may be acquired."""
         if not len(self.in_flight):
