@@ -148,7 +148,7 @@ class SharePartition:
             if before is not None and before[1:] == (run.first - 1, state, delivery_count):
                 batches[-1] = before._replace(last_offset=run.last)
             else:
-                batches.append(ShareStateBatch(run.first, run.last, state, delivery_count))
+                batches.append(ShareStateBatch(run.first, run.last, int(state), delivery_count))
         return StateWrite(
             self._write_ids,
             first,
