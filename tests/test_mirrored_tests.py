@@ -20,7 +20,7 @@ FOLDERS = ("base", "wire", "net", "kraft_meta", "clients", "broker")
 # test: folder/ module module ...
 TESTED_IN = """
 sim/test_scenarios: broker/node/ broker_handlers broker_role context controller_role
-    coordination node replication services
+    coordination node replication services share_groups
 sim/test_served_apis: broker/api/ quotas security unserved_apis
 spark/test_arrow: clients/spark/ arrow schema
 spark/test_filters: clients/spark/ filters
@@ -86,7 +86,9 @@ unit/broker/log/partition/test_pending_cut: broker/log/partition/ partition_file
 unit/broker/log/partition/test_recovery: broker/log/partition/ log_parts segment_list
 unit/broker/log/producers/test_log_producers: broker/log/producers/ snapshots
 unit/broker/log/producers/test_producer_state: broker/log/producers/ verifications
-unit/broker/share/state/test_share_partition: broker/share/ ports
+unit/broker/api/share/test_share_fetch: broker/api/share/ acknowledgements ongoing_share_fetch
+    share_requests
+unit/broker/api/share/test_share_fetch: broker/share/ led_share_partition ports share_partitions
 unit/broker/replica/verification/test_verification: broker/replica/verification/ client_support
 unit/broker/log/segment/test_batch_locator: broker/log/segment/ batch_search
 unit/broker/log/segment/test_indexes: broker/log/segment/ index_file offset_index time_index

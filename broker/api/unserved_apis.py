@@ -20,8 +20,6 @@ _SHARE_GROUPS = "share groups are not served"
 UNSERVED_BY_BROKERS: Final[Mapping[ApiKey, str]] = MappingProxyType(
     {
         ApiKey.SHARE_GROUP_HEARTBEAT: _SHARE_GROUPS,
-        ApiKey.SHARE_FETCH: _SHARE_GROUPS,
-        ApiKey.SHARE_ACKNOWLEDGE: _SHARE_GROUPS,
         ApiKey.ALTER_SHARE_GROUP_OFFSETS: _SHARE_GROUPS,
         ApiKey.DELETE_SHARE_GROUP_OFFSETS: _SHARE_GROUPS,
         ApiKey.PUSH_TELEMETRY: "there is no receiver of client metrics, and no subscription",

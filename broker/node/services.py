@@ -15,6 +15,7 @@ from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.coordination import Coordination
 from kraftrio.broker.node.metadata_publisher import MetadataPublisher
 from kraftrio.broker.node.replication import Replication
+from kraftrio.broker.node.share_groups import share_handlers, share_partitions
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.sliced_work import SlicedWork
 from kraftrio.kraft_meta.controller.control import DEFAULT_FEATURES
@@ -35,6 +36,9 @@ class BrokerServices:
         self.coordination = Coordination(
             node, self.metadata, self.channel, replication, self.sliced_work
         )
+        self.share_partitions = share_partitions(
+            node, self.metadata, replication, self.coordination
+        )
         self.publisher = MetadataPublisher(
             node.config.node_id,
             self.metadata,
@@ -47,11 +51,13 @@ class BrokerServices:
         )
         self._handlers = broker_handlers(
             node, self.metadata, self.channel, replication, self.coordination
-        )
+        ) | share_handlers(node, self.metadata, self.coordination, self.share_partitions)
         self.coordination.local_calls.serve(self._handlers)
 
     def _when_applied(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self.coordination.markers.metadata_changed()
+        if delta.changed_topics or delta.deleted_topics:
+            self.share_partitions.metadata_changed()
         self.channel.on_metadata(delta, image)
 
     def _controller_channel(self, node: NodeContext) -> ControllerChannel:

@@ -71,6 +71,8 @@ API_ACCESS: Final[Mapping[ApiKey, Access]] = {
     # The data path
     ApiKey.PRODUCE: _needs((_WRITE, _TOPIC)),
     ApiKey.FETCH: _needs((_READ, _TOPIC), (_CLUSTER_ACTION, CLUSTER)),
+    ApiKey.SHARE_FETCH: _needs((_READ, _GROUP)),
+    ApiKey.SHARE_ACKNOWLEDGE: _needs((_READ, _GROUP)),
     ApiKey.LIST_OFFSETS: _needs((_DESCRIBE, _TOPIC)),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _needs((_CLUSTER_ACTION, CLUSTER), (_DESCRIBE, _TOPIC)),
     ApiKey.DELETE_RECORDS: _needs((_DELETE, _TOPIC)),

@@ -22,7 +22,7 @@ _LARGE_BYTES = 8 << 10
 _LARGE_DATA_BYTES = 64 << 10  # where most bytes are records
 
 # The data path: encoded when sent (records are not copied), and not held up by others' long work.
-_DATA_PATH = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
+_DATA_PATH = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH})
 
 _NEVER = 1 << 16  # above all versions
 

@@ -83,7 +83,7 @@ class ShareContext:
             return []
         demand = Demand(member_id, max_records, batch_size, record_limit)
         found = partition.acquire(demand, offset, Batches(read, self.aborted), self.now_ms)
-        return [tuple(one) for one in found]
+        return [(first, last, count) for first, last, count in found]
 
     def acknowledge(
         self, first: int, last: int, *types: int, member_id: str = "m1", written: bool | None = True
