@@ -27,7 +27,7 @@ spark/test_filters: clients/spark/ filters
 spark/test_log: clients/spark/ log_source
 spark/test_reading: clients/spark/ fetch planning source
 spark/test_sink: clients/spark/ sink
-unit/base/patterns/test_pattern: base/patterns/ charsets syntax
+unit/base/patterns/test_pattern: base/patterns/ charsets scripts syntax
 unit/broker/api/fetch/test_long_fetch: broker/api/fetch/ answers reads
 unit/broker/api/fetch/test_parked_fetch: broker/server/ limits
 unit/broker/api/groups/test_absent_groups: wire/messages/ share_groups streams_groups

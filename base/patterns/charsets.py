@@ -1,10 +1,12 @@
-"""Sets of characters in a pattern: ranges, Unicode categories, and their complements."""
+"""Sets of characters in a pattern: ranges, Unicode categories and scripts, their complements."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
+
+from kraftrio.base.patterns.scripts import script_ranges
 
 MAX_CHARACTER: Final = 0x10FFFF
 
@@ -30,11 +32,7 @@ class CharSet(NamedTuple):
         assert isinstance(character, str)
         found = self._holds(character)
         if not found and self.ignores_case:
-            found = any(
-                self._holds(other)
-                for other in (character.lower(), character.upper())
-                if len(other) == 1
-            )
+            found = any(map(self._holds, _other_cases(character)))
         return found is not self.is_negated
 
     def _holds(self, character: str) -> bool:
@@ -45,9 +43,25 @@ class CharSet(NamedTuple):
             or any(character in part for part in self.parts)
         )
 
+    def folded(self, *, ignores_case: bool) -> CharSet:
+        """The same set, in which characters count with their other case if wanted."""
+        return self._replace(ignores_case=ignores_case)
+
     def negated(self) -> CharSet:
         """Everything else."""
         return self._replace(is_negated=not self.is_negated)
+
+
+# Letters with more than one other case.
+_CASES: Final = tuple(map(frozenset, ("Kk\u212a", "Ss\u017f", "\u00c5\u00e5\u212b")))
+
+
+def _other_cases(character: str) -> Iterable[str]:
+    """The characters that differ from this one in case alone."""
+    for cases in _CASES:
+        if character in cases:
+            return cases
+    return [other for other in (character.lower(), character.upper()) if len(other) == 1]
 
 
 def of_characters(characters: Iterable[str], *, ignores_case: bool = False) -> CharSet:
@@ -102,10 +116,13 @@ _CATEGORIES = {
 
 
 def unicode_class(name: str) -> CharSet | None:
-    """The set of a Unicode category by its short name; None if there is none of that name."""
+    """The set of a Unicode category by its short name, or of a script; None: there is none."""
     if name == "Any":
         return EVERYTHING
-    return CharSet(categories=(name,)) if name in _CATEGORIES else None
+    if name in _CATEGORIES:
+        return CharSet(categories=(name,))
+    ranges = script_ranges(name)
+    return None if ranges is None else CharSet(ranges)
 
 
 def is_word_character(character: str) -> bool:

@@ -5,7 +5,7 @@ ways are followed at once: each character of the text takes the set of places in
 a match may stand to the next set. So a match takes at most the length of the text times the size of
 the pattern, and pauses on the way. Sets and steps that were met are kept, up to a bound.
 
-Called with patterns of clients (ListTransactions).
+Called with patterns of clients: of topics that members subscribe to, and of ListTransactions.
 """
 
 from __future__ import annotations

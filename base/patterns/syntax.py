@@ -1,9 +1,8 @@
 """Reads patterns in the syntax of RE2: text to a tree.
 
-What RE2 refuses is refused here: references back to groups, looking ahead or behind, possessive
-repetition, counts above 1,000. Beyond that, scripts (`\\p{Greek}`) are not known here, only the
-general categories of Unicode. Which part of the text a group has matched is of no interest, nor
-whether a repetition is greedy.
+What RE2 refuses is refused here, in the words of RE2/J, which Kafka's answers have: references back
+to groups, looking ahead or behind, possessive repetition, counts above 1,000. Which part of the
+text a group has matched is of no interest, nor whether a repetition is greedy.
 """
 
 from __future__ import annotations
@@ -32,8 +31,21 @@ _ESCAPED: Final[Mapping[str, str]] = {
 _OCTAL: Final = frozenset("01234567")
 
 
+_BAD_CLASS: Final = "invalid character class range"
+_BAD_ESCAPE: Final = "invalid escape sequence"
+_BAD_GROUP: Final = "invalid or unsupported Perl syntax"
+_BAD_NAME: Final = "invalid named capture"
+_BAD_COUNT: Final = "invalid repeat count"
+_MISSING_BRACKET: Final = "missing closing ]"
+_MISSING_PARENTHESIS: Final = "missing closing )"
+_NOTHING_TO_REPEAT: Final = "missing argument to repetition operator"
+_REPEATED_TWICE: Final = "invalid nested repetition operator"
+_TRAILING_BACKSLASH: Final = "trailing backslash at end of expression"
+_UNEXPECTED_PARENTHESIS: Final = "regexp/syntax: internal error"  # as RE2/J has it
+
+
 class PatternError(ValueError):
-    """The text is no pattern."""
+    """The text is no pattern; the reason in a few words."""
 
 
 class Assertion(Enum):
@@ -96,7 +108,7 @@ def parse_pattern(text: str) -> Node:
     parser = _Parser(text)
     node = parser.choice(_Flags(), 0)
     if not parser.is_at_end:
-        raise PatternError("unexpected )")
+        raise PatternError(_UNEXPECTED_PARENTHESIS)
     return node
 
 
@@ -115,9 +127,9 @@ class _Parser:
     def _peek(self) -> str:
         return self._text[self._at : self._at + 1]
 
-    def _take(self) -> str:
+    def _take(self, if_at_end: str) -> str:
         if self.is_at_end:
-            raise PatternError("the pattern ends too early")
+            raise PatternError(if_at_end)
         self._at += 1
         return self._text[self._at - 1]
 
@@ -127,10 +139,10 @@ class _Parser:
             return True
         return False
 
-    def _take_until(self, end: str, what: str) -> str:
+    def _take_until(self, end: str, if_missing: str) -> str:
         found = self._text.find(end, self._at)
         if found < 0:
-            raise PatternError(f"missing {end} of {what}")
+            raise PatternError(if_missing)
         start, self._at = self._at, found + len(end)
         return self._text[start:found]
 
@@ -161,19 +173,14 @@ class _Parser:
 
     def _repetition(self, parts: list[Node]) -> bool:
         """Read an operator that repeats the last part; False if there is none."""
-        start = self._at
         counts = self._repeat_counts()
         if counts is None:
             return False
-        operator = self._text[start : self._at]
         if not parts:
-            raise PatternError(f"nothing to repeat before {operator}")
+            raise PatternError(_NOTHING_TO_REPEAT)
         self._take_if("?")  # not greedy: it matches the same texts
-        start = self._at
         if self._repeat_counts() is not None:
-            raise PatternError(
-                f"repetition of a repetition: {operator}{self._text[start : self._at]}"
-            )
+            raise PatternError(_REPEATED_TWICE)
         parts[-1] = Repeat(parts[-1], *counts)
         return True
 
@@ -186,14 +193,14 @@ class _Parser:
         end = self._text.find("}", self._at)
         first, comma, last = self._text[self._at + 1 : max(end, 0)].partition(",")
         numbers = [each for each in (first, last) if each]
-        if not first or not all(each.isascii() and each.isdigit() for each in numbers):
+        if end < 0 or not first or not all(map(_is_count, numbers)):
             return None  # a brace like any other character
         if any(len(each) > 4 or int(each) > _MAX_REPEAT for each in numbers):
-            raise PatternError(f"more than {_MAX_REPEAT} repetitions")
+            raise PatternError(_BAD_COUNT)
         minimum = int(first)
         maximum = (int(last) if last else None) if comma else minimum
         if maximum is not None and maximum < minimum:
-            raise PatternError(f"repetitions from {minimum} to {maximum}")
+            raise PatternError(_BAD_COUNT)
         self._at = end + 1
         return minimum, maximum
 
@@ -202,45 +209,47 @@ class _Parser:
     def _special_group(self, parts: list[Node], flags: _Flags, depth: int) -> _Flags:
         """Read `(?...`: a group with a name or flags, or flags up to the end of this group."""
         self._at += 2
-        if self._take_if("P<") or (
-            self._peek() == "<"
-            and self._text[self._at + 1 : self._at + 2] not in ("=", "!")
-            and self._take_if("<")
-        ):
-            self._name_group(self._take_until(">", "a group's name"))
+        if self._take_if("P<") or self._take_if("<"):
+            self._name_group(self._take_until(">", _BAD_NAME))
             parts.append(self._rest_of_group(flags, depth))
             return flags
-        inner, is_negated = flags, False
+        inner, is_negated, is_complete = flags, False, True
         while True:
-            letter = self._take()
+            letter = self._take(_BAD_GROUP)
+            if letter in (")", ":") and not is_complete:
+                raise PatternError(_BAD_GROUP)
             if letter == ")":
                 return inner
             if letter == ":":
                 parts.append(self._rest_of_group(inner, depth))
                 return flags
             if letter == "-" and not is_negated:
-                is_negated = True
-            elif letter in _FLAGS:
+                is_negated, is_complete = True, False
+                continue
+            if letter in _FLAGS:
                 inner = inner._replace(**{_FLAGS[letter]: not is_negated})
             elif letter != "U":  # which repetitions are greedy
-                raise PatternError(f"unknown kind of group (?{letter}")
+                raise PatternError(_BAD_GROUP)
+            is_complete = True
 
     def _name_group(self, name: str) -> None:
         is_word = bool(name) and all(each == "_" or each.isalnum() for each in name)
-        if not is_word or not name.isascii() or name in self._names:
-            raise PatternError(f"bad name of a group: {name}")
+        if not is_word or not name.isascii():
+            raise PatternError(_BAD_NAME)
+        if name in self._names:
+            raise PatternError("duplicate capture group name")
         self._names.add(name)
 
     def _rest_of_group(self, flags: _Flags, depth: int) -> Node:
         node = self.choice(flags, depth + 1)
         if not self._take_if(")"):
-            raise PatternError("missing )")
+            raise PatternError(_MISSING_PARENTHESIS)
         return node
 
     # --- single characters ---
 
     def _atom(self, flags: _Flags, depth: int) -> Node:
-        character = self._take()
+        character = self._take(_MISSING_PARENTHESIS)
         if character == "(":
             return self._rest_of_group(flags, depth)
         if character == "[":
@@ -249,6 +258,8 @@ class _Parser:
             return self._escape(flags)
         if character == ".":
             return EVERYTHING if flags.dot_matches_line_end else NO_LINE_END
+        if character == "{" and self._repeat_counts() is not None:  # as RE2/J has it
+            raise PatternError(_REPEATED_TWICE)
         if character == "^":
             return Assertion.LINE_START if flags.is_multiline else Assertion.TEXT_START
         if character == "$":
@@ -260,29 +271,30 @@ class _Parser:
         if letter in _ASSERTION_ESCAPES:
             self._at += 1
             return _ASSERTION_ESCAPES[letter]
-        found = self._class_escape()
+        found = self._class_escape(flags)
         return _literal(self._character_escape(), flags) if found is None else found
 
-    def _class_escape(self) -> CharSet | None:
+    def _class_escape(self, flags: _Flags) -> CharSet | None:
         """Read what stands for a set after a backslash; None if it stands for one character."""
         letter = self._peek()
         if letter in PERL_CLASSES:
             self._at += 1
-            return PERL_CLASSES[letter]
+            return PERL_CLASSES[letter].folded(ignores_case=flags.ignores_case)
         if letter not in ("p", "P"):
             return None
         self._at += 1
-        name = self._take()
+        name = self._take(_BAD_CLASS)
         if name == "{":
-            name = self._take_until("}", "a class")
+            name = self._take_until("}", _BAD_CLASS)
         is_negated = (letter == "P") is not name.startswith("^")
         found = unicode_class(name.removeprefix("^"))
         if found is None:
-            raise PatternError(f"unknown class \\{letter}{{{name}}}")
+            raise PatternError(_BAD_CLASS)
+        found = found.folded(ignores_case=flags.ignores_case)
         return found.negated() if is_negated else found
 
     def _character_escape(self) -> str:
-        letter = self._take()
+        letter = self._take(_TRAILING_BACKSLASH)
         if letter in _ESCAPED:
             return _ESCAPED[letter]
         if letter == "x":
@@ -290,18 +302,21 @@ class _Parser:
         if letter == "0" or (letter in _OCTAL and self._peek() in _OCTAL and self._peek()):
             digits = letter
             while len(digits) < 3 and self._peek() in _OCTAL and self._peek():
-                digits += self._take()
+                digits += self._take(_BAD_ESCAPE)
             return chr(int(digits, 8))
-        if letter.isascii() and not letter.isalnum():
-            return letter
-        raise PatternError(f"unknown escape \\{letter}")
+        if letter.isascii() and letter.isalnum():
+            raise PatternError(_BAD_ESCAPE)
+        return letter
 
     def _hex_escape(self) -> str:
-        digits = self._take()
-        digits = self._take_until("}", "a character") if digits == "{" else digits + self._take()
+        digits = self._take(_BAD_ESCAPE)
+        if digits == "{":
+            digits = self._take_until("}", _BAD_ESCAPE)
+        else:
+            digits += self._take(_BAD_ESCAPE)
         is_hex = bool(digits) and all(each in string.hexdigits for each in digits)
-        if not is_hex or len(digits) > 8 or int(digits, 16) > MAX_CHARACTER:
-            raise PatternError(f"no character: \\x{digits}")
+        if not is_hex or int(digits, 16) > MAX_CHARACTER:
+            raise PatternError(_BAD_ESCAPE)
         return chr(int(digits, 16))
 
     # --- classes in brackets ---
@@ -313,35 +328,46 @@ class _Parser:
         is_first = True
         while is_first or not self._take_if("]"):
             is_first = False
-            part = self._class_part()
-            if isinstance(part, CharSet):
+            part = self._class_within(flags)
+            if part is not None:
                 parts.append(part)
                 continue
-            last = part
-            if self._peek() == "-" and self._text[self._at + 1 : self._at + 2] not in ("]", ""):
+            first = last = self._class_character()
+            if self._peek() == "-" and self._text[self._at + 1 : self._at + 2] != "]":
                 self._at += 1
-                end = self._class_part()
-                if isinstance(end, CharSet) or end < part:
-                    raise PatternError(f"bad range in a class, from {part}")
-                last = end
-            ranges.append((ord(part), ord(last)))
+                last = self._class_character()
+                if last < first:
+                    raise PatternError(_BAD_CLASS)
+            ranges.append((ord(first), ord(last)))
         return CharSet(
             tuple(ranges), (), tuple(parts), is_negated=is_negated, ignores_case=flags.ignores_case
         )
 
-    def _class_part(self) -> str | CharSet:
-        """Read one character of a class, or a class within it."""
-        if self._take_if("[:"):
-            name = self._take_until(":]", "a class")
+    def _class_within(self, flags: _Flags) -> CharSet | None:
+        """Read a class within a class; None if a character comes."""
+        if self._text.startswith("[:", self._at) and ":]" in self._text[self._at :]:
+            self._at += 2
+            name = self._take_until(":]", _BAD_CLASS)
             found = POSIX_CLASSES.get(name.removeprefix("^"))
             if found is None:
-                raise PatternError(f"unknown class [:{name}:]")
+                raise PatternError(_BAD_CLASS)
+            found = found.folded(ignores_case=flags.ignores_case)
             return found.negated() if name.startswith("^") else found
-        character = self._take()
-        if character != "\\":
-            return character
-        escaped = self._class_escape()
-        return self._character_escape() if escaped is None else escaped
+        if not self._take_if("\\"):
+            return None
+        found = self._class_escape(flags)
+        if found is None:
+            self._at -= 1
+        return found
+
+    def _class_character(self) -> str:
+        character = self._take(_MISSING_BRACKET)
+        return self._character_escape() if character == "\\" else character
+
+
+def _is_count(digits: str) -> bool:
+    """Whether a number in braces is one of repetitions."""
+    return digits.isascii() and digits.isdigit() and (digits == "0" or digits[0] != "0")
 
 
 def _literal(character: str, flags: _Flags) -> CharSet:
