@@ -22,6 +22,7 @@ from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
 
 __all__ = [
+    "AcknowledgementStateError",
     "BrokerUnavailableError",
     "BufferExhaustedError",
     "ClosedError",
@@ -190,6 +191,12 @@ class TransactionStateError(KafkaClientError, RuntimeError):
     """The call is not for a producer in this state: `send` outside of a transaction, for one."""
 
     default_code = ErrorCode.INVALID_TXN_STATE
+
+
+class AcknowledgementStateError(KafkaClientError, RuntimeError):
+    """A share consumer's record is not in a state in which that can be said of it, or asked."""
+
+    default_code = ErrorCode.INVALID_RECORD_STATE
 
 
 class UnsupportedVersionError(KafkaClientError):
@@ -460,6 +467,7 @@ class PolicyViolationError(KafkaClientError):
 
 
 _ONLY_OURS = (
+    AcknowledgementStateError,
     ConfigError,
     ClosedError,
     InvalidValueError,

@@ -22,10 +22,10 @@ from typing import Any
 
 import trio
 
+from kraftrio.clients.calls import Calls
 from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.auto_commit import AutoCommit
-from kraftrio.clients.consumer.calls import Calls
 from kraftrio.clients.consumer.config import ConsumerConfig
 from kraftrio.clients.consumer.handover import Handover
 from kraftrio.clients.consumer.listener import ListenerCalls, RebalanceListener

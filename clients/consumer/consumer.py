@@ -44,11 +44,11 @@ import trio
 
 from kraftrio.clients.arguments import text, topic_partitions, whole_number
 from kraftrio.clients.arguments import topic_partition as as_partition
+from kraftrio.clients.calls import Calls
 from kraftrio.clients.cluster import open_shielded_cluster
 from kraftrio.clients.config import make_config
 from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.auto_commit import AutoCommit, log_failure
-from kraftrio.clients.consumer.calls import Calls
 from kraftrio.clients.consumer.classic_member import ClassicMember
 from kraftrio.clients.consumer.commits import CommitCallback, Commits
 from kraftrio.clients.consumer.config import (

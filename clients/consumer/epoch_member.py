@@ -23,10 +23,10 @@ from typing import Any
 import trio
 
 from kraftrio.base.backoff import ExponentialBackoff
+from kraftrio.clients.calls import Calls
 from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.auto_commit import AutoCommit
-from kraftrio.clients.consumer.calls import Calls
 from kraftrio.clients.consumer.config import ConsumerConfig
 from kraftrio.clients.consumer.epoch_standing import EpochStanding
 from kraftrio.clients.consumer.handover import Handover

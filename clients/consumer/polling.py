@@ -14,8 +14,8 @@ import math
 
 import trio
 
+from kraftrio.clients.calls import Calls
 from kraftrio.clients.consumer.auto_commit import AutoCommit
-from kraftrio.clients.consumer.calls import Calls
 from kraftrio.clients.consumer.handover import RECORDS_PER_TURN, Handover
 from kraftrio.clients.consumer.records import ConsumerBatch, ConsumerRecord
 from kraftrio.clients.consumer.subscription import Subscription

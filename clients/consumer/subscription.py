@@ -21,9 +21,9 @@ from dataclasses import dataclass
 import trio
 
 from kraftrio.clients.arguments import pattern_or_topics, text, topic_partitions
+from kraftrio.clients.calls import Calls
 from kraftrio.clients.cluster import FATAL_TOPIC_ERRORS, Cluster
 from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
-from kraftrio.clients.consumer.calls import Calls
 from kraftrio.clients.consumer.commits import Commits
 from kraftrio.clients.consumer.config import ConsumerConfig
 from kraftrio.clients.consumer.listener import RebalanceListener

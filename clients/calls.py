@@ -6,7 +6,7 @@ rebalance waits until the program is in such a call. Rules:
    `fail`: the next call looks after that before it takes anything.
 2. An error is raised once, by one call; the same error again before that is dropped.
 
-Called by: `polling`, `subscription`, `group`, `consumer`.
+Called by: the consumer and the share consumer.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from kraftrio.clients.consumer.calls import Calls
+from kraftrio.clients.calls import Calls
 from kraftrio.clients.consumer.consumer import Consumer
 from kraftrio.clients.errors import ClosedError
 

@@ -1,0 +1,314 @@
+"""The share consumer: `async with ShareConsumer("localhost:9092", group_id="g") as consumer`.
+
+Owns what programs call. The members of a share group work on the records of a topic together:
+several may read one partition, and each record goes to one of them. It is locked for it, for a time
+that the group sets; by then the member says what became of it, or it is delivered again. Rules:
+1. Records are taken one by one (`async for record in consumer`), in batches of one partition
+   (`batches`), or all that are there (`poll`); by one task at a time.
+2. With share_acknowledgement_mode "implicit", who asks for more has finished with what it got
+   before: it is accepted. With "explicit" the program says it of each record, before it asks for
+   more: `record.accept()`, `release()`, `reject()`, or `renew()`, after which it keeps the record,
+   under a new lock, and says later what became of it.
+3. What was said is told to brokers with the next question for records, within a few seconds, or by
+   `commit`. It may come too late: `commit` returns, and `acknowledgement_callback` gets, an error
+   for each partition where it did (InvalidRecordStateError, for one).
+4. Every wait is cancellable, and nothing is taken before the last of them. Errors are raised by the
+   calls for records; what failed is then tried again by the next one.
+5. If the body of `async with` raises, what it has in hand is released; else it is finished. What
+   was not handed over is released in any case, so that other members get it at once.
+
+A record is delivered at least once, and out of order where it was delivered before. Names and
+defaults of the settings are those of the Java share consumer in snake_case. KIP-932.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import random
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self, TypeVar, Unpack
+
+import trio
+
+from kraftrio.clients.arguments import topics as checked_topics
+from kraftrio.clients.calls import Calls
+from kraftrio.clients.cluster import open_shielded_cluster
+from kraftrio.clients.config import make_config
+from kraftrio.clients.group_coordinator import GroupCoordinator
+from kraftrio.clients.heartbeat_member.member_id import new_member_id
+from kraftrio.clients.share.acknowledgements import AcknowledgeType
+from kraftrio.clients.share.config import ShareConsumerConfig, ShareConsumerSettings
+from kraftrio.clients.share.fetcher import ShareFetcher
+from kraftrio.clients.share.in_hand import InHand
+from kraftrio.clients.share.member import ShareMember
+from kraftrio.clients.share.records import ShareBatch, ShareRecord, ShareRecords
+from kraftrio.clients.share.results import AcknowledgementCallback, Outcome, Results
+from kraftrio.net.transport import Network, SystemNetwork
+from kraftrio.wire.primitives import TopicPartition
+
+__all__ = ["AcknowledgeType", "ShareBatch", "ShareConsumer", "ShareRecord", "ShareRecords"]
+
+logger = logging.getLogger(__name__)
+
+CLOSE_TIMEOUT_S = 30.0
+_CANCELLED_CLOSE_TIMEOUT_S = 1.0  # to leave the group when the program is cancelled
+
+_numbers = itertools.count(1)
+
+T = TypeVar("T")
+
+
+class ShareConsumer:
+    """Works on records of a share group; to be entered with `async with`.
+
+    Args:
+        bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of such.
+        network: where sockets come from, instead of the system's.
+        rng: chance, for tests that need it repeatable.
+        settings: see `ShareConsumerConfig`.
+
+    Raises:
+        ConfigError: a setting is wrong.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        network: Network | None = None,
+        rng: random.Random | None = None,
+        **settings: Unpack[ShareConsumerSettings],
+    ) -> None:
+        if not settings.get("client_id"):
+            group_id = settings.get("group_id") or ""
+            settings["client_id"] = f"share-consumer-{group_id}-{next(_numbers)}"
+        config = self.config = make_config(ShareConsumerConfig, bootstrap_servers, settings)
+        self._network = network or SystemNetwork()
+        self._rng = rng or random.Random()
+        self._stack = AsyncExitStack()
+        self._calls = Calls()
+        self._results = Results(self._calls.fail)
+        self._in_hand = InHand(
+            is_explicit=config.is_explicit, on_first=lambda: self._fetcher.wake()
+        )
+        self._member_scope = trio.CancelScope()
+        self._is_entered = False
+
+    async def __aenter__(self) -> Self:
+        assert not self._is_entered, "a share consumer is entered once"
+        self._is_entered = True
+        config, rng, calls = self.config, self._rng, self._calls
+        cluster = self._cluster = await self._stack.enter_async_context(
+            open_shielded_cluster(config=config, network=self._network, rng=rng)
+        )
+        member_id = new_member_id(rng)
+        self._fetcher = ShareFetcher(
+            cluster,
+            config,
+            member_id,
+            self._in_hand,
+            self._results,
+            wants_records=lambda: calls.is_waiting,
+            on_records=calls.arrive,
+            fail=calls.fail,
+        )
+        self._member = ShareMember(
+            cluster,
+            config,
+            GroupCoordinator(cluster, config, self._network, rng, config.group_id),
+            member_id,
+            assign=self._fetcher.assign,
+            is_working=lambda: calls.is_waiting,
+            fail=calls.fail,
+            rng=rng,
+        )
+        cluster.on_change(self._member.metadata_changed)
+        cluster.nursery.start_soon(self._fetcher.run)
+        cluster.nursery.start_soon(self._run_member)
+        calls.is_open = True
+        return self
+
+    async def _run_member(self) -> None:
+        with self._member_scope:
+            await self._member.run()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._calls.is_open = False
+        is_cancelled = error is not None and not isinstance(error, Exception)
+        timeout_s = _CANCELLED_CLOSE_TIMEOUT_S if is_cancelled else CLOSE_TIMEOUT_S
+        try:
+            self._in_hand.settle(is_done=error is None)
+            with trio.move_on_after(timeout_s, shield=is_cancelled):
+                await self._fetcher.close()
+                self._member_scope.cancel()
+                await self._member.leave()
+            for failure in self._calls.failures:
+                logger.warning("not raised before the consumer was closed: %r", failure)
+        finally:
+            await self._stack.__aexit__(kind, error, traceback)
+
+    # -- what to read ---------------------------------------------------------------------------
+
+    async def subscribe(self, topics: str | Collection[str]) -> None:
+        """Work on the records of these topics; replaces an earlier subscription.
+
+        Raises:
+            TypeError, ValueError: no topics can have such names.
+        """
+        self._calls.check_open()
+        wanted = checked_topics("topics", [topics] if isinstance(topics, str) else topics)
+        if not wanted:
+            await self.unsubscribe()
+            return
+        await trio.lowlevel.checkpoint()
+        self._member.subscribe(frozenset(wanted))
+
+    async def unsubscribe(self) -> None:
+        """Leave the group; what is in hand may still be acknowledged."""
+        self._calls.check_open()
+        await self._member.leave()
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The topics that are subscribed to."""
+        return self._member.topics if self._is_entered else frozenset()
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read, as others may, too."""
+        return self._member.owned if self._is_entered else frozenset()
+
+    @property
+    def acquisition_lock_timeout_ms(self) -> int | None:
+        """How long records are locked for the one that has them; None before any came."""
+        return self._fetcher.lock_timeout_ms if self._is_entered else None
+
+    # -- taking records -------------------------------------------------------------------------
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ShareRecord:
+        """Return the next record, waiting for it.
+
+        Raises:
+            AcknowledgementStateError: with explicit acknowledgements, nothing was said of the last.
+        """
+        return await self._next(lambda: self._in_hand.next_record(trio.current_time()))
+
+    def batches(self) -> AsyncIterator[ShareBatch]:
+        """Iterate over batches: records of one partition each."""
+        return _Batches(self)
+
+    async def poll(self, timeout_ms: float | None = None) -> ShareRecords:
+        """Return what there is, waiting for something to be there.
+
+        Args:
+            timeout_ms: return nothing after that time; None: wait as long as it takes.
+
+        Raises:
+            AcknowledgementStateError: with explicit acknowledgements, nothing was said of a record.
+        """
+        deadline = math.inf if timeout_ms is None else trio.current_time() + timeout_ms / 1000
+        limited = self.config.share_acquire_mode == "record_limit"
+        limit = self.config.max_poll_records if limited else 1 << 31
+
+        def take() -> list[ShareBatch] | None:
+            found = self._in_hand.next_batches(trio.current_time(), limit)
+            return found if found or trio.current_time() >= deadline else None
+
+        with trio.move_on_at(deadline):
+            return ShareRecords(await self._next(take))
+        return ShareRecords([])
+
+    async def _next(self, take: Callable[[], T | None]) -> T:
+        """Take something, waiting for it."""
+        calls = self._calls
+        calls.begin()
+        try:
+            self._in_hand.finish()
+            self._member.polled()
+            await trio.lowlevel.checkpoint()
+            while True:
+                calls.is_interrupted = False
+                self._member.raise_failure()
+                calls.raise_failure()
+                found = take()
+                if found is not None:
+                    return found
+                self._fetcher.wake()
+                await calls.wait_arrival()
+        finally:
+            calls.end()
+
+    # -- acknowledging --------------------------------------------------------------------------
+
+    def acknowledge(
+        self, record: ShareRecord, kind: AcknowledgeType = AcknowledgeType.ACCEPT
+    ) -> None:
+        """Say what became of a record, as its own methods do.
+
+        Raises:
+            AcknowledgementStateError: that cannot be said of it, or not any more.
+        """
+        self._in_hand.acknowledge(record, AcknowledgeType(kind))
+
+    async def commit(self, *, timeout_ms: float | None = None) -> Outcome:
+        """Tell brokers what was said of records, and wait; return what came of each partition.
+
+        With implicit acknowledgements everything that was handed over is accepted.
+
+        Raises:
+            TimedOutError: not every broker has answered in time.
+        """
+        self._calls.check_open()
+        self._finish_implicitly()
+        default_ms = self.config.default_api_timeout_ms
+        with self._results.collected() as outcome:
+            await trio.lowlevel.checkpoint()
+            await self._fetcher.flush((default_ms if timeout_ms is None else timeout_ms) / 1000)
+        return outcome
+
+    def commit_async(self) -> None:
+        """As `commit`, without waiting: the callback is told what came of it."""
+        self._calls.check_open()
+        self._finish_implicitly()
+        self._fetcher.begin_flush()
+
+    def _finish_implicitly(self) -> None:
+        if not self.config.is_explicit:
+            self._in_hand.finish()
+
+    @property
+    def acknowledgement_callback(self) -> AcknowledgementCallback | None:
+        """Called, synchronously, with a partition, offsets that were acknowledged, and the error
+        if that failed.
+        """
+        return self._results.callback
+
+    @acknowledgement_callback.setter
+    def acknowledgement_callback(self, callback: AcknowledgementCallback | None) -> None:
+        self._results.callback = callback
+
+
+class _Batches:
+    """What `ShareConsumer.batches` returns."""
+
+    def __init__(self, consumer: ShareConsumer) -> None:
+        self._consumer = consumer
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ShareBatch:
+        consumer = self._consumer
+        return await consumer._next(lambda: consumer._in_hand.next_batch(trio.current_time()))

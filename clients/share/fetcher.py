@@ -1,0 +1,512 @@
+"""Fetches records for a share consumer, and tells brokers what became of them.
+
+Owns the share sessions with brokers and their requests. Rules:
+1. One task decides (`run`); answers come back through callbacks of the connection and wake it. A
+   broker has one request at a time to answer: the epochs of a session follow each other.
+2. Records are asked for when the program waits for some and none are there: the lock of what lies
+   here would run out. With share_acquire_mode "record_limit" one broker is asked at a time.
+3. What became of records goes to the broker that handed them out: with the next question for more,
+   by itself where somebody waits for it (`flush`), where a lock is to be renewed, and at the latest
+   after a tenth of a lock's time.
+4. When a session's request is lost or refused, its acknowledgements have failed: the broker hands
+   the records out again. What failed is told to who waits, and to the callback.
+5. Closing a session releases what was not acknowledged.
+
+Called by: `share/consumer`. KIP-932, KIP-1206, KIP-1222; protocol guide, "ShareFetch".
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import trio
+
+from kraftrio.clients.cluster import Cluster
+from kraftrio.clients.errors import (
+    KafkaClientError,
+    RetriableError,
+    ShareSessionNotFoundError,
+    TimedOutError,
+    error_for,
+)
+from kraftrio.clients.metadata import BrokerAddress
+from kraftrio.clients.node import BrokerNode
+from kraftrio.clients.share.acknowledgements import (
+    GAP,
+    Acknowledgements,
+    AcknowledgeType,
+    SharePartition,
+    is_renewing,
+)
+from kraftrio.clients.share.config import ShareConsumerConfig
+from kraftrio.clients.share.in_hand import InHand
+from kraftrio.clients.share.records import ShareBatch, read_acquired
+from kraftrio.clients.share.results import Results
+from kraftrio.clients.share.session import CLOSING_EPOCH, ShareSession, acknowledge_topics
+from kraftrio.net.connection import ConnectionLost, Reply
+from kraftrio.wire.codec.message import records_view
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.share_fetch import (
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+    SharePartitionData,
+)
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_DELAY_S = 3.0  # of an acknowledgement that nobody waits for
+
+# A new leader, or newer metadata, will explain these.
+_MOVED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+
+
+class _Lane:
+    """What goes on with one broker."""
+
+    __slots__ = ("is_busy", "is_fetching", "node_id", "retry_at", "served", "session")
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.session = ShareSession()
+        self.is_busy = False
+        self.is_fetching = False
+        self.retry_at = 0.0
+        self.served = 0  # when it was asked the last time
+
+
+class ShareFetcher:
+    """See the module.
+
+    Args:
+        wants_records: whether the program waits for some.
+        on_records: called when there may be something to take.
+        fail: called with what the program must know.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ShareConsumerConfig,
+        member_id: str,
+        in_hand: InHand,
+        results: Results,
+        wants_records: Callable[[], bool],
+        on_records: Callable[[], None],
+        fail: Callable[[Exception], None],
+    ) -> None:
+        self.lock_timeout_ms: int | None = None
+        self._cluster = cluster
+        self._config = config
+        self._member_id = member_id
+        self._in_hand = in_hand
+        self._results = results
+        self._wants_records = wants_records
+        self._on_records = on_records
+        self._fail = fail
+        self._assigned: frozenset[SharePartition] = frozenset()
+        self._lanes: dict[int, _Lane] = {}
+        self._wake = trio.Event()
+        self._idle = trio.Event()  # replaced; set when a request has ended
+        self._pending_since: float | None = None
+        self._is_flushing = False
+        self._served = 0
+        cluster.on_change(self.wake)
+
+    # -- what is wanted -------------------------------------------------------------------------
+
+    def assign(self, partitions: Iterable[SharePartition]) -> None:
+        """Ask for records of these partitions, and of no others."""
+        self._assigned = frozenset(partitions)
+        self.wake()
+
+    def wake(self) -> None:
+        """Look again what is to be sent."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Work as long as the consumer is open."""
+        while True:
+            self._wake = trio.Event()
+            until = self._send_all()
+            with trio.move_on_at(until):
+                await self._wake.wait()
+
+    async def flush(self, timeout_s: float) -> None:
+        """Have everything told that was said, and wait for the answers.
+
+        Raises:
+            TimedOutError: they did not come in time.
+        """
+        with trio.move_on_after(timeout_s) as scope:
+            while self._in_hand.pending or self._results.in_flight:
+                self.begin_flush()
+                await self._idle.wait()
+        if scope.cancelled_caught:
+            raise TimedOutError(f"acknowledgements were not answered within {timeout_s:g} s")
+
+    def begin_flush(self) -> None:
+        """Have everything told that was said."""
+        self._is_flushing = True
+        self.wake()
+
+    # -- what is sent ---------------------------------------------------------------------------
+
+    def _send_all(self) -> float:
+        """Send what can be sent; return when to look again, unless something happens before."""
+        now = trio.current_time()
+        pending = self._in_hand.pending
+        flush_at = self._flush_at(now)
+        by_node = self._partitions_by_leader() if self._needs_records() else {}
+        again_at = flush_at if pending else math.inf
+        lanes = [self._lane(node_id) for node_id in {*by_node, *pending.node_ids}]
+        for lane in sorted(lanes, key=lambda lane: lane.served):
+            if lane.is_busy:
+                continue
+            if lane.retry_at > now:
+                again_at = min(again_at, lane.retry_at)
+                continue
+            node = self._cluster.node(lane.node_id)
+            if node is None or not node.is_ready:
+                again_at = min(again_at, self._reach(lane, node, now))
+                continue
+            self._send_to(lane, node, by_node.get(lane.node_id, []), flush_at <= now)
+        if not pending:
+            self._is_flushing = False
+        return again_at
+
+    def _flush_at(self, now: float) -> float:
+        """When what is pending has to be told by itself."""
+        if not self._in_hand.pending:
+            self._pending_since = None
+            return math.inf
+        if self._pending_since is None:
+            self._pending_since = now
+        if self._is_flushing:
+            return now
+        lock_s = (self.lock_timeout_ms or 10_000) / 1000
+        return self._pending_since + min(lock_s / 10, _LONGEST_DELAY_S)
+
+    def _needs_records(self) -> bool:
+        return self._in_hand.is_empty and self._wants_records()
+
+    def _partitions_by_leader(self) -> dict[int, list[SharePartition]]:
+        by_node: dict[int, list[SharePartition]] = {}
+        for partition in self._assigned:
+            leader = self._cluster.leader(*partition.topic_partition)
+            if leader is None:
+                self._cluster.request_refresh()
+            else:
+                by_node.setdefault(leader[0], []).append(partition)
+        for node_id, lane in self._lanes.items():
+            if node_id not in by_node and lane.session.is_open and not lane.is_busy:
+                by_node[node_id] = []  # nothing is read there any more, of which it is to be told
+        return by_node
+
+    def _lane(self, node_id: int) -> _Lane:
+        lane = self._lanes.get(node_id)
+        if lane is None:
+            lane = self._lanes[node_id] = _Lane(node_id)
+        return lane
+
+    def _reach(self, lane: _Lane, node: BrokerNode | None, now: float) -> float:
+        """Connect to a broker; what it had handed out is lost with the connection."""
+        if lane.session.is_open:
+            lane.session.reset()
+        lost = self._in_hand.pending.take(lane.node_id)
+        if lost:
+            self._results.failed(lost, ShareSessionNotFoundError("the connection was lost"))
+            self._told()
+        if node is None:
+            self._cluster.request_refresh()
+            return now + self._config.retry_backoff_ms / 1000
+        node.start_connecting()
+        return max(node.ready_at, now + self._config.retry_backoff_ms / 1000)
+
+    def _send_to(
+        self, lane: _Lane, node: BrokerNode, wanted: list[SharePartition], is_due: bool
+    ) -> None:
+        pending = self._in_hand.pending
+        if not lane.session.is_open and lane.node_id in pending.node_ids:
+            lost = pending.take(lane.node_id)
+            self._results.failed(lost, error_for(ErrorCode.SHARE_SESSION_NOT_FOUND))
+            self._told()
+        may_fetch = bool(wanted) and self._may_fetch()
+        if may_fetch and pending.goes_with_a_fetch(lane.node_id, wanted):
+            self._fetch(lane, node, wanted)
+        elif lane.node_id in pending.node_ids and (is_due or may_fetch):
+            self._acknowledge(lane, node)
+        elif lane.session.is_open and not wanted and not self._assigned_to(lane.node_id):
+            self._leave_session(lane, node)
+
+    def _may_fetch(self) -> bool:
+        limited = self._config.share_acquire_mode == "record_limit"
+        return not (limited and any(lane.is_fetching for lane in self._lanes.values()))
+
+    def _assigned_to(self, node_id: int) -> bool:
+        leaders = (self._cluster.leader(*each.topic_partition) for each in self._assigned)
+        return any(leader is not None and leader[0] == node_id for leader in leaders)
+
+    def _fetch(self, lane: _Lane, node: BrokerNode, wanted: list[SharePartition]) -> None:
+        config = self._config
+        sent = self._in_hand.pending.take(lane.node_id)
+        epoch = lane.session.epoch
+        named = lane.session.fetch(wanted, sent)
+        request = ShareFetchRequest(
+            group_id=config.group_id,
+            member_id=self._member_id,
+            share_session_epoch=epoch,
+            max_wait_ms=config.fetch_max_wait_ms,
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=config.fetch_max_bytes,
+            max_records=config.max_poll_records,
+            batch_size=config.max_poll_records,
+            share_acquire_mode=config.acquire_mode,
+            topics=named.topics,
+            forgotten_topics_data=named.forgotten,
+        )
+        names = {(each.topic_id, each.topic_partition.partition): each for each in (*wanted, *sent)}
+        lane.is_fetching = True
+        timeout_s = (config.request_timeout_ms + config.fetch_max_wait_ms) / 1000
+        self._send(
+            lane,
+            node,
+            request,
+            sent,
+            timeout_s,
+            lambda response: self._fetched(lane, names, sent, response),
+        )
+
+    def _acknowledge(self, lane: _Lane, node: BrokerNode) -> None:
+        sent = self._in_hand.pending.take(lane.node_id)
+        request = self._acknowledgement(lane.session.epoch, sent)
+        names = {(each.topic_id, each.topic_partition.partition): each for each in sent}
+        self._send(
+            lane,
+            node,
+            request,
+            sent,
+            self._config.request_timeout_ms / 1000,
+            lambda response: self._acknowledged(names, sent, response),
+        )
+
+    def _acknowledgement(self, epoch: int, sent: Acknowledgements) -> ShareAcknowledgeRequest:
+        return ShareAcknowledgeRequest(
+            group_id=self._config.group_id,
+            member_id=self._member_id,
+            share_session_epoch=epoch,
+            is_renew_ack=is_renewing(sent),
+            topics=acknowledge_topics(sent),
+        )
+
+    def _leave_session(self, lane: _Lane, node: BrokerNode) -> None:
+        """Nothing is read from a broker any more."""
+        request = self._acknowledgement(CLOSING_EPOCH, {})
+        lane.session.reset()
+        timeout_s = self._config.request_timeout_ms / 1000
+        self._send(lane, node, request, {}, timeout_s, lambda response: lane.session.reset())
+
+    def _send(
+        self,
+        lane: _Lane,
+        node: BrokerNode,
+        request: ShareFetchRequest | ShareAcknowledgeRequest,
+        sent: Acknowledgements,
+        timeout_s: float,
+        read: Callable[[Any], None],
+    ) -> None:
+        """Send a request of a session; `read` gets its answer, unless that is a refusal."""
+        self._served += 1
+        lane.served = self._served
+        try:
+            reply = node.send(request, timeout_s)
+        except KafkaClientError as error:
+            self._lost(lane, sent, error)
+            return
+        lane.is_busy = True
+        self._results.sent(sent)
+        reply.then(lambda reply: self._answered(lane, node, sent, read, reply))
+
+    # -- what is answered -----------------------------------------------------------------------
+
+    def _answered(
+        self,
+        lane: _Lane,
+        node: BrokerNode,
+        sent: Acknowledgements,
+        read: Callable[[Any], None],
+        reply: Reply,
+    ) -> None:
+        lane.is_busy = lane.is_fetching = False
+        self._results.ended(sent)
+        try:
+            response: ShareFetchResponse | ShareAcknowledgeResponse = reply.value()
+        except ConnectionLost as error:
+            self._lost(lane, sent, node.client_error(error))
+            return
+        if response.error_code != ErrorCode.NONE:
+            self._lost(lane, sent, error_for(response.error_code, response.error_message))
+            return
+        if response.acquisition_lock_timeout_ms > 0:
+            self.lock_timeout_ms = response.acquisition_lock_timeout_ms
+        lane.session.answered()
+        read(response)
+        self._told()
+
+    def _lost(self, lane: _Lane, sent: Acknowledgements, error: KafkaClientError) -> None:
+        """A session's request failed: it is opened again, if that may help."""
+        lane.is_fetching = False
+        lane.session.reset()
+        lane.retry_at = trio.current_time() + self._config.retry_backoff_ms / 1000
+        if isinstance(error, RetriableError):
+            self._cluster.request_refresh()
+            logger.debug("the share session with broker %s is lost: %s", lane.node_id, error)
+        else:
+            self._fail(error)
+        if sent:
+            self._results.failed(sent, error)
+        self._told()
+
+    def _told(self) -> None:
+        """Wake who waits for answers."""
+        self._idle.set()
+        self._idle = trio.Event()
+        self.wake()
+
+    def _acknowledged(
+        self,
+        names: Mapping[tuple[bytes, int], SharePartition],
+        sent: Acknowledgements,
+        response: ShareAcknowledgeResponse,
+    ) -> None:
+        answered: dict[SharePartition, KafkaClientError | None] = {}
+        for topic in response.responses:
+            for data in topic.partitions:
+                partition = names.get((topic.topic_id, data.partition_index))
+                if partition is not None and data.error_code:
+                    answered[partition] = error_for(data.error_code, data.error_message)
+                    self._note_leader(partition, data, response)
+        self._results.answered(sent, answered)
+
+    def _fetched(
+        self,
+        lane: _Lane,
+        names: Mapping[tuple[bytes, int], SharePartition],
+        sent: Acknowledgements,
+        response: ShareFetchResponse,
+    ) -> None:
+        answered: dict[SharePartition, KafkaClientError | None] = {}
+        has_failed = has_records = False
+        for topic in response.responses:
+            for data in topic.partitions:
+                partition = names.get((topic.topic_id, data.partition_index))
+                if partition is None:
+                    continue
+                code = data.acknowledge_error_code
+                if code:
+                    answered[partition] = error_for(code, data.acknowledge_error_message)
+                if data.error_code:
+                    has_failed = True
+                    self._refused(partition, data, response)
+                elif data.acquired_records:
+                    has_records = True
+                    self._take(lane, partition, data)
+        if has_failed and not has_records:
+            lane.retry_at = trio.current_time() + self._config.retry_backoff_ms / 1000
+        self._results.answered(sent, answered)
+        if has_records:
+            self._on_records()
+
+    def _take(self, lane: _Lane, partition: SharePartition, data: SharePartitionData) -> None:
+        """Take over what a broker has acquired of a partition for this member."""
+        buffer = records_view(data.records)
+        acquired = read_acquired(buffer, data.acquired_records, check_crcs=self._config.check_crcs)
+        locked_until_s = trio.current_time() + (self.lock_timeout_ms or 30_000) / 1000
+        in_hand = self._in_hand
+        in_hand.say_of_gaps(lane.node_id, partition, acquired.gaps, GAP)
+        in_hand.say_of_gaps(lane.node_id, partition, acquired.rejected, AcknowledgeType.REJECT)
+        if acquired.failure is not None:
+            topic, index = partition.topic_partition
+            self._fail(
+                error_for(
+                    acquired.failure.code,
+                    f"records of {topic}-{index} cannot be read, and are rejected:"
+                    f" {acquired.failure}",
+                )
+            )
+        in_hand.add(
+            ShareBatch(partition, lane.node_id, acquired.found, locked_until_s, in_hand.acknowledge)
+        )
+
+    def _refused(
+        self, partition: SharePartition, data: SharePartitionData, response: ShareFetchResponse
+    ) -> None:
+        code = data.error_code
+        error = error_for(code, data.error_message)
+        if code in _MOVED:
+            self._note_leader(partition, data, response)
+        elif not error.retriable:
+            topic, index = partition.topic_partition
+            self._fail(type(error)(f"{topic}-{index}: {error}", code=error.code))
+
+    def _note_leader(self, partition: SharePartition, data: Any, response: Any) -> None:
+        """Take the new leader that is named beside an error, or ask who it is."""
+        endpoints = [
+            BrokerAddress(each.node_id, each.host, each.port, each.rack)
+            for each in response.node_endpoints
+        ]
+        leader = data.current_leader
+        is_news = self._cluster.leader_hint(
+            *partition.topic_partition,
+            leader.leader_id,
+            leader.leader_epoch,
+            endpoints,
+            topic_id=partition.topic_id,
+        )
+        if not is_news:
+            self._cluster.request_refresh()
+
+    # -- the end --------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Tell every broker what is pending, and release the rest; errors go to the callback."""
+        self._assigned = frozenset()
+        async with trio.open_nursery() as nursery:
+            for lane in list(self._lanes.values()):
+                nursery.start_soon(self._close_lane, lane)
+
+    async def _close_lane(self, lane: _Lane) -> None:
+        while lane.is_busy:
+            await self._idle.wait()
+        sent = self._in_hand.pending.take(lane.node_id)
+        node = self._cluster.node(lane.node_id)
+        if not lane.session.is_open or node is None or not node.is_connected:
+            if sent:
+                self._results.failed(sent, error_for(ErrorCode.SHARE_SESSION_NOT_FOUND))
+            return
+        names = {(each.topic_id, each.topic_partition.partition): each for each in sent}
+        request = self._acknowledgement(CLOSING_EPOCH, sent)
+        lane.session.reset()
+        try:
+            response = await node.request(request, self._config.request_timeout_ms / 1000)
+            if response.error_code != ErrorCode.NONE:
+                raise error_for(response.error_code, response.error_message)
+        except KafkaClientError as error:
+            logger.info("closing the share session with broker %s: %s", lane.node_id, error)
+            if sent:
+                self._results.failed(sent, error)
+            return
+        self._acknowledged(names, sent, response)

@@ -1,0 +1,52 @@
+"""The heartbeats of a member of a share group: which topics it wants, as far as that is news.
+
+Sans-IO. Called by: `heartbeat_member/member`; `share/member` says what is wanted. KIP-932; protocol
+guide, "ShareGroupHeartbeat".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kraftrio.clients.heartbeat_member.member import JOIN_EPOCH, LEAVE_EPOCH
+from kraftrio.clients.heartbeat_member.ports import Assignment
+from kraftrio.wire.messages.share_groups import ShareGroupHeartbeatRequest
+
+
+@dataclass(slots=True)
+class ShareHeartbeats:
+    """See the module.
+
+    Attributes:
+        topics: what the member subscribes to.
+    """
+
+    group_id: str
+    rack_id: str | None = None
+    topics: frozenset[str] = frozenset()
+    _told: frozenset[str] | None = field(default=None)
+
+    def make(
+        self, member_id: str, member_epoch: int, owned: Assignment | None
+    ) -> ShareGroupHeartbeatRequest:
+        """Return the next heartbeat; what the member owns the coordinator need not be told."""
+        request = ShareGroupHeartbeatRequest(
+            group_id=self.group_id, member_id=member_id, member_epoch=member_epoch
+        )
+        tells_all = member_epoch == JOIN_EPOCH or self._told is None
+        if tells_all:
+            request.rack_id = self.rack_id
+        if tells_all or self._told != self.topics:
+            request.subscribed_topic_names = sorted(self.topics)
+        self._told = self.topics
+        return request
+
+    def leave(self, member_id: str) -> ShareGroupHeartbeatRequest:
+        """Return the heartbeat by which the member leaves."""
+        return ShareGroupHeartbeatRequest(
+            group_id=self.group_id, member_id=member_id, member_epoch=LEAVE_EPOCH
+        )
+
+    def forget(self) -> None:
+        """Tell everything again: nobody knows what the coordinator has heard."""
+        self._told = None

@@ -1,0 +1,182 @@
+"""What a share consumer's program has in hand, and what it has not got yet.
+
+Rules:
+1. With implicit acknowledgements, who asks for more has finished with what it got before: that is
+   accepted. With explicit ones the program says of each record what became of it, before it asks
+   for more; who renews a record keeps it, and may say so later.
+2. A record whose lock is over is not handed over: somebody else gets it.
+3. Whoever was stopped by an error has not finished: what it has in hand is released. So is, with
+   explicit acknowledgements, what nothing was said of when the consumer is closed.
+
+No await comes between taking something and handing it over, so that a cancelled call loses nothing.
+
+Sans-IO. Called by: `share/consumer`, `fetcher`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from kraftrio.clients.errors import AcknowledgementStateError
+from kraftrio.clients.share.acknowledgements import (
+    AcknowledgeType,
+    PendingAcknowledgements,
+    SharePartition,
+)
+from kraftrio.clients.share.records import ShareBatch, ShareRecord
+
+_Key = tuple[SharePartition, int]
+
+
+class InHand:
+    """See the module.
+
+    Args:
+        on_first: see `PendingAcknowledgements`.
+
+    Attributes:
+        pending: what brokers have to be told.
+    """
+
+    def __init__(self, *, is_explicit: bool, on_first: Callable[[], None]) -> None:
+        self.pending = PendingAcknowledgements(on_first)
+        self._is_explicit = is_explicit
+        self._waiting: deque[ShareBatch] = deque()  # not handed over yet
+        self._open: deque[ShareRecord] = deque()  # the rest of a batch that goes one by one
+        self._held: dict[_Key, ShareRecord] = {}  # handed over, and nothing said of them
+        self._renewed: set[_Key] = set()  # of those, the ones that may stay in hand
+
+    # -- what comes -----------------------------------------------------------------------------
+
+    def add(self, batch: ShareBatch) -> None:
+        """Take what a broker has handed out."""
+        if batch.records:
+            self._waiting.append(batch)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits to be handed over."""
+        return not self._waiting and not self._open
+
+    # -- what goes to the program ---------------------------------------------------------------
+
+    def finish(self) -> None:
+        """The program asks for more.
+
+        Raises:
+            AcknowledgementStateError: it has not said what became of a record.
+        """
+        if not self._is_explicit:
+            self._say_of_held(AcknowledgeType.ACCEPT)
+            return
+        for key, record in self._held.items():
+            if key not in self._renewed:
+                raise AcknowledgementStateError(
+                    f"nothing was said of the record at offset {record.offset} of {record.topic}-"
+                    f"{record.partition}: accept, release, reject or renew it before the next call"
+                )
+
+    def next_record(self, now_s: float) -> ShareRecord | None:
+        """Return the next record; None when none is there."""
+        while True:
+            if self._open:
+                record = self._open.popleft()
+                if record.batch.locked_until_s > now_s:
+                    self._hold(record)
+                    return record
+            elif self._waiting:
+                self._open.extend(self._waiting.popleft().records)
+            else:
+                return None
+
+    def next_batch(self, now_s: float, limit: int | None = None) -> ShareBatch | None:
+        """Return the next batch, of `limit` records at most; None when none is there."""
+        self._close_open()
+        while self._waiting:
+            batch = self._waiting.popleft()
+            if batch.locked_until_s <= now_s:
+                continue
+            if limit is not None:
+                batch, rest = batch.split(limit)
+                if rest is not None:
+                    self._waiting.appendleft(rest)
+            for record in batch.records:
+                self._hold(record)
+            return batch
+        return None
+
+    def next_batches(self, now_s: float, limit: int) -> list[ShareBatch]:
+        """Return what is there, `limit` records at most."""
+        batches: list[ShareBatch] = []
+        while limit > 0 and (batch := self.next_batch(now_s, limit)) is not None:
+            limit -= len(batch)
+            batches.append(batch)
+        return batches
+
+    def _hold(self, record: ShareRecord) -> None:
+        key = (record.batch.partition_key, record.offset)
+        self._held[key] = record
+        self._renewed.discard(key)  # of a delivery before
+
+    def _close_open(self) -> None:
+        """Give what is left of an open batch back, to be taken in another way."""
+        if self._open:
+            first = self._open[0].batch
+            _, rest = first.split(len(first) - len(self._open))
+            self._waiting.appendleft(first if rest is None else rest)
+            self._open.clear()
+
+    # -- what the program says ------------------------------------------------------------------
+
+    def acknowledge(self, record: ShareRecord, kind: AcknowledgeType) -> None:
+        """Say what became of a record; until that is sent, another word may replace it.
+
+        Raises:
+            AcknowledgementStateError: that cannot be said, or not any more.
+        """
+        if not self._is_explicit:
+            raise AcknowledgementStateError(
+                'records are acknowledged by the consumer: share_acknowledgement_mode is "implicit"'
+            )
+        batch = record.batch
+        key = (batch.partition_key, record.offset)
+        if self._held.get(key) is record:
+            if kind is AcknowledgeType.RENEW:
+                self._renewed.add(key)
+            else:
+                del self._held[key]
+                self._renewed.discard(key)
+        elif not self.pending.has(batch.node_id, *key) or key in self._held:
+            raise AcknowledgementStateError(
+                f"the record at offset {record.offset} of {record.topic}-{record.partition} is not"
+                " in hand: it was acknowledged, or was never handed over"
+            )
+        elif kind is AcknowledgeType.RENEW:
+            self._held[key] = record
+            self._renewed.add(key)
+        self.pending.add(batch.node_id, *key, kind)
+
+    def say_of_gaps(
+        self, node_id: int, partition: SharePartition, offsets: list[int], kind: int
+    ) -> None:
+        """Say of acquired offsets what no program can say: there are no records to be had."""
+        for offset in offsets:
+            self.pending.add(node_id, partition, offset, kind)
+
+    def settle(self, *, is_done: bool) -> None:
+        """Nothing more is asked for: what is in hand is done, or is not.
+
+        Args:
+            is_done: the program has ended in good order.
+        """
+        accepts = is_done and not self._is_explicit
+        self._say_of_held(AcknowledgeType.ACCEPT if accepts else AcknowledgeType.RELEASE)
+        self._waiting.clear()
+        self._open.clear()
+
+    def _say_of_held(self, kind: AcknowledgeType) -> None:
+        for (partition, offset), record in self._held.items():
+            self.pending.add(record.batch.node_id, partition, offset, kind)
+        self._held.clear()
+        self._renewed.clear()

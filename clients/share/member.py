@@ -1,0 +1,187 @@
+"""Keeps a share consumer in its group: does what `heartbeat_member` says.
+
+Partitions are given up and taken over at once: several members read the same partition, and what a
+member has in hand it may acknowledge also when the partition is not its any more.
+
+Called by: `share/consumer`. KIP-932, "Group membership".
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import trio
+
+from kraftrio.base.backoff import ExponentialBackoff
+from kraftrio.clients.cluster import Cluster
+from kraftrio.clients.errors import KafkaClientError, UnsupportedVersionError
+from kraftrio.clients.group_coordinator import GroupCoordinator
+from kraftrio.clients.heartbeat_member.member import HeartbeatMember, Lose, Reconcile
+from kraftrio.clients.heartbeat_member.states import MemberState
+from kraftrio.clients.share.acknowledgements import SharePartition
+from kraftrio.clients.share.config import ShareConsumerConfig
+from kraftrio.clients.share.heartbeats import ShareHeartbeats
+from kraftrio.wire.messages.share_groups import ShareGroupHeartbeatResponse
+from kraftrio.wire.primitives import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class ShareMember:
+    """One share consumer's membership.
+
+    Args:
+        assign: called with the partitions that the member is to read.
+        is_working: whether the program is in a call; a program that is counts as alive.
+        fail: called with what ends the membership for good.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ShareConsumerConfig,
+        coordinator: GroupCoordinator,
+        member_id: str,
+        assign: Callable[[Iterable[SharePartition]], None],
+        is_working: Callable[[], bool],
+        fail: Callable[[Exception], None],
+        rng: random.Random,
+    ) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._coordinator = coordinator
+        self._assign = assign
+        self._is_working = is_working
+        self._fail = fail
+        self._heartbeats = ShareHeartbeats(config.group_id, config.client_rack or None)
+        self._member = HeartbeatMember(
+            f"the share group {config.group_id!r}",
+            member_id,
+            self._heartbeats,
+            lambda topic_id: cluster.metadata.topic_name(topic_id),
+            max_poll_interval_ms=config.max_poll_interval_ms,
+            backoff=ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms),
+            rng=rng,
+        )
+        self._wake = trio.Event()
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics that are subscribed to."""
+        return self._heartbeats.topics
+
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        """The partitions that are read."""
+        return self._member.owned
+
+    def subscribe(self, topics: frozenset[str]) -> None:
+        """Want these topics, and be in the group for it."""
+        self._heartbeats.topics = topics
+        self._cluster.set_topics(topics)
+        self._member.subscribe()
+        self._wake.set()
+
+    def polled(self) -> None:
+        """The program asks for records."""
+        self._member.polled(_now_ms())
+        if self._member.state in (MemberState.UNSUBSCRIBED, MemberState.STALE):
+            self._wake.set()
+
+    def raise_failure(self) -> None:
+        """Raise what has ended the membership for good, if anything has."""
+        failure = self._member.failure
+        if failure is not None:
+            raise type(failure)(failure.message, code=failure.code)
+
+    def metadata_changed(self) -> None:
+        """Topics of the assignment may have names now."""
+        if self._member.state is MemberState.RECONCILING:
+            self._wake.set()
+
+    async def leave(self) -> None:
+        """Leave, as far as the coordinator can be reached."""
+        request = self._member.leave()
+        self._member.forget_owned()
+        self._heartbeats.topics = frozenset()
+        self._assign(())
+        if request is not None:
+            await self._send_leave(request)
+
+    async def run(self) -> None:
+        """Be a member as long as the consumer is open."""
+        member = self._member
+        while True:
+            self._wake = trio.Event()
+            lacks_names = self._reconcile()
+            if self._is_working():
+                member.polled(_now_ms())
+            request = member.heartbeat(_now_ms())
+            if request is None:
+                await self._wait(lacks_names=lacks_names)
+            elif member.state is MemberState.STALE:
+                await self._send_leave(request)
+            else:
+                await self._beat(request)
+
+    def _reconcile(self) -> bool:
+        """Read what the member is assigned; return whether metadata has to name topics first."""
+        member = self._member
+        while member.failure is None:
+            step = member.step(_now_ms())
+            if isinstance(step, Lose):
+                member.lost()
+                self._assign(())
+            elif isinstance(step, Reconcile):
+                member.revoked(step)
+                member.reconciled(step)
+                self._assign(
+                    SharePartition(self._cluster.metadata.topic_id(partition.topic), partition)
+                    for partition in step.assigned
+                )
+            else:
+                return step.lacks_names
+        return False
+
+    async def _wait(self, *, lacks_names: bool) -> None:
+        due_ms = self._member.next_heartbeat_ms
+        until_s = math.inf if due_ms is None else due_ms / 1000
+        if lacks_names:
+            self._cluster.request_refresh()
+            until_s = min(until_s, trio.current_time() + self._config.retry_backoff_ms / 1000)
+        # A deadline that has only just been reached is not past yet.
+        with trio.move_on_at(max(until_s, trio.current_time() + 0.001)):
+            await self._wake.wait()
+
+    async def _beat(self, request: Any) -> None:
+        member = self._member
+        try:
+            answer: ShareGroupHeartbeatResponse = await self._coordinator.ask(request)
+        except UnsupportedVersionError as error:
+            member.fail(error.code, f"share groups need brokers that serve them: {error}")
+        except KafkaClientError as error:
+            logger.debug("heartbeat failed: %s", error)
+            if error.retriable:
+                member.heartbeat_failed(request, _now_ms())
+            else:
+                member.fail(error.code, str(error))
+        else:
+            self._coordinator.note_error(answer.error_code)
+            member.heartbeat_answered(request, answer, _now_ms())
+        if member.failure is not None:
+            self._assign(())
+            self._fail(member.failure)
+
+    async def _send_leave(self, request: Any) -> None:
+        try:
+            await self._coordinator.ask(request)
+        except KafkaClientError as error:
+            logger.info("leaving the share group failed, it will notice: %s", error)
+
+
+def _now_ms() -> float:
+    return trio.current_time() * 1000

@@ -1,0 +1,243 @@
+"""What a share consumer hands over: records that wait for a word of what became of them.
+
+Owns `ShareRecord`, `ShareBatch` (what one broker handed out of one partition at once), and
+`read_acquired`, which finds the acquired records in what the broker sent. Rules:
+1. A broker sends whole record batches, and names the offsets in them that it has acquired for this
+   member: only those are handed over.
+2. An acquired offset without a record (of a marker, or compacted away) is a gap, of which the
+   broker must be told, too; one in a batch that cannot be read is rejected, so that it comes to
+   nobody any more.
+
+Pure. Called by: `fetcher`; programs get these objects. KIP-932.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from kraftrio.clients.share.acknowledgements import AcknowledgeType, SharePartition
+from kraftrio.wire.errors import KafkaError
+from kraftrio.wire.messages.share_fetch import AcquiredRecords
+from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.records.batch import (
+    BatchHeader,
+    Record,
+    TimestampType,
+    iter_headers,
+    verify_crc,
+)
+from kraftrio.wire.records.rows import batch_rows
+
+Headers = tuple[tuple[str, bytes | None], ...]
+Acknowledge = Callable[["ShareRecord", AcknowledgeType], None]
+
+
+class ShareRecord:
+    """One record; `timestamp` is -1 when its producer gave none.
+
+    Attributes:
+        delivery_count: how often it was delivered, this time included.
+    """
+
+    __slots__ = (
+        "batch",
+        "delivery_count",
+        "headers",
+        "key",
+        "leader_epoch",
+        "offset",
+        "timestamp",
+        "timestamp_type",
+        "value",
+    )
+
+    def __init__(self, batch: ShareBatch, row: Record, found: Found) -> None:
+        self.batch = batch
+        self.offset = row.offset
+        self.timestamp = row.timestamp
+        self.key = row.key
+        self.value = row.value
+        self.headers = row.headers
+        self.leader_epoch = found.leader_epoch
+        self.timestamp_type = found.timestamp_type
+        self.delivery_count = found.delivery_count
+
+    def __repr__(self) -> str:
+        return f"<ShareRecord {self.topic}-{self.partition} at {self.offset}>"
+
+    @property
+    def topic(self) -> str:
+        return self.batch.topic_partition.topic
+
+    @property
+    def partition(self) -> int:
+        return self.batch.topic_partition.partition
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Where it comes from."""
+        return self.batch.topic_partition
+
+    # What becomes of it; each raises AcknowledgementStateError where that cannot be said any more.
+
+    def accept(self) -> None:
+        """It is done."""
+        self.batch.acknowledge_record(self, AcknowledgeType.ACCEPT)
+
+    def release(self) -> None:
+        """Have it delivered again, to whomever."""
+        self.batch.acknowledge_record(self, AcknowledgeType.RELEASE)
+
+    def reject(self) -> None:
+        """Have it delivered to nobody any more: it cannot be worked on."""
+        self.batch.acknowledge_record(self, AcknowledgeType.REJECT)
+
+    def renew(self) -> None:
+        """Have its lock begin anew: it is being worked on still."""
+        self.batch.acknowledge_record(self, AcknowledgeType.RENEW)
+
+
+class ShareBatch:
+    """Records of one partition that one broker handed out at once.
+
+    Attributes:
+        node_id: the broker, which has to hear what became of them.
+        locked_until_s: when the broker hands them out again, unless it has heard by then.
+    """
+
+    __slots__ = ("acknowledge_record", "locked_until_s", "node_id", "partition_key", "records")
+
+    def __init__(
+        self,
+        partition: SharePartition,
+        node_id: int,
+        found: Sequence[Found],
+        locked_until_s: float,
+        acknowledge: Acknowledge,
+    ) -> None:
+        self.partition_key = partition
+        self.node_id = node_id
+        self.locked_until_s = locked_until_s
+        self.acknowledge_record = acknowledge
+        self.records = [ShareRecord(self, each.row, each) for each in found]
+
+    def __repr__(self) -> str:
+        topic, partition = self.topic_partition
+        return f"<ShareBatch {topic}-{partition}, {len(self.records)} records>"
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[ShareRecord]:
+        return iter(self.records)
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Where they come from."""
+        return self.partition_key.topic_partition
+
+    def acknowledge(self, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
+        """Say of all records what became of them.
+
+        Raises:
+            AcknowledgementStateError: of one that cannot be said any more.
+        """
+        for record in self.records:
+            self.acknowledge_record(record, kind)
+
+    def split(self, count: int) -> tuple[ShareBatch, ShareBatch | None]:
+        """Return the first `count` records and the rest, if there is one."""
+        if len(self.records) <= count:
+            return self, None
+        return self._part(self.records[:count]), self._part(self.records[count:])
+
+    def _part(self, records: list[ShareRecord]) -> ShareBatch:
+        part = ShareBatch(
+            self.partition_key, self.node_id, (), self.locked_until_s, self.acknowledge_record
+        )
+        part.records = records
+        for record in records:
+            record.batch = part
+        return part
+
+
+class ShareRecords:
+    """What one `poll` hands over: batches, and their records for who wants them one by one."""
+
+    __slots__ = ("batches",)
+
+    def __init__(self, batches: list[ShareBatch]) -> None:
+        self.batches = batches
+
+    def __len__(self) -> int:
+        return sum(len(batch) for batch in self.batches)
+
+    def __bool__(self) -> bool:
+        return bool(self.batches)
+
+    def __iter__(self) -> Iterator[ShareRecord]:
+        return (record for batch in self.batches for record in batch.records)
+
+
+# Out of a broker's answer
+
+
+class Found(NamedTuple):
+    """One acquired record."""
+
+    row: Record
+    leader_epoch: int
+    timestamp_type: TimestampType
+    delivery_count: int
+
+
+class Acquired(NamedTuple):
+    """What is in an answer of what was acquired; `failure`: why some were rejected."""
+
+    found: list[Found]
+    gaps: list[int]
+    rejected: list[int]
+    failure: KafkaError | None
+
+
+def read_acquired(
+    buffer: memoryview, acquired: Sequence[AcquiredRecords], *, check_crcs: bool
+) -> Acquired:
+    """Find the acquired records in what a broker sent for one partition."""
+    counts = {
+        offset: each.delivery_count
+        for each in acquired
+        for offset in range(each.first_offset, each.last_offset + 1)
+    }
+    found: list[Found] = []
+    rejected: list[int] = []
+    failure: KafkaError | None = None
+    try:
+        for header in iter_headers(buffer, allow_partial=True):
+            if header.is_control:
+                continue
+            try:
+                found += _in_batch(buffer, header, counts, check_crcs=check_crcs)
+            except KafkaError as error:
+                failure = failure or error
+                unreadable = range(header.base_offset, header.next_offset)
+                rejected += [offset for offset in unreadable if offset in counts]
+    except KafkaError as error:
+        failure = failure or error  # no batch can be told from the next one any more
+        last = max((each.row.offset for each in found), default=-1)
+        rejected += [offset for offset in counts if offset > last and offset not in rejected]
+    left = counts.keys() - {each.row.offset for each in found} - set(rejected)
+    return Acquired(found, sorted(left), rejected, failure)
+
+
+def _in_batch(
+    buffer: memoryview, header: BatchHeader, counts: dict[int, int], *, check_crcs: bool
+) -> list[Found]:
+    if check_crcs:
+        verify_crc(buffer, header)
+    return [
+        Found(row, header.partition_leader_epoch, header.timestamp_type, counts[row.offset])
+        for row in batch_rows(buffer, header, Record)
+        if row.offset in counts
+    ]

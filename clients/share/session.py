@@ -1,0 +1,104 @@
+"""The share session with one broker: which partitions it knows to be asked for, and its epoch.
+
+Rules:
+1. The first request opens the session (epoch 0) and names every partition. Later ones name what is
+   new, what is not wanted any more, and what acknowledgements are for; each has the next epoch.
+2. A session whose request was not answered, or refused, is opened again: the broker has released
+   what it had handed out in the one before, or will. Acknowledgements need a session that is open.
+3. Closing it (epoch -1) releases what was not acknowledged.
+
+Sans-IO. Called by: `fetcher`. KIP-932, "Share sessions".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+from kraftrio.clients.arguments import MAX_INT32
+from kraftrio.clients.share.acknowledgements import (
+    Acknowledgements,
+    SharePartition,
+    batches_of,
+)
+from kraftrio.wire.messages.share_fetch import (
+    ShareAcknowledgePartition,
+    ShareAcknowledgeTopic,
+    ShareFetchPartition,
+    ShareFetchTopic,
+    ShareForgottenTopic,
+)
+
+OPENING_EPOCH: Final = 0
+CLOSING_EPOCH: Final = -1
+
+
+class Named(NamedTuple):
+    """The partitions that a fetch names: asked for from now on, and not any more."""
+
+    topics: list[ShareFetchTopic]
+    forgotten: list[ShareForgottenTopic]
+
+
+class ShareSession:
+    """See the module.
+
+    Attributes:
+        epoch: of the next request.
+    """
+
+    def __init__(self) -> None:
+        self.epoch = OPENING_EPOCH
+        self._partitions: frozenset[SharePartition] = frozenset()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the broker knows the session."""
+        return self.epoch != OPENING_EPOCH
+
+    def fetch(
+        self, wanted: Collection[SharePartition], acknowledgements: Acknowledgements
+    ) -> Named:
+        """Ask for these partitions, and no others; return what the request names for it."""
+        assert self.is_open or not acknowledgements, "nothing was handed out in a new session"
+        chosen = frozenset(wanted)
+        named: dict[SharePartition, Mapping[int, int]] = {
+            partition: {} for partition in sorted(chosen - self._partitions)
+        }
+        named.update(acknowledgements)
+        topics: dict[bytes, ShareFetchTopic] = {}
+        for (topic_id, (_, index)), offsets in named.items():
+            topic = topics.setdefault(topic_id, ShareFetchTopic(topic_id=topic_id))
+            topic.partitions.append(
+                ShareFetchPartition(
+                    partition_index=index, acknowledgement_batches=batches_of(offsets)
+                )
+            )
+        forgotten: dict[bytes, ShareForgottenTopic] = {}
+        for topic_id, (_, index) in sorted(self._partitions - chosen):
+            topic_left = forgotten.setdefault(topic_id, ShareForgottenTopic(topic_id=topic_id))
+            topic_left.partitions.append(index)
+        self._partitions = chosen
+        return Named(list(topics.values()), list(forgotten.values()))
+
+    def answered(self) -> None:
+        """The broker has taken a request: the next one has the next epoch."""
+        self.epoch = self.epoch + 1 if self.epoch < MAX_INT32 else 1
+
+    def reset(self) -> None:
+        """Nobody knows what the broker has heard, or it knows no session: open another one."""
+        self.epoch = OPENING_EPOCH
+        self._partitions = frozenset()
+
+
+def acknowledge_topics(acknowledgements: Acknowledgements) -> list[ShareAcknowledgeTopic]:
+    """Return acknowledgements as a ShareAcknowledge holds them."""
+    topics: dict[bytes, ShareAcknowledgeTopic] = {}
+    for (topic_id, (_, index)), offsets in acknowledgements.items():
+        topic = topics.setdefault(topic_id, ShareAcknowledgeTopic(topic_id=topic_id))
+        topic.partitions.append(
+            ShareAcknowledgePartition(
+                partition_index=index, acknowledgement_batches=batches_of(offsets)
+            )
+        )
+    return list(topics.values())
