@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from kraftrio.clients.group_offsets import OffsetAndMetadata as OffsetAndMetadata
     from kraftrio.clients.producer.batch import RecordMetadata as RecordMetadata
     from kraftrio.clients.producer.producer import Producer as Producer
+    from kraftrio.clients.share.acknowledgements import AcknowledgeType as AcknowledgeType
+    from kraftrio.clients.share.consumer import ShareConsumer as ShareConsumer
+    from kraftrio.clients.share.records import ShareBatch as ShareBatch
+    from kraftrio.clients.share.records import ShareRecord as ShareRecord
     from kraftrio.clients.spark.log_source import KraftrioLogSource as KraftrioLogSource
     from kraftrio.clients.spark.source import KraftrioSource as KraftrioSource
     from kraftrio.wire.primitives import TopicPartition as TopicPartition
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AcknowledgeType",
     "Admin",
     "Consumer",
     "ConsumerBatch",
@@ -36,12 +41,16 @@ __all__ = [
     "Producer",
     "RebalanceListener",
     "RecordMetadata",
+    "ShareBatch",
+    "ShareConsumer",
+    "ShareRecord",
     "SubscriptionPattern",
     "TopicPartition",
     "__version__",
 ]
 
 _HOMES = {
+    "AcknowledgeType": "kraftrio.clients.share.acknowledgements",
     "Admin": "kraftrio.clients.admin.admin",
     "Consumer": "kraftrio.clients.consumer.consumer",
     "ConsumerBatch": "kraftrio.clients.consumer.records",
@@ -53,6 +62,9 @@ _HOMES = {
     "Producer": "kraftrio.clients.producer.producer",
     "RebalanceListener": "kraftrio.clients.consumer.listener",
     "RecordMetadata": "kraftrio.clients.producer.batch",
+    "ShareBatch": "kraftrio.clients.share.records",
+    "ShareConsumer": "kraftrio.clients.share.consumer",
+    "ShareRecord": "kraftrio.clients.share.records",
     "SubscriptionPattern": "kraftrio.clients.consumer.subscription",
     "TopicPartition": "kraftrio.wire.primitives",
 }

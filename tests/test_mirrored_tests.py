@@ -131,6 +131,7 @@ unit/clients/producer/test_queues: clients/producer/ sequences
 unit/clients/producer/test_transaction_manager: clients/producer/ transaction transaction_errors
     transaction_requests transactional_sequences
 unit/clients/producer/test_transaction_manager: clients/ group_offsets
+unit/clients/share/test_consumer: clients/share/ fetcher member
 unit/clients/test_nodes: clients/ node versions
 unit/kraft_meta/controller/test_directory_control: kraft_meta/metadata/ directories
 unit/kraft_meta/controller/test_replication_control: kraft_meta/controller/ control

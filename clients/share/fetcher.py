@@ -211,9 +211,6 @@ class ShareFetcher:
                 self._cluster.request_refresh()
             else:
                 by_node.setdefault(leader[0], []).append(partition)
-        for node_id, lane in self._lanes.items():
-            if node_id not in by_node and lane.session.is_open and not lane.is_busy:
-                by_node[node_id] = []  # nothing is read there any more, of which it is to be told
         return by_node
 
     def _lane(self, node_id: int) -> _Lane:
@@ -249,16 +246,10 @@ class ShareFetcher:
             self._fetch(lane, node, wanted)
         elif lane.node_id in pending.node_ids and (is_due or may_fetch):
             self._acknowledge(lane, node)
-        elif lane.session.is_open and not wanted and not self._assigned_to(lane.node_id):
-            self._leave_session(lane, node)
 
     def _may_fetch(self) -> bool:
         limited = self._config.share_acquire_mode == "record_limit"
         return not (limited and any(lane.is_fetching for lane in self._lanes.values()))
-
-    def _assigned_to(self, node_id: int) -> bool:
-        leaders = (self._cluster.leader(*each.topic_partition) for each in self._assigned)
-        return any(leader is not None and leader[0] == node_id for leader in leaders)
 
     def _fetch(self, lane: _Lane, node: BrokerNode, wanted: list[SharePartition]) -> None:
         config = self._config
@@ -311,13 +302,6 @@ class ShareFetcher:
             is_renew_ack=is_renewing(sent),
             topics=acknowledge_topics(sent),
         )
-
-    def _leave_session(self, lane: _Lane, node: BrokerNode) -> None:
-        """Nothing is read from a broker any more."""
-        request = self._acknowledgement(CLOSING_EPOCH, {})
-        lane.session.reset()
-        timeout_s = self._config.request_timeout_ms / 1000
-        self._send(lane, node, request, {}, timeout_s, lambda response: lane.session.reset())
 
     def _send(
         self,
