@@ -48,6 +48,7 @@ class Group:
     def __init__(self, cluster: FakeCluster) -> None:
         self.cluster = cluster
         self.epoch = 1
+        self.interval_ms = 20
         self.assigned: list[int] | None = [0, 1]
         self.refusals: list[ErrorCode | str] = []  # of heartbeats that are to come
         self.commit_refusals: list[ErrorCode] = []
@@ -84,7 +85,7 @@ class Group:
             told = answer(self.epoch, {topic_id: assigned})
         else:
             told = answer(self.epoch)
-        told.heartbeat_interval_ms = 20
+        told.heartbeat_interval_ms = self.interval_ms
         return told
 
     def _fetch(self, node: FakeNode, request: OffsetFetchRequest) -> OffsetFetchResponse:
@@ -107,8 +108,8 @@ class Group:
     def _commit(self, node: FakeNode, request: OffsetCommitRequest) -> OffsetCommitResponse:
         self.commits.append(request)
         code = self.commit_refusals.pop(0) if self.commit_refusals else ErrorCode.NONE
-        if code == ErrorCode.STALE_MEMBER_EPOCH:
-            self.epoch += 1
+        if request.generation_id_or_member_epoch != self.epoch:
+            code = ErrorCode.STALE_MEMBER_EPOCH
         partitions = [each.partition_index for topic in request.topics for each in topic.partitions]
         self.log.append(f"commit {partitions} {code.name}")
         return OffsetCommitResponse(
@@ -143,9 +144,12 @@ class Listener(RebalanceListener):
 
 
 @asynccontextmanager
-async def running(**settings: Any) -> AsyncIterator[tuple[Consumer, Group]]:
+async def running(
+    *, interval_ms: int = 20, **settings: Any
+) -> AsyncIterator[tuple[Consumer, Group]]:
     async with fake_cluster() as cluster:
         group = Group(cluster)
+        group.interval_ms = interval_ms
         async with consumer_of(cluster, **settings) as consumer:
             await consumer.subscribe(["t"], listener=Listener(group.log))
             await poll_until(consumer, lambda: consumer.assignment == {T0, T1})
@@ -233,17 +237,19 @@ async def test_fenced_members_lose_their_partitions_and_come_back() -> None:
 
 
 async def test_a_commit_waits_for_the_newer_epoch() -> None:
-    """STALE_MEMBER_EPOCH: the member hears of its epoch by a heartbeat, and commits again."""
-    async with running(enable_auto_commit=False) as (consumer, group):
-        group.commit_refusals = [ErrorCode.STALE_MEMBER_EPOCH]
+    """STALE_MEMBER_EPOCH hastens the heartbeat that tells it, whoever waits for the commit."""
+    async with running(enable_auto_commit=False, interval_ms=60_000) as (consumer, group):
+        await poll_until(consumer, lambda: "owns [0, 1]" in group.log)
+        group.epoch += 1
         await consumer.commit({T0: 5})
         epochs = [each.generation_id_or_member_epoch for each in group.commits]
-        assert epochs[0] == 1 and epochs[-1] == 2
+        assert (epochs[0], epochs[-1]) == (1, 2)
         told: list[Any] = []
-        group.commit_refusals = [ErrorCode.STALE_MEMBER_EPOCH]
+        group.epoch += 1
         consumer.commit_async({T0: 6}, lambda offsets, error: told.append(error))
         await poll_until(consumer, lambda: bool(told))
         assert told == [None]
+        assert group.commits[-1].generation_id_or_member_epoch == 3
 
 
 async def test_a_member_that_is_not_known_cannot_commit() -> None:
