@@ -115,7 +115,7 @@ unit/broker/server/test_dispatch: broker/server/ context
 unit/broker/server/test_server: broker/server/ resources
 unit/broker/upkeep/test_log_cleaner: base/ clock threads
 unit/broker/upkeep/test_maintenance: base/ statistics
-unit/clients/admin/test_admin: clients/admin/ cluster configs groups topics types
+unit/clients/admin/test_admin: clients/admin/ cluster configs topics types
 unit/clients/consumer/membership/test_assignors: clients/consumer/membership/ sticky_assignment
 unit/clients/consumer/test_assigned_partitions: clients/consumer/ config partition
 unit/clients/consumer/test_commits: clients/consumer/ offsets

@@ -2,9 +2,9 @@
 
 Owns the client's life and what programs call: how long a call may take, and whether it raises. What
 is sent and how answers are read is in `admin/topics`, `configs`, `groups`, `transactions` and
-`cluster`, and how requests find their broker in `admin/calls`. Calls about several items return
-`Results` and raise the first item's error, unless `raise_errors` is False. Calls may run side by
-side.
+`cluster`, what only one kind of group has in `share_groups` and `streams_groups`, and how requests
+find their broker in `admin/calls`. Calls about several items return `Results` and raise the first
+item's error, unless `raise_errors` is False. Calls may run side by side.
 
 Names and defaults of the settings are those of the Java client in snake_case. Kafka documentation,
 "Admin API".
@@ -25,6 +25,8 @@ from kraftrio.clients.admin import topics as topic_calls
 from kraftrio.clients.admin import transactions as transaction_calls
 from kraftrio.clients.admin.calls import AdminCalls, Deadline, finish
 from kraftrio.clients.admin.groups import CommittedOffset
+from kraftrio.clients.admin.share_groups import ShareGroupAdmin
+from kraftrio.clients.admin.streams_groups import StreamsGroupAdmin
 from kraftrio.clients.admin.types import (
     AbortTransactionSpec,
     AlterConfigOp,
@@ -48,6 +50,13 @@ from kraftrio.clients.admin.types import (
     QuorumInfo,
     QuorumReplica,
     Results,
+    ShareGroupDescription,
+    ShareMemberDescription,
+    SharePartitionOffset,
+    StreamsGroupDescription,
+    StreamsMemberDescription,
+    StreamsSubtopology,
+    StreamsTasks,
     TopicListing,
     TransactionDescription,
     TransactionListing,
@@ -84,6 +93,13 @@ __all__ = [
     "QuorumInfo",
     "QuorumReplica",
     "Results",
+    "ShareGroupDescription",
+    "ShareMemberDescription",
+    "SharePartitionOffset",
+    "StreamsGroupDescription",
+    "StreamsMemberDescription",
+    "StreamsSubtopology",
+    "StreamsTasks",
     "TopicListing",
     "TransactionDescription",
     "TransactionListing",
@@ -99,6 +115,10 @@ class Admin:
         bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of such.
         network: where sockets come from, instead of the system's.
         settings: see `AdminConfig`.
+
+    Attributes:
+        share_groups: what only share groups have.
+        streams_groups: what only streams groups have.
 
     Raises:
         ConfigError: a setting is wrong.
@@ -117,6 +137,8 @@ class Admin:
         self._rng = rng
         self._stack = AsyncExitStack()
         self._calls: AdminCalls | None = None
+        self.share_groups = ShareGroupAdmin(self._begin)
+        self.streams_groups = StreamsGroupAdmin(self._begin)
 
     async def __aenter__(self) -> Self:
         cluster = await self._stack.enter_async_context(
@@ -139,14 +161,10 @@ class Admin:
         self._calls = None
         await self._stack.__aexit__(kind, error, traceback)
 
-    @property
-    def _open(self) -> AdminCalls:
+    def _begin(self, timeout_ms: int | None) -> tuple[AdminCalls, Deadline]:
         if self._calls is None:
             raise ClosedError("the admin client is not open")
-        return self._calls
-
-    def _deadline(self, timeout_ms: int | None) -> Deadline:
-        return Deadline(self.config, timeout_ms)
+        return self._calls, Deadline(self.config, timeout_ms)
 
     # -- topics -----------------------------------------------------------------------------------
 
@@ -165,7 +183,7 @@ class Admin:
             TimedOutError, NetworkError: the controller did not answer.
         """
         results = await topic_calls.create_topics(
-            self._open, self._deadline(timeout_ms), topics, validate_only=validate_only
+            *self._begin(timeout_ms), topics, validate_only=validate_only
         )
         return finish(results, raise_errors)
 
@@ -182,7 +200,7 @@ class Admin:
             UnknownTopicOrPartitionError, ...: for a topic, if `raise_errors`.
             TimedOutError, NetworkError: the controller did not answer.
         """
-        results = await topic_calls.delete_topics(self._open, self._deadline(timeout_ms), topics)
+        results = await topic_calls.delete_topics(*self._begin(timeout_ms), topics)
         return finish(results, raise_errors)
 
     async def create_partitions(
@@ -200,7 +218,7 @@ class Admin:
             TimedOutError, NetworkError: the controller did not answer.
         """
         results = await topic_calls.create_partitions(
-            self._open, self._deadline(timeout_ms), new_totals, validate_only=validate_only
+            *self._begin(timeout_ms), new_totals, validate_only=validate_only
         )
         return finish(results, raise_errors)
 
@@ -208,9 +226,7 @@ class Admin:
         self, *, list_internal: bool = False, timeout_ms: int | None = None
     ) -> dict[str, TopicListing]:
         """Return the topics there are, by name."""
-        return await topic_calls.list_topics(
-            self._open, self._deadline(timeout_ms), list_internal=list_internal
-        )
+        return await topic_calls.list_topics(*self._begin(timeout_ms), list_internal=list_internal)
 
     async def describe_topics(
         self,
@@ -225,7 +241,7 @@ class Admin:
             UnknownTopicOrPartitionError, ...: for a topic, if `raise_errors`.
             TimedOutError, NetworkError: no broker answered.
         """
-        results = await topic_calls.describe_topics(self._open, self._deadline(timeout_ms), topics)
+        results = await topic_calls.describe_topics(*self._begin(timeout_ms), topics)
         return finish(results, raise_errors)
 
     async def list_offsets(
@@ -246,7 +262,7 @@ class Admin:
             UnknownTopicOrPartitionError, ...: for a partition, if `raise_errors`.
         """
         results = await topic_calls.list_offsets(
-            self._open, self._deadline(timeout_ms), wanted, read_committed=read_committed
+            *self._begin(timeout_ms), wanted, read_committed=read_committed
         )
         return finish(results, raise_errors)
 
@@ -262,9 +278,7 @@ class Admin:
         Raises:
             OffsetOutOfRangeError, ...: for a partition, if `raise_errors`.
         """
-        results = await topic_calls.delete_records(
-            self._open, self._deadline(timeout_ms), before_offsets
-        )
+        results = await topic_calls.delete_records(*self._begin(timeout_ms), before_offsets)
         return finish(results, raise_errors)
 
     # -- settings ---------------------------------------------------------------------------------
@@ -284,8 +298,7 @@ class Admin:
             TimedOutError, NetworkError: a broker did not answer.
         """
         results = await config_calls.describe_configs(
-            self._open,
-            self._deadline(timeout_ms),
+            *self._begin(timeout_ms),
             resources,
             include_documentation=include_documentation,
         )
@@ -306,7 +319,7 @@ class Admin:
             TimedOutError, NetworkError: a broker did not answer.
         """
         results = await config_calls.incremental_alter_configs(
-            self._open, self._deadline(timeout_ms), changes, validate_only=validate_only
+            *self._begin(timeout_ms), changes, validate_only=validate_only
         )
         return finish(results, raise_errors)
 
@@ -317,15 +330,21 @@ class Admin:
         *,
         states: Iterable[str] = (),
         types: Iterable[str] = (),
+        protocol_types: Iterable[str] = (),
         timeout_ms: int | None = None,
     ) -> list[GroupListing]:
-        """Return the groups of all brokers; empty filters let everything through.
+        """Return the groups of all brokers and of all kinds; empty filters let everything through.
+
+        Args:
+            states: such as "Stable" and "Empty".
+            types: "classic", "consumer", "share" and "streams".
+            protocol_types: such as "consumer" and "share"; of classic groups what members say.
 
         Raises:
             TimedOutError, NetworkError: not every broker answered.
         """
         return await group_calls.list_groups(
-            self._open, self._deadline(timeout_ms), states=states, types=types
+            *self._begin(timeout_ms), states=states, types=types, protocol_types=protocol_types
         )
 
     async def describe_groups(
@@ -337,12 +356,12 @@ class Admin:
     ) -> Results[str, GroupDescription]:
         """Return groups' states and members, of the classic and the consumer protocol.
 
+        What share groups and streams groups are like, `share_groups` and `streams_groups` tell.
+
         Raises:
             GroupIdNotFoundError, ...: for a group, if `raise_errors`.
         """
-        results = await group_calls.describe_groups(
-            self._open, self._deadline(timeout_ms), group_ids
-        )
+        results = await group_calls.describe_groups(*self._begin(timeout_ms), group_ids)
         return finish(results, raise_errors)
 
     async def delete_groups(
@@ -352,12 +371,12 @@ class Admin:
         timeout_ms: int | None = None,
         raise_errors: bool = True,
     ) -> Results[str, None]:
-        """Delete groups that have no members, with their committed offsets.
+        """Delete groups of any kind that have no members, with their committed offsets or state.
 
         Raises:
             GroupNotEmptyError, GroupIdNotFoundError, ...: for a group, if `raise_errors`.
         """
-        results = await group_calls.delete_groups(self._open, self._deadline(timeout_ms), group_ids)
+        results = await group_calls.delete_groups(*self._begin(timeout_ms), group_ids)
         return finish(results, raise_errors)
 
     async def list_group_offsets(
@@ -379,8 +398,7 @@ class Admin:
             GroupIdNotFoundError, CoordinatorNotAvailableError, ...: the coordinator refuses.
         """
         results = await group_calls.list_group_offsets(
-            self._open,
-            self._deadline(timeout_ms),
+            *self._begin(timeout_ms),
             group_id,
             partitions,
             require_stable=require_stable,
@@ -395,14 +413,12 @@ class Admin:
         timeout_ms: int | None = None,
         raise_errors: bool = True,
     ) -> Results[TopicPartition, None]:
-        """Commit offsets for a group that has no members.
+        """Commit offsets for a group of any kind but a share group, that has no members.
 
         Raises:
             UnknownMemberIdError: it has members; or ...: for a partition, if `raise_errors`.
         """
-        results = await group_calls.alter_group_offsets(
-            self._open, self._deadline(timeout_ms), group_id, offsets
-        )
+        results = await group_calls.alter_group_offsets(*self._begin(timeout_ms), group_id, offsets)
         return finish(results, raise_errors)
 
     async def delete_group_offsets(
@@ -419,7 +435,30 @@ class Admin:
             GroupIdNotFoundError, ...: of the group; or for a partition, if `raise_errors`.
         """
         results = await group_calls.delete_group_offsets(
-            self._open, self._deadline(timeout_ms), group_id, partitions
+            *self._begin(timeout_ms), group_id, partitions
+        )
+        return finish(results, raise_errors)
+
+    async def remove_members(
+        self,
+        group_id: str,
+        group_instance_ids: Iterable[str] | None = None,
+        *,
+        reason: str = "",
+        timeout_ms: int | None = None,
+        raise_errors: bool = True,
+    ) -> Results[str, None]:
+        """Take members out of a group of the classic or the consumer protocol.
+
+        Args:
+            group_instance_ids: of static members; None: all members, the others by their ids.
+
+        Raises:
+            UnknownMemberIdError, ...: for a member, if `raise_errors`.
+            GroupIdNotFoundError, ...: of the group.
+        """
+        results = await group_calls.remove_members(
+            *self._begin(timeout_ms), group_id, group_instance_ids, reason
         )
         return finish(results, raise_errors)
 
@@ -445,8 +484,7 @@ class Admin:
             TimedOutError, NetworkError: not every broker answered.
         """
         return await transaction_calls.list_transactions(
-            self._open,
-            self._deadline(timeout_ms),
+            *self._begin(timeout_ms),
             states=states,
             producer_ids=producer_ids,
             min_duration_ms=min_duration_ms,
@@ -466,7 +504,7 @@ class Admin:
             TransactionalIdNotFoundError, ...: for an id, if `raise_errors`.
         """
         results = await transaction_calls.describe_transactions(
-            self._open, self._deadline(timeout_ms), transactional_ids
+            *self._begin(timeout_ms), transactional_ids
         )
         return finish(results, raise_errors)
 
@@ -483,7 +521,7 @@ class Admin:
             TransactionalIdAuthorizationError, ...: for an id, if `raise_errors`.
         """
         results = await transaction_calls.fence_producers(
-            self._open, self._deadline(timeout_ms), transactional_ids
+            *self._begin(timeout_ms), transactional_ids
         )
         return finish(results, raise_errors)
 
@@ -500,9 +538,7 @@ class Admin:
             TransactionCoordinatorFencedError: a marker of a later coordinator is there.
             UnknownTopicOrPartitionError, ...: the partition is not there.
         """
-        results = await transaction_calls.abort_transaction(
-            self._open, self._deadline(timeout_ms), spec
-        )
+        results = await transaction_calls.abort_transaction(*self._begin(timeout_ms), spec)
         finish(results, raise_errors=True)
 
     async def describe_producers(
@@ -522,7 +558,7 @@ class Admin:
             UnknownTopicOrPartitionError, ...: for a partition, if `raise_errors`.
         """
         results = await transaction_calls.describe_producers(
-            self._open, self._deadline(timeout_ms), partitions, broker_id=broker_id
+            *self._begin(timeout_ms), partitions, broker_id=broker_id
         )
         return finish(results, raise_errors)
 
@@ -534,7 +570,7 @@ class Admin:
         Raises:
             TimedOutError, NetworkError: no broker answered.
         """
-        return await cluster_calls.describe_cluster(self._open, self._deadline(timeout_ms))
+        return await cluster_calls.describe_cluster(*self._begin(timeout_ms))
 
     async def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumInfo:
         """Return who leads the metadata quorum and how far its replicas are.
@@ -543,7 +579,7 @@ class Admin:
             TimedOutError, NetworkError: no broker answered.
             KafkaClientError: the quorum has no leader that answers.
         """
-        return await cluster_calls.describe_metadata_quorum(self._open, self._deadline(timeout_ms))
+        return await cluster_calls.describe_metadata_quorum(*self._begin(timeout_ms))
 
     async def elect_leaders(
         self,
@@ -559,7 +595,7 @@ class Admin:
             KafkaClientError: for a partition, if `raise_errors`; ELECTION_NOT_NEEDED is one.
         """
         results = await cluster_calls.elect_leaders(
-            self._open, self._deadline(timeout_ms), election_type, partitions
+            *self._begin(timeout_ms), election_type, partitions
         )
         return finish(results, raise_errors)
 
@@ -576,7 +612,7 @@ class Admin:
             KafkaClientError: for a partition, if `raise_errors`.
         """
         results = await cluster_calls.alter_partition_reassignments(
-            self._open, self._deadline(timeout_ms), reassignments
+            *self._begin(timeout_ms), reassignments
         )
         return finish(results, raise_errors)
 
@@ -588,5 +624,5 @@ class Admin:
     ) -> dict[TopicPartition, PartitionReassignment]:
         """Return the reassignments that are going on, of all partitions or of some."""
         return await cluster_calls.list_partition_reassignments(
-            self._open, self._deadline(timeout_ms), partitions
+            *self._begin(timeout_ms), partitions
         )

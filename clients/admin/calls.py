@@ -8,8 +8,7 @@ Owns `AdminCalls`, through which all calls of `Admin` go. Rules:
 3. When the time is up the last error is raised, or is its item's result; TimedOutError if there was
    none.
 
-Called by: `admin/topics`, `admin/configs`, `admin/groups`, `admin/transactions`,
-`admin/cluster`.
+Called by: the admin modules.
 """
 
 from __future__ import annotations
@@ -265,6 +264,11 @@ class AdminCalls:
             else:
                 errors[item] = error_for(ErrorCode.LEADER_NOT_AVAILABLE)
         return groups
+
+
+# Begins a call of a program, which may take some milliseconds at most; None: as the settings say.
+# Raises ClosedError unless the client is open.
+Begin = Callable[[int | None], tuple[AdminCalls, Deadline]]
 
 
 def _is_missing(error: KafkaClientError, deadline: Deadline) -> bool:

@@ -33,6 +33,7 @@ from kraftrio.clients.errors import (
 from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
 from kraftrio.wire.messages.group_records import decode_assignment
 from kraftrio.wire.messages.groups import (
+    ConsumerGroupDescribeAssignment,
     ConsumerGroupDescribeDescribedGroup,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -42,8 +43,10 @@ from kraftrio.wire.messages.groups import (
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
+    LeaveGroupRequest,
     ListGroupsRequest,
     ListGroupsResponse,
+    MemberIdentity,
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -64,6 +67,7 @@ from kraftrio.wire.protocol.api import ApiKey
 # Offsets of groups name topics by name up to here, later by id.
 _LAST_VERSION_WITH_NAMES = 9
 _FIRST_VERSION_WITH_GROUPS = 8
+_CLASSIC_MEMBER = 0  # a member's type; 1 is one of the consumer protocol
 
 
 class CommittedOffset(NamedTuple):
@@ -80,18 +84,22 @@ async def list_groups(
     *,
     states: Iterable[str] = (),
     types: Iterable[str] = (),
+    protocol_types: Iterable[str] = (),
 ) -> list[GroupListing]:
     """Return the groups of all brokers; empty filters let everything through."""
     request = ListGroupsRequest(
         states_filter=[text("a state", state) for state in several("states", states)],
         types_filter=[text("a type", kind) for kind in several("types", types)],
     )
+    wanted = {text("a protocol type", name) for name in several("protocol_types", protocol_types)}
     cluster = calls.cluster
     await cluster.refresh(timeout_s=deadline.left_s)
     found: dict[str, GroupListing] = {}
     for node_id in sorted(cluster.metadata.brokers):
         response = await _list_groups_of(calls, node_id, request, deadline)
         for group in response.groups:
+            if wanted and group.protocol_type not in wanted:
+                continue
             found[group.group_id] = GroupListing(
                 group.group_id, group.protocol_type, group.group_state, group.group_type
             )
@@ -184,6 +192,47 @@ async def delete_groups(
         except KafkaClientError as error:
             codes.append((group_id, error.code, str(error), None))
     return collect(codes)
+
+
+async def remove_members(
+    calls: AdminCalls,
+    deadline: Deadline,
+    group_id: str,
+    group_instance_ids: Iterable[str] | None,
+    reason: str,
+) -> Results[str, None]:
+    """Take static members, or all members, out of a group."""
+    text("group_id", group_id)
+    text("reason", reason)
+    if group_instance_ids is None:
+        described = await describe_groups(calls, deadline, [group_id])
+        removed = [
+            MemberIdentity(
+                member_id=member.member_id if member.group_instance_id is None else "",
+                group_instance_id=member.group_instance_id,
+                reason=reason,
+            )
+            for member in described[group_id].members
+        ]
+    else:
+        removed = [
+            MemberIdentity(group_instance_id=text("a group_instance_id", each), reason=reason)
+            for each in several("group_instance_ids", group_instance_ids)
+        ]
+    if not removed:
+        return Results({}, {})
+    _, response = await calls.ask_coordinator(
+        group_id,
+        LeaveGroupRequest(group_id=group_id, members=removed),
+        deadline,
+        lambda answer: [answer.error_code],
+    )
+    if response.error_code != ErrorCode.NONE:
+        raise error_for(response.error_code)
+    return collect(
+        (member.group_instance_id or member.member_id, member.error_code, None, None)
+        for member in response.members
+    )
 
 
 async def list_group_offsets(
@@ -401,12 +450,13 @@ def _consumer_description(
             member.instance_id,
             member.client_id,
             member.client_host,
-            frozenset(
-                TopicPartition(topic.topic_name, partition)
-                for topic in member.assignment.topic_partitions
-                for partition in topic.partitions
-            ),
+            _partitions(member.assignment),
             member.member_epoch,
+            _partitions(member.target_assignment),
+            frozenset(member.subscribed_topic_names),
+            member.subscribed_topic_regex or None,
+            member.rack_id,
+            None if member.member_type < 0 else member.member_type == _CLASSIC_MEMBER,
         )
         for member in reported.members
     ]
@@ -419,6 +469,15 @@ def _consumer_description(
         node_id,
         tuple(members),
         reported.group_epoch,
+        reported.assignment_epoch,
+    )
+
+
+def _partitions(assignment: ConsumerGroupDescribeAssignment) -> frozenset[TopicPartition]:
+    return frozenset(
+        TopicPartition(topic.topic_name, partition)
+        for topic in assignment.topic_partitions
+        for partition in topic.partitions
     )
 
 

@@ -217,7 +217,13 @@ class MemberDescription:
     client_id: str
     host: str
     assignment: frozenset[TopicPartition]
-    member_epoch: int | None = None  # of the consumer protocol (KIP-848)
+    # Of groups of the consumer protocol (KIP-848):
+    member_epoch: int | None = None
+    target_assignment: frozenset[TopicPartition] | None = None
+    subscribed_topics: frozenset[str] | None = None
+    subscribed_pattern: str | None = None
+    rack_id: str | None = None
+    uses_classic_protocol: bool | None = None  # None: the broker is too old to tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +235,92 @@ class GroupDescription:
     partition_assignor: str
     coordinator: int
     members: tuple[MemberDescription, ...]
-    group_epoch: int | None = None  # of the consumer protocol (KIP-848)
+    # Of groups of the consumer protocol (KIP-848):
+    group_epoch: int | None = None
+    assignment_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShareMemberDescription:
+    member_id: str
+    member_epoch: int
+    client_id: str
+    host: str
+    subscribed_topics: frozenset[str]
+    assignment: frozenset[TopicPartition]
+    rack_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupDescription:
+    group_id: str
+    state: str
+    assignor: str
+    coordinator: int
+    members: tuple[ShareMemberDescription, ...]
+    group_epoch: int
+    assignment_epoch: int
+
+
+class SharePartitionOffset(NamedTuple):
+    """Where a share group's part of a partition begins: all before is done with.
+
+    Attributes:
+        lag: how many records are to be delivered; None where the broker does not know.
+    """
+
+    start_offset: int
+    leader_epoch: int | None
+    lag: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsTasks:
+    """Tasks of a member: partitions by the id of their subtopology."""
+
+    active: Mapping[str, tuple[int, ...]]
+    standby: Mapping[str, tuple[int, ...]]
+    warmup: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsMemberDescription:
+    member_id: str
+    member_epoch: int
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    process_id: str
+    topology_epoch: int
+    user_endpoint: tuple[str, int] | None
+    client_tags: Mapping[str, str]
+    assignment: StreamsTasks
+    target_assignment: StreamsTasks
+    uses_classic_protocol: bool
+    rack_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsSubtopology:
+    subtopology_id: str
+    source_topics: tuple[str, ...]
+    repartition_sink_topics: tuple[str, ...]
+    state_changelog_topics: tuple[str, ...]
+    repartition_source_topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsGroupDescription:
+    """A streams group; `topology_epoch` is None before a member told its topology."""
+
+    group_id: str
+    state: str
+    coordinator: int
+    members: tuple[StreamsMemberDescription, ...]
+    topology_epoch: int | None
+    subtopologies: tuple[StreamsSubtopology, ...]
+    group_epoch: int
+    assignment_epoch: int
 
 
 # Transactions

@@ -182,7 +182,7 @@ def test_a_loss_right_after_the_versions_are_known() -> None:
         await kafka.create("t")
         sizes = CuttingNetwork(kafka.network, "reset", 1_000_000)
         async with Admin(kafka.bootstrap, network=sizes, rng=kafka.rng()) as admin:  # type: ignore[arg-type]
-            node = admin._open.cluster._nodes.candidates()[0]
+            node = admin._begin(None)[0].cluster._nodes.candidates()[0]
             await node.connect()
         versions_bytes = 1_000_000 - sizes.left
         for _ in range(30):
