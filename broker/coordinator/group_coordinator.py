@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from kraftrio.base.clock import Clock
-from kraftrio.broker.coordinator.groups.properties import GroupProperties
+from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
 from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
 from kraftrio.broker.coordinator.ports import Replicas
 from kraftrio.broker.coordinator.runtime import CoordinatorRuntime
@@ -21,6 +21,7 @@ GroupCoordinator: TypeAlias = CoordinatorRuntime[GroupShard]
 
 def group_coordinator(
     properties: GroupProperties,
+    group_settings: GroupSettings,
     new_uuid: Callable[[], str],
     *,
     replicas: Replicas,
@@ -31,6 +32,7 @@ def group_coordinator(
     """Make the group coordinator of a broker.
 
     Args:
+        group_settings: of single groups.
         new_uuid: makes the part of a member id that no other has.
     """
     settings = CoordinatorSettings(
@@ -43,7 +45,7 @@ def group_coordinator(
     )
     return CoordinatorRuntime(
         settings,
-        lambda _partition, _leader_epoch: GroupShard(properties, new_uuid, metadata),
+        lambda _partition, _leader_epoch: GroupShard(properties, group_settings, new_uuid, metadata),
         replicas=replicas,
         timers=timers,
         clock=clock,

@@ -331,7 +331,10 @@ class CoordinatorRuntime(Generic[ShardT]):
         operation: Callable[[ShardT, Deferred[R], Now], Outcome],
         error_response: Callable[[ErrorCode], R],
     ) -> Deferred[R]:
-        """Like `write` for requests that the shard parks: the operation gets the ticket."""
+        """Like `write` for requests that the shard may park: the operation gets the ticket.
+
+        An outcome with a response answers the request; else the shard answers the ticket.
+        """
         deferred: Deferred[R] = Deferred()
         try:
             led = self._led_for(key)
@@ -339,7 +342,10 @@ class CoordinatorRuntime(Generic[ShardT]):
         except KafkaError as error:
             deferred.complete(error_response(error.code))
             return deferred
-        self._runner.run(led, outcome)
+        respond = None
+        if outcome.response is not None:
+            respond = partial(_respond, deferred, outcome.response, error_response)
+        self._runner.run(led, outcome, respond)
         led.arm_timer()
         return deferred
 

@@ -190,6 +190,11 @@ def encode_assignment(assignment: ConsumerProtocolAssignment, version: int = 3) 
     return _INT16.pack(version) + encode(assignment, version)
 
 
+def protocol_version(metadata: Buffer) -> int:
+    """Return the version of the consumer protocol that a member's metadata is in, as we know it."""
+    return min(_leading_int16(metadata), CONSUMER_PROTOCOL_MAX_VERSION)
+
+
 def _leading_int16(buf: Buffer) -> int:
     if len(buf) < 2:
         raise RemoteProtocolError(f"{len(buf)} bytes where a version or record type is expected")

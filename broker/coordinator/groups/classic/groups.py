@@ -41,14 +41,16 @@ from kraftrio.broker.coordinator.groups.classic.replies import (
     answer_sync,
     fail_sync,
     refuse_join,
+    release_parked,
 )
 from kraftrio.broker.coordinator.groups.classic.static_restarts import (
     StaticMemberStored,
     StaticRestarts,
 )
-from kraftrio.broker.coordinator.groups.group import GroupRegistry
+from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
 from kraftrio.broker.coordinator.groups.properties import GroupProperties
 from kraftrio.broker.coordinator.outcome import (
+    COMMITTED,
     CoordinatorRecord,
     FollowUp,
     Now,
@@ -72,12 +74,21 @@ from kraftrio.wire.messages.groups import (
 from kraftrio.wire.primitives import Buffer
 
 
+_MAY_BE_STORED = frozenset({ErrorCode.REQUEST_TIMED_OUT, *COMMITTED})
+"""The fates of an append whose records are in the log, or may be."""
+
+
 @dataclass(frozen=True, slots=True)
 class GroupCreated(FollowUp):
-    """The record of a new, empty group was to be stored; on failure its first joiner is refused."""
+    """The record of a new, empty group was to be stored; on failure its first joiner is refused.
+
+    Attributes:
+        former: the empty group of another kind that it took the place of.
+    """
 
     group_id: str
     ticket: Ticket
+    former: Group | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +172,7 @@ class ClassicGroups:
         for group in self._registry.all_of(ClassicGroup):
             group.transition_to(GroupState.DEAD, now.wall_ms)
             for member in group.members.values():
-                ticket = group.take_join_ticket(member)
-                if ticket is not None:
-                    refuse_join(ticket, member.member_id, error, outcome)
-                fail_sync(member, error, outcome)
+                release_parked(group, member, error, outcome)
         return outcome
 
     def ensure_group(self, group_id: str, now_wall_ms: int) -> None:
@@ -180,7 +188,18 @@ class ClassicGroups:
             self._sessions.end_all_sessions(former)
             self._registry.remove(group_id)
         if group is not None:
+            self._registry.remove(group_id)  # of another kind, whose records are gone
             self._registry.add(group)
+
+    def adopt(self, group: ClassicGroup, now: Now, *, rebalances: bool) -> None:
+        """Take over a stable group that was one of another kind; no request is parked in it."""
+        self._registry.add(group)
+        for member in group.members.values():
+            self._sessions.prolong_session(group, member, now)
+        if rebalances:
+            outcome = Outcome()
+            self._rebalances.prepare(group, now, outcome)
+            assert not outcome
 
     # --- JoinGroup ---
 
@@ -197,14 +216,41 @@ class ClassicGroups:
             self._join_new_group(join, now, outcome)
         return outcome
 
-    def _join_new_group(self, join: JoinAttempt, now: Now, outcome: Outcome) -> None:
+    def join_in_place_of(
+        self,
+        former: Group,
+        tombstones: list[CoordinatorRecord],
+        request: JoinGroupRequest,
+        client: Client,
+        ticket: Ticket,
+        now: Now,
+    ) -> Outcome:
+        """Serve JoinGroup in an empty group of another kind, which gives way to a classic one.
+
+        Args:
+            tombstones: the records that remove it.
+        """
+        outcome = Outcome()
+        if request.member_id:
+            refuse_join(ticket, request.member_id, ErrorCode.UNKNOWN_MEMBER_ID, outcome)
+        else:
+            join = JoinAttempt(request, client, ticket)
+            self._join_new_group(join, now, outcome, former)
+            if outcome.records:
+                outcome.records = [*tombstones, *outcome.records]
+        return outcome
+
+    def _join_new_group(
+        self, join: JoinAttempt, now: Now, outcome: Outcome, former: Group | None = None
+    ) -> None:
         """Make a group for its first joiner, unless that is refused."""
         group = ClassicGroup(join.request.group_id, now.wall_ms)
         self._joins.join(group, join, now, outcome)
         if group.members or group.pending_join_members:
+            self._registry.remove(group.group_id)
             self._registry.add(group)
             outcome.records.append(new_group_record(group))
-            outcome.follow_up = GroupCreated(group.group_id, join.ticket)
+            outcome.follow_up = GroupCreated(group.group_id, join.ticket, former)
 
     # --- SyncGroup ---
 
@@ -257,6 +303,9 @@ class ClassicGroups:
             if member.join_ticket is created.ticket:
                 self._sessions.remove(group, member.member_id, outcome, error)
                 self._rebalances.after_removal(group, now, outcome)
+        if created.former is not None and error not in _MAY_BE_STORED and not group.members:
+            self.replace(created.group_id, None)
+            self._registry.add(created.former)
 
     def _on_assignment_stored(
         self, stored: AssignmentStored, error: ErrorCode, now: Now, outcome: Outcome

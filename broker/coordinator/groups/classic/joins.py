@@ -27,6 +27,15 @@ from kraftrio.wire.messages.groups import JoinGroupRequest
 MEMBER_ID_REQUIRED_VERSION = 4
 
 
+def requires_member_id(request: JoinGroupRequest, api_version: int) -> bool:
+    """Whether a joiner is to ask for its id first (KIP-394)."""
+    return (
+        not request.member_id
+        and request.group_instance_id is None
+        and api_version >= MEMBER_ID_REQUIRED_VERSION
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Client:
     """Who sent a request, as far as groups remember it."""
@@ -148,7 +157,7 @@ class Joins:
         former_id = None if instance_id is None else group.static_members.get(instance_id)
         if former_id is not None:
             self._restart_static(group, former_id, member_id, join, now, outcome)
-        elif instance_id is None and client.api_version >= MEMBER_ID_REQUIRED_VERSION:
+        elif requires_member_id(join.request, client.api_version):
             session_timeout_ms = join.request.session_timeout_ms
             self._sessions.add_pending(group, member_id, session_timeout_ms, now)
             refuse_join(join.ticket, member_id, ErrorCode.MEMBER_ID_REQUIRED, outcome)

@@ -54,6 +54,16 @@ def join_response(group: ClassicGroup, member: ClassicMember) -> JoinGroupRespon
     )
 
 
+def release_parked(
+    group: ClassicGroup, member: ClassicMember, error: ErrorCode, outcome: Outcome
+) -> None:
+    """Answer whatever a member has parked with an error."""
+    ticket = group.take_join_ticket(member)
+    if ticket is not None:
+        refuse_join(ticket, member.member_id, error, outcome)
+    fail_sync(member, error, outcome)
+
+
 def answer_sync(
     group: ClassicGroup, member: ClassicMember, ticket: Ticket, outcome: Outcome
 ) -> None:

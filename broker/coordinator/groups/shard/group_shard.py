@@ -19,6 +19,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from kraftrio.broker.coordinator.deadlines import DeadlineQueue
 from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
 from kraftrio.broker.coordinator.groups.classic.groups import ClassicGroups
+from kraftrio.broker.coordinator.groups.consumer.conversions import Downgrade
+from kraftrio.broker.coordinator.groups.consumer.groups import ConsumerGroups
 from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
 from kraftrio.broker.coordinator.groups.kind import GroupKind
 from kraftrio.broker.coordinator.groups.offset_commit import (
@@ -31,8 +33,9 @@ from kraftrio.broker.coordinator.groups.offset_commit import (
 )
 from kraftrio.broker.coordinator.groups.offset_state import OffsetState
 from kraftrio.broker.coordinator.groups.offset_table import OffsetKey
-from kraftrio.broker.coordinator.groups.properties import GroupProperties
+from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
 from kraftrio.broker.coordinator.groups.shard.administration import choose_groups, describe_group
+from kraftrio.broker.coordinator.groups.shard.classic_requests import ClassicRequests
 from kraftrio.broker.coordinator.groups.shard.kind_table import KindTable, join_outcomes
 from kraftrio.broker.coordinator.groups.shard.offset_expiry import ExpirySliceStored, OffsetExpiry
 from kraftrio.broker.coordinator.outcome import (
@@ -70,9 +73,12 @@ class GroupShard:
 
     Attributes:
         groups: of every kind.
-        classic: serves the requests of classic members.
+        classic: the classic groups.
+        consumer: the consumer groups; serves their requests.
+        classic_requests: serves the requests of classic members, whatever group they are in.
 
     Args:
+        settings: of single groups.
         new_uuid: makes ids that no other member has.
         metadata: the topics that groups read.
     """
@@ -80,17 +86,23 @@ class GroupShard:
     def __init__(
         self,
         properties: GroupProperties,
+        settings: GroupSettings,
         new_uuid: Callable[[], str],
         metadata: MetadataCache,
     ) -> None:
         self._properties = properties
-        self._metadata = metadata
         self._deadlines = DeadlineQueue()
         self.groups = GroupRegistry()
         self.classic = ClassicGroups(self.groups, properties, self._deadlines, new_uuid)
         self.offsets = OffsetState(properties)
-        kinds: tuple[GroupKind, ...] = (self.classic,)
+        self.consumer = ConsumerGroups(
+            self.groups, properties, settings, self._deadlines, new_uuid, metadata, self.classic
+        )
+        kinds: tuple[GroupKind, ...] = (self.classic, self.consumer)
         self._kinds = KindTable(kinds)
+        self.classic_requests = ClassicRequests(
+            self.groups, self.classic, self.consumer, self._kinds.tombstones
+        )
         self._expiry = OffsetExpiry(self.groups, self.offsets, self._kinds.tombstones)
 
     # --- life of the shard ---
@@ -171,7 +183,10 @@ class GroupShard:
     def apply(
         self, change: Change, end_offset: int, now: Now, *, producer_id: int = NO_PRODUCER_ID
     ) -> None:
-        """Apply a commit that was just appended."""
+        """Apply a commit that was just appended, or that a group is of another kind."""
+        if isinstance(change, Downgrade):
+            self.consumer.apply(change, now)
+            return
         assert isinstance(change, CommitChange)
         self.classic.ensure_group(change.group_id, now.wall_ms)
         self.offsets.store(change, end_offset, producer_id=producer_id)

@@ -1,0 +1,308 @@
+"""The consumer groups of one shard: the kind of group of KIP-848, as Apache Kafka 4.3 has it.
+
+What each request comes to is decided by the parts that this module puts together: heartbeats
+(`heartbeats`), members that go (`departures`), those of the classic protocol (`classic_members`),
+groups that change their kind (`conversions`). All of them make records; what a record changes is
+here (`replay`).
+
+Sans-IO: called by the shard with the time as a `Now`, answers with an `Outcome`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from kraftrio.broker.coordinator.deadlines import DeadlineKey, DeadlineQueue
+from kraftrio.broker.coordinator.groups.assignors.builtin import CONSUMER_ASSIGNORS
+from kraftrio.broker.coordinator.groups.classic.groups import ClassicGroups
+from kraftrio.broker.coordinator.groups.consumer.classic_members import ClassicMembers
+from kraftrio.broker.coordinator.groups.consumer.conversions import Conversions, Downgrade
+from kraftrio.broker.coordinator.groups.consumer.departures import Departures, MemberFenced
+from kraftrio.broker.coordinator.groups.consumer.group import ConsumerGroup
+from kraftrio.broker.coordinator.groups.consumer.heartbeats import Heartbeats
+from kraftrio.broker.coordinator.groups.consumer.member import ConsumerMember
+from kraftrio.broker.coordinator.groups.consumer.member_timers import (
+    MEMBER_DEADLINES,
+    MemberTimers,
+)
+from kraftrio.broker.coordinator.groups.consumer.member_updates import MemberUpdates
+from kraftrio.broker.coordinator.groups.consumer.parts import HeartbeatClient, Parts
+from kraftrio.broker.coordinator.groups.consumer.records import (
+    assignment_of,
+    group_tombstones,
+    resolved_of,
+    with_current,
+    with_metadata,
+)
+from kraftrio.broker.coordinator.groups.consumer.regular_expressions import (
+    LOOKUP_DEADLINE,
+    RegularExpressions,
+)
+from kraftrio.broker.coordinator.groups.group import GroupRegistry
+from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
+from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
+from kraftrio.broker.coordinator.outcome import CoordinatorRecord, FollowUp, Now, Outcome
+from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.consumer_group_records import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+from kraftrio.wire.messages.group_record_keys import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    GroupRecordKey,
+)
+from kraftrio.wire.messages.group_record_values import decode_value
+from kraftrio.wire.messages.groups import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from kraftrio.wire.primitives import Buffer
+
+_DELETED_EPOCH = -1
+
+
+class ConsumerGroups:
+    """See the module.
+
+    Attributes:
+        classic_members: serves the requests of classic members in consumer groups.
+        departures: serves members that leave.
+    """
+
+    group_type = ConsumerGroup
+    deadline_kinds = (*MEMBER_DEADLINES, LOOKUP_DEADLINE)
+    follow_ups = (MemberFenced,)
+
+    def __init__(
+        self,
+        registry: GroupRegistry,
+        properties: GroupProperties,
+        settings: GroupSettings,
+        deadlines: DeadlineQueue,
+        new_uuid: Callable[[], str],
+        metadata: MetadataCache,
+        classic: ClassicGroups,
+    ) -> None:
+        parts = Parts(
+            registry=registry,
+            properties=properties,
+            settings=settings,
+            metadata=metadata,
+            hashes=TopicHashes(metadata),
+            timers=MemberTimers(deadlines, settings),
+            assignors={
+                name: CONSUMER_ASSIGNORS[name] for name in properties.group_consumer_assignors
+            },
+            new_uuid=new_uuid,
+        )
+        conversions, updates = Conversions(parts), MemberUpdates(parts)
+        self._parts = parts
+        self._classic = classic
+        self._regexes = RegularExpressions(parts, deadlines)
+        self.departures = Departures(parts, conversions)
+        self._heartbeats = Heartbeats(
+            parts, conversions, updates, self._regexes, self.departures
+        )
+        self.classic_members = ClassicMembers(parts, conversions, updates, self._regexes)
+        self._replays: dict[type[GroupRecordKey], Callable[[Any, Buffer | None], None]] = {
+            ConsumerGroupMetadataKey: self._replay_epoch,
+            ConsumerGroupPartitionMetadataKey: self._replay_partition_metadata,
+            ConsumerGroupMemberMetadataKey: self._replay_member,
+            ConsumerGroupTargetAssignmentMetadataKey: self._replay_target_epoch,
+            ConsumerGroupTargetAssignmentMemberKey: self._replay_target,
+            ConsumerGroupCurrentMemberAssignmentKey: self._replay_current,
+            ConsumerGroupRegularExpressionKey: self._replay_regex,
+        }
+
+    @property
+    def default_assignor(self) -> str:
+        """The assignor of groups whose members ask for none."""
+        return self._parts.default_assignor
+
+    # --- requests ---
+
+    def heartbeat_unchanged(
+        self, request: ConsumerGroupHeartbeatRequest, client: HeartbeatClient, now: Now
+    ) -> ConsumerGroupHeartbeatResponse | None:
+        """Answer a heartbeat that changes nothing at once; None if it may change something."""
+        return self._heartbeats.unchanged(request, client, now)
+
+    def heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, client: HeartbeatClient, now: Now
+    ) -> Outcome:
+        """Serve ConsumerGroupHeartbeat.
+
+        Raises:
+            KafkaError: the request is refused, and nothing has changed.
+        """
+        return self._heartbeats.serve(request, client, now)
+
+    # --- the kind ---
+
+    @property
+    def record_keys(self) -> Collection[type[GroupRecordKey]]:
+        """The keys of the records of consumer groups."""
+        return self._replays.keys()
+
+    def on_loaded(self, now: Now) -> Outcome:
+        """Start the sessions of the members that were read from the log."""
+        self._regexes.on_topics_changed()
+        for group in self._parts.registry.all_of(ConsumerGroup):
+            self._parts.timers.start(group, now)
+        return Outcome()
+
+    def unload(self, now: Now) -> Outcome:
+        """No request is parked here."""
+        return Outcome()
+
+    def on_deadline(self, key: DeadlineKey, now: Now) -> Outcome:
+        """Act on one deadline that has come."""
+        kind, group_id, *rest = key
+        group = self._parts.registry.find(group_id, ConsumerGroup)
+        if kind == LOOKUP_DEADLINE:
+            return self._regexes.on_deadline(group_id, group, now)
+        member = None if group is None else group.members.get(rest[0])
+        if group is None or member is None:
+            return Outcome()
+        return self.departures.on_deadline(group, member, key, now)
+
+    def on_append_done(self, follow_up: FollowUp, error: ErrorCode, now: Now) -> Outcome:
+        """Try again to fence a member, if the records could not be appended."""
+        assert isinstance(follow_up, MemberFenced)
+        self.departures.on_fenced(follow_up, error, now)
+        return Outcome()
+
+    def on_topics_changed(self, names: Collection[str], now: Now) -> None:
+        """Have groups that subscribe to one of the topics look at them with their next heartbeat."""
+        changed = frozenset(names)
+        self._regexes.on_topics_changed()
+        for group in self._parts.registry.all_of(ConsumerGroup):
+            if not changed.isdisjoint(group.subscriptions.topics()):
+                group.refresh.request()
+
+    def tombstones(self, group: ConsumerGroup) -> list[CoordinatorRecord]:
+        """Give the records that remove a group."""
+        return group_tombstones(group)
+
+    def apply(self, downgrade: Downgrade, now: Now) -> None:
+        """Put the classic group in the place of the consumer group, whose records are gone."""
+        group_id = downgrade.group.group_id
+        former = self._parts.registry.find(group_id, ConsumerGroup)
+        assert former is not None
+        self._remove(former)
+        self._classic.adopt(downgrade.group, now, rebalances=downgrade.rebalances)
+
+    def _remove(self, group: ConsumerGroup) -> None:
+        for member_id in group.members:
+            self._parts.timers.forget(group.group_id, member_id)
+        self._parts.registry.remove(group.group_id)
+
+    # --- records ---
+
+    def replay(self, key: GroupRecordKey, value: Buffer | None, _now: Now) -> None:
+        """Apply one record.
+
+        Raises:
+            RemoteProtocolError: the value cannot be read.
+        """
+        self._replays[type(key)](key, value)
+
+    def _find(self, group_id: str) -> ConsumerGroup | None:
+        return self._parts.registry.find(group_id, ConsumerGroup)
+
+    def _make(self, group_id: str) -> ConsumerGroup:
+        """Return a group, a new one if there is none, or only offsets under its id so far."""
+        group = self._find(group_id)
+        if group is None:
+            group = ConsumerGroup(group_id)
+            self._classic.replace(group_id, None)
+            self._parts.registry.remove(group_id)
+            self._parts.registry.add(group)
+        return group
+
+    def _replay_epoch(self, key: ConsumerGroupMetadataKey, value: Buffer | None) -> None:
+        if value is None:
+            group = self._find(key.group_id)
+            if group is not None:
+                self._remove(group)
+            return
+        record = decode_value(ConsumerGroupMetadataValue, value)
+        group = self._make(key.group_id)
+        group.epoch, group.metadata_hash = record.epoch, record.metadata_hash
+
+    def _replay_partition_metadata(
+        self, key: ConsumerGroupPartitionMetadataKey, value: Buffer | None
+    ) -> None:
+        group = self._find(key.group_id) if value is None else self._make(key.group_id)
+        if group is not None:
+            group.has_partition_metadata = value is not None
+
+    def _replay_member(self, key: ConsumerGroupMemberMetadataKey, value: Buffer | None) -> None:
+        if value is None:
+            group = self._find(key.group_id)
+            if group is not None:
+                group.remove(key.member_id)
+                self._parts.timers.forget(key.group_id, key.member_id)
+            return
+        record = decode_value(ConsumerGroupMemberMetadataValue, value)
+        group = self._make(key.group_id)
+        member = group.members.get(key.member_id) or ConsumerMember(key.member_id)
+        group.put(with_metadata(member, record))
+
+    def _replay_target_epoch(
+        self, key: ConsumerGroupTargetAssignmentMetadataKey, value: Buffer | None
+    ) -> None:
+        if value is None:
+            group = self._find(key.group_id)
+            if group is not None:
+                group.target.epoch, group.target.timestamp_ms = _DELETED_EPOCH, 0
+            return
+        record = decode_value(ConsumerGroupTargetAssignmentMetadataValue, value)
+        target = self._make(key.group_id).target
+        target.epoch, target.timestamp_ms = record.assignment_epoch, record.assignment_timestamp
+
+    def _replay_target(
+        self, key: ConsumerGroupTargetAssignmentMemberKey, value: Buffer | None
+    ) -> None:
+        if value is None:
+            group = self._find(key.group_id)
+            if group is not None:
+                group.target.members.pop(key.member_id, None)
+            return
+        record = decode_value(ConsumerGroupTargetAssignmentMemberValue, value)
+        self._make(key.group_id).target.members[key.member_id] = assignment_of(record)
+
+    def _replay_current(
+        self, key: ConsumerGroupCurrentMemberAssignmentKey, value: Buffer | None
+    ) -> None:
+        if value is None:
+            group = self._find(key.group_id)
+            if group is not None:
+                group.reset(key.member_id)
+            return
+        record = decode_value(ConsumerGroupCurrentMemberAssignmentValue, value)
+        group = self._make(key.group_id)
+        member = group.members.get(key.member_id) or ConsumerMember(key.member_id)
+        group.put(with_current(member, record))
+
+    def _replay_regex(self, key: ConsumerGroupRegularExpressionKey, value: Buffer | None) -> None:
+        if value is None:
+            group = self._find(key.group_id)
+            if group is not None:
+                group.subscriptions.resolve(key.regular_expression, None)
+            return
+        record = decode_value(ConsumerGroupRegularExpressionValue, value)
+        subscriptions = self._make(key.group_id).subscriptions
+        subscriptions.resolve(key.regular_expression, resolved_of(record))

@@ -1,0 +1,82 @@
+"""Hashes of topics, by which a group sees that what its members subscribe to has changed (KIP-1101).
+
+A topic's hash is over its id, name and partitions, and the racks of their replicas; a group's over
+those of its topics in the order of their names. Both equal Apache Kafka's, which compares them with
+those in its records. Called by groups before they bump their epoch.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+from kraftrio.base.xxh3 import xxh3_64
+from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.kraft_meta.metadata.image import MetadataImage, TopicImage
+
+_MAGIC = b"\0"
+_INT32 = struct.Struct("<i")
+_INT64 = struct.Struct("<q")
+_MAX_KEPT = 10_000  # topics
+
+
+class TopicHashes:
+    """See the module. Keeps the hash of a topic as long as the topic's image is the same."""
+
+    __slots__ = ("_kept", "_metadata")
+
+    def __init__(self, metadata: MetadataCache) -> None:
+        self._metadata = metadata
+        self._kept: dict[str, tuple[TopicImage, int]] = {}
+
+    def of_group(self, topic_names: Iterable[str]) -> int:
+        """Return the hash of the existing ones of some topics; 0 if there are none."""
+        hashes = [
+            self._of_topic(topic)
+            for name in sorted(topic_names)
+            if (topic := self._metadata.topic(name)) is not None
+        ]
+        if not hashes:
+            return 0
+        return _signed(xxh3_64(struct.pack(f"<{len(hashes)}q", *hashes)))
+
+    def _of_topic(self, topic: TopicImage) -> int:
+        kept = self._kept.get(topic.name)
+        if kept is not None and kept[0] is topic:
+            return kept[1]
+        if len(self._kept) >= _MAX_KEPT:
+            self._kept.clear()
+        value = hash_topic(topic, self._metadata.image)
+        self._kept[topic.name] = topic, value
+        return value
+
+
+def hash_topic(topic: TopicImage, image: MetadataImage) -> int:
+    """Return the hash of one topic."""
+    parts = [
+        _MAGIC,
+        topic.topic_id[7::-1],
+        topic.topic_id[:7:-1],
+        _string(topic.name),
+        _INT32.pack(topic.partition_count),
+    ]
+    racks = {broker.broker_id: broker.rack for broker in image.brokers.values() if broker.rack}
+    for index in range(topic.partition_count):
+        parts.append(_INT32.pack(index))
+        if racks and index in topic.partitions:
+            replicas = topic.partitions[index].replicas
+            for rack in sorted(racks[replica] for replica in replicas if replica in racks):
+                text = _string(rack)
+                parts.append(text[-_INT32.size :] + text)
+    return _signed(xxh3_64(b"".join(parts)))
+
+
+def _string(text: str) -> bytes:
+    """A string as it is hashed: UTF-16 units, and then how many."""
+    units = text.encode("utf-16-le", "surrogatepass")
+    return units + _INT32.pack(len(units) // 2)
+
+
+def _signed(value: int) -> int:
+    signed: int = _INT64.unpack(value.to_bytes(8, "little"))[0]
+    return signed
