@@ -126,6 +126,7 @@ class Coordination:
         rng = node.environment.rng
         return group_coordinator(
             node.config,
+            self.group_settings,
             lambda: str(uuid.UUID(int=rng.getrandbits(128), version=4)),
             replicas=self._replicas,
             timers=node.timers,

@@ -134,7 +134,7 @@ class GroupHandlers:
         )
         joined = self._coordinator.write_parked(
             request.group_id,
-            lambda shard, ticket, now: shard.classic.join(request, client, ticket, now),
+            lambda shard, ticket, now: shard.classic_requests.join(request, client, ticket, now),
             lambda code: JoinGroupResponse(member_id=request.member_id, error_code=code),
         )
         return _map(joined, lambda response: _fit_join_response(response, context.api_version))
@@ -164,7 +164,7 @@ class GroupHandlers:
         return _now_or_later(
             self._coordinator.write_parked(
                 request.group_id,
-                lambda shard, ticket, now: shard.classic.sync(request, ticket, now),
+                lambda shard, ticket, now: shard.classic_requests.sync(request, ticket, now),
                 lambda code: SyncGroupResponse(error_code=code),
             )
         )
@@ -174,7 +174,7 @@ class GroupHandlers:
             return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         try:
             return self._coordinator.read(
-                request.group_id, lambda shard, now: shard.classic.heartbeat(request, now)
+                request.group_id, lambda shard, now: shard.classic_requests.heartbeat(request, now)
             )
         except KafkaError as error:
             if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -194,7 +194,7 @@ class GroupHandlers:
             return leave(self._coordinator, request.group_id, members)
         left = self._coordinator.write(
             request.group_id,
-            lambda shard, now: shard.classic.leave(request.group_id, members, now),
+            lambda shard, now: shard.classic_requests.leave(request.group_id, members, now),
             lambda code: LeaveGroupResponse(error_code=code),
         )
         return _map(left, lambda response: _fit_leave_response(response, context.api_version))

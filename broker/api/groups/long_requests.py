@@ -101,7 +101,7 @@ def _leave(
 ) -> Deferred[LeaveGroupResponse]:
     return coordinator.write(
         group_id,
-        lambda shard, now: shard.classic.leave(group_id, members, now),
+        lambda shard, now: shard.classic_requests.leave(group_id, members, now),
         lambda code: LeaveGroupResponse(error_code=code),
     )
 
