@@ -45,7 +45,9 @@ def group_coordinator(
     )
     return CoordinatorRuntime(
         settings,
-        lambda _partition, _leader_epoch: GroupShard(properties, group_settings, new_uuid, metadata),
+        lambda _partition, _leader_epoch: GroupShard(
+            properties, group_settings, new_uuid, metadata
+        ),
         replicas=replicas,
         timers=timers,
         clock=clock,

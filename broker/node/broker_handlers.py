@@ -16,6 +16,7 @@ from kraftrio.broker.api.fetch.fetch import FetchHandlers
 from kraftrio.broker.api.fetch.reads import FetchSettings
 from kraftrio.broker.api.fetch.session import FetchSessions
 from kraftrio.broker.api.groups.absent_groups import AbsentGroupHandlers
+from kraftrio.broker.api.groups.consumer_groups import ConsumerGroupHandlers
 from kraftrio.broker.api.groups.find_coordinator import (
     GROUP_KEY,
     SHARE_KEY,
@@ -74,6 +75,7 @@ def broker_handlers(
         ).table(),
         GroupHandlers(groups, metadata, node.config).table(),
         TransactionalOffsetHandlers(groups, metadata, coordination.verification).table(),
+        ConsumerGroupHandlers(groups, metadata, node.config).table(),
         AbsentGroupHandlers(groups).table(),
         TransactionHandlers(
             transactions,

@@ -17,7 +17,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from kraftrio.kraft_meta.controller.partition_index import PartitionIndex
-from kraftrio.kraft_meta.metadata.image import BROKER, TOPIC, TRANSACTION_VERSION, MetadataImage
+from kraftrio.kraft_meta.metadata.image import (
+    BROKER,
+    GROUP_VERSION,
+    TOPIC,
+    TRANSACTION_VERSION,
+    MetadataImage,
+)
 from kraftrio.kraft_meta.metadata.records import MetadataRecord
 from kraftrio.kraft_meta.raft.ports import ConfigValidator, TopicConfigs
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -29,10 +35,11 @@ UNCLEAN_ELECTION_KEY: Final = "unclean.leader.election.enable"
 
 # What is served of Kafka 4.3's features (metadata.version 30 is 4.3-IV0); what a new cluster starts
 # with is the greatest of each range. A feature named here turns protocols on in clients:
-# group.version 1 would be the consumer group protocol, transaction.version 2 is transactions with
+# group.version 1 is the consumer group protocol, transaction.version 2 is transactions with
 # an epoch each, without AddPartitionsToTxn. kraft.version 0 is a quorum whose voters do not change.
 DEFAULT_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (7, 30),
+    GROUP_VERSION: (0, 1),
     "kraft.version": (0, 0),
     TRANSACTION_VERSION: (0, 2),
 }

@@ -58,6 +58,7 @@ __all__ = [
     "BROKER_LOGGER",
     "CLIENT_METRICS",
     "GROUP",
+    "GROUP_VERSION",
     "NO_LEADER",
     "TOPIC",
     "TRANSACTION_VERSION",
@@ -72,6 +73,7 @@ __all__ = [
 ]
 
 TRANSACTION_VERSION: Final = "transaction.version"
+GROUP_VERSION: Final = "group.version"
 
 # Types of configuration resources, by Kafka's numbers.
 TOPIC: Final = 2
@@ -248,6 +250,11 @@ class MetadataImage:
         add partitions to it by producing to them.
         """
         return self.features.get(TRANSACTION_VERSION, 0)
+
+    @property
+    def group_version(self) -> int:
+        """Return the finalized level of group.version; 1: consumer groups are served (KIP-848)."""
+        return self.features.get(GROUP_VERSION, 0)
 
     def alive_brokers(self) -> list[BrokerImage]:
         """Return the brokers that are not fenced, by id."""

@@ -202,7 +202,8 @@ class DecoderWriter(Source):
             present = self.local("n")
             self._fixed("b", 1, present)
             self._flush()
-            self.line(f"if {present} < 0:")
+            highest_absent = 0 if field.is_tagged(self.version) else -1
+            self.line(f"if {present} <= {highest_absent}:")
             self.line(f"    {target} = None")
             self.line("else:")
             self.indent()

@@ -207,8 +207,9 @@ class EncoderWriter(Source):
             self._struct(spec_of(field.element), var)
             return
         self._flush()
+        absent = b"\0" if field.is_tagged(self.version) else b"\xff"
         self.line(f"if {var} is None:")
-        self.line(f"    {self._append}(b'\\xff')")
+        self.line(f"    {self._append}({absent!r})")
         self.line("else:")
         self.indent()
         self._fixed("b", "1")

@@ -43,7 +43,7 @@ class ConsumerGroupClassicMember:
 
 @message("0", flexible="0+")
 class ConsumerGroupMemberMetadataValue:
-    """`classic_member_metadata` is of members that use the classic protocol alone."""
+    """`classic_member_metadata` is of members that use the classic protocol; others write null."""
 
     instance_id: str | None = string(nullable="0+")
     rack_id: str | None = string(nullable="0+")
@@ -54,7 +54,7 @@ class ConsumerGroupMemberMetadataValue:
     rebalance_timeout_ms: int = int32(default=-1)
     server_assignor: str | None = string(nullable="0+")
     classic_member_metadata: ConsumerGroupClassicMember | None = struct_field(
-        ConsumerGroupClassicMember, nullable="0+", tag=0, default=None
+        ConsumerGroupClassicMember, nullable="0+", tag=0
     )
 
 

@@ -1,13 +1,11 @@
-"""Requests about kinds of groups that are not served: consumer groups (KIP-848), share groups
-(KIP-932), streams groups (KIP-1071).
+"""Requests about kinds of groups that are not served: share groups (KIP-932), streams groups
+(KIP-1071).
 
 Behaviour (Apache Kafka's)
 - Descriptions are answered as for a group of another kind: GROUP_ID_NOT_FOUND, which makes tools
   fall back to DescribeGroups; INVALID_GROUP_ID for an empty name. A share group that does not exist
   has no offsets, which is no error.
-- ConsumerGroupHeartbeat is refused with UNSUPPORTED_VERSION, as when the feature is disabled. If it
-  were not advertised, librdkafka would wait for its group forever. Heartbeats of the other kinds
-  are not served at all.
+- Heartbeats are not served at all.
 """
 
 from __future__ import annotations
@@ -18,13 +16,6 @@ from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.errors import ErrorCode, KafkaError
-from kraftrio.wire.messages.groups import (
-    ConsumerGroupDescribeDescribedGroup,
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
 from kraftrio.wire.messages.share_groups import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -46,7 +37,6 @@ from kraftrio.wire.protocol.api import ApiKey
 
 G = TypeVar(
     "G",
-    ConsumerGroupDescribeDescribedGroup,
     ShareGroupDescribeDescribedGroup,
     StreamsGroupDescribeDescribedGroup,
 )
@@ -61,31 +51,10 @@ class AbsentGroupHandlers:
     def table(self) -> HandlerTable:
         """The handlers by API."""
         return {
-            ApiKey.CONSUMER_GROUP_HEARTBEAT: self.consumer_group_heartbeat,
-            ApiKey.CONSUMER_GROUP_DESCRIBE: self.consumer_group_describe,
             ApiKey.SHARE_GROUP_DESCRIBE: self.share_group_describe,
             ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: self.describe_share_group_offsets,
             ApiKey.STREAMS_GROUP_DESCRIBE: self.streams_group_describe,
         }
-
-    def consumer_group_heartbeat(
-        self, _request: ConsumerGroupHeartbeatRequest, _context: RequestContext
-    ) -> ConsumerGroupHeartbeatResponse:
-        """Refuse the protocol."""
-        return ConsumerGroupHeartbeatResponse(
-            error_code=ErrorCode.UNSUPPORTED_VERSION,
-            error_message="This broker serves groups of the classic protocol only.",
-        )
-
-    def consumer_group_describe(
-        self, request: ConsumerGroupDescribeRequest, _context: RequestContext
-    ) -> ConsumerGroupDescribeResponse:
-        """Report that no group is of this kind."""
-
-        def describe(group_id: str) -> ConsumerGroupDescribeDescribedGroup:
-            return self._refuse(ConsumerGroupDescribeDescribedGroup(), group_id, "consumer")
-
-        return ConsumerGroupDescribeResponse(groups=each(describe, request.group_ids))
 
     def share_group_describe(
         self, request: ShareGroupDescribeRequest, _context: RequestContext

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol, TypeVar
 
 from kraftrio.wire.errors import ErrorCode
@@ -37,11 +37,20 @@ class Group(Protocol):
         generation_id: int,
         *,
         transactional: bool = False,
+        api_version: int = 0,
+        partitions: Iterable[tuple[bytes, int]] = (),
     ) -> ErrorCode:
         """Whether offsets may be committed by a member of a generation (or member epoch).
 
         A commit by hand has neither; its generation is negative.
+
+        Args:
+            api_version: of OffsetCommit.
+            partitions: that the offsets are of, by topic id.
         """
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Whether offsets may be fetched, by a member of an epoch or (None, negative) by hand."""
 
     def check_delete(self) -> ErrorCode:
         """Whether the group may be deleted now."""

@@ -7,7 +7,7 @@ with a transaction (TxnOffsetCommit). KIP-211, KIP-447, KIP-848 (topic ids).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -124,6 +124,12 @@ class OffsetCommit:
     def is_empty(self) -> bool:
         """Whether none of the partitions exists."""
         return not self.batch.record_count and not self.refused
+
+    def partitions(self) -> Iterator[tuple[bytes, int]]:
+        """The partitions whose offsets are to be stored, by topic id."""
+        for offsets in self.change.topics.values():
+            for index, offset in offsets.items():
+                yield offset.topic_id, index
 
     def refuse(self, named: NamedPartition) -> None:
         """Leave out a partition."""

@@ -334,6 +334,8 @@ class ClassicGroup:
         generation_id: int,
         *,
         transactional: bool = False,
+        api_version: int = 0,
+        partitions: Iterable[tuple[bytes, int]] = (),
     ) -> ErrorCode:
         """Whether a commit may be made: by a member of the generation, or by hand.
 
@@ -351,6 +353,10 @@ class ClassicGroup:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if not transactional and self.is_in(GroupState.COMPLETING_REBALANCE):
             return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Whoever asks may fetch."""
         return ErrorCode.NONE
 
     def check_delete(self) -> ErrorCode:

@@ -73,7 +73,6 @@ from kraftrio.wire.messages.groups import (
 )
 from kraftrio.wire.primitives import Buffer
 
-
 _MAY_BE_STORED = frozenset({ErrorCode.REQUEST_TIMED_OUT, *COMMITTED})
 """The fates of an append whose records are in the log, or may be."""
 

@@ -84,9 +84,9 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: Owned | None) -> None
     current = member.member_epoch
     if epoch in (JOIN_EPOCH, current):
         return
-    if epoch < current and epoch == member.previous_member_epoch:
-        if owns_only(owned, member.assigned):
-            return
+    is_previous = epoch < current and epoch == member.previous_member_epoch
+    if is_previous and owns_only(owned, member.assigned):
+        return
     kind = "greater" if epoch > current else "smaller"
     raise KafkaError(
         ErrorCode.FENCED_MEMBER_EPOCH,

@@ -1,7 +1,8 @@
-"""Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat (KIP-848).
+"""Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat.
 
-The broker assigns to them as to the others. A member is told by its heartbeats to join again for each
-step of its reconciliation; the generation that it hears of is its member epoch. There is no leader.
+The broker assigns to them as to the others. A member is told by its heartbeats to join again for
+each step of its reconciliation; the generation that it hears of is its member epoch (KIP-848).
+There is no leader.
 """
 
 from __future__ import annotations
@@ -131,9 +132,7 @@ class ClassicMembers:
         records += replacing_records(group, static, member)
         return member
 
-    def _update(
-        self, update: MemberUpdate, join: _Join, now: Now, *, downgrades: bool
-    ) -> Outcome:
+    def _update(self, update: MemberUpdate, join: _Join, now: Now, *, downgrades: bool) -> Outcome:
         group, client = update.group, join.attempt.client
         is_changed = update.store_member()
         regex_client = HeartbeatClient(
@@ -148,9 +147,7 @@ class ClassicMembers:
             if not downgrades:
                 target = self._updates.compute_target_if_needed(update, now)
             owned = self._owned(join.subscription)
-            self._updates.reconcile(
-                update, target, owned, now, has_subscription_changed=is_changed
-            )
+            self._updates.reconcile(update, target, owned, now, has_subscription_changed=is_changed)
         if not downgrades:
             return Outcome(records=update.records, replay=True, stable=True)
         outcome = self._conversions.downgrade(

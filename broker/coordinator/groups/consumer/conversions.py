@@ -16,6 +16,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
+from kraftrio.broker.coordinator.groups.assignors.spec import MemberAssignment
 from kraftrio.broker.coordinator.groups.classic.group_state import (
     ClassicGroup,
     ClassicMember,
@@ -33,7 +34,6 @@ from kraftrio.broker.coordinator.groups.consumer.member import (
 )
 from kraftrio.broker.coordinator.groups.consumer.parts import Parts
 from kraftrio.broker.coordinator.groups.consumer.records import group_records, group_tombstones
-from kraftrio.broker.coordinator.groups.assignors.spec import MemberAssignment
 from kraftrio.broker.coordinator.outcome import Change, CoordinatorRecord, Now, Outcome
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from kraftrio.wire.messages.group_records import (
@@ -122,9 +122,7 @@ class Conversions:
         if not group.uses_consumer_protocol:
             raise _not_found(start + "the group does not use the consumer embedded protocol.")
         if len(group.members) > self._parts.properties.group_consumer_max_size:
-            raise _not_found(
-                start + "the group size exceeds the consumer group maximum size."
-            )
+            raise _not_found(start + "the group size exceeds the consumer group maximum size.")
 
     def _converted(self, classic: ClassicGroup) -> ConsumerGroup:
         """Make the consumer group that a classic one becomes."""

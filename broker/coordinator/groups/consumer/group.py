@@ -23,6 +23,7 @@ from kraftrio.wire.errors import ErrorCode, KafkaError
 
 CONSUMER_GROUP_TYPE: Final = "consumer"
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
+_MEMBER_EPOCH_COMMIT_VERSION = 9
 _FIRST_EPOCH = 1  # Kafka 4.3's: the first member's join makes it 2
 
 
@@ -224,6 +225,42 @@ class ConsumerGroup:
 
     # --- offsets ---
 
+    def check_commit(
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        generation_id: int,
+        *,
+        transactional: bool = False,
+        api_version: int = 0,
+        partitions: Iterable[tuple[bytes, int]] = (),
+    ) -> ErrorCode:
+        """Whether a commit may be made: by a member, or by hand while there are none.
+
+        A member may be in an older epoch than its current one, of which it has not heard yet, if it
+        had all of the partitions in that epoch already.
+        """
+        if generation_id < 0 and not self.members:
+            return ErrorCode.NONE
+        if transactional and generation_id < 0 and not member_id and group_instance_id is None:
+            return ErrorCode.NONE
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if (
+            not transactional
+            and member.classic is None
+            and api_version < _MEMBER_EPOCH_COMMIT_VERSION
+        ):
+            return ErrorCode.UNSUPPORTED_VERSION
+        if generation_id == member.member_epoch:
+            return ErrorCode.NONE
+        if generation_id < member.member_epoch:
+            epochs = (member.has_at_epoch(*partition) for partition in partitions)
+            if all(epoch is not None and epoch <= generation_id for epoch in epochs):
+                return ErrorCode.NONE
+        return ErrorCode.ILLEGAL_GENERATION if transactional else _stale(member)
+
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
         """Whether offsets may be fetched, by a member of an epoch or by hand."""
         if member_id is None and member_epoch < 0:
@@ -271,5 +308,3 @@ def _add(counts: Counter[str], name: str, step: int) -> None:
     counts[name] += step
     if not counts[name]:
         del counts[name]
-
-

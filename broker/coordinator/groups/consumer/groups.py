@@ -112,9 +112,7 @@ class ConsumerGroups:
         self._classic = classic
         self._regexes = RegularExpressions(parts, deadlines)
         self.departures = Departures(parts, conversions)
-        self._heartbeats = Heartbeats(
-            parts, conversions, updates, self._regexes, self.departures
-        )
+        self._heartbeats = Heartbeats(parts, conversions, updates, self._regexes, self.departures)
         self.classic_members = ClassicMembers(parts, conversions, updates, self._regexes)
         self._replays: dict[type[GroupRecordKey], Callable[[Any, Buffer | None], None]] = {
             ConsumerGroupMetadataKey: self._replay_epoch,
@@ -185,7 +183,7 @@ class ConsumerGroups:
         return Outcome()
 
     def on_topics_changed(self, names: Collection[str], now: Now) -> None:
-        """Have groups that subscribe to one of the topics look at them with their next heartbeat."""
+        """Have groups that subscribe to one of the topics look at them at their next heartbeat."""
         changed = frozenset(names)
         self._regexes.on_topics_changed()
         for group in self._parts.registry.all_of(ConsumerGroup):

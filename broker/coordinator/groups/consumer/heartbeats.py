@@ -1,4 +1,4 @@
-"""Serves ConsumerGroupHeartbeat: joins, changes of subscriptions, and steps to the target (KIP-848)."""
+"""Serves ConsumerGroupHeartbeat: joins, changes of subscriptions, steps to the target (KIP-848)."""
 
 from __future__ import annotations
 
@@ -200,16 +200,13 @@ def _is_full(request: Request) -> bool:
     return (
         request.rebalance_timeout_ms != -1
         and (
-            request.subscribed_topic_names is not None
-            or request.subscribed_topic_regex is not None
+            request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
         )
         and request.topic_partitions is not None
     )
 
 
-def _updated(
-    member: ConsumerMember, request: Request, client: HeartbeatClient
-) -> ConsumerMember:
+def _updated(member: ConsumerMember, request: Request, client: HeartbeatClient) -> ConsumerMember:
     """Return a member with what a request says of it; what is null stays as it was."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms

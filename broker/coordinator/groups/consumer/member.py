@@ -1,13 +1,13 @@
-"""One member of a consumer group, as its records have it. A member never changes: changes replace it.
+"""One member of a consumer group, as its records have it; it never changes, it is replaced.
 
-A member of the classic protocol (KIP-848: both kinds may be in one group) has `classic`: its session
-timeout and what it sent with JoinGroup.
+A member of the classic protocol (KIP-848: both kinds may be in one group) has `classic`: its
+session timeout and what it sent with JoinGroup.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeAlias
 
 from kraftrio.broker.coordinator.groups.assignors.spec import MemberAssignment
@@ -55,15 +55,17 @@ class ConsumerMember:
     subscribed_topic_regex: str | None = ""
     server_assignor: str | None = None
     state: MemberState = MemberState.STABLE
-    assigned: Partitions = NO_PARTITIONS
-    pending_revocation: Partitions = NO_PARTITIONS
+    assigned: Partitions = field(default_factory=lambda: NO_PARTITIONS)
+    pending_revocation: Partitions = field(default_factory=lambda: NO_PARTITIONS)
     classic: ClassicMetadata | None = None
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         """Whether the member has what the target of an epoch gives it."""
         return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
 
-    def moved_to(self, state: MemberState, member_epoch: int, assigned: Partitions) -> ConsumerMember:
+    def moved_to(
+        self, state: MemberState, member_epoch: int, assigned: Partitions
+    ) -> ConsumerMember:
         """Return the member in a state of an epoch, with nothing to give up."""
         return replace(
             self,

@@ -1,4 +1,4 @@
-"""What a request of one member changes: the member, the group's epoch, its target, what the member has.
+"""What a request changes: its member, the group's epoch, the target, what the member has.
 
 The steps are the same for a heartbeat and for a classic member's JoinGroup; each adds records for
 what it changes. Nothing else changes: the records do, once they are appended.

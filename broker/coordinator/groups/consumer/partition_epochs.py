@@ -30,13 +30,14 @@ class PartitionEpochs:
 
     def replace(self, former: ConsumerMember | None, member: ConsumerMember | None) -> None:
         """Note what a member has in the place of what it had."""
-        if former is not None and member is not None:
-            if (
-                former.member_epoch == member.member_epoch
-                and former.assigned is member.assigned
-                and former.pending_revocation is member.pending_revocation
-            ):
-                return
+        if (
+            former is not None
+            and member is not None
+            and former.member_epoch == member.member_epoch
+            and former.assigned is member.assigned
+            and former.pending_revocation is member.pending_revocation
+        ):
+            return
         if former is not None:
             self._remove(former)
         if member is not None:

@@ -141,9 +141,7 @@ class _Step(NamedTuple):
         moved = member.moved_to(state, self.target.epoch, assigned)
         return member if moved == member else moved
 
-    def _revoking(
-        self, member_epoch: int, kept: Partitions, revoked: Partitions
-    ) -> ConsumerMember:
+    def _revoking(self, member_epoch: int, kept: Partitions, revoked: Partitions) -> ConsumerMember:
         return replace(
             self.member,
             state=MemberState.UNREVOKED_PARTITIONS,

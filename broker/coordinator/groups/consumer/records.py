@@ -1,7 +1,7 @@
 """Consumer groups as records of `__consumer_offsets`, and back: each record, and who applies it.
 
-Order, as Kafka's: what a member is, then the group's epoch, then the target, then what a member has;
-deleted the other way round.
+Order, as Kafka's: what a member is, the group's epoch, the target, what a member has; deleted the
+other way round.
 """
 
 from __future__ import annotations
@@ -81,9 +81,7 @@ def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRe
     )
 
 
-def target_record(
-    group_id: str, member_id: str, assignment: MemberAssignment
-) -> CoordinatorRecord:
+def target_record(group_id: str, member_id: str, assignment: MemberAssignment) -> CoordinatorRecord:
     """Make the record of what a member is to have."""
     value = ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[

@@ -1,4 +1,4 @@
-"""Hashes of topics, by which a group sees that what its members subscribe to has changed (KIP-1101).
+"""Hashes of topics, by which a group sees that what it subscribes to has changed (KIP-1101).
 
 A topic's hash is over its id, name and partitions, and the racks of their replicas; a group's over
 those of its topics in the order of their names. Both equal Apache Kafka's, which compares them with

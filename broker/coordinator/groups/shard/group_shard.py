@@ -20,6 +20,11 @@ from kraftrio.broker.coordinator.deadlines import DeadlineQueue
 from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
 from kraftrio.broker.coordinator.groups.classic.groups import ClassicGroups
 from kraftrio.broker.coordinator.groups.consumer.conversions import Downgrade
+from kraftrio.broker.coordinator.groups.consumer.description import (
+    describe_consumer_group,
+    described_topics,
+)
+from kraftrio.broker.coordinator.groups.consumer.group import ConsumerGroup
 from kraftrio.broker.coordinator.groups.consumer.groups import ConsumerGroups
 from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
 from kraftrio.broker.coordinator.groups.kind import GroupKind
@@ -51,6 +56,7 @@ from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.group_record_keys import OffsetCommitKey, decode_key
 from kraftrio.wire.messages.group_records import decode_offset_value
 from kraftrio.wire.messages.groups import (
+    ConsumerGroupDescribeDescribedGroup,
     DeletableGroupResult,
     DescribedGroup,
     OffsetDeleteRequest,
@@ -91,6 +97,7 @@ class GroupShard:
         metadata: MetadataCache,
     ) -> None:
         self._properties = properties
+        self._metadata = metadata
         self._deadlines = DeadlineQueue()
         self.groups = GroupRegistry()
         self.classic = ClassicGroups(self.groups, properties, self._deadlines, new_uuid)
@@ -222,7 +229,7 @@ class GroupShard:
         missing = ErrorCode.ILLEGAL_GENERATION
         if api_version >= _GROUP_NOT_FOUND_COMMIT_VERSION:
             missing = ErrorCode.GROUP_ID_NOT_FOUND
-        self._check_committer(committer, missing, transactional=False)
+        self._check_committer(commit, missing, api_version)
         self.classic.on_commit(committer.group_id, committer.member_id, now)
         return _stored(commit)
 
@@ -234,21 +241,31 @@ class GroupShard:
         The group may rebalance meanwhile; members are fenced by their generation. The response is
         as of `commit_offsets`.
         """
-        self._check_committer(commit.committer, ErrorCode.ILLEGAL_GENERATION, transactional=True)
+        self._check_committer(commit, ErrorCode.ILLEGAL_GENERATION)
         outcome = _stored(commit)
         outcome.producer = producer
         return outcome
 
     def _check_committer(
-        self, committer: Committer, missing: ErrorCode, *, transactional: bool
+        self, commit: OffsetCommit, missing: ErrorCode, api_version: int | None = None
     ) -> None:
-        """Raise KafkaError unless the group takes a commit; `missing` if it should exist."""
-        group_id, member_id, group_instance_id, generation_id = committer
+        """Raise KafkaError unless the group takes a commit.
+
+        Args:
+            missing: the error if the group should exist.
+            api_version: of OffsetCommit; None: in a transaction.
+        """
+        group_id, member_id, group_instance_id, generation_id = commit.committer
         group = self.groups.get(group_id)
         error = ErrorCode.NONE
         if group is not None:
             error = group.check_commit(
-                member_id, group_instance_id, generation_id, transactional=transactional
+                member_id,
+                group_instance_id,
+                generation_id,
+                transactional=api_version is None,
+                api_version=api_version or 0,
+                partitions=commit.partitions(),
             )
         elif generation_id >= 0:
             error = missing
@@ -258,7 +275,16 @@ class GroupShard:
     def fetch_offsets(
         self, request: OffsetFetchRequestGroup, *, require_stable: bool
     ) -> OffsetFetchResponseGroup:
-        """Answer with committed offsets; null topics mean all."""
+        """Answer with committed offsets; null topics mean all.
+
+        Raises:
+            KafkaError: a member that asks is not in the group, or not in this epoch.
+        """
+        group = self.groups.get(request.group_id)
+        if group is not None:
+            error = group.check_fetch(request.member_id, request.member_epoch)
+            if error is not ErrorCode.NONE:
+                raise KafkaError(error)
         if request.topics is None:
             topics = self.offsets.fetch_all(request.group_id, require_stable=require_stable)
         else:
@@ -345,6 +371,29 @@ class GroupShard:
         """Answer DescribeGroups for one group."""
         group = self.groups.find(group_id, ClassicGroup)
         return describe_group(group_id, group, api_version=api_version)
+
+    def describe_consumer_group(self, group_id: str) -> ConsumerGroupDescribeDescribedGroup:
+        """Answer ConsumerGroupDescribe for one group.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND.
+        """
+        group = self._consumer_group(group_id)
+        return describe_consumer_group(group, self.consumer.default_assignor, self._metadata)
+
+    def topics_of_consumer_group(self, group_id: str) -> set[str]:
+        """The topics that a description of a consumer group tells of.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND.
+        """
+        return described_topics(self._consumer_group(group_id), self._metadata)
+
+    def _consumer_group(self, group_id: str) -> ConsumerGroup:
+        group = self.groups.find(group_id, ConsumerGroup)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, self.refusal("consumer", group_id))
+        return group
 
     def refusal(self, kind: str, group_id: str) -> str:
         """Say why there is no group of a kind that is not served (consumer, share, streams)."""

@@ -43,7 +43,7 @@ from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.protocol.api import APIS, ApiKey
 from kraftrio.wire.records.batch import assign_offsets, parse_header
 from kraftrio.wire.topic_names import CONSUMER_OFFSETS
-from tests.unit.broker.coordinator.groups.group_context import START_WALL_MS, Properties
+from tests.unit.broker.coordinator.groups.group_context import START_WALL_MS, Properties, Settings
 
 
 @dataclass
@@ -288,6 +288,7 @@ class BrokerStandIn:
         self.metadata = ClusterMetadata()
         self.verifier = FakeVerifier()
         self.created_topics: list[str] = []
+        self.settings = Settings()
         self._uuids = itertools.count(1)
         self.start()
         if lead:
@@ -300,6 +301,7 @@ class BrokerStandIn:
         """Make the coordinator and its handlers (again: as after a restart)."""
         self.coordinator = group_coordinator(
             self.properties,
+            self.settings,
             lambda: f"uuid{next(self._uuids)}",
             replicas=self.replicas,
             timers=self.timers,

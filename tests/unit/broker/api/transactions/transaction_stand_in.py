@@ -42,6 +42,7 @@ from tests.unit.broker.coordinator.broker_stand_in import (
     ManualTimers,
 )
 from tests.unit.broker.coordinator.groups.group_context import Properties as GroupProperties
+from tests.unit.broker.coordinator.groups.group_context import Settings
 from tests.unit.broker.coordinator.transactions.transaction_context import Properties
 
 BROKER_ID = 1
@@ -122,6 +123,7 @@ class TransactionStandIn:
         )
         groups = group_coordinator(
             GroupProperties(offsets_topic_num_partitions=4),
+            Settings(),
             lambda: "uuid",
             replicas=self.replicas,
             timers=self.timers,

@@ -58,6 +58,11 @@ class Properties:
     group_max_session_timeout_ms: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 0
     group_max_size: int = 2**31 - 1
+    group_coordinator_rebalance_protocols: Sequence[str] = ("classic", "consumer", "streams")
+    group_consumer_assignors: Sequence[str] = ("uniform", "range")
+    group_consumer_max_size: int = 2**31 - 1
+    group_consumer_migration_policy: str = "bidirectional"
+    group_consumer_regex_refresh_interval_ms: int = 600_000
     offset_metadata_max_bytes: int = 4096
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
@@ -68,6 +73,28 @@ class Properties:
 
 
 @dataclass
+class Settings:
+    """Kafka's defaults of single groups, but no interval between assignments."""
+
+    values: dict[str, int] = field(
+        default_factory=lambda: {
+            "consumer.assignment.interval.ms": 0,
+            "consumer.heartbeat.interval.ms": 5_000,
+            "consumer.session.timeout.ms": 45_000,
+        }
+    )
+
+    def number(self, group_id: str, name: str) -> int:
+        return self.values[name]
+
+    def flag(self, group_id: str, name: str) -> bool:
+        return bool(self.values[name])
+
+    def text(self, group_id: str, name: str) -> str:
+        return str(self.values[name])
+
+
+@dataclass
 class GroupContext:
     """One shard and its time; see the module."""
 
@@ -75,6 +102,7 @@ class GroupContext:
     group_id: str = "group"
     hold_commits: bool = False
     metadata: MetadataCache = field(default_factory=MetadataCache)
+    settings: Settings = field(default_factory=lambda: Settings())
 
     def __post_init__(self) -> None:
         self.now = Now(1_000.0, START_WALL_MS)
@@ -86,7 +114,7 @@ class GroupContext:
         self.markers: dict[int, tuple[int, bool]] = {}  # offset of one -> what it says
         self._held: list[tuple[int, Outcome]] = []
         self.append_error = ErrorCode.NONE
-        self.shard = GroupShard(self.properties, self._new_uuid, self.metadata)
+        self.shard = GroupShard(self.properties, self.settings, self._new_uuid, self.metadata)
         self.carry_out(self.shard.on_loaded(self.now))
 
     def _new_uuid(self) -> str:
@@ -179,9 +207,11 @@ class GroupContext:
 
     def reload(self) -> GroupContext:
         """Another broker takes over: a new context that has replayed this one's log."""
-        other = GroupContext(self.properties, self.group_id, metadata=self.metadata)
+        other = GroupContext(
+            self.properties, self.group_id, metadata=self.metadata, settings=self.settings
+        )
         other.now, other.log, other._uuids = self.now, list(self.log), self._uuids + 100
-        other.shard = GroupShard(other.properties, other._new_uuid, other.metadata)
+        other.shard = GroupShard(other.properties, other.settings, other._new_uuid, other.metadata)
         other.producers, other.markers = dict(self.producers), dict(self.markers)
         for offset, (key, value) in enumerate(self.log):
             if offset in self.markers:
@@ -226,7 +256,7 @@ class GroupContext:
         )
         ticket = self.ticket()
         client = Client(client_id, client_host, api_version)
-        self.carry_out(self.shard.classic.join(request, client, ticket, self.now))
+        self.carry_out(self.shard.classic_requests.join(request, client, ticket, self.now))
         return ticket
 
     def joined(self, ticket: int) -> JoinGroupResponse:
@@ -287,7 +317,7 @@ class GroupContext:
             ],
         )
         ticket = self.ticket()
-        self.carry_out(self.shard.classic.sync(request, ticket, self.now))
+        self.carry_out(self.shard.classic_requests.sync(request, ticket, self.now))
         return ticket
 
     def synced(self, ticket: int) -> SyncGroupResponse:
@@ -306,12 +336,14 @@ class GroupContext:
             member_id=member_id,
             group_instance_id=instance_id,
         )
-        return ErrorCode(self.shard.classic.heartbeat(request, self.now).error_code)
+        return ErrorCode(self.shard.classic_requests.heartbeat(request, self.now).error_code)
 
     def leave(self, *members: tuple[str, str | None]) -> list[ErrorCode]:
         """Send LeaveGroup for (member id, instance id) pairs; returns each one's error."""
         identities = [MemberIdentity(member_id=m, group_instance_id=i) for m, i in members]
-        response = self.carry_out(self.shard.classic.leave(self.group_id, identities, self.now))
+        response = self.carry_out(
+            self.shard.classic_requests.leave(self.group_id, identities, self.now)
+        )
         assert isinstance(response, LeaveGroupResponse)
         return [ErrorCode(member.error_code) for member in response.members]
 

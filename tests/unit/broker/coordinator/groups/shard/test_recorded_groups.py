@@ -28,7 +28,7 @@ from kraftrio.wire.messages.groups import OffsetFetchRequestGroup
 from kraftrio.wire.primitives import ZERO_UUID, uuid_from_text
 from kraftrio.wire.records.batch import Record, build_batch, iter_headers, iter_records
 from kraftrio.wire.records.control import read_end_transaction_marker
-from tests.unit.broker.coordinator.groups.group_context import Properties
+from tests.unit.broker.coordinator.groups.group_context import Properties, Settings
 
 LOGS = Path(__file__).resolve().parents[5] / "data" / "log-dirs"
 PLAIN_ID = uuid_from_text("nhZEL7knQ9mPkpKCbIc_pA")
@@ -47,7 +47,7 @@ def records(partition: int) -> Iterator[Record]:
 
 
 def replay(partition: int, end_offset: int = 1 << 62) -> GroupShard:
-    shard = GroupShard(Properties(), lambda: "uuid", MetadataCache())
+    shard = GroupShard(Properties(), Settings(), lambda: "uuid", MetadataCache())
     data = read_log(partition)
     for header in iter_headers(data):
         if header.base_offset >= end_offset:
@@ -169,7 +169,7 @@ def test_state_is_written_as_kafka_writes_it() -> None:
             group = group_from_record(key.group, decode_group_value(record.value))
             assert encode_group_value(group_value(group)) == record.value
         elif isinstance(key, OffsetCommitKey) and record.value is not None:
-            shard = GroupShard(Properties(), lambda: "uuid", MetadataCache())
+            shard = GroupShard(Properties(), Settings(), lambda: "uuid", MetadataCache())
             shard.replay(record.offset, record.key, record.value, NOW)
             offset = shard.offsets.get(OffsetKey(key.group, key.topic, key.partition))
             assert offset is not None

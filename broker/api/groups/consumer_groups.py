@@ -1,0 +1,234 @@
+"""Serves the requests about consumer groups (KIP-848): heartbeats of their members, descriptions.
+
+Behaviour
+- A heartbeat that changes nothing is answered at once. Any other is answered when its records are
+  committed, and when those are that it builds on.
+- Both are refused with UNSUPPORTED_VERSION unless `group.version` is 1 and `consumer` is among
+  `group.coordinator.rebalance.protocols`.
+- A client may subscribe to, and see, those topics alone that it may describe.
+
+Version notes
+- Heartbeat 0: the broker makes the member id. 1 (KIP-1082): the client does; regular expressions.
+- Describe 1 (KIP-1099): whether a member uses the classic protocol.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from kraftrio.base.deferred import Deferred
+from kraftrio.broker.api.shared.authorized_operations import group_operations
+from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator
+from kraftrio.broker.coordinator.groups.consumer.checks import check_request
+from kraftrio.broker.coordinator.groups.consumer.parts import HeartbeatClient
+from kraftrio.broker.coordinator.groups.properties import GroupProperties
+from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
+from kraftrio.broker.coordinator.outcome import Now, Outcome
+from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.broker.security.authorizer import AclOperation, Resource, ResourceType
+from kraftrio.broker.server.context import HandlerTable, RequestContext
+from kraftrio.broker.server.sliced_work import Work
+from kraftrio.wire.codec.lazy_arrays import KEPT_ENTRIES, each
+from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.messages.groups import (
+    ConsumerGroupDescribeDescribedGroup,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ConsumerGroupHeartbeatTopicPartitions,
+)
+from kraftrio.wire.protocol.api import ApiKey
+
+MAX_TOPICS = 10_000
+"""A member that subscribes to more topics by name, or names more that it owns, is refused."""
+
+_MAX_PARTITIONS = 100_000
+_SLICE_ENTRIES = 64
+
+
+class ConsumerGroupHandlers:
+    """Handlers of one broker."""
+
+    def __init__(
+        self, coordinator: GroupCoordinator, metadata: MetadataCache, properties: GroupProperties
+    ) -> None:
+        self._coordinator = coordinator
+        self._metadata = metadata
+        self._properties = properties
+
+    def table(self) -> HandlerTable:
+        """The handlers by API."""
+        return {
+            ApiKey.CONSUMER_GROUP_HEARTBEAT: self.heartbeat,
+            ApiKey.CONSUMER_GROUP_DESCRIBE: self.describe,
+        }
+
+    @property
+    def _is_enabled(self) -> bool:
+        protocols = self._properties.group_coordinator_rebalance_protocols
+        return "consumer" in protocols and self._metadata.image.group_version >= 1
+
+    # --- heartbeats ---
+
+    def heartbeat(self, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Any:
+        """Serve ConsumerGroupHeartbeat."""
+        if not self._is_enabled:
+            return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        if _is_long(request):
+            return self._long_heartbeat(request, context)
+        return self._heartbeat(request, context)
+
+    def _long_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+    ) -> Work[Any]:
+        """Read in slices what a request names, if it is not too much."""
+        try:
+            yield from _read_in_slices(request)
+        except KafkaError as error:
+            return _refuse(error)
+        return self._heartbeat(request, context)
+
+    def _heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+    ) -> ConsumerGroupHeartbeatResponse | Deferred[ConsumerGroupHeartbeatResponse]:
+        may_describe = partial(_may_describe, context)
+        client = HeartbeatClient(
+            context.client_id or "", f"/{context.client_host}", context.api_version, may_describe
+        )
+        group_id = request.group_id
+        try:
+            check_request(request, context.api_version, self._properties.group_consumer_assignors)
+            if not all(map(may_describe, request.subscribed_topic_names or ())):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            unchanged = self._coordinator.read(
+                group_id,
+                lambda shard, now: shard.consumer.heartbeat_unchanged(request, client, now),
+            )
+        except KafkaError as error:
+            return _refuse(error)
+        if unchanged is not None:
+            return unchanged
+        done: Deferred[ConsumerGroupHeartbeatResponse] = self._coordinator.write(
+            group_id,
+            partial(_serve, request, client),
+            lambda code: ConsumerGroupHeartbeatResponse(error_code=code),
+        )
+        return done.value if done.done else done
+
+    # --- descriptions ---
+
+    def describe(
+        self, request: ConsumerGroupDescribeRequest, context: RequestContext
+    ) -> ConsumerGroupDescribeResponse:
+        """Serve ConsumerGroupDescribe."""
+        return ConsumerGroupDescribeResponse(
+            groups=each(lambda group_id: self._describe(group_id, request, context),
+                        request.group_ids)
+        )  # fmt: skip
+
+    def _describe(
+        self, group_id: str, request: ConsumerGroupDescribeRequest, context: RequestContext
+    ) -> ConsumerGroupDescribeDescribedGroup:
+        described = ConsumerGroupDescribeDescribedGroup(group_id=group_id)
+        if not self._is_enabled:
+            described.error_code = ErrorCode.UNSUPPORTED_VERSION
+        elif not group_id:
+            described.error_code = ErrorCode.INVALID_GROUP_ID
+        else:
+            try:
+                described = self._coordinator.read(
+                    group_id, lambda shard, _now: _describe_visible(shard, group_id, context)
+                )
+                described.authorized_operations = group_operations(
+                    context, group_id, is_asked=request.include_authorized_operations
+                )
+            except KafkaError as error:
+                described.error_code, described.error_message = error.code, error.message
+        return described
+
+
+def _serve(
+    request: ConsumerGroupHeartbeatRequest, client: HeartbeatClient, shard: GroupShard, now: Now
+) -> Outcome:
+    """Have the shard serve a heartbeat; a refusal has its message."""
+    try:
+        return shard.consumer.heartbeat(request, client, now)
+    except KafkaError as error:
+        return Outcome(response=_refuse(error))
+
+
+def _refuse(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+
+
+def _may_describe(context: RequestContext, topic: str) -> bool:
+    return context.is_authorized(AclOperation.DESCRIBE, Resource(ResourceType.TOPIC, topic))
+
+
+def _describe_visible(
+    shard: GroupShard, group_id: str, context: RequestContext
+) -> ConsumerGroupDescribeDescribedGroup:
+    """Describe a group, unless it has topics that the client may not know of."""
+    topics = shard.topics_of_consumer_group(group_id)
+    if not all(_may_describe(context, topic) for topic in topics):
+        raise KafkaError(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            "The group has described topic(s) that the client is not authorized to describe.",
+        )
+    return shard.describe_consumer_group(group_id)
+
+
+# --- long requests ---
+
+
+def _is_long(request: ConsumerGroupHeartbeatRequest) -> bool:
+    """Whether what a request names takes long to be read."""
+    owned = request.topic_partitions or ()
+    return (
+        len(request.subscribed_topic_names or ()) > KEPT_ENTRIES
+        or len(owned) > KEPT_ENTRIES
+        or (isinstance(owned, list) and sum(len(one.partitions) for one in owned) > KEPT_ENTRIES)
+    )
+
+
+def _read_in_slices(request: ConsumerGroupHeartbeatRequest) -> Work[None]:
+    """Make ordinary lists of what a request names.
+
+    Raises:
+        KafkaError: INVALID_REQUEST, it is too much.
+    """
+    if request.subscribed_topic_names is not None:
+        _check_count(len(request.subscribed_topic_names), MAX_TOPICS, "topics")
+        names = []
+        for count, name in enumerate(request.subscribed_topic_names):
+            names.append(name)
+            if count % _SLICE_ENTRIES == 0:
+                yield None
+        request.subscribed_topic_names = names
+    if request.topic_partitions is not None:
+        _check_count(len(request.topic_partitions), MAX_TOPICS, "topics")
+        owned, total = [], 0
+        for topic in request.topic_partitions:
+            total += len(topic.partitions)
+            _check_count(total, _MAX_PARTITIONS, "partitions")
+            partitions = []
+            for count, index in enumerate(topic.partitions):
+                partitions.append(index)
+                if count % _SLICE_ENTRIES == 0:
+                    yield None
+            owned.append(
+                ConsumerGroupHeartbeatTopicPartitions(
+                    topic_id=topic.topic_id, partitions=partitions
+                )
+            )
+            yield None
+        request.topic_partitions = owned
+
+
+def _check_count(count: int, limit: int, what: str) -> None:
+    if count > limit:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"The request names {count} {what}, more than {limit}."
+        )
