@@ -8,8 +8,6 @@ import pytest
 
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupHeartbeatRequest,
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -37,8 +35,6 @@ COMMIT = OffsetCommitRequest(
 @pytest.mark.parametrize(
     ("kind", "request_type", "version"),
     [
-        ("consumer", ConsumerGroupDescribeRequest, 0),
-        ("consumer", ConsumerGroupDescribeRequest, 1),
         ("share", ShareGroupDescribeRequest, 1),
         ("streams", StreamsGroupDescribeRequest, 0),
     ],
@@ -80,12 +76,3 @@ def test_no_share_group_has_offsets(version: int) -> None:
         (5, -1),
     ]
     assert {one.error_code for one in topic.partitions} == {ErrorCode.NONE}
-
-
-@pytest.mark.parametrize("version", [0, 1])
-def test_the_consumer_protocol_is_off(version: int) -> None:
-    """UNSUPPORTED_VERSION, which clients take as final; they would wait for no such API."""
-    request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m")
-    response = ask(BrokerStandIn(), request, version)
-    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert "classic" in response.error_message

@@ -9,11 +9,18 @@ import pytest
 
 from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup, GroupState
 from kraftrio.broker.coordinator.groups.classic.records import group_from_record, group_value
+from kraftrio.broker.coordinator.groups.consumer.group import ConsumerGroup
+from kraftrio.broker.coordinator.groups.consumer.records import group_records, member_tombstones
 from kraftrio.broker.coordinator.groups.offset_table import OffsetKey
 from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
 from kraftrio.broker.coordinator.outcome import Now
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.wire.messages.group_record_keys import GroupMetadataKey, OffsetCommitKey, decode_key
+from kraftrio.wire.messages.group_record_keys import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    GroupMetadataKey,
+    OffsetCommitKey,
+    decode_key,
+)
 from kraftrio.wire.messages.group_records import (
     decode_assignment,
     decode_group_value,
@@ -84,9 +91,11 @@ def test_groups_and_offsets_of_a_recorded_partition() -> None:
         "group-txn": ("Empty", 2),
         "group-classic": ("Empty", 4),
         "group-static": ("Stable", 1),
-        "group-consumer": ("Empty", 0),
         "group-simple": ("Empty", 0),
     }
+    consumer = shard.groups.find("group-consumer", ConsumerGroup)
+    assert consumer is not None
+    assert (consumer.state_name, consumer.epoch, consumer.target.epoch) == ("Empty", 3, 2)
     assert offsets(shard, "group-txn") == {("plain", 1): (5, 0, "")}
     assert offsets(shard, "group-classic") == {
         ("plain", 0): (7, -1, ""),
@@ -114,6 +123,30 @@ def test_static_member_of_a_recorded_group() -> None:
     assert group.state is GroupState.EMPTY
 
 
+def test_members_of_a_recorded_consumer_group() -> None:
+    """What Apache Kafka wrote of them is read, and written again the same to the byte."""
+    shard = replay(0, end_offset=19)
+    group = shard.groups.find("group-consumer", ConsumerGroup)
+    assert group is not None
+    (member,) = group.members.values()
+    assert (member.client_id, member.client_host) == ("cli-group-consumer", "/127.0.0.1")
+    assert (member.member_epoch, member.previous_member_epoch) == (2, 0)
+    assert member.subscribed_topic_names == frozenset({"plain"})
+    assert (member.rebalance_timeout_ms, member.classic) == (300_000, None)
+    assert member.assigned == {PLAIN_ID: {0: 2, 1: 2}}
+    assert (group.state_name, group.target.timestamp_ms) == ("Stable", 0x1A21F18A784)
+    written = {record.key: record.value for record in records(0) if 14 <= record.offset <= 18}
+    assert dict(group_records(group)) == written
+
+
+def test_what_a_recorded_consumer_group_leaves_behind() -> None:
+    """A member's tombstones are Apache Kafka's, in its order."""
+    recorded = [(record.key, record.value) for record in records(0) if 21 <= record.offset <= 23]
+    member_id = decode_key(recorded[0][0] or b"")
+    assert isinstance(member_id, ConsumerGroupCurrentMemberAssignmentKey)
+    assert member_tombstones("group-consumer", member_id.member_id) == recorded
+
+
 def test_transactional_offset_of_a_recorded_partition() -> None:
     """Before its marker the transactional commit is pending, after it committed."""
     assert offsets(replay(0, end_offset=3), "group-txn") == {}
@@ -121,7 +154,7 @@ def test_transactional_offset_of_a_recorded_partition() -> None:
 
 
 def test_deleted_and_foreign_groups() -> None:
-    """Tombstones take a group away; records of share and consumer groups are passed over."""
+    """Tombstones take a group away; records of share groups are passed over."""
     before = replay(1, end_offset=1)
     assert offsets(before, "group-deleted") == {("plain", 0): (2, -1, "")}
     after = replay(1)
