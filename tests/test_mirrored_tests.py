@@ -58,6 +58,16 @@ unit/broker/coordinator/groups/classic/test_groups: broker/coordinator/groups/cl
     group_state records
 unit/broker/coordinator/groups/classic/test_rebalances: broker/coordinator/groups/classic/
     member_sessions replies
+unit/broker/coordinator/groups/consumer/test_classic_members: broker/coordinator/groups/shard/
+    classic_requests
+unit/broker/coordinator/groups/consumer/test_heartbeats: broker/coordinator/groups/consumer/
+    checks departures group groups member member_timers member_updates parts partition_epochs
+unit/broker/coordinator/groups/consumer/test_heartbeats: broker/coordinator/groups/modern/
+    member_state metadata_refresh target_assignment
+unit/broker/coordinator/groups/shard/test_recorded_groups: broker/coordinator/groups/consumer/
+    records
+unit/broker/coordinator/groups/shard/test_recorded_groups: wire/messages/ consumer_group_records
+    group_record_values
 unit/broker/coordinator/groups/shard/test_recorded_groups: broker/coordinator/groups/shard/
     group_shard
 unit/broker/coordinator/groups/test_offset_layers: broker/coordinator/groups/ offset_commit

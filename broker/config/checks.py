@@ -130,7 +130,7 @@ def check_supported(config: Settings, defaults: Mapping[str, ConfigValue]) -> li
         raise PropertyError(
             f"group.coordinator.rebalance.protocols is"
             f" {','.join(config.group_coordinator_rebalance_protocols)}: it must name classic,"
-            f" the one protocol of groups that is served"
+            f" which cannot be turned off"
         )
     warnings = warnings_without_effect(config.originals, config.values, defaults)
     warnings += [

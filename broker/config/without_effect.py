@@ -98,24 +98,6 @@ _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "consumer groups are not served",
-        (
-            "group.consumer.assignors",
-            "group.consumer.assignment.interval.ms",
-            "group.consumer.min.assignment.interval.ms",
-            "group.consumer.max.assignment.interval.ms",
-            "group.consumer.heartbeat.interval.ms",
-            "group.consumer.min.heartbeat.interval.ms",
-            "group.consumer.max.heartbeat.interval.ms",
-            "group.consumer.session.timeout.ms",
-            "group.consumer.min.session.timeout.ms",
-            "group.consumer.max.session.timeout.ms",
-            "group.consumer.max.size",
-            "group.consumer.migration.policy",
-            "group.consumer.regex.refresh.interval.ms",
-        ),
-    ),
-    (
         "share groups are not served",
         (
             "group.share.assignors",

@@ -1,7 +1,7 @@
 """Consumer groups in a test: a shard with topics, heartbeats by short names, members that obey.
 
-`beat` sends one heartbeat. A `Member` follows the protocol as clients do: it takes what it is given,
-gives up what is taken away with its next heartbeat, and begins again when it is fenced.
+`beat` sends one heartbeat. A `Member` follows the protocol as clients do: it takes what it is
+given, gives up what is taken away with its next heartbeat, and begins again when it is fenced.
 """
 
 from __future__ import annotations
