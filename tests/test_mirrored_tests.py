@@ -31,6 +31,7 @@ unit/base/patterns/test_pattern: base/patterns/ charsets scripts syntax
 unit/broker/api/fetch/test_long_fetch: broker/api/fetch/ answers reads
 unit/broker/api/fetch/test_parked_fetch: broker/server/ limits
 unit/broker/api/groups/test_absent_groups: wire/messages/ share_groups streams_groups
+unit/broker/api/groups/test_consumer_groups: broker/coordinator/groups/consumer/ description
 unit/broker/api/groups/test_groups: broker/api/groups/ offset_requests
 unit/broker/api/produce/test_produce: broker/api/produce/ long_produce
 unit/broker/api/produce/test_refused_batches: broker/replica/ append_gate

@@ -21,6 +21,7 @@ from immutables import Map
 from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.api.groups.absent_groups import AbsentGroupHandlers
+from kraftrio.broker.api.groups.consumer_groups import ConsumerGroupHandlers
 from kraftrio.broker.api.groups.find_coordinator import GROUP_KEY, FindCoordinatorHandler
 from kraftrio.broker.api.groups.groups import GroupHandlers
 from kraftrio.broker.api.groups.transactional_offsets import TransactionalOffsetHandlers
@@ -237,6 +238,9 @@ class ClusterMetadata(MetadataCache):
             topics_by_id=self.image.topics_by_id.delete(topic.topic_id),
         )
 
+    def set_feature(self, name: str, level: int) -> None:
+        self.image = replace(self.image, features=self.image.features.set(name, level))
+
     def add_broker(self, broker_id: int, *endpoints: Endpoint) -> None:
         broker = BrokerImage(broker_id, 1, b"i" * 16, endpoints, None, False, False)
         self.image = replace(self.image, brokers=self.image.brokers.set(broker_id, broker))
@@ -314,6 +318,7 @@ class BrokerStandIn:
             ).table(),
             **GroupHandlers(self.coordinator, self.metadata, self.properties).table(),
             **TransactionalOffsetHandlers(self.coordinator, self.metadata, self.verifier).table(),
+            **ConsumerGroupHandlers(self.coordinator, self.metadata, self.properties).table(),
             **AbsentGroupHandlers(self.coordinator).table(),
         }
 
