@@ -66,10 +66,7 @@ def test_features(kafka: KafkaTools) -> None:
     lines = kafka.run("kafka-features", "describe").lines
     features = dict(re.findall(r"Feature: (\S+)\s.*FinalizedVersionLevel: (\S+)", "\n".join(lines)))
     assert re.match(r"[34]\.\d-IV\d", features["metadata.version"])
-    if SERVES_ALL:
-        assert int(features["group.version"]) >= 1, "the new consumer protocol is on"
-    else:
-        assert features.keys() == {"metadata.version", "kraft.version", "transaction.version"}
+    assert features["group.version"] == "1"
     assert features["transaction.version"] == "2"
 
 

@@ -42,7 +42,6 @@ def test_cooperative_group(
     scenarios.check_group(client, unique_topic(), unique_group())
 
 
-@pytest.mark.not_served
 def test_new_group_protocol(
     make_broker: Callable[..., Broker], unique_topic: Names, unique_group: Names
 ) -> None:

@@ -23,7 +23,7 @@ def api_versions(cluster: ClusterContext) -> ApiVersionsHandler:
     ("version", "supported"),
     [
         (3, ["metadata.version"]),
-        (4, ["kraft.version", "metadata.version", "transaction.version"]),
+        (4, ["group.version", "kraft.version", "metadata.version", "transaction.version"]),
     ],
 )
 def test_api_versions_tells_apis_and_features(version: int, supported: list[str]) -> None:
