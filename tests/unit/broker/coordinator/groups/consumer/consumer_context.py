@@ -161,7 +161,9 @@ class Member:
 
     def leave(self, epoch: int = -1) -> None:
         """Leave the group."""
-        fields = {} if self.instance_id is None else {"instance_id": self.instance_id}
+        fields: dict[str, Any] = {}
+        if self.instance_id is not None:
+            fields["instance_id"] = self.instance_id
         self.context.beat(self.member_id, epoch, **fields)
         self.epoch, self.owned = 0, {}
 
