@@ -51,7 +51,11 @@ def test_a_new_cluster_names_only_features_that_are_served() -> None:
     """Clients use the protocols behind each feature: none is named that is not served."""
     image = ControllerContext().image
     assert image.cluster_id == CLUSTER_ID
-    assert dict(image.features) == {"metadata.version": 30, "transaction.version": 2}
+    assert dict(image.features) == {
+        "group.version": 1,
+        "metadata.version": 30,
+        "transaction.version": 2,
+    }
 
 
 def test_a_new_cluster_has_the_highest_level_of_each_feature() -> None:
