@@ -101,6 +101,7 @@ unit/broker/api/share/test_share_fetch: broker/api/share/ acknowledgements ongoi
     share_requests
 unit/broker/api/share/test_share_fetch: broker/share/ led_share_partition ports share_partitions
 unit/broker/replica/verification/test_verification: broker/replica/verification/ client_support
+    end_waits
 unit/broker/log/segment/test_batch_locator: broker/log/segment/ batch_search
 unit/broker/log/segment/test_indexes: broker/log/segment/ index_file offset_index time_index
 unit/broker/log/segment/test_log_file: broker/log/segment/ batch_scan

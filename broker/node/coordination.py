@@ -13,6 +13,7 @@ from typing import Any
 
 from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.base.deferred import Deferred
+from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.broker.config.group_settings import GroupSettings
 from kraftrio.broker.controller.channel import ControllerChannel
 from kraftrio.broker.controller.producer_ids import ProducerIdManager
@@ -32,6 +33,7 @@ from kraftrio.broker.peers.broker_links import BrokerLinks
 from kraftrio.broker.peers.local_calls import LocalCalls
 from kraftrio.broker.peers.share_state_client import ShareStateClient
 from kraftrio.broker.replica.verification.coordinator_asker import CoordinatorAsker
+from kraftrio.broker.replica.verification.end_waits import EndWaits
 from kraftrio.broker.replica.verification.verification import TransactionVerification
 from kraftrio.broker.server.sliced_work import SlicedWork
 from kraftrio.kraft_meta.metadata.image import GROUP
@@ -181,6 +183,10 @@ class Coordination:
 
     def _verification(self) -> TransactionVerification:
         node, metadata = self._node, self._metadata
+
+        def settings() -> BrokerConfig:
+            return node.dynamic.current
+
         return TransactionVerification(
             self._replicas,
             metadata,
@@ -189,8 +195,8 @@ class Coordination:
                 partial(self._coordinator_of, self.transactions),
                 node.config.request_timeout_ms,
             ),
-            lambda: node.dynamic.current,
-            node.timers,
+            EndWaits(self.markers, settings, node.timers, node.environment.clock),
+            settings,
             node.environment.clock,
         )
 

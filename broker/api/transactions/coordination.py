@@ -227,10 +227,14 @@ class TransactionHandlers:
         partitions: set[TopicPartition],
         api_version: int,
         client_version: int,
+        *,
+        waits: bool = True,
     ) -> Deferred[ErrorCode]:
-        """Add to a transaction; where the one before is still ending, wait a little for that.
+        """Add to a transaction.
 
-        Else the producer would be told to come again, after a pause that is longer.
+        Args:
+            waits: a little, where the one before is still ending. Else the producer would be told
+                to come again, after a pause that is longer.
         """
         if not transactional_id:
             return Deferred.completed(ErrorCode.INVALID_REQUEST)
@@ -250,7 +254,7 @@ class TransactionHandlers:
             )
 
         added = ask()
-        if not added.done or added.value is not ErrorCode.CONCURRENT_TRANSACTIONS:
+        if not waits or not added.done or added.value is not ErrorCode.CONCURRENT_TRANSACTIONS:
             return added
         ended = self._markers.when_ended(transactional_id)
         if ended is None:
@@ -325,6 +329,7 @@ class TransactionHandlers:
             partitions,
             context.api_version,
             version_of_adding_client(context.api_version),
+            waits=checks.is_client,  # a broker asks again by itself: its request has others, too
         )
 
     def _verify(

@@ -1,7 +1,8 @@
 """Asks transaction coordinators, wherever they are, whether partitions belong to a transaction.
 
 Rules
-1. Each broker is asked by one request at a time; what comes meanwhile is the next one.
+1. Each other broker is asked by one request at a time; what comes meanwhile is the next one. This
+   broker is asked by a call for each question: none of them waits for another.
 2. A question that gets no answer is not asked again here: the producer sends its batch again.
 
 Called by `verification`, and owns nothing that waits: answers come as deferreds.
@@ -26,6 +27,10 @@ _log = logging.getLogger("kraftrio.verification")
 
 class BrokerRequests(Protocol):
     """The way to the brokers of the cluster, this one included."""
+
+    @property
+    def broker_id(self) -> int:
+        """This broker."""
 
     def send(self, broker_id: int, request: Any, *, timeout_ms: float) -> Deferred[Any]: ...
 
@@ -58,16 +63,19 @@ class CoordinatorAsker:
         if broker_id is None:
             question.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
+        batch = Batch({question.transactional_id: [question]})
+        if broker_id == self._brokers.broker_id:
+            self._send(broker_id, batch).when_done(partial(self._settle, broker_id, batch))
+            return
         waiting = self._waiting.get(broker_id)
         if waiting is not None:
             waiting.add(question)
             return
         self._waiting[broker_id] = Questions()
-        self._send(broker_id, Batch({question.transactional_id: [question]}))
+        self._send(broker_id, batch).when_done(partial(self._on_answer, broker_id, batch))
 
-    def _send(self, broker_id: int, batch: Batch) -> None:
-        sent = self._brokers.send(broker_id, batch.request(), timeout_ms=self._timeout_ms)
-        sent.when_done(partial(self._on_answer, broker_id, batch))
+    def _send(self, broker_id: int, batch: Batch) -> Deferred[AddPartitionsToTxnResponse]:
+        return self._brokers.send(broker_id, batch.request(), timeout_ms=self._timeout_ms)
 
     def _on_answer(
         self, broker_id: int, batch: Batch, done: Deferred[AddPartitionsToTxnResponse]
@@ -75,6 +83,14 @@ class CoordinatorAsker:
         following = self._waiting[broker_id].take()
         if following is None:
             del self._waiting[broker_id]
+        self._settle(broker_id, batch, done)
+        if following is not None:
+            sent = self._send(broker_id, following)
+            sent.when_done(partial(self._on_answer, broker_id, following))
+
+    def _settle(
+        self, broker_id: int, batch: Batch, done: Deferred[AddPartitionsToTxnResponse]
+    ) -> None:
         error = done.error
         if error is None:
             batch.answer(done.value)
@@ -84,8 +100,6 @@ class CoordinatorAsker:
             batch.fail(ErrorCode.NETWORK_EXCEPTION)
         else:
             raise error
-        if following is not None:
-            self._send(broker_id, following)
 
     def statistics(self) -> Statistics:
         """How much was asked, and how many requests were never answered."""

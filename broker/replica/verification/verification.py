@@ -7,8 +7,8 @@ ends, and hold the last stable offset for ever (KIP-890). Rules:
 2. While the transaction is open in the partition, batches pass by a look at the producer's state.
 3. An answer counts for the transaction that was asked about: its guard says at the append whether
    that has ended meanwhile (`log/producers/verifications`).
-4. While the producer's last transaction ends (CONCURRENT_TRANSACTIONS) newer clients' batches wait
-   here for a moment: to send them again would cost more.
+4. While the producer's last transaction ends (CONCURRENT_TRANSACTIONS) newer clients' writes wait
+   here for a moment (`end_waits`).
 5. The marker of that last transaction may reach the partition between question and answer: the
    answer is then none about the next transaction (rule 3), and newer clients' are asked for again.
 6. `transaction.partition.verification.enable` turns off rule 1 for older clients.
@@ -20,13 +20,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.log.producers.verifications import ONGOING, VerificationGuard
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.ports import SchedulerPort, VerificationResult
+from kraftrio.broker.ports import VerificationResult
 from kraftrio.broker.replica.append_gate import Admission, Refusal, RequestedPartition
 from kraftrio.broker.replica.led_partitions import LedPartitions
 from kraftrio.broker.replica.verification.client_support import (
@@ -34,6 +35,7 @@ from kraftrio.broker.replica.verification.client_support import (
     produce_refusal,
 )
 from kraftrio.broker.replica.verification.coordinator_asker import CoordinatorAsker
+from kraftrio.broker.replica.verification.end_waits import EndWait, EndWaits
 from kraftrio.broker.replica.verification.questions import Question, Unverified
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
 from kraftrio.wire.messages.data import ProduceRequest
@@ -46,12 +48,6 @@ class VerificationSettings(Protocol):
 
     @property
     def transaction_partition_verification_enable(self) -> bool: ...
-    @property
-    def add_partitions_to_txn_retry_backoff_ms(self) -> int: ...
-    @property
-    def add_partitions_to_txn_retry_backoff_max_ms(self) -> int: ...
-    @property
-    def request_timeout_ms(self) -> int: ...
 
 
 class _Producer(NamedTuple):
@@ -75,7 +71,7 @@ class _Entrant:
     transactional_id: str
     support: ClientSupport
     batches: list[_FirstBatch]
-    waits_until_ms: float
+    end_wait: EndWait
     admitted: Deferred[Admission] = field(default_factory=Deferred)
 
 
@@ -87,15 +83,15 @@ class TransactionVerification:
         led: LedPartitions,
         metadata: MetadataCache,
         asker: CoordinatorAsker,
+        end_waits: EndWaits,
         settings: Callable[[], VerificationSettings],
-        timers: SchedulerPort,
         clock: Clock,
     ) -> None:
         self._led = led
         self._metadata = metadata
         self._asker = asker
+        self._end_waits = end_waits
         self._settings = settings
-        self._timers = timers
         self._clock = clock
 
     # -- Produce ---------------------------------------------------------------------------------
@@ -113,11 +109,8 @@ class TransactionVerification:
         support = ClientSupport.of_produce(api_version)
         if not batches or not self._is_asked_for(support):
             return None
-        settings = self._settings()
-        wait_ms = min(
-            settings.add_partitions_to_txn_retry_backoff_max_ms, settings.request_timeout_ms
-        )
-        entrant = _Entrant(transactional_id, support, batches, self._clock.monotonic_ms() + wait_ms)
+        end_wait = self._end_waits.begin(transactional_id)
+        entrant = _Entrant(transactional_id, support, batches, end_wait)
         return entrant.admitted if self._examine(entrant) else None
 
     def _are_open(self, request: ProduceRequest, *, by_id: bool) -> bool:
@@ -212,11 +205,10 @@ class TransactionVerification:
         if (
             support.adds_partitions
             and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
-            and self._clock.monotonic_ms() < entrant.waits_until_ms
+            and not entrant.end_wait.is_over
         ):
             if ErrorCode.CONCURRENT_TRANSACTIONS in answer.values():
-                backoff_ms = self._settings().add_partitions_to_txn_retry_backoff_ms
-                self._timers.schedule(backoff_ms, lambda: self._examine_again(entrant))
+                entrant.end_wait.ask_later(lambda: self._examine_again(entrant))
             else:
                 self._examine_again(entrant)  # the transaction before has ended by now
             return
@@ -250,27 +242,40 @@ class TransactionVerification:
         support = ClientSupport.of(adds_partition=adds_partition, knows_abortable=knows_abortable)
         if not self._is_asked_for(support):
             return Deferred.completed(VerificationResult(ErrorCode.NONE))
-        try:
-            guard = self._start(topic_partition, _Producer(producer_id, producer_epoch), 0, support)
-        except KafkaError as error:
-            return Deferred.completed(VerificationResult(error.code))
-        if guard is ONGOING:
-            return Deferred.completed(VerificationResult(ErrorCode.NONE, guard))
-        question = Question(
-            transactional_id, producer_id, producer_epoch, [topic_partition], adds_partition
-        )
-        self._asker.ask(question)
+        verified: Deferred[VerificationResult] = Deferred()
+        producer = _Producer(producer_id, producer_epoch)
+        end_wait = self._end_waits.begin(transactional_id)
 
-        def result(answer: Unverified) -> VerificationResult:
+        def ask() -> None:
+            try:
+                guard = self._start(topic_partition, producer, 0, support)
+            except KafkaError as error:
+                verified.complete(VerificationResult(error.code))
+                return
+            if guard is ONGOING:
+                verified.complete(VerificationResult(ErrorCode.NONE, guard))
+                return
+            question = Question(transactional_id, *producer, [topic_partition], adds_partition)
+            self._asker.ask(question)
+            question.answer.then(partial(on_answer, guard))
+
+        def on_answer(guard: VerificationGuard, answer: Unverified) -> None:
             code = answer.get(topic_partition, ErrorCode.NONE)
-            producer = _Producer(producer_id, producer_epoch)
             if code is ErrorCode.NONE and self._was_overtaken(
                 topic_partition, producer, guard, support
             ):
                 code = ErrorCode.CONCURRENT_TRANSACTIONS
-            return VerificationResult(support.known(code), guard)
+            if (
+                code is ErrorCode.CONCURRENT_TRANSACTIONS
+                and support.adds_partitions
+                and not end_wait.is_over
+            ):
+                end_wait.ask_later(ask)
+            else:
+                verified.complete(VerificationResult(support.known(code), guard))
 
-        return question.answer.map(result)
+        ask()
+        return verified
 
     def _was_overtaken(
         self,

@@ -177,43 +177,49 @@ def test_the_answer_to_a_commit_does_not_wait_for_markers(broker: TransactionSta
     assert broker.links.written == [(producer.producer_id, True)]
 
 
-@pytest.mark.parametrize("form", ["client's", "broker's"])
-def test_the_next_transaction_waits_a_little_for_the_end_of_the_last(
-    broker: TransactionStandIn, form: str
+def test_the_next_transaction_of_a_client_waits_a_little_for_the_end_of_the_last(
+    broker: TransactionStandIn,
 ) -> None:
     producer = broker.init()
     broker.add(producer, ("t", [0]))
     broker.links.holds = True
     broker.end(producer, version=3)
-    request, version = batch(one_of_batch(producer, ("t", [0]))), 5
-    if form == "client's":
-        transaction = request.transactions[0]
-        request, version = (
-            AddPartitionsToTxnRequest(
-                v3_and_below_transactional_id=ID,
-                v3_and_below_producer_id=producer.producer_id,
-                v3_and_below_producer_epoch=producer.producer_epoch,
-                v3_and_below_topics=transaction.topics,
-            ),
-            3,
-        )
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=ID,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.producer_epoch,
+        v3_and_below_topics=one_of_batch(producer, ("t", [0])).topics,
+    )
 
     def code(answer: Any) -> ErrorCode:
-        (only,) = codes_of(
-            answer.value.results_by_topic_v3_and_below
-            if version == 3
-            else answer.value.results_by_transaction[0].topic_results
-        ).values()
+        (only,) = codes_of(answer.value.results_by_topic_v3_and_below).values()
         return only
 
-    busy = broker.begin(request, version)
+    busy = broker.begin(request, 3)
     assert isinstance(busy, Deferred) and not busy.done
     broker.timers.advance(20)
     assert code(busy) is ErrorCode.CONCURRENT_TRANSACTIONS
-    free = broker.begin(request, version)
+    free = broker.begin(request, 3)
     assert isinstance(free, Deferred) and not free.done
     broker.links.write_all()
     assert code(free) is NONE
+
+
+def test_an_id_whose_transaction_is_ending_holds_up_no_other_of_a_batch(
+    broker: TransactionStandIn,
+) -> None:
+    """The broker that asks for its clients hears of it at once, and asks again."""
+    ending, other = broker.init(), broker.init("other")
+    broker.add(ending, ("t", [0]))
+    broker.links.holds = True
+    broker.end(ending, version=3)
+    asked = batch(one_of_batch(ending, ("t", [0])), one_of_batch(other, ("t", [0]), name="other"))
+    answer = broker.ask(asked, 5)
+    codes = {
+        one.transactional_id: codes_of(one.topic_results)["t", 0]
+        for one in answer.results_by_transaction
+    }
+    assert codes == {ID: ErrorCode.CONCURRENT_TRANSACTIONS, "other": NONE}
 
 
 def test_a_commit_is_answered_once_its_decision_is_committed(broker: TransactionStandIn) -> None:

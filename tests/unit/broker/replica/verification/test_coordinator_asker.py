@@ -26,6 +26,8 @@ TP = TopicPartition("t", 0)
 class Brokers:
     """Writes down what is sent; the test answers."""
 
+    broker_id = 2
+
     def __init__(self) -> None:
         self.sent: list[tuple[int, AddPartitionsToTxnRequest, Deferred[Any]]] = []
 
@@ -66,7 +68,7 @@ def brokers() -> Brokers:
 
 @pytest.fixture
 def asker(brokers: Brokers) -> CoordinatorAsker:
-    coordinators = {"a": 1, "b": 1, "c": 1, "d": 2}
+    coordinators = {"a": 1, "b": 1, "c": 1, "d": 3, "here": 2, "here, too": 2}
     return CoordinatorAsker(brokers, coordinators.get, 1000)
 
 
@@ -78,7 +80,7 @@ def ask(asker: CoordinatorAsker, transactional_id: str) -> Question:
 
 def test_one_request_at_a_time_to_each_broker(asker: CoordinatorAsker, brokers: Brokers) -> None:
     first, second, third, other = (ask(asker, one) for one in "abcd")
-    assert [broker_id for broker_id, _, _ in brokers.sent] == [1, 2]
+    assert [broker_id for broker_id, _, _ in brokers.sent] == [1, 3]
     assert brokers.ids(0) == ["a"] and brokers.ids(1) == ["d"]
     brokers.verify(0)
     assert first.answer.value == {} and not second.answer.done
@@ -89,6 +91,18 @@ def test_one_request_at_a_time_to_each_broker(asker: CoordinatorAsker, brokers: 
     ask(asker, "a")
     assert brokers.ids(3) == ["a"], "nobody asks that broker any more"
     assert asker.statistics()["questions_total"] == 5
+
+
+def test_no_question_to_this_broker_waits_for_another(
+    asker: CoordinatorAsker, brokers: Brokers
+) -> None:
+    first, second = ask(asker, "here"), ask(asker, "here, too")
+    assert brokers.ids(0) == ["here"] and brokers.ids(1) == ["here, too"]
+    brokers.verify(1)
+    assert second.answer.value == {} and not first.answer.done
+    brokers.sent[0][2].fail(ConnectionLost("this broker stops"))
+    assert first.answer.value == {TP: ErrorCode.NETWORK_EXCEPTION}
+    assert asker.statistics()["brokers_being_asked"] == 0
 
 
 def test_without_a_coordinator(asker: CoordinatorAsker, brokers: Brokers) -> None:

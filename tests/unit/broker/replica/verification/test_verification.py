@@ -15,6 +15,7 @@ from kraftrio.broker.log.producers.producer_state import AppendOrigin
 from kraftrio.broker.log.producers.verifications import ONGOING, VerificationGuard
 from kraftrio.broker.ports import VerificationResult
 from kraftrio.broker.replica.verification.coordinator_asker import CoordinatorAsker
+from kraftrio.broker.replica.verification.end_waits import EndWaits
 from kraftrio.broker.replica.verification.verification import TransactionVerification
 from kraftrio.broker.security.authorizer import AclOperation, Resource, ResourceType
 from kraftrio.net.connection import ConnectionLost
@@ -55,7 +56,9 @@ class Settings:
 
 
 class Coordinator:
-    """Answers at once with `code`, or holds the requests while that is None."""
+    """Another broker's. Answers at once with `code`, or holds the requests while that is None."""
+
+    broker_id = 2
 
     def __init__(self) -> None:
         self.code: ErrorCode | None = None
@@ -95,6 +98,16 @@ class Coordinator:
         run_waiting()
 
 
+class Ending:
+    """The transactions that this broker's coordinators are ending: the ids in `ids`."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, Deferred[None]] = {}
+
+    def when_ended(self, transactional_id: str) -> Deferred[None] | None:
+        return self.ids.get(transactional_id)
+
+
 class Side:
     """A broker with a gate, and a producer."""
 
@@ -103,13 +116,14 @@ class Side:
         self.broker.publish(*topic(partitions))
         self.coordinator = Coordinator()
         self.settings = Settings()
+        self.ending = Ending()
         self.asker = CoordinatorAsker(self.coordinator, lambda _: 1, 1000)
         self.verification = TransactionVerification(
             self.broker.replicas.led,
             self.broker.metadata,
             self.asker,
+            EndWaits(self.ending, lambda: self.settings, self.broker.timers, self.broker.clock),
             lambda: self.settings,
-            self.broker.timers,
             self.broker.clock,
         )
         self.broker.replicas.led.gate = self.verification
@@ -327,10 +341,12 @@ async def test_newer_clients_wait_while_their_last_transaction_ends(
 ) -> None:
     async with side.broker.running():
         sent = side.send(0)
-        for _ in range(3):
+        for pause_ms in (1, 2, 4, 8, 16, 20, 20):
             side.coordinator.tell(CONCURRENT)
-            await trio.sleep(0.0201)
-            assert side.coordinator.held, "it is asked again after the back-off"
+            await trio.sleep(pause_ms / 1000 - 0.0001)
+            assert not side.coordinator.held
+            await trio.sleep(0.0002)
+            assert side.coordinator.held, "it is asked again after a pause"
         side.coordinator.tell(NONE)
         assert sent.codes() == [NONE]
         started = trio.current_time()
@@ -368,16 +384,59 @@ async def test_the_last_transaction_ends_while_the_next_is_verified(
         assert side.is_stable() is (code is not NONE)
 
 
-async def test_offsets_of_the_next_transaction_are_to_be_sent_again(side: Side) -> None:
-    """As while the last one ends. Late ones, of a fenced producer, are for the append to refuse."""
-    for index, (epoch, code) in enumerate(((2, CONCURRENT), (1, NONE))):
-        where = TopicPartition("t", index)
-        asked = side.verification.verify(
-            where, "mine", 7, epoch, adds_partition=True, knows_abortable=True
-        )
-        side.end(index, epoch=2, version=2)
+async def test_the_end_of_the_last_transaction_is_told_by_a_coordinator_here(
+    side: Side, autojump_clock: trio.testing.MockClock
+) -> None:
+    """No pause is too long, and none too short."""
+    async with side.broker.running():
+        ended = side.ending.ids["mine"] = Deferred()
+        sent = side.send(0)
+        side.coordinator.tell(CONCURRENT)
+        await trio.sleep(0.09)
+        assert not side.coordinator.held
+        ended.complete(None)
+        run_waiting()
         side.coordinator.tell(NONE)
-        assert asked.value.error is code
+        assert sent.codes() == [NONE]
+
+
+@pytest.mark.parametrize(("epoch", "is_late"), [(2, False), (1, True)])
+async def test_offsets_of_the_next_transaction_wait_for_the_end_of_the_last(
+    side: Side, epoch: int, is_late: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    """It is asked about again. Late ones, of a fenced producer, are for the append to refuse."""
+    async with side.broker.running():
+        asked = side.verification.verify(
+            TP, "mine", 7, epoch, adds_partition=True, knows_abortable=True
+        )
+        side.coordinator.tell(CONCURRENT)
+        await trio.sleep(0.0011)
+        side.end(epoch=2, version=2)
+        side.coordinator.tell(NONE)
+        if not is_late:
+            assert not asked.done, "that was no answer about the next one"
+            await trio.sleep(0.0021)
+            side.coordinator.tell(NONE)
+        assert asked.value.error is NONE
+
+
+async def test_offsets_do_not_wait_for_ever(
+    side: Side, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Then they are to be sent again. An older client's never wait: it has added its group."""
+    async with side.broker.running():
+        side.coordinator.code = CONCURRENT
+        started = trio.current_time()
+        for adds, waits_s in ((False, 0.0), (True, 0.1)):
+            decided = trio.Event()
+            asked = side.verification.verify(
+                TP, "mine", 7, 0, adds_partition=adds, knows_abortable=True
+            )
+            asked.when_done(lambda _, decided=decided: decided.set())  # type: ignore[misc]
+            run_waiting()
+            await decided.wait()
+            assert asked.value.error is CONCURRENT
+            assert waits_s <= trio.current_time() - started < waits_s + 0.03
 
 
 async def test_a_transaction_that_opened_during_the_wait(
