@@ -39,6 +39,7 @@ class TransactionalReader:
         self._committed_only = committed_only
         self.passage = self._passage(0)
         self.is_at_end = False
+        self.is_stopping = False
 
     @property
     def position(self) -> int:
@@ -54,7 +55,7 @@ class TransactionalReader:
         self.passage = self._passage(offset)
 
     async def run(self) -> None:
-        """Read until cancelled, again and again from the beginning."""
+        """Read until cancelled, again and again from the beginning, unless told to stop that."""
         world, rng = self._client.world, self._client.rng
         reread_count = world.reread_count
         while True:
@@ -64,7 +65,8 @@ class TransactionalReader:
                 self._client.note(f"read {_name(self._tp)} again: {error}")
                 self._client.forget(self._tp.topic)
                 await self._client.pause()
-            if rng.random() < 0.01 or world.reread_count != reread_count:
+            again = rng.random() < 0.01 and not self.is_stopping
+            if again or world.reread_count != reread_count:
                 reread_count = world.reread_count
                 self.begin_at(0)
 

@@ -161,9 +161,14 @@ class TransactionalWork:
     # -- the end ----------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Let every process end the transaction that it is in, and no other one begin."""
+        """Let every process end the transaction that it is in, and no other one begin.
+
+        Readers read to the end, and begin no more.
+        """
         for program in self._programs:
             program.processes.is_stopping = True
+        for reader in self._readers:
+            reader.is_stopping = True
 
     def unfinished(self) -> str:
         """Tell of a program that is not done yet; "" when all are."""
