@@ -9,8 +9,9 @@ The contract between a shard (`shard`) and the runtime (`outcome_runner`):
    `replay`. Records without either describe what the shard's soft state already is.
 3. `replies` are sent at once.
 4. `response` is sent once everything this outcome appended is committed, or is replaced by the
-   error if it is not. If `stable` is set, and there is nothing to append, it waits for what the
-   shard appended before: it tells of that.
+   error if it is not. Where nothing is appended it is sent at once, but if `stable` is set it waits
+   for what the shard appended before (it tells of that), and one that `needs_confirmation` until it
+   is certain that no other broker leads the partition.
 5. `follow_up` is handed to `on_append_done` with the fate of the records; that gives another
    outcome.
 6. With a `producer` the records belong to its transaction: they are appended as its transactional
@@ -81,6 +82,8 @@ class Outcome:
     producer: ProducerOfBatch | None = None
     replay: bool = False
     stable: bool = False
+    needs_confirmation: bool = False
+    """The response would be wrong if another broker had appended what is not known here."""
     splittable: bool = False
     """The records need not be one atomic batch (expiry, deleted topics)."""
 

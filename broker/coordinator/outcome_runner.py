@@ -40,6 +40,7 @@ from kraftrio.wire.records.control import EndTransactionMarker, build_end_transa
 Respond = Callable[[ErrorCode], None]
 """Sends a response, or what an error makes of it."""
 
+_CONFIRM_TIMEOUT_MS = 2_000  # then the client is to look for the coordinator again
 _SPLIT_RECORDS = 1000  # in a batch of an outcome that need not be atomic
 
 # What Kafka's coordinator writes, with a producer id or without: nobody looks at its sequences.
@@ -92,6 +93,8 @@ class OutcomeRunner:
         if outcome.batch is None and not outcome.records:
             if respond is not None and outcome.stable:
                 self._settle_when_committed(led, None, respond)
+            elif respond is not None and outcome.needs_confirmation:
+                self._replicas.when_confirmed(led.topic_partition, _CONFIRM_TIMEOUT_MS, respond)
             elif respond is not None:
                 respond(ErrorCode.NONE)
             return
@@ -101,7 +104,7 @@ class OutcomeRunner:
             self._log_failure("append", led, error)
             self._settle(led, 0, outcome.follow_up, respond, error.code)
             return
-        self._settle_when_committed(led, outcome.follow_up, respond)
+        self._settle_appended(led, outcome.follow_up, respond)
 
     def end_transaction(
         self,
@@ -127,21 +130,28 @@ class OutcomeRunner:
             commit=marker.commit,
             committed=False,
         )
-        self._settle_when_committed(led, None, respond)
+        self._settle_appended(led, None, respond)
 
     def _log_failure(self, what: str, led: LedPartition[ShardT], error: KafkaError) -> None:
         """An operator need not hear of producers and coordinators that others have replaced."""
         level = logging.DEBUG if error.code in _REPLACED else logging.WARNING
         self._log.log(level, "%s failed partition=%s reason=%s", what, led.topic_partition, error)
 
+    def _settle_appended(
+        self, led: LedPartition[ShardT], follow_up: FollowUp | None, respond: Respond | None
+    ) -> None:
+        """What follows an append."""
+        if led.is_flushed:
+            self._settle_when_committed(led, follow_up, respond)
+        else:
+            end_offset = led.written_end_offset
+            self._settle(led, end_offset, follow_up, respond, ErrorCode.REQUEST_TIMED_OUT)
+
     def _settle_when_committed(
         self, led: LedPartition[ShardT], follow_up: FollowUp | None, respond: Respond | None
     ) -> None:
         """What follows once everything that was appended so far is committed, or is not in time."""
         end_offset = led.written_end_offset
-        if not led.is_flushed:
-            self._settle(led, end_offset, follow_up, respond, ErrorCode.REQUEST_TIMED_OUT)
-            return
         self._replicas.when_committed(
             led.topic_partition,
             end_offset,

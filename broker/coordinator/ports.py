@@ -60,6 +60,14 @@ class Replicas(Protocol):
         callback: Callable[[ErrorCode], None],
     ) -> None: ...
 
+    def when_confirmed(
+        self,
+        topic_partition: TopicPartition,
+        timeout_ms: float,
+        callback: Callable[[ErrorCode], None],
+    ) -> None:
+        """Call `callback` once it is certain that this broker leads, or is not within the time."""
+
     def read_log(
         self, topic_partition: TopicPartition, start_offset: int, max_bytes: int
     ) -> LogReadResult: ...

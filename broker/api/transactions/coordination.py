@@ -40,7 +40,7 @@ from kraftrio.broker.server.request_parts import PART_ENTRIES
 from kraftrio.broker.server.sliced_work import Work, do_at_once
 from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.wire.codec.lazy_arrays import Countable, each, pairs
-from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import InitProducerIdRequest, InitProducerIdResponse
 from kraftrio.wire.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -322,7 +322,7 @@ class TransactionHandlers:
             return Deferred.completed(None)
         producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
         if transaction.verify_only and not checks.is_client:
-            return Deferred.completed(self._verify(transactional_id, producer, partitions))
+            return self._verify(transactional_id, producer, partitions)
         return self._add(
             transactional_id,
             producer,
@@ -334,16 +334,14 @@ class TransactionHandlers:
 
     def _verify(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: set[TopicPartition]
-    ) -> ErrorCode | Mapping[TopicPartition, ErrorCode]:
+    ) -> Deferred[ErrorCode | Mapping[TopicPartition, ErrorCode]]:
         if not transactional_id:
-            return ErrorCode.INVALID_REQUEST
-        try:
-            return self._coordinator.read(
-                transactional_id,
-                lambda shard, _now: shard.verify_partitions(transactional_id, producer, partitions),
-            )
-        except KafkaError as error:
-            return error.code
+            return Deferred.completed(ErrorCode.INVALID_REQUEST)
+        return self._coordinator.write(
+            transactional_id,
+            lambda shard, _now: shard.verify_partitions(transactional_id, producer, partitions),
+            lambda code: code,
+        )
 
 
 class _PartitionChecks:

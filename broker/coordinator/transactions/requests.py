@@ -54,6 +54,32 @@ def older_code(code: ErrorCode, api_version: int, fenced_version: int) -> ErrorC
     return code
 
 
+_AGAINST_PRODUCER = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    }
+)
+
+
+def may_be_outdated(
+    code: ErrorCode, transaction: Transaction | None, producer: ProducerIdAndEpoch
+) -> bool:
+    """Whether a coordinator that was replaced might answer so, not knowing what followed.
+
+    An epoch older than one that it knows is outdated for everybody.
+    """
+    if code not in _AGAINST_PRODUCER:
+        return False
+    return (
+        transaction is None
+        or producer.producer_id != transaction.producer.producer_id
+        or producer.producer_epoch >= transaction.producer.epoch
+    )
+
+
 def version_of_adding_client(api_version: int) -> int:
     """The transaction version of who sends AddPartitionsToTxn: brokers add for new clients."""
     return EPOCH_BUMP_VERSION if api_version >= _ADD_PARTITIONS_BROKERS_VERSION else 0

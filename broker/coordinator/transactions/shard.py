@@ -9,7 +9,9 @@ Rules:
 3. A decided transaction goes to the marker sink; a client that asked for the end has its answer by
    then. Once all markers are written (`markers_written`) the id is complete. That record, and what
    the coordinator does by itself, is tried again until it is appended.
-4. Losing the partition drops all that is not committed; the next leader finds the decided
+4. What would end a producer is told once it is certain that this broker still coordinates: one that
+   was replaced does not know of the producers and epochs that followed.
+5. Losing the partition drops all that is not committed; the next leader finds the decided
    transactions in the log and goes on with their markers (`on_loaded`).
 
 Sans-IO; run by the coordinator runtime.
@@ -17,8 +19,9 @@ Sans-IO; run by the coordinator runtime.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from kraftrio.broker.coordinator.outcome import (
     COMMITTED,
@@ -122,7 +125,6 @@ class TransactionShard:
     ) -> None:
         self._partition = partition
         self._leader_epoch = leader_epoch
-        self._properties = properties
         self._markers = markers
         self._take_producer_id = take_producer_id
         self._transaction_version = transaction_version
@@ -140,11 +142,9 @@ class TransactionShard:
     ) -> Outcome:
         """Give a producer its id and epoch, and fence all earlier ones.
 
-        The response is InitProducerIdResponse, or NEEDS_PRODUCER_ID.
+        The request is checked (`requests.check_init_producer_id`). The response is
+        InitProducerIdResponse, or NEEDS_PRODUCER_ID.
         """
-        code = requests.check_init_producer_id(request, self._properties)
-        if code is not ErrorCode.NONE:
-            return Outcome(response=_init_error(code, api_version))
         assert request.transactional_id is not None
         transaction = self._transactions.get(request.transactional_id)
         if transaction is None:
@@ -169,7 +169,9 @@ class TransactionShard:
         if isinstance(decided, NeedsProducerId):
             return Outcome(response=decided)
         if isinstance(decided, ErrorCode):
-            return Outcome(response=_init_error(decided, api_version))
+            producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+            refused = partial(_init_error, api_version=api_version)
+            return _refusal(decided, transaction, producer, refused)
         if decided.state is TransactionState.PREPARE_ABORT:
             retry = _init_error(ErrorCode.CONCURRENT_TRANSACTIONS, api_version)
             return self._move(decided, retry, cause=EndCause.FENCED)
@@ -196,15 +198,15 @@ class TransactionShard:
             api_version: of AddPartitionsToTxn or AddOffsetsToTxn, which fence alike.
             client_version: the transaction version of the client; see `version_of_adding_client`.
         """
-        if not transactional_id:
-            return Outcome(response=ErrorCode.INVALID_REQUEST)
         transaction = self._transactions.get(transactional_id)
         move = self._moves.get(transactional_id)
         is_adding = move is not None and move.after[0].state is TransactionState.ONGOING
         if move is not None and is_adding:
             transaction = move.after[0]
         if transaction is None:
-            return Outcome(response=ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+            return _refusal(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING, None, producer, lambda code: code
+            )
         decided = requests.add_partitions(
             transaction,
             producer,
@@ -217,7 +219,12 @@ class TransactionShard:
             decided = transaction.with_partitions(partitions, client_version, now.wall_ms)
         if isinstance(decided, ErrorCode):
             fenced_version = requests.ADD_TO_TRANSACTION_FENCED_VERSION
-            return Outcome(response=requests.older_code(decided, api_version, fenced_version))
+            return _refusal(
+                decided,
+                transaction,
+                producer,
+                lambda code: requests.older_code(code, api_version, fenced_version),
+            )
         return self._move(decided, ErrorCode.NONE)
 
     def end_transaction(self, request: EndTxnRequest, *, api_version: int, now: Now) -> Outcome:
@@ -225,12 +232,11 @@ class TransactionShard:
 
         The response is EndTxnResponse, or NEEDS_PRODUCER_ID.
         """
-        if not request.transactional_id:
-            return Outcome(response=_end_error(ErrorCode.INVALID_REQUEST, api_version))
         transaction = self._transactions.get(request.transactional_id)
-        if transaction is None:
-            return Outcome(response=_end_error(ErrorCode.INVALID_PRODUCER_ID_MAPPING, api_version))
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+        refused = partial(_end_error, api_version=api_version)
+        if transaction is None:
+            return _refusal(ErrorCode.INVALID_PRODUCER_ID_MAPPING, None, producer, refused)
         is_busy = self._is_busy(transaction)
         decided: Transaction | ErrorCode | NeedsProducerId
         if requests.bumps_epoch(api_version):
@@ -251,7 +257,7 @@ class TransactionShard:
         if decided is ErrorCode.NONE:
             return Outcome(response=_ended_response(transaction.producer))
         if isinstance(decided, ErrorCode):
-            return Outcome(response=_end_error(decided, api_version))
+            return _refusal(decided, transaction, producer, refused)
         after_end = decided.producer.ended(decided.client_version)
         return self._move(decided, _ended_response(after_end))
 
@@ -279,27 +285,22 @@ class TransactionShard:
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         partitions: Iterable[TopicPartition],
-    ) -> Mapping[TopicPartition, ErrorCode]:
+    ) -> Outcome:
         """Tell whether partitions belong to a producer's transaction (KIP-890).
 
         A change that is under way does not matter: the partition checks again when it appends.
+        The response has the code of each of them.
         """
-        if not transactional_id:
-            return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
-            return dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        code = requests.verify_partitions(transaction, producer)
-        if code is not ErrorCode.NONE:
-            return dict.fromkeys(partitions, code)
-        return {
-            partition: (
-                ErrorCode.NONE
-                if partition in transaction.partitions
-                else ErrorCode.TRANSACTION_ABORTABLE
-            )
-            for partition in partitions
-        }
+            code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        else:
+            code = requests.verify_partitions(transaction, producer)
+        codes = dict.fromkeys(partitions, code)
+        if transaction is not None and code is ErrorCode.NONE:
+            for missing in codes.keys() - transaction.partitions:
+                code = codes[missing] = ErrorCode.TRANSACTION_ABORTABLE
+        return _refusal(code, transaction, producer, lambda _code: codes)
 
     def describe(self, transactional_id: str) -> DescribeTransactionsState:
         """Answer DescribeTransactions for one id."""
@@ -512,6 +513,19 @@ class TransactionShard:
     def on_topics_deleted(self, topics: Mapping[str, bytes]) -> Outcome:
         """Deleted partitions need no marker, which the marker sink finds out."""
         return Outcome()
+
+
+def _refusal(
+    code: ErrorCode,
+    transaction: Transaction | None,
+    producer: ProducerIdAndEpoch,
+    response: Callable[[ErrorCode], object],
+) -> Outcome:
+    """Refuse a producer, at once unless this coordinator might be one that was replaced."""
+    return Outcome(
+        response=response(code),
+        needs_confirmation=requests.may_be_outdated(code, transaction, producer),
+    )
 
 
 def _init_error(code: ErrorCode, api_version: int) -> InitProducerIdResponse:

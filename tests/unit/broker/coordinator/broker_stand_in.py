@@ -76,6 +76,8 @@ class FakeReplicas:
         self.auto_commit = True
         self.append_error: ErrorCode | None = None
         self.flush_fails = False
+        self.confirms: ErrorCode | None = ErrorCode.NONE  # that it leads; None: not yet
+        self.unconfirmed: list[Callable[[ErrorCode], None]] = []
         self.guards: list[VerificationGuard | None] = []  # of each append
         self._timers = timers
 
@@ -159,6 +161,17 @@ class FakeReplicas:
                     callback(ErrorCode.REQUEST_TIMED_OUT)
 
             self._timers.schedule(deadline_ms - self._timers.now_ms, time_out)
+
+    def when_confirmed(
+        self,
+        topic_partition: TopicPartition,
+        timeout_ms: float,
+        callback: Callable[[ErrorCode], None],
+    ) -> None:
+        if self.confirms is None:
+            self.unconfirmed.append(callback)
+        else:
+            callback(self.confirms)
 
     def read_log(
         self, topic_partition: TopicPartition, start_offset: int, max_bytes: int

@@ -6,6 +6,7 @@ comes to, and that a marker sink which answers at once does no harm.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -123,6 +124,12 @@ class Coordinator:
             lambda code: code,
         )
 
+    def verify(self, producer_id: int, epoch: int = 0) -> Deferred[Any]:
+        producer = ProducerIdAndEpoch(producer_id, epoch)
+        return self.runtime.write(
+            ID, lambda shard, _now: shard.verify_partitions(ID, producer, [P0]), lambda code: code
+        )
+
     def state(self) -> str:
         return self.runtime.read(ID, lambda shard, _now: shard.describe(ID)).transaction_state
 
@@ -131,6 +138,13 @@ class Coordinator:
             await nursery.start(self.runtime.run)
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
+
+
+def code_of(answer: Any) -> ErrorCode:
+    """The code of whatever was asked."""
+    if isinstance(answer, dict):
+        return ErrorCode(answer[P0])
+    return answer if isinstance(answer, ErrorCode) else ErrorCode(answer.error_code)
 
 
 @pytest.fixture
@@ -234,6 +248,38 @@ def test_a_decision_that_is_in_the_log_unflushed_is_not_made_again(
     coordinator.replicas.flush_fails = False
     assert coordinator.commit(producer_id).value.error_code is ErrorCode.NONE
     assert coordinator.replicas.log(LOG).log_end_offset == end_offset
+
+
+@pytest.mark.parametrize("ask", [Coordinator.add, Coordinator.commit, Coordinator.verify])
+def test_what_would_end_a_producer_is_told_by_a_coordinator_that_was_not_replaced(
+    coordinator: Coordinator, ask: Callable[[Coordinator, int, int], Deferred[Any]]
+) -> None:
+    """The next one may have given out an epoch, or another id, that this one does not know."""
+    producer_id = coordinator.init().value.producer_id
+    coordinator.replicas.confirms = None
+    for named, code in (
+        ((producer_id, 1), ErrorCode.PRODUCER_FENCED),
+        ((producer_id + 1, 0), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    ):
+        refused, deposed = ask(coordinator, *named), ask(coordinator, *named)
+        assert not refused.done and not deposed.done
+        confirm, depose = coordinator.replicas.unconfirmed
+        confirm(ErrorCode.NONE)
+        assert code_of(refused.value) is code
+        depose(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        assert code_of(deposed.value) is ErrorCode.NOT_COORDINATOR
+        coordinator.replicas.unconfirmed.clear()
+
+
+@pytest.mark.parametrize("ask", [Coordinator.add, Coordinator.commit, Coordinator.verify])
+def test_an_older_epoch_is_outdated_for_every_coordinator(
+    coordinator: Coordinator, ask: Callable[[Coordinator, int, int], Deferred[Any]]
+) -> None:
+    """A zombie is fenced at once."""
+    producer_id = coordinator.init().value.producer_id
+    assert coordinator.init().value.producer_epoch == 1
+    coordinator.replicas.confirms = None
+    assert code_of(ask(coordinator, producer_id, 0).value) is ErrorCode.PRODUCER_FENCED
 
 
 async def test_next_leader_takes_over_what_was_committed(coordinator: Coordinator) -> None:

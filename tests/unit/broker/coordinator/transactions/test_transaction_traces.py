@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from kraftrio.broker.coordinator.transactions.producer_epochs import ProducerIdAndEpoch
-from kraftrio.broker.coordinator.transactions.requests import version_of_adding_client
+from kraftrio.broker.coordinator.transactions.requests import (
+    check_init_producer_id,
+    version_of_adding_client,
+)
 from kraftrio.wire.codec.message import decode, encode
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages.data import InitProducerIdRequest
+from kraftrio.wire.messages.data import InitProducerIdRequest, InitProducerIdResponse
 from kraftrio.wire.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -46,6 +49,9 @@ class ShardScript(TransactionScript):
     def _answer(self, request: Any, version: int) -> Any:
         context, shard = self._context, self._context.shard
         if isinstance(request, InitProducerIdRequest):
+            code = check_init_producer_id(request, context.properties)  # as handlers do
+            if code is not ErrorCode.NONE:
+                return InitProducerIdResponse(error_code=code)
             return context.carry_out(
                 shard.init_producer_id(request, api_version=version, now=context.now)
             )
@@ -104,11 +110,9 @@ class ShardScript(TransactionScript):
         (topic,) = transaction.topics
         producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
         if transaction.verify_only:
-            codes = dict(
-                self._context.shard.verify_partitions(
-                    transaction.transactional_id, producer, _named(topic)
-                )
-            )
+            codes = self._context.shard.verify_partitions(
+                transaction.transactional_id, producer, _named(topic)
+            ).response
         else:
             client_version = version_of_adding_client(version)
             code = self._add_to(

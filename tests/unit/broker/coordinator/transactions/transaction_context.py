@@ -19,7 +19,10 @@ from kraftrio.broker.coordinator.transactions.records import (
     read_transaction_key,
     transaction_record,
 )
-from kraftrio.broker.coordinator.transactions.requests import version_of_adding_client
+from kraftrio.broker.coordinator.transactions.requests import (
+    check_init_producer_id,
+    version_of_adding_client,
+)
 from kraftrio.broker.coordinator.transactions.shard import TransactionShard
 from kraftrio.broker.coordinator.transactions.state import Transaction
 from kraftrio.wire.errors import ErrorCode
@@ -188,6 +191,9 @@ class TransactionContext:
             producer_epoch=producer[1],
             **flags,
         )
+        code = check_init_producer_id(request, self.properties)
+        if code is not ErrorCode.NONE:
+            return code
         response = self.carry_out(
             self.shard.init_producer_id(request, api_version=version, now=self.now)
         )
@@ -214,7 +220,8 @@ class TransactionContext:
 
     def verify(self, producer: tuple[int, int], *partitions: TopicPartition) -> list[ErrorCode]:
         """AddPartitionsToTxn with `verify_only`."""
-        answer = self.shard.verify_partitions(ID, ProducerIdAndEpoch(*producer), partitions)
+        producer_id = ProducerIdAndEpoch(*producer)
+        answer = self.shard.verify_partitions(ID, producer_id, partitions).response
         return [answer[partition] for partition in partitions]
 
     def end(
