@@ -37,7 +37,7 @@ from kraftrio.clients.pipeline.schemas import FLIGHTS, TABLES, WEATHER
 from kraftrio.clients.producer.producer import Producer
 from kraftrio.wire.primitives import TopicPartition
 from tests.conformance.clients import install
-from tests.conformance.clients.test_spark import java_home
+from tests.conformance.clients.spark_java import java_home, java_options
 
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parents[1]
@@ -57,11 +57,13 @@ MEASURES: Final = (
     "visib",
 )
 
-# A JVM that lives for a minute does not earn back what its best compiler costs.
-SPARK_CONF: Final = {
-    "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-}
+
+def spark_conf() -> dict[str, str]:
+    """Return the settings of Spark that all of the pipeline's tests have."""
+    return {
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": java_options(),
+    }
 
 
 @functools.cache
@@ -314,7 +316,7 @@ class Pipeline:
     def run(self, *options: str, available_now: bool = True) -> Command:
         """Start `run`, to end when all is done unless told otherwise."""
         folders = ["--output", str(self.output), "--checkpoint", str(self.checkpoint)]
-        spark = ["--master", self.master, "--jars", install.spark_jars(), *settings(SPARK_CONF)]
+        spark = ["--master", self.master, "--jars", install.spark_jars(), *settings(spark_conf())]
         servers = ["--bootstrap-server", self.address]
         until = ["--available-now"] if available_now else []
         return self.start("run", *servers, *folders, *spark, *until, *options)
@@ -322,7 +324,7 @@ class Pipeline:
     def report(self, *options: str) -> Command:
         """Start `report`."""
         folders = ["--output", str(self.output), "--html", str(self.html)]
-        spark = ["--master", self.master, *settings(SPARK_CONF)]
+        spark = ["--master", self.master, *settings(spark_conf())]
         servers = ["--bootstrap-server", self.address]
         return self.start("report", *servers, *folders, *spark, *options)
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.conformance.broker_process import Broker, start_broker
 from tests.conformance.clients import install
-from tests.conformance.clients.test_spark import java_home
+from tests.conformance.clients.spark_java import java_home
 from tests.pipeline import support
 from tests.spark import support as sources
 
@@ -30,7 +30,7 @@ DEADLINE_S = 120
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
     """A session with Spark's connector, which ends with these tests."""
-    conf = support.SPARK_CONF | {
+    conf = support.spark_conf() | {
         "spark.jars": install.spark_jars(),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

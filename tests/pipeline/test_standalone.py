@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from tests.conformance.clients import install
-from tests.conformance.clients.test_spark import java_home
+from tests.conformance.clients.spark_java import java_home, java_options
 from tests.conformance.cluster_process import Cluster
 from tests.pipeline import support
 from tests.pipeline.support import Feed, Pipeline
@@ -70,7 +70,7 @@ class SparkCluster:
             "JAVA_HOME": java_home(),
             "SPARK_LOCAL_IP": HOST,
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1",
+            "SPARK_DAEMON_JAVA_OPTS": java_options(),
         }
         command = ["bash", str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}"]
         command += ["--host", HOST, "--webui-port", "0", *options]
@@ -112,7 +112,7 @@ def test_a_worker_and_a_broker_are_killed(
         "spark.driver.host": HOST,
         "spark.driver.bindAddress": HOST,
         "spark.executor.memory": "800m",
-        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.executor.extraJavaOptions": java_options(),
         "spark.sql.shuffle.partitions": "2",
     }
     run = pipeline.run("--max-offsets-per-trigger", "10000", *support.settings(conf))

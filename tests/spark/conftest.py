@@ -19,7 +19,7 @@ import pytest
 
 from tests.conformance.broker_process import Broker, start_broker
 from tests.conformance.clients import install
-from tests.conformance.clients.test_spark import java_home
+from tests.conformance.clients.spark_java import java_home, java_options
 from tests.spark import support
 
 _numbers = itertools.count(1)
@@ -67,9 +67,14 @@ def make_broker(tmp_path: Path) -> Iterator[Callable[[], Broker]]:
 
 
 @pytest.fixture(scope="session")
-def spark(packages: None) -> Iterator[Any]:
-    """A Spark session on two cores, with our data sources and Spark's own Kafka connector."""
+def spark(packages: None, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A Spark session on two cores, with our data sources and Spark's own Kafka connector.
+
+    It starts as soon as it can, unless speed is measured: then Java compiles as well as it can.
+    """
     settings = SETTINGS | {"spark.jars": install.spark_jars()}
+    if not any(item.get_closest_marker("measures") for item in request.session.items):
+        settings["spark.driver.extraJavaOptions"] = java_options()
     folders = [path for path in sys.path if path]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)

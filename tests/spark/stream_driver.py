@@ -18,12 +18,13 @@ def main(address: str, source: str, target: str, checkpoint: str, until: str) ->
     from pyspark.sql import SparkSession
 
     from kraftrio.clients.spark.source import KraftrioSource
+    from tests.conformance.clients.spark_java import java_options
     from tests.spark.conftest import SETTINGS
 
     builder = SparkSession.builder.master("local[2]").appName("to be killed")
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
-    spark = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1").getOrCreate()
+    spark = builder.config("spark.driver.extraJavaOptions", java_options()).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     spark.dataSource.register(KraftrioSource)
     frame = spark.readStream.format("kraftrio").option("kafka.bootstrap.servers", address)

@@ -17,7 +17,7 @@ import pytest
 
 from tests.conformance.broker_process import Broker
 from tests.conformance.clients import install
-from tests.conformance.clients.test_spark import java_home
+from tests.conformance.clients.spark_java import java_home
 from tests.spark import support
 from tests.spark.support import PARTITIONS, reader, rows, stream
 from tests.spark.test_sink import write

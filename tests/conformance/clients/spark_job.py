@@ -1,6 +1,8 @@
 """A Spark job for test_spark.py: read a topic in batch, tell what it holds, write it to another.
 
-python spark_job.py JARS ADDRESS SOURCE TARGET      one line of JSON comes last on stdout
+python spark_job.py JARS JAVA_OPTIONS ADDRESS SOURCE TARGET
+
+One line of JSON comes last on stdout.
 """
 
 from __future__ import annotations
@@ -9,13 +11,14 @@ import json
 import sys
 
 
-def main(jars: str, address: str, source: str, target: str) -> None:
+def main(jars: str, java_options: str, address: str, source: str, target: str) -> None:
     """Run the job in a session of its own."""
     from pyspark.sql import SparkSession, functions
 
     settings = {
         "spark.jars": jars,
         "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": java_options,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",

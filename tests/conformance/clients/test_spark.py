@@ -9,27 +9,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.conformance.apache_kafka import apache_kafka
 from tests.conformance.clients import install, scenarios
 from tests.conformance.clients.confluent import ConfluentKafka
 from tests.conformance.clients.records import check_received
 from tests.conformance.clients.scenarios import Story
-from tests.conformance.requirements import missing
+from tests.conformance.clients.spark_java import java_home, java_options
 
 pytestmark = scenarios.MARKS
 
 JOB = Path(install.HERE / "spark_job.py")
 JOB_TIMEOUT_S = 150
-NEEDED_MODULE = "jdk.incubator.vector"  # Spark names it on java's command line
-
-
-def java_home() -> str:
-    """Return the JAVA_HOME of a Java that Spark can run on."""
-    java = apache_kafka().java_executable()
-    shown = subprocess.run([java, "--list-modules"], capture_output=True, text=True, check=False)
-    if NEEDED_MODULE not in shown.stdout:
-        missing(f"Spark's Java must have the module {NEEDED_MODULE}, and {java} has not")
-    return str(Path(java).parent.parent)
 
 
 def test_batch_source_and_sink(
@@ -48,7 +37,7 @@ def test_batch_source_and_sink(
     target = unique_topic()
     client.create_topic(target, scenarios.PARTITIONS)
     done = subprocess.run(
-        [sys.executable, str(JOB), jars, bootstrap, story.topic, target],
+        [sys.executable, str(JOB), jars, java_options(), bootstrap, story.topic, target],
         env=environment,
         capture_output=True,
         text=True,
