@@ -47,7 +47,6 @@ from kraftrio.kraft_meta.raft.voter_memory import VoterMemory
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode
 from kraftrio.wire.records.batch import iter_headers
 from tests.sim.network import LinkQuality
-from tests.sim.simulation import Outcome, simulate
 from tests.sim.transaction_mutations import TRANSACTION_MUTATIONS
 
 Patch = tuple[Any, str, Any]
@@ -590,16 +589,6 @@ MUTATIONS: dict[str, Mutation] = {
         },
     ),
 }
-
-
-def first_catch(name: str, seeds: range) -> Outcome | None:
-    """Run seeds with a mutation until one fails."""
-    with mutated(name):
-        for seed in seeds:
-            outcome = simulate(seed, **MUTATIONS[name].likely)
-            if outcome.failure is not None:
-                return outcome
-    return None
 
 
 @contextmanager
