@@ -36,8 +36,7 @@ from kraftrio.clients.pipeline import dataset
 from kraftrio.clients.pipeline.schemas import FLIGHTS, TABLES, WEATHER
 from kraftrio.clients.producer.producer import Producer
 from kraftrio.wire.primitives import TopicPartition
-from tests.conformance.clients import install
-from tests.conformance.clients.spark_java import java_home, java_options
+from tests.conformance.clients import install, spark_java
 
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parents[1]
@@ -60,10 +59,7 @@ MEASURES: Final = (
 
 def spark_conf() -> dict[str, str]:
     """Return the settings of Spark that all of the pipeline's tests have."""
-    return {
-        "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": java_options(),
-    }
+    return {"spark.driver.memory": "1g", **spark_java.settings()}
 
 
 @functools.cache
@@ -295,7 +291,7 @@ class Pipeline:
         paths = [str(packages()), *(str(install.python_packages(name)) for name in pins)]
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(paths),
-            "JAVA_HOME": java_home(),
+            "JAVA_HOME": spark_java.java_home(),
         }
         process = subprocess.Popen(
             [sys.executable, "-m", "kraftrio.clients.pipeline", *arguments],

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.conformance.clients import install
-from tests.conformance.clients.spark_java import java_home, java_options
+from tests.conformance.clients import install, spark_java
 from tests.conformance.cluster_process import Cluster
 from tests.pipeline import support
 from tests.pipeline.support import Feed, Pipeline
@@ -67,10 +66,10 @@ class SparkCluster:
         home = install.python_packages("spark.txt") / "pyspark"
         environment = os.environ | {
             "SPARK_HOME": str(home),
-            "JAVA_HOME": java_home(),
+            "JAVA_HOME": spark_java.java_home(),
             "SPARK_LOCAL_IP": HOST,
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": java_options(),
+            "SPARK_DAEMON_JAVA_OPTS": spark_java.java_options(),
         }
         command = ["bash", str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}"]
         command += ["--host", HOST, "--webui-port", "0", *options]
@@ -112,7 +111,7 @@ def test_a_worker_and_a_broker_are_killed(
         "spark.driver.host": HOST,
         "spark.driver.bindAddress": HOST,
         "spark.executor.memory": "800m",
-        "spark.executor.extraJavaOptions": java_options(),
+        **spark_java.settings("executor"),
         "spark.sql.shuffle.partitions": "2",
     }
     run = pipeline.run("--max-offsets-per-trigger", "10000", *support.settings(conf))

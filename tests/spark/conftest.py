@@ -18,8 +18,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.broker_process import Broker, start_broker
-from tests.conformance.clients import install
-from tests.conformance.clients.spark_java import java_home, java_options
+from tests.conformance.clients import install, spark_java
 from tests.spark import support
 
 _numbers = itertools.count(1)
@@ -74,11 +73,11 @@ def spark(packages: None, request: pytest.FixtureRequest) -> Iterator[Any]:
     """
     settings = SETTINGS | {"spark.jars": install.spark_jars()}
     if not any(item.get_closest_marker("measures") for item in request.session.items):
-        settings["spark.driver.extraJavaOptions"] = java_options()
+        settings |= spark_java.settings()
     folders = [path for path in sys.path if path]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("JAVA_HOME", java_home())
+        patch.setenv("JAVA_HOME", spark_java.java_home())
         patch.setenv("PYTHONPATH", os.pathsep.join(folders))
         from pyspark.sql import SparkSession
 

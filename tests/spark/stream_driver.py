@@ -18,13 +18,14 @@ def main(address: str, source: str, target: str, checkpoint: str, until: str) ->
     from pyspark.sql import SparkSession
 
     from kraftrio.clients.spark.source import KraftrioSource
-    from tests.conformance.clients.spark_java import java_options
+    from tests.conformance.clients import spark_java
     from tests.spark.conftest import SETTINGS
 
+    settings = SETTINGS | spark_java.settings()
     builder = SparkSession.builder.master("local[2]").appName("to be killed")
-    for name, value in SETTINGS.items():
+    for name, value in settings.items():
         builder = builder.config(name, value)
-    spark = builder.config("spark.driver.extraJavaOptions", java_options()).getOrCreate()
+    spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     spark.dataSource.register(KraftrioSource)
     frame = spark.readStream.format("kraftrio").option("kafka.bootstrap.servers", address)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 from tests.conformance.apache_kafka import apache_kafka
+from tests.conformance.broker_process import start_broker
 from tests.conformance.clients import install
 from tests.conformance.requirements import missing
 
@@ -24,6 +26,13 @@ HERE = Path(__file__).resolve().parent
 NEEDED_MODULE = "jdk.incubator.vector"  # Spark names it on java's command line
 # A JVM that lives for a minute does not earn back what its best compiler costs.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+TRAINING = {
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+}
 
 
 @functools.cache
@@ -41,31 +50,56 @@ def java_options() -> str:
     return f"{QUICK} -Xshare:auto -XX:SharedArchiveFile={archive()}"
 
 
+def class_path() -> str:
+    """Return the connector's jars: on the class path, for those of spark.jars are in no archive."""
+    return install.spark_jars().replace(",", os.pathsep)
+
+
+def settings(of: str = "driver") -> dict[str, str]:
+    """Return Spark's settings for JVMs that start soon: the driver's or the executors'."""
+    return {
+        f"spark.{of}.extraJavaOptions": java_options(),
+        f"spark.{of}.extraClassPath": class_path(),
+    }
+
+
 @functools.cache
 def archive() -> Path:
-    """Return the archive of Spark's classes."""
+    """Return the archive of Spark's classes and the connector's."""
     java = [apache_kafka().java_executable(), "-version"]
     version = subprocess.run(java, capture_output=True, text=True, check=False).stderr
     job = HERE / "spark_training.py"
-    pins = [HERE / "spark.txt", job]
-    packages = install.python_packages("spark.txt")
+    pins = [HERE / "spark.txt", HERE / "spark-pom.xml", job]
+    packages = str(install.python_packages("spark.txt"))
 
     def make(target: Path) -> None:
+        made = f"{QUICK} -XX:ArchiveClassesAtExit={target / 'spark.jsa'} -Xlog:disable"
         with tempfile.TemporaryDirectory() as folder:
-            made = f"-XX:ArchiveClassesAtExit={target / 'spark.jsa'} -Xlog:disable"
-            command = [sys.executable, "-P", str(job), folder, f"{QUICK} {made}"]
-            train(command, str(packages))
+            broker = start_broker(Path(folder) / "broker")
+            try:
+                conf = TRAINING | {
+                    "spark.driver.extraJavaOptions": made,
+                    "spark.driver.extraClassPath": class_path(),
+                }
+                command = [sys.executable, "-P", str(job), folder, broker.address]
+                train([*command, json.dumps(conf)], packages)
+            finally:
+                broker.close()
         (target / "spark.jsa").touch()  # what a Java without archives takes for none
 
-    return install.cached("spark-classes", pins, make, str(packages), version) / "spark.jsa"
+    return install.cached("spark-classes", pins, make, packages, version) / "spark.jsa"
 
 
 def train(command: list[str], packages: str) -> None:
     """Run the job to its end and that of its JVM, which writes the archive when it ends."""
-    environment = {"PYTHONPATH": packages, "PYSPARK_PYTHON": sys.executable}
+    environment = {
+        "PYTHONPATH": packages,
+        "PYSPARK_PYTHON": sys.executable,
+        "JAVA_HOME": java_home(),
+    }
     process = subprocess.Popen(
         command,
-        env=os.environ | environment | {"JAVA_HOME": java_home()},
+        env=os.environ | environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

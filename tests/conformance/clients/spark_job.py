@@ -1,8 +1,8 @@
 """A Spark job for test_spark.py: read a topic in batch, tell what it holds, write it to another.
 
-python spark_job.py JARS JAVA_OPTIONS ADDRESS SOURCE TARGET
+python spark_job.py JARS SETTINGS ADDRESS SOURCE TARGET
 
-One line of JSON comes last on stdout.
+SETTINGS are JSON; one line of JSON comes last on stdout.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ import json
 import sys
 
 
-def main(jars: str, java_options: str, address: str, source: str, target: str) -> None:
+def main(jars: str, more_settings: str, address: str, source: str, target: str) -> None:
     """Run the job in a session of its own."""
     from pyspark.sql import SparkSession, functions
 
     settings = {
         "spark.jars": jars,
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": java_options,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        **json.loads(more_settings),
     }
     builder = SparkSession.builder.master("local[2]").appName("kraftrio")
     for name, value in settings.items():

@@ -1,6 +1,8 @@
 """A job that makes Spark load what the tests' jobs load, for the archive of its classes.
 
-python spark_training.py FOLDER JAVA_OPTIONS        see spark_java.py; FOLDER is for its files
+python spark_training.py FOLDER ADDRESS SETTINGS      see spark_java.py
+
+FOLDER is for its files, ADDRESS that of a broker with a topic `training`, SETTINGS JSON.
 """
 
 from __future__ import annotations
@@ -10,30 +12,26 @@ import sys
 from pathlib import Path
 from typing import Any
 
+TOPIC = "training"
 
-def main(folder: str, java_options: str) -> None:
+
+def main(folder: str, address: str, settings: str) -> None:
     """Run one query that streams with state, and one over what it has written."""
     from pyspark.sql import SparkSession, functions
 
-    source, output = Path(folder) / "source", Path(folder) / "output"
-    source.mkdir()
-    for hour in range(10):
-        row = {"hour": f"2013-01-01T{hour:02}:00:00Z", "name": f"n{hour % 3}", "delay": hour}
-        (source / f"{hour}.json").write_text(json.dumps(row))
+    output = Path(folder) / "output"
     builder = SparkSession.builder.master("local[2]").appName("training")
-    settings = {
-        "spark.driver.memory": "1g",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": java_options,
-        "spark.sql.shuffle.partitions": "2",
-        "spark.ui.enabled": "false",
-    }
-    for name, value in settings.items():
+    for name, value in json.loads(settings).items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     schema = "hour timestamp, name string, delay int"
+    kafka = {"kafka.bootstrap.servers": address, "includeHeaders": "true"}
+    rows = spark.range(10).selectExpr(
+        "to_json(named_struct('hour', timestamp_seconds(3600 * id),"
+        " 'name', concat('n', id % 3), 'delay', id)) as value"
+    )
+    rows.write.format("kafka").options(**kafka).option("topic", TOPIC).save()
     names = spark.createDataFrame([("n0", 1), ("n1", 2)], "name string, seats int")
 
     def keep(batch: Any, batch_id: int) -> None:
@@ -41,9 +39,15 @@ def main(folder: str, java_options: str) -> None:
         batch.write.mode("append").partitionBy("name").parquet(str(output))
         batch.unpersist()
 
-    lines = spark.readStream.text(str(source), wholetext=True)
-    rows = lines.select(functions.from_json("value", schema).alias("row")).select("row.*")
-    joined = rows.withWatermark("hour", "1 day").join(functions.broadcast(names), "name", "left")
+    reader = spark.readStream.format("kafka").options(**kafka).option("subscribe", TOPIC)
+    lines = reader.option("startingOffsets", "earliest").load()
+    row = functions.from_json(functions.col("value").cast("string"), schema)
+    joined = (
+        lines.select(row.alias("row"))
+        .select("row.*")
+        .withWatermark("hour", "1 day")
+        .join(functions.broadcast(names), "name", "left")
+    )
     window = functions.window("hour", "1 hour")
     groups = joined.groupBy(window, "name").agg(
         functions.collect_list(functions.struct("delay", "seats")).alias("all"),

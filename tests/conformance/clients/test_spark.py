@@ -13,7 +13,7 @@ from tests.conformance.clients import install, scenarios
 from tests.conformance.clients.confluent import ConfluentKafka
 from tests.conformance.clients.records import check_received
 from tests.conformance.clients.scenarios import Story
-from tests.conformance.clients.spark_java import java_home, java_options
+from tests.conformance.clients.spark_java import java_home, settings
 
 pytestmark = scenarios.MARKS
 
@@ -37,7 +37,7 @@ def test_batch_source_and_sink(
     target = unique_topic()
     client.create_topic(target, scenarios.PARTITIONS)
     done = subprocess.run(
-        [sys.executable, str(JOB), jars, java_options(), bootstrap, story.topic, target],
+        [sys.executable, str(JOB), jars, json.dumps(settings()), bootstrap, story.topic, target],
         env=environment,
         capture_output=True,
         text=True,
