@@ -113,8 +113,11 @@ def set_up_tools() -> list[Outcome]:
     script = str(ROOT / "scripts" / "apache_kafka.py")
     outcomes.append(run("set up Apache Kafka's tools", [sys.executable, script, "libs"]))
     if (CONFORMANCE / "clients" / "install.py").exists():
-        module = [sys.executable, "-m", "tests.conformance.clients.install"]
-        outcomes.append(run("set up other clients", module))
+        clients = "tests.conformance.clients"
+        outcomes.append(run("set up other clients", [sys.executable, "-m", f"{clients}.install"]))
+        outcomes.append(
+            run("set up Spark's classes", [sys.executable, "-m", f"{clients}.spark_java"])
+        )
     # Never a failure of the check by itself: the tests that need it say so.
     for outcome in outcomes:
         if not outcome.ok:

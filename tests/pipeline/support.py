@@ -279,6 +279,7 @@ class Pipeline:
     """The command line, pointed at one cluster and at folders of a test."""
 
     def __init__(self, address: str, folder: Path, master: str = "local[2]") -> None:
+        self.conf = spark_conf()
         self.address = address
         self.output = folder / "output"
         self.checkpoint = folder / "checkpoint"
@@ -312,7 +313,7 @@ class Pipeline:
     def run(self, *options: str, available_now: bool = True) -> Command:
         """Start `run`, to end when all is done unless told otherwise."""
         folders = ["--output", str(self.output), "--checkpoint", str(self.checkpoint)]
-        spark = ["--master", self.master, "--jars", install.spark_jars(), *settings(spark_conf())]
+        spark = ["--master", self.master, "--jars", install.spark_jars(), *settings(self.conf)]
         servers = ["--bootstrap-server", self.address]
         until = ["--available-now"] if available_now else []
         return self.start("run", *servers, *folders, *spark, *until, *options)
@@ -320,7 +321,7 @@ class Pipeline:
     def report(self, *options: str) -> Command:
         """Start `report`."""
         folders = ["--output", str(self.output), "--html", str(self.html)]
-        spark = ["--master", self.master, *settings(spark_conf())]
+        spark = ["--master", self.master, *settings(self.conf)]
         servers = ["--bootstrap-server", self.address]
         return self.start("report", *servers, *folders, *spark, *options)
 

@@ -3,6 +3,8 @@
 A test's JVM lives for half a minute, of which Spark spends most on loading and compiling classes.
 So it does without Java's best compiler, and maps Spark's own classes from an archive, which is made
 on first use: that takes a third of what is left.
+
+    python -m tests.conformance.clients.spark_java      make it now
 """
 
 from __future__ import annotations
@@ -115,3 +117,7 @@ def train(command: list[str], packages: str) -> None:
             os.killpg(process.pid, signal.SIGKILL)
     if process.returncode:
         raise install.FetchError(f"Spark's training failed: {said.strip()[-400:]}")
+
+
+if __name__ == "__main__":
+    archive()
