@@ -1,0 +1,287 @@
+"""The share groups of one shard: the kind of group of KIP-932, as Apache Kafka 4.3 has it.
+
+What each request comes to is decided by `heartbeats` and `states`. All of them make records; what a
+record changes is here (`replay`).
+
+Sans-IO: called by the shard with the time as a `Now`, answers with an `Outcome`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kraftrio.broker.coordinator.deadlines import DeadlineKey, DeadlineQueue
+from kraftrio.broker.coordinator.groups.assignors.builtin import SHARE_ASSIGNORS
+from kraftrio.broker.coordinator.groups.group import GroupRegistry
+from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
+from kraftrio.broker.coordinator.groups.properties import GroupSettings
+from kraftrio.broker.coordinator.groups.share.group import ShareGroup
+from kraftrio.broker.coordinator.groups.share.heartbeats import ShareHeartbeats, StatesWanted
+from kraftrio.broker.coordinator.groups.share.member import ShareMember
+from kraftrio.broker.coordinator.groups.share.parts import SESSION_DEADLINE, ShareParts
+from kraftrio.broker.coordinator.groups.share.ports import ShareGroupProperties, StateInitializer
+from kraftrio.broker.coordinator.groups.share.records import (
+    assignment_of,
+    group_tombstones,
+    states_of,
+    with_current,
+    with_metadata,
+)
+from kraftrio.broker.coordinator.groups.share.states import ShareStates
+from kraftrio.broker.coordinator.outcome import (
+    COMMITTED,
+    CoordinatorRecord,
+    FollowUp,
+    Now,
+    Outcome,
+)
+from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.group_record_keys import (
+    GroupRecordKey,
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMetadataKey,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMetadataKey,
+)
+from kraftrio.wire.messages.group_record_values import decode_value
+from kraftrio.wire.messages.share_group_records import (
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataValue,
+)
+from kraftrio.wire.messages.share_groups import ShareGroupHeartbeatRequest
+from kraftrio.wire.primitives import Buffer
+
+_DELETED_EPOCH = -1
+_RETRY_MS = 500  # Kafka's: a member that could not be fenced, since the record was not appended
+
+
+@dataclass(frozen=True, slots=True)
+class ShareMemberFenced(FollowUp):
+    """The records that fence a member, whose session is over, were to be stored."""
+
+    key: DeadlineKey
+
+
+class ShareGroups:
+    """See the module.
+
+    Attributes:
+        states: serves what is asked about the states of share partitions.
+    """
+
+    group_type = ShareGroup
+    deadline_kinds = (SESSION_DEADLINE,)
+    follow_ups = (StatesWanted, ShareMemberFenced)
+
+    def __init__(
+        self,
+        registry: GroupRegistry,
+        properties: ShareGroupProperties,
+        settings: GroupSettings,
+        deadlines: DeadlineQueue,
+        metadata: MetadataCache,
+        initializer: StateInitializer,
+    ) -> None:
+        assignor = SHARE_ASSIGNORS[properties.group_share_assignors[0]]
+        parts = ShareParts(
+            registry, properties, settings, metadata, TopicHashes(metadata), deadlines, assignor
+        )
+        self._parts = parts
+        self._initializer = initializer
+        self._heartbeats = ShareHeartbeats(parts)
+        self.states = ShareStates(parts)
+        self._replays: dict[type[GroupRecordKey], Callable[[Any, Buffer | None, Now], None]] = {
+            ShareGroupMetadataKey: self._replay_epoch,
+            ShareGroupMemberMetadataKey: self._replay_member,
+            ShareGroupTargetAssignmentMetadataKey: self._replay_target_epoch,
+            ShareGroupTargetAssignmentMemberKey: self._replay_target,
+            ShareGroupCurrentMemberAssignmentKey: self._replay_current,
+            ShareGroupStatePartitionMetadataKey: self._replay_states,
+        }
+
+    @property
+    def assignor(self) -> str:
+        """The assignor of all share groups, by name."""
+        return self._parts.assignor.name
+
+    # --- requests ---
+
+    def heartbeat(
+        self, request: ShareGroupHeartbeatRequest, client_id: str, client_host: str, now: Now
+    ) -> Outcome:
+        """Serve ShareGroupHeartbeat.
+
+        Raises:
+            KafkaError: the request is refused, and nothing has changed.
+        """
+        return self._heartbeats.serve(request, client_id, client_host, now)
+
+    def find(self, group_id: str) -> ShareGroup:
+        """Return a share group; GROUP_ID_NOT_FOUND if there is none."""
+        return self._parts.find(group_id)
+
+    # --- the kind ---
+
+    @property
+    def record_keys(self) -> Collection[type[GroupRecordKey]]:
+        """The keys of the records of share groups."""
+        return self._replays.keys()
+
+    def on_loaded(self, now: Now) -> Outcome:
+        """Start the sessions of the members that were read from the log."""
+        for group in self._parts.registry.all_of(ShareGroup):
+            for member_id in group.members:
+                self._parts.prolong_session(group.group_id, member_id, now)
+        return Outcome()
+
+    def unload(self, now: Now) -> Outcome:
+        """No request is parked here."""
+        return Outcome()
+
+    def on_deadline(self, key: DeadlineKey, now: Now) -> Outcome:
+        """Remove a member that was silent for too long."""
+        _, group_id, member_id = key
+        group = self._parts.registry.find(group_id, ShareGroup)
+        member = None if group is None else group.members.get(member_id)
+        if group is None or member is None:
+            return Outcome()
+        outcome = self._heartbeats.remove(group, member)
+        outcome.follow_up = ShareMemberFenced(key)
+        return outcome
+
+    def on_append_done(self, follow_up: FollowUp, error: ErrorCode, now: Now) -> Outcome:
+        """Ask for states, once that is stored; try again to fence a member."""
+        if isinstance(follow_up, StatesWanted):
+            if error in COMMITTED:
+                self._initializer.initialize(follow_up.states)
+        elif isinstance(follow_up, ShareMemberFenced):
+            _, group_id, member_id = follow_up.key
+            group = self._parts.registry.find(group_id, ShareGroup)
+            if group is not None and group.has_member(member_id):
+                self._parts.deadlines.schedule(follow_up.key, now.monotonic_ms + _RETRY_MS)
+        return Outcome()
+
+    def on_topics_changed(self, names: Collection[str], now: Now) -> None:
+        """Have groups that subscribe to one of the topics look at them with their next heartbeat."""
+        changed = frozenset(names)
+        for group in self._parts.registry.all_of(ShareGroup):
+            if not changed.isdisjoint(group.topics()):
+                group.refresh.request()
+
+    def on_topics_deleted(self, topics: Mapping[str, bytes]) -> list[CoordinatorRecord]:
+        """Make the records that forget the states of deleted topics."""
+        return self.states.forget_topics(topics.values())
+
+    def tombstones(self, group: ShareGroup) -> list[CoordinatorRecord]:
+        """Give the records that remove a group."""
+        return group_tombstones(group)
+
+    # --- records ---
+
+    def replay(self, key: GroupRecordKey, value: Buffer | None, now: Now) -> None:
+        """Apply one record.
+
+        Raises:
+            RemoteProtocolError: the value cannot be read.
+        """
+        self._replays[type(key)](key, value, now)
+
+    def _find(self, group_id: str) -> ShareGroup | None:
+        return self._parts.registry.find(group_id, ShareGroup)
+
+    def _make(self, group_id: str) -> ShareGroup:
+        """Return a group, a new one if there is none; one of another kind gives way."""
+        group = self._find(group_id)
+        if group is None:
+            group = ShareGroup(group_id)
+            self._parts.registry.remove(group_id)
+            self._parts.registry.add(group)
+        return group
+
+    def _replay_epoch(self, key: ShareGroupMetadataKey, value: Buffer | None, _now: Now) -> None:
+        if value is None:
+            group = self._find(key.group_id)
+            if group is not None:
+                for member_id in group.members:
+                    self._forget_session(key.group_id, member_id)
+                self._parts.registry.remove(key.group_id)
+            return
+        record = decode_value(ShareGroupMetadataValue, value)
+        group = self._make(key.group_id)
+        group.epoch, group.metadata_hash = record.epoch, record.metadata_hash
+
+    def _replay_member(
+        self, key: ShareGroupMemberMetadataKey, value: Buffer | None, _now: Now
+    ) -> None:
+        if value is None:
+            group = self._find(key.group_id)
+            if group is not None:
+                group.remove(key.member_id)
+                self._forget_session(key.group_id, key.member_id)
+            return
+        record = decode_value(ShareGroupMemberMetadataValue, value)
+        group = self._make(key.group_id)
+        member = group.members.get(key.member_id) or ShareMember(key.member_id)
+        group.put(with_metadata(member, record))
+
+    def _forget_session(self, group_id: str, member_id: str) -> None:
+        self._parts.deadlines.cancel((SESSION_DEADLINE, group_id, member_id))
+
+    def _replay_target_epoch(
+        self, key: ShareGroupTargetAssignmentMetadataKey, value: Buffer | None, _now: Now
+    ) -> None:
+        if value is None:
+            group = self._find(key.group_id)
+            if group is not None:
+                group.target.epoch, group.target.timestamp_ms = _DELETED_EPOCH, 0
+            return
+        record = decode_value(ShareGroupTargetAssignmentMetadataValue, value)
+        target = self._make(key.group_id).target
+        target.epoch, target.timestamp_ms = record.assignment_epoch, record.assignment_timestamp
+
+    def _replay_target(
+        self, key: ShareGroupTargetAssignmentMemberKey, value: Buffer | None, _now: Now
+    ) -> None:
+        if value is None:
+            group = self._find(key.group_id)
+            if group is None:
+                return
+            group.target.members.pop(key.member_id, None)
+        else:
+            record = decode_value(ShareGroupTargetAssignmentMemberValue, value)
+            group = self._make(key.group_id)
+            group.target.members[key.member_id] = assignment_of(record)
+        group.on_changed()
+
+    def _replay_current(
+        self, key: ShareGroupCurrentMemberAssignmentKey, value: Buffer | None, _now: Now
+    ) -> None:
+        if value is None:
+            group = self._find(key.group_id)
+            if group is not None:
+                group.reset(key.member_id)
+            return
+        record = decode_value(ShareGroupCurrentMemberAssignmentValue, value)
+        group = self._make(key.group_id)
+        member = group.members.get(key.member_id) or ShareMember(key.member_id)
+        group.put(with_current(member, record))
+
+    def _replay_states(
+        self, key: ShareGroupStatePartitionMetadataKey, value: Buffer | None, now: Now
+    ) -> None:
+        if value is None:
+            group = self._find(key.group_id)
+            if group is not None:
+                group.set_states(None)
+            return
+        record = decode_value(ShareGroupStatePartitionMetadataValue, value)
+        self._make(key.group_id).set_states(states_of(record, now.wall_ms))

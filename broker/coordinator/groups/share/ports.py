@@ -1,0 +1,41 @@
+"""What share groups need from outside: settings, and a way to the share coordinator.
+
+The broker's configuration and the initializer (`coordinator/share_initializer`) fit; tests bring
+their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+
+class StatesToInitialize(NamedTuple):
+    """Share partitions of a group that are to get a state.
+
+    Attributes:
+        state_epoch: the group epoch; older states are fenced.
+        start_offsets: of partitions, by topic id; -1: the group's setting says where to start.
+    """
+
+    group_id: str
+    state_epoch: int
+    start_offsets: Mapping[bytes, Mapping[int, int]]
+
+
+class StateInitializer(Protocol):
+    """Has states initialized, through whatever comes in between."""
+
+    def initialize(self, states: StatesToInitialize) -> None:
+        """Ask for states, then tell the group how that went (`states_initialized`)."""
+
+
+class ShareGroupProperties(Protocol):
+    """What share groups ask of the broker's configuration, which fits as it is."""
+
+    @property
+    def group_share_assignors(self) -> Sequence[str]: ...
+    @property
+    def group_share_max_size(self) -> int: ...
+    @property
+    def group_share_initialize_retry_interval_ms(self) -> int: ...
