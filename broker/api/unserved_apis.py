@@ -15,13 +15,9 @@ from typing import Final
 from kraftrio.wire.protocol.api import ApiKey
 
 _VOTERS = "the voters are those of controller.quorum.voters"
-_SHARE_GROUPS = "share groups are not served"
 
 UNSERVED_BY_BROKERS: Final[Mapping[ApiKey, str]] = MappingProxyType(
     {
-        ApiKey.SHARE_GROUP_HEARTBEAT: _SHARE_GROUPS,
-        ApiKey.ALTER_SHARE_GROUP_OFFSETS: _SHARE_GROUPS,
-        ApiKey.DELETE_SHARE_GROUP_OFFSETS: _SHARE_GROUPS,
         ApiKey.PUSH_TELEMETRY: "there is no receiver of client metrics, and no subscription",
         ApiKey.ALTER_CLIENT_QUOTAS: "client quotas are not served",
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "SASL is not served",

@@ -8,11 +8,14 @@ from typing import TypeAlias
 from kraftrio.base.clock import Clock
 from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
 from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
+from kraftrio.broker.coordinator.groups.share.ports import StatesToInitialize
 from kraftrio.broker.coordinator.ports import Replicas
 from kraftrio.broker.coordinator.runtime import CoordinatorRuntime
 from kraftrio.broker.coordinator.settings import CoordinatorSettings
+from kraftrio.broker.coordinator.share_initializer import Codes, ShareStateInitializer
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.ports import SchedulerPort
+from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.records.compression import Compression
 from kraftrio.wire.topic_names import CONSUMER_OFFSETS
 
@@ -23,6 +26,7 @@ def group_coordinator(
     properties: GroupProperties,
     group_settings: GroupSettings,
     new_uuid: Callable[[], str],
+    initializer: ShareStateInitializer,
     *,
     replicas: Replicas,
     timers: SchedulerPort,
@@ -34,6 +38,7 @@ def group_coordinator(
     Args:
         group_settings: of single groups.
         new_uuid: makes the part of a member id that no other has.
+        initializer: has the states of share groups initialized.
     """
     settings = CoordinatorSettings(
         name="groups",
@@ -43,13 +48,39 @@ def group_coordinator(
         commit_timeout_ms=properties.offsets_commit_timeout_ms,
         compression=Compression(properties.offsets_topic_compression_codec),
     )
-    return CoordinatorRuntime(
+    coordinator: GroupCoordinator = CoordinatorRuntime(
         settings,
         lambda _partition, _leader_epoch: GroupShard(
-            properties, group_settings, new_uuid, metadata
+            properties, group_settings, new_uuid, metadata, initializer
         ),
         replicas=replicas,
         timers=timers,
         clock=clock,
         metadata=metadata,
     )
+    initializer.when_initialized(lambda states, codes: _tell_group(coordinator, states, codes))
+    return coordinator
+
+
+def _tell_group(coordinator: GroupCoordinator, states: StatesToInitialize, codes: Codes) -> None:
+    """Note which states were initialized, and which were not.
+
+    Where this broker stopped leading the group's partition meanwhile, a heartbeat asks again.
+    """
+    by_success: dict[bool, dict[bytes, frozenset[int]]] = {True: {}, False: {}}
+    for (topic_id, index), code in codes.items():
+        partitions = by_success[code is ErrorCode.NONE]
+        partitions[topic_id] = partitions.get(topic_id, frozenset()) | {index}
+    group_id = states.group_id
+    if by_success[True]:
+        coordinator.write(
+            group_id,
+            lambda shard, now: shard.share.states.initialized(group_id, by_success[True], now),
+            lambda code: code,
+        )
+    if by_success[False]:
+        coordinator.write(
+            group_id,
+            lambda shard, now: shard.share.states.not_initialized(group_id, by_success[False], now),
+            lambda code: code,
+        )

@@ -1,7 +1,7 @@
 """Has the states of share partitions initialized, and tells their groups (KIP-932).
 
-A group's shard notes which states it wants, and hands them over once that is stored. Each of them is
-asked of its share coordinator, which may be another broker; when all answers are there the group
+A group's shard notes which states it wants, and hands them over once that is stored. Each of them
+is asked of its share coordinator, which may be another broker; when all answers are there the group
 hears which states there are, and which are not. What gets lost in between, with a coordinator, is
 asked for again by a later heartbeat of the group.
 

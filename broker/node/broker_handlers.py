@@ -24,6 +24,8 @@ from kraftrio.broker.api.groups.find_coordinator import (
     FindCoordinatorHandler,
 )
 from kraftrio.broker.api.groups.groups import GroupHandlers
+from kraftrio.broker.api.groups.share_group_offsets import ShareGroupOffsetHandlers
+from kraftrio.broker.api.groups.share_groups import ShareGroupHandlers
 from kraftrio.broker.api.groups.transactional_offsets import TransactionalOffsetHandlers
 from kraftrio.broker.api.log_dirs import LogDirHandlers
 from kraftrio.broker.api.metadata import MetadataHandlers
@@ -76,6 +78,14 @@ def broker_handlers(
         GroupHandlers(groups, metadata, node.config).table(),
         TransactionalOffsetHandlers(groups, metadata, coordination.verification).table(),
         ConsumerGroupHandlers(groups, metadata, node.config).table(),
+        ShareGroupHandlers(groups, metadata).table(),
+        ShareGroupOffsetHandlers(
+            groups,
+            metadata,
+            coordination.share_state,
+            coordination.initializer,
+            coordination.latest_offsets,
+        ).table(),
         AbsentGroupHandlers(groups).table(),
         TransactionHandlers(
             transactions,

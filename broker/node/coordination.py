@@ -21,6 +21,7 @@ from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator, grou
 from kraftrio.broker.coordinator.marker_sender import MarkerSender
 from kraftrio.broker.coordinator.runtime import CoordinatorRuntime
 from kraftrio.broker.coordinator.share_coordinator import ShareCoordinator, share_coordinator
+from kraftrio.broker.coordinator.share_initializer import ShareStateInitializer
 from kraftrio.broker.coordinator.transaction_coordinator import (
     TransactionCoordinator,
     transaction_coordinator,
@@ -30,6 +31,7 @@ from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.replication import Replication
 from kraftrio.broker.peers.broker_links import BrokerLinks
+from kraftrio.broker.peers.latest_offsets import LatestOffsets
 from kraftrio.broker.peers.local_calls import LocalCalls
 from kraftrio.broker.peers.share_state_client import ShareStateClient
 from kraftrio.broker.replica.verification.coordinator_asker import CoordinatorAsker
@@ -79,6 +81,9 @@ class Coordination:
         self.group_settings = GroupSettings(
             lambda: node.dynamic.current, lambda group_id: metadata.image.config(GROUP, group_id)
         )
+        self.share = self._share()
+        self.share_state = self._share_state()
+        self.initializer = ShareStateInitializer(self.share_state)
         self.groups = self._groups()
         self.markers = MarkerSender(
             self.link_brokers("markers"),
@@ -88,8 +93,9 @@ class Coordination:
             config.request_timeout_ms,
         )
         self.transactions = self._transactions()
-        self.share = self._share()
-        self.share_state = self._share_state()
+        self.latest_offsets = LatestOffsets(
+            self.link_brokers("latest-offsets"), metadata, config.request_timeout_ms
+        )
         self.verification = self._verification()
         self._replicas.gate = self.verification
 
@@ -130,6 +136,7 @@ class Coordination:
             node.config,
             self.group_settings,
             lambda: str(uuid.UUID(int=rng.getrandbits(128), version=4)),
+            self.initializer,
             replicas=self._replicas,
             timers=node.timers,
             clock=node.environment.clock,

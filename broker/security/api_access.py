@@ -126,8 +126,11 @@ API_ACCESS: Final[Mapping[ApiKey, Access]] = {
     ApiKey.DELETE_GROUPS: _needs((_DELETE, _GROUP)),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _needs((_READ, _GROUP)),
     ApiKey.CONSUMER_GROUP_DESCRIBE: _needs((_DESCRIBE, _GROUP)),
+    ApiKey.SHARE_GROUP_HEARTBEAT: _needs((_READ, _GROUP)),
     ApiKey.SHARE_GROUP_DESCRIBE: _needs((_DESCRIBE, _GROUP)),
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: _needs((_DESCRIBE, _GROUP)),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: _needs((_READ, _GROUP)),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: _needs((_DELETE, _GROUP)),
     ApiKey.STREAMS_GROUP_DESCRIBE: _needs((_DESCRIBE, _GROUP)),
     # The state of share groups, between brokers
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: _needs((_CLUSTER_ACTION, CLUSTER)),

@@ -60,6 +60,7 @@ __all__ = [
     "GROUP",
     "GROUP_VERSION",
     "NO_LEADER",
+    "SHARE_VERSION",
     "TOPIC",
     "TRANSACTION_VERSION",
     "BrokerImage",
@@ -74,6 +75,7 @@ __all__ = [
 
 TRANSACTION_VERSION: Final = "transaction.version"
 GROUP_VERSION: Final = "group.version"
+SHARE_VERSION: Final = "share.version"
 
 # Types of configuration resources, by Kafka's numbers.
 TOPIC: Final = 2
@@ -255,6 +257,11 @@ class MetadataImage:
     def group_version(self) -> int:
         """Return the finalized level of group.version; 1: consumer groups are served (KIP-848)."""
         return self.features.get(GROUP_VERSION, 0)
+
+    @property
+    def share_version(self) -> int:
+        """Return the finalized level of share.version; 1: share groups are served (KIP-932)."""
+        return self.features.get(SHARE_VERSION, 0)
 
     def alive_brokers(self) -> list[BrokerImage]:
         """Return the brokers that are not fenced, by id."""

@@ -43,6 +43,8 @@ from kraftrio.broker.coordinator.groups.shard.administration import choose_group
 from kraftrio.broker.coordinator.groups.shard.classic_requests import ClassicRequests
 from kraftrio.broker.coordinator.groups.shard.kind_table import KindTable, join_outcomes
 from kraftrio.broker.coordinator.groups.shard.offset_expiry import ExpirySliceStored, OffsetExpiry
+from kraftrio.broker.coordinator.groups.share.groups import ShareGroups
+from kraftrio.broker.coordinator.groups.share.ports import StateInitializer
 from kraftrio.broker.coordinator.outcome import (
     Change,
     FollowUp,
@@ -81,12 +83,14 @@ class GroupShard:
         groups: of every kind.
         classic: the classic groups.
         consumer: the consumer groups; serves their requests.
+        share: the share groups; serves their requests.
         classic_requests: serves the requests of classic members, whatever group they are in.
 
     Args:
         settings: of single groups.
         new_uuid: makes ids that no other member has.
         metadata: the topics that groups read.
+        initializer: has the states of share groups initialized.
     """
 
     def __init__(
@@ -95,6 +99,7 @@ class GroupShard:
         settings: GroupSettings,
         new_uuid: Callable[[], str],
         metadata: MetadataCache,
+        initializer: StateInitializer,
     ) -> None:
         self._properties = properties
         self._metadata = metadata
@@ -105,7 +110,10 @@ class GroupShard:
         self.consumer = ConsumerGroups(
             self.groups, properties, settings, self._deadlines, new_uuid, metadata, self.classic
         )
-        kinds: tuple[GroupKind, ...] = (self.classic, self.consumer)
+        self.share = ShareGroups(
+            self.groups, properties, settings, self._deadlines, metadata, initializer
+        )
+        kinds: list[GroupKind] = [self.classic, self.consumer, self.share]
         self._kinds = KindTable(kinds)
         self.classic_requests = ClassicRequests(
             self.groups, self.classic, self.consumer, self._kinds.tombstones
@@ -324,7 +332,9 @@ class GroupShard:
 
     def on_topics_deleted(self, topics: Mapping[str, bytes]) -> Outcome:
         """Remove the offsets of deleted topics, given by name with the id each had."""
-        return Outcome(records=self.offsets.delete_topics(topics), replay=True, splittable=True)
+        records = self.offsets.delete_topics(topics)
+        records += self.share.on_topics_deleted(topics)
+        return Outcome(records=records, replay=True, splittable=True)
 
     def on_topics_changed(self, names: Collection[str], now: Now) -> None:
         """Tell the groups of all kinds of topics that are new, gone or have changed."""

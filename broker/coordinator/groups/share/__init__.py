@@ -1,1 +1,1 @@
-"""Share groups (KIP-932): members that share partitions, whose states the share coordinator keeps."""
+"""Share groups (KIP-932): members share partitions; the share coordinator keeps their states."""

@@ -8,7 +8,7 @@ until they are deleted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -100,7 +100,7 @@ class ShareGroup:
             for topic_id, partitions in assignment.items():
                 assigned.setdefault(topic_id, set()).update(partitions)
         return any(
-            topic.name in self._subscriptions and assigned.get(topic_id) != topic.partitions
+            topic.name in self._subscriptions and assigned.get(topic_id, set()) ^ topic.partitions
             for topic_id, topic in self._states.initialized.items()
         )
 
@@ -153,7 +153,12 @@ class ShareGroup:
         generation_id: int,
         *,
         transactional: bool = False,
+        api_version: int = 0,
+        partitions: Iterable[tuple[bytes, int]] = (),
     ) -> ErrorCode:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     def check_delete(self) -> ErrorCode:

@@ -16,12 +16,12 @@ from kraftrio.broker.coordinator.deadlines import DeadlineKey, DeadlineQueue
 from kraftrio.broker.coordinator.groups.assignors.builtin import SHARE_ASSIGNORS
 from kraftrio.broker.coordinator.groups.group import GroupRegistry
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
-from kraftrio.broker.coordinator.groups.properties import GroupSettings
+from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
 from kraftrio.broker.coordinator.groups.share.group import ShareGroup
 from kraftrio.broker.coordinator.groups.share.heartbeats import ShareHeartbeats, StatesWanted
 from kraftrio.broker.coordinator.groups.share.member import ShareMember
 from kraftrio.broker.coordinator.groups.share.parts import SESSION_DEADLINE, ShareParts
-from kraftrio.broker.coordinator.groups.share.ports import ShareGroupProperties, StateInitializer
+from kraftrio.broker.coordinator.groups.share.ports import StateInitializer
 from kraftrio.broker.coordinator.groups.share.records import (
     assignment_of,
     group_tombstones,
@@ -85,7 +85,7 @@ class ShareGroups:
     def __init__(
         self,
         registry: GroupRegistry,
-        properties: ShareGroupProperties,
+        properties: GroupProperties,
         settings: GroupSettings,
         deadlines: DeadlineQueue,
         metadata: MetadataCache,
@@ -171,7 +171,7 @@ class ShareGroups:
         return Outcome()
 
     def on_topics_changed(self, names: Collection[str], now: Now) -> None:
-        """Have groups that subscribe to one of the topics look at them with their next heartbeat."""
+        """Have groups that subscribe to one of the topics look at them at their next heartbeat."""
         changed = frozenset(names)
         for group in self._parts.registry.all_of(ShareGroup):
             if not changed.isdisjoint(group.topics()):

@@ -40,7 +40,9 @@ class ShareMember:
         """
         if member_epoch in (JOIN_EPOCH, self.member_epoch):
             return
-        known = f"({member_epoch}) than the one known by the group coordinator ({self.member_epoch})"
+        known = (
+            f"({member_epoch}) than the one known by the group coordinator ({self.member_epoch})"
+        )
         if member_epoch > self.member_epoch:
             reason = f"The share group member has a greater member epoch {known}. "
         elif member_epoch != self.previous_member_epoch:

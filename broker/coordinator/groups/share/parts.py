@@ -9,9 +9,8 @@ from kraftrio.broker.coordinator.deadlines import DeadlineQueue
 from kraftrio.broker.coordinator.groups.assignors.spec import Assignor
 from kraftrio.broker.coordinator.groups.group import GroupRegistry
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
-from kraftrio.broker.coordinator.groups.properties import GroupSettings
+from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
 from kraftrio.broker.coordinator.groups.share.group import ShareGroup
-from kraftrio.broker.coordinator.groups.share.ports import ShareGroupProperties
 from kraftrio.broker.coordinator.groups.share.records import states_record
 from kraftrio.broker.coordinator.groups.share.state_progress import StateProgress, TopicProgress
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now
@@ -34,7 +33,7 @@ class ShareParts:
     """
 
     registry: GroupRegistry
-    properties: ShareGroupProperties
+    properties: GroupProperties
     settings: GroupSettings
     metadata: MetadataCache
     hashes: TopicHashes

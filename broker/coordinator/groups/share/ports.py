@@ -1,12 +1,11 @@
-"""What share groups need from outside: settings, and a way to the share coordinator.
+"""What share groups need from outside: a way to the share coordinator.
 
-The broker's configuration and the initializer (`coordinator/share_initializer`) fit; tests bring
-their own.
+The initializer (`coordinator/share_initializer`) fits; tests bring their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 
@@ -28,14 +27,3 @@ class StateInitializer(Protocol):
 
     def initialize(self, states: StatesToInitialize) -> None:
         """Ask for states, then tell the group how that went (`states_initialized`)."""
-
-
-class ShareGroupProperties(Protocol):
-    """What share groups ask of the broker's configuration, which fits as it is."""
-
-    @property
-    def group_share_assignors(self) -> Sequence[str]: ...
-    @property
-    def group_share_max_size(self) -> int: ...
-    @property
-    def group_share_initialize_retry_interval_ms(self) -> int: ...

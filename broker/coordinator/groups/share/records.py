@@ -1,8 +1,8 @@
 """Share groups as records of `__consumer_offsets`, and back.
 
-Order, as Kafka's: what a member is, then the group's epoch, then the target, then what a member has,
-then the states of share partitions; deleted the other way round. Topics and partitions are written
-in order, where Kafka's order is that of its hash tables.
+Order, as Kafka's: what a member is, then the group's epoch, then the target, then what a member
+has, then the states of share partitions; deleted the other way round. Topics and partitions are
+written in order, where Kafka's order is that of its hash tables.
 """
 
 from __future__ import annotations

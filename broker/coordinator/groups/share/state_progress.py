@@ -1,4 +1,4 @@
-"""Which share partitions of a group have a state at the share coordinator, and which are to get one.
+"""Which share partitions of a group have a state at the share coordinator, or are to get one.
 
 A partition is given to members once its state is initialized: its leader could not read it before.
 What is being initialized was asked for at some time, and is asked for again after a while, since

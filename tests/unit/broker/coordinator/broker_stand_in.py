@@ -26,12 +26,14 @@ from kraftrio.broker.api.groups.find_coordinator import GROUP_KEY, FindCoordinat
 from kraftrio.broker.api.groups.groups import GroupHandlers
 from kraftrio.broker.api.groups.transactional_offsets import TransactionalOffsetHandlers
 from kraftrio.broker.coordinator.group_coordinator import group_coordinator
+from kraftrio.broker.coordinator.share_initializer import ShareStateInitializer
 from kraftrio.broker.log.producers.producer_state import AppendOrigin
 from kraftrio.broker.log.producers.verifications import VerificationGuard
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.ports import UnflushedError, VerificationResult
 from kraftrio.broker.server.context import ClientInfo, RequestContext
 from kraftrio.broker.server.sliced_work import do_at_once
+from kraftrio.broker.share_state import SharePartitionKey
 from kraftrio.kraft_meta.metadata.image import (
     BrokerImage,
     Endpoint,
@@ -295,6 +297,15 @@ class FakeVerifier:
         return answer
 
 
+class NoShareCoordinators:
+    """Share coordinators, none of which is available."""
+
+    def initialize(
+        self, key: SharePartitionKey, state_epoch: int, start_offset: int
+    ) -> Deferred[ErrorCode]:
+        return Deferred.completed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
 class BrokerStandIn:
     """A coordinator and its handlers over the stand-ins; leads every partition by default."""
 
@@ -320,6 +331,7 @@ class BrokerStandIn:
             self.properties,
             self.settings,
             lambda: f"uuid{next(self._uuids)}",
+            ShareStateInitializer(NoShareCoordinators()),
             replicas=self.replicas,
             timers=self.timers,
             clock=self.timers,

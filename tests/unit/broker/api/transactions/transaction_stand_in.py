@@ -16,6 +16,7 @@ from kraftrio.broker.api.transactions.listing import TransactionListingHandlers
 from kraftrio.broker.controller.producer_ids import ProducerIdManager
 from kraftrio.broker.coordinator.group_coordinator import group_coordinator
 from kraftrio.broker.coordinator.marker_sender import MarkerSender
+from kraftrio.broker.coordinator.share_initializer import ShareStateInitializer
 from kraftrio.broker.coordinator.transaction_coordinator import transaction_coordinator
 from kraftrio.broker.security.authorizer import ALLOW_ALL, Authorizer
 from kraftrio.broker.server.context import ClientInfo, RequestContext
@@ -40,6 +41,7 @@ from tests.unit.broker.coordinator.broker_stand_in import (
     ClusterMetadata,
     FakeReplicas,
     ManualTimers,
+    NoShareCoordinators,
 )
 from tests.unit.broker.coordinator.groups.group_context import Properties as GroupProperties
 from tests.unit.broker.coordinator.groups.group_context import Settings
@@ -125,6 +127,7 @@ class TransactionStandIn:
             GroupProperties(offsets_topic_num_partitions=4),
             Settings(),
             lambda: "uuid",
+            ShareStateInitializer(NoShareCoordinators()),
             replicas=self.replicas,
             timers=self.timers,
             clock=self.timers,

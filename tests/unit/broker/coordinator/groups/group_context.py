@@ -15,6 +15,7 @@ from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
 from kraftrio.broker.coordinator.groups.classic.joins import Client
 from kraftrio.broker.coordinator.groups.offset_commit import Committer, NamedPartition
 from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
+from kraftrio.broker.coordinator.groups.share.ports import StatesToInitialize
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now, Outcome, ProducerOfBatch
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.wire.errors import ErrorCode
@@ -63,6 +64,9 @@ class Properties:
     group_consumer_max_size: int = 2**31 - 1
     group_consumer_migration_policy: str = "bidirectional"
     group_consumer_regex_refresh_interval_ms: int = 600_000
+    group_share_assignors: Sequence[str] = ("simple",)
+    group_share_max_size: int = 200
+    group_share_initialize_retry_interval_ms: int = 30_000
     offset_metadata_max_bytes: int = 4096
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
@@ -81,6 +85,9 @@ class Settings:
             "consumer.assignment.interval.ms": 0,
             "consumer.heartbeat.interval.ms": 5_000,
             "consumer.session.timeout.ms": 45_000,
+            "share.assignment.interval.ms": 0,
+            "share.heartbeat.interval.ms": 5_000,
+            "share.session.timeout.ms": 45_000,
         }
     )
 
@@ -114,8 +121,13 @@ class GroupContext:
         self.markers: dict[int, tuple[int, bool]] = {}  # offset of one -> what it says
         self._held: list[tuple[int, Outcome]] = []
         self.append_error = ErrorCode.NONE
-        self.shard = GroupShard(self.properties, self.settings, self._new_uuid, self.metadata)
+        self.wanted: list[StatesToInitialize] = []
+        self.shard = GroupShard(self.properties, self.settings, self._new_uuid, self.metadata, self)
         self.carry_out(self.shard.on_loaded(self.now))
+
+    def initialize(self, states: StatesToInitialize) -> None:
+        """Note that states of share partitions are wanted."""
+        self.wanted.append(states)
 
     def _new_uuid(self) -> str:
         self._uuids += 1
@@ -211,7 +223,9 @@ class GroupContext:
             self.properties, self.group_id, metadata=self.metadata, settings=self.settings
         )
         other.now, other.log, other._uuids = self.now, list(self.log), self._uuids + 100
-        other.shard = GroupShard(other.properties, other.settings, other._new_uuid, other.metadata)
+        other.shard = GroupShard(
+            other.properties, other.settings, other._new_uuid, other.metadata, other
+        )
         other.producers, other.markers = dict(self.producers), dict(self.markers)
         for offset, (key, value) in enumerate(self.log):
             if offset in self.markers:

@@ -14,6 +14,7 @@ from kraftrio.broker.coordinator.groups.consumer.records import group_records, m
 from kraftrio.broker.coordinator.groups.offset_table import OffsetKey
 from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
 from kraftrio.broker.coordinator.outcome import Now
+from kraftrio.broker.coordinator.share_initializer import ShareStateInitializer
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.wire.messages.group_record_keys import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -35,6 +36,7 @@ from kraftrio.wire.messages.groups import OffsetFetchRequestGroup
 from kraftrio.wire.primitives import ZERO_UUID, uuid_from_text
 from kraftrio.wire.records.batch import Record, build_batch, iter_headers, iter_records
 from kraftrio.wire.records.control import read_end_transaction_marker
+from tests.unit.broker.coordinator.broker_stand_in import NoShareCoordinators
 from tests.unit.broker.coordinator.groups.group_context import Properties, Settings
 
 LOGS = Path(__file__).resolve().parents[5] / "data" / "log-dirs"
@@ -53,8 +55,19 @@ def records(partition: int) -> Iterator[Record]:
             yield from iter_records(data, header)
 
 
+def _new_shard() -> GroupShard:
+    initializer = ShareStateInitializer(NoShareCoordinators())
+    return GroupShard(Properties(), Settings(), lambda: "uuid", MetadataCache(), initializer)
+
+
 def replay(partition: int, end_offset: int = 1 << 62) -> GroupShard:
-    shard = GroupShard(Properties(), Settings(), lambda: "uuid", MetadataCache())
+    shard = GroupShard(
+        Properties(),
+        Settings(),
+        lambda: "uuid",
+        MetadataCache(),
+        ShareStateInitializer(NoShareCoordinators()),
+    )
     data = read_log(partition)
     for header in iter_headers(data):
         if header.base_offset >= end_offset:
@@ -202,7 +215,13 @@ def test_state_is_written_as_kafka_writes_it() -> None:
             group = group_from_record(key.group, decode_group_value(record.value))
             assert encode_group_value(group_value(group)) == record.value
         elif isinstance(key, OffsetCommitKey) and record.value is not None:
-            shard = GroupShard(Properties(), Settings(), lambda: "uuid", MetadataCache())
+            shard = GroupShard(
+                Properties(),
+                Settings(),
+                lambda: "uuid",
+                MetadataCache(),
+                ShareStateInitializer(NoShareCoordinators()),
+            )
             shard.replay(record.offset, record.key, record.value, NOW)
             offset = shard.offsets.get(OffsetKey(key.group, key.topic, key.partition))
             assert offset is not None
