@@ -75,7 +75,7 @@ def broker_handlers(
             metadata,
             lambda name: auto_topics.create([name]),
         ).table(),
-        GroupHandlers(groups, metadata, node.config).table(),
+        GroupHandlers(groups, metadata, node.config, coordination.share_state).table(),
         TransactionalOffsetHandlers(groups, metadata, coordination.verification).table(),
         ConsumerGroupHandlers(groups, metadata, node.config).table(),
         ShareGroupHandlers(groups, metadata).table(),

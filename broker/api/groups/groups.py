@@ -27,6 +27,7 @@ from kraftrio.broker.api.groups.long_requests import (
     delete_offsets_in_parts,
     is_long,
     is_long_fetch,
+    is_share_group,
     leave,
 )
 from kraftrio.broker.api.groups.offset_requests import (
@@ -51,6 +52,7 @@ from kraftrio.broker.coordinator.groups.shard.administration import (
     listed_group,
 )
 from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.broker.peers.share_state_client import ShareStateClient
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.request_parts import PART_ENTRIES
 from kraftrio.broker.server.sliced_work import Work
@@ -94,14 +96,23 @@ _SYNC_PROTOCOL_VERSION = 5
 
 
 class GroupHandlers:
-    """Handlers of one broker."""
+    """Handlers of one broker.
+
+    Args:
+        share_states: the share coordinators, for share groups that are deleted.
+    """
 
     def __init__(
-        self, coordinator: GroupCoordinator, metadata: MetadataCache, properties: GroupProperties
+        self,
+        coordinator: GroupCoordinator,
+        metadata: MetadataCache,
+        properties: GroupProperties,
+        share_states: ShareStateClient,
     ) -> None:
         self._coordinator = coordinator
         self._metadata = metadata
         self._properties = properties
+        self._share_states = share_states
 
     def table(self) -> HandlerTable:
         return {
@@ -347,10 +358,11 @@ class GroupHandlers:
         )
 
     def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext) -> Any:
-        if is_long(request.groups_names):
-            return delete_groups(self._coordinator, request.groups_names)
+        names = request.groups_names
+        if is_long(names) or any(is_share_group(self._coordinator, name) for name in names):
+            return delete_groups(self._coordinator, self._share_states, names)
         by_partition: dict[int, list[str]] = {}
-        for group_id in dict.fromkeys(request.groups_names):
+        for group_id in dict.fromkeys(names):
             by_partition.setdefault(self._coordinator.partition_for(group_id), []).append(group_id)
         deleted = [
             delete_of_partition(self._coordinator, group_ids) for group_ids in by_partition.values()

@@ -18,11 +18,14 @@ from kraftrio.broker.api.groups.offset_requests import (
     fetch_error,
     no_offset,
 )
+from kraftrio.broker.api.groups.share_states import delete_states
 from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator
 from kraftrio.broker.coordinator.groups.offset_table import OffsetKey
 from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
-from kraftrio.broker.coordinator.outcome import Now
+from kraftrio.broker.coordinator.groups.share.state_progress import Partitions
+from kraftrio.broker.coordinator.outcome import Now, Outcome
 from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.broker.peers.share_state_client import ShareStateClient
 from kraftrio.broker.server.request_parts import PART_ENTRIES, nested_parts, parts
 from kraftrio.broker.server.sliced_sets import distinct
 from kraftrio.broker.server.sliced_work import Work
@@ -290,12 +293,22 @@ def chosen_of(known: frozenset[str], names: Iterable[str]) -> Work[list[str]]:
 
 
 def delete_groups(
-    coordinator: GroupCoordinator, group_ids: Countable[str]
+    coordinator: GroupCoordinator, share_states: ShareStateClient, group_ids: Countable[str]
 ) -> Work[DeleteGroupsResponse]:
-    """Delete groups, a few of one coordinator partition at a time."""
+    """Delete groups, a few of one coordinator partition at a time.
+
+    Of share groups the states of share partitions are deleted first; one whose states are not
+    deleted stays, to be deleted by the next request.
+    """
     names = yield from distinct(group_ids)
     codes: dict[str, ErrorCode] = {}
-    for part in parts(names):
+    for group_id in names:
+        if is_share_group(coordinator, group_id):
+            code = yield from _delete_share_states(coordinator, share_states, group_id)
+            if code is not ErrorCode.NONE:
+                codes[group_id] = code
+        yield None
+    for part in parts(group_id for group_id in names if group_id not in codes):
         by_partition: dict[int, list[str]] = {}
         for group_id in part:
             by_partition.setdefault(coordinator.partition_for(group_id), []).append(group_id)
@@ -310,6 +323,33 @@ def delete_groups(
             names,
         )
     )
+
+
+def is_share_group(coordinator: GroupCoordinator, group_id: str) -> bool:
+    """Whether a group is a share group that this broker coordinates."""
+    try:
+        return coordinator.read(group_id, lambda shard, _now: shard.share.has(group_id))
+    except KafkaError:
+        return False  # which its deletion says, too
+
+
+def _delete_share_states(
+    coordinator: GroupCoordinator, share_states: ShareStateClient, group_id: str
+) -> Work[ErrorCode]:
+    """Delete the states of a share group at the share coordinators."""
+
+    def begin(shard: GroupShard, now: Now) -> Outcome:
+        try:
+            return shard.share.states.begin_deletion_of_group(group_id, now)
+        except KafkaError as error:
+            return Outcome(response=error.code)
+
+    begun: Deferred[Partitions | ErrorCode] = coordinator.write(group_id, begin, lambda code: code)
+    yield begun
+    if isinstance(begun.value, ErrorCode):
+        return begun.value
+    codes = yield from delete_states(share_states, group_id, begun.value)
+    return next((code for code in codes.values() if code is not ErrorCode.NONE), ErrorCode.NONE)
 
 
 def delete_of_partition(

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kraftrio.base.deferred import Deferred
+from kraftrio.broker.api.groups.share_states import delete_states
 from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator
 from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
 from kraftrio.broker.coordinator.groups.share.ports import StatesToInitialize
@@ -396,24 +397,6 @@ class ShareGroupOffsetHandlers:
             raise KafkaError(code, code.text)
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_GROUP_ID.text)
-
-
-def delete_states(
-    states: ShareStateClient, group_id: str, partitions: Any
-) -> Work[dict[bytes, ErrorCode]]:
-    """Delete states; return how it went for each topic."""
-    asked: list[tuple[bytes, Deferred[ErrorCode]]] = []
-    for topic_id, indexes in partitions.items():
-        for index in sorted(indexes):
-            key = SharePartitionKey(group_id, topic_id, index)
-            asked.append((topic_id, states.delete(key)))
-            yield None
-    codes: dict[bytes, ErrorCode] = {}
-    for topic_id, answer in asked:
-        yield answer
-        if codes.get(topic_id, ErrorCode.NONE) is ErrorCode.NONE:
-            codes[topic_id] = answer.value
-    return codes
 
 
 def _may(context: RequestContext, operation: AclOperation, topic: str) -> bool:

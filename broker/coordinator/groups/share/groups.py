@@ -129,6 +129,10 @@ class ShareGroups:
         """Return a share group; GROUP_ID_NOT_FOUND if there is none."""
         return self._parts.find(group_id)
 
+    def has(self, group_id: str) -> bool:
+        """Whether a group is there, and is a share group."""
+        return self._find(group_id) is not None
+
     # --- the kind ---
 
     @property

@@ -316,6 +316,7 @@ class BrokerStandIn:
         self.metadata = ClusterMetadata()
         self.verifier = FakeVerifier()
         self.created_topics: list[str] = []
+        self.share_states: Any = NoShareCoordinators()
         self.settings = Settings()
         self._uuids = itertools.count(1)
         self.start()
@@ -331,7 +332,7 @@ class BrokerStandIn:
             self.properties,
             self.settings,
             lambda: f"uuid{next(self._uuids)}",
-            ShareStateInitializer(NoShareCoordinators()),
+            ShareStateInitializer(self.share_states),
             replicas=self.replicas,
             timers=self.timers,
             clock=self.timers,
@@ -341,7 +342,9 @@ class BrokerStandIn:
             **FindCoordinatorHandler(
                 {GROUP_KEY: self.coordinator}, self.metadata, self.created_topics.append
             ).table(),
-            **GroupHandlers(self.coordinator, self.metadata, self.properties).table(),
+            **GroupHandlers(
+                self.coordinator, self.metadata, self.properties, self.share_states
+            ).table(),
             **TransactionalOffsetHandlers(self.coordinator, self.metadata, self.verifier).table(),
             **ConsumerGroupHandlers(self.coordinator, self.metadata, self.properties).table(),
             **AbsentGroupHandlers(self.coordinator).table(),
