@@ -30,11 +30,13 @@ spark/test_sink: clients/spark/ sink
 unit/base/patterns/test_pattern: base/patterns/ charsets scripts syntax
 unit/broker/api/fetch/test_long_fetch: broker/api/fetch/ answers reads
 unit/broker/api/fetch/test_parked_fetch: broker/server/ limits
-unit/broker/api/groups/test_absent_groups: wire/messages/ share_groups streams_groups
+unit/broker/api/groups/test_absent_groups: wire/messages/ streams_groups
 unit/broker/api/groups/test_consumer_groups: broker/coordinator/groups/consumer/ description
 unit/broker/api/groups/test_groups: broker/api/groups/ offset_requests
 unit/broker/api/produce/test_produce: broker/api/produce/ long_produce
 unit/broker/api/produce/test_refused_batches: broker/replica/ append_gate
+unit/broker/api/groups/test_share_group_offsets: broker/api/groups/ share_states
+unit/broker/api/groups/test_share_groups: wire/messages/ share_groups
 unit/broker/api/share/test_share_state: wire/messages/ share_state
 unit/broker/api/shared/test_decision_parts: broker/server/ request_parts
 unit/broker/api/test_configs: wire/messages/ configs
@@ -77,6 +79,10 @@ unit/broker/coordinator/groups/test_offset_state: broker/coordinator/groups/ off
     properties
 unit/broker/coordinator/test_runtime: broker/coordinator/ loading outcome outcome_runner ports
     settings shard
+unit/broker/coordinator/groups/share/test_heartbeats: broker/coordinator/groups/share/ description
+    group groups member parts ports records
+unit/broker/coordinator/groups/share/test_heartbeats: wire/messages/ share_group_records
+unit/broker/coordinator/groups/share/test_states: broker/coordinator/groups/share/ state_progress
 unit/broker/coordinator/share_state/test_shard: broker/coordinator/ share_coordinator
 unit/broker/coordinator/share_state/test_shard: broker/coordinator/share_state/ ports state
 unit/broker/coordinator/transactions/test_shard: broker/coordinator/transactions/ ports

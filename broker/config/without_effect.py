@@ -98,23 +98,6 @@ _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "share groups are not served",
-        (
-            "group.share.assignors",
-            "group.share.assignment.interval.ms",
-            "group.share.min.assignment.interval.ms",
-            "group.share.max.assignment.interval.ms",
-            "group.share.heartbeat.interval.ms",
-            "group.share.min.heartbeat.interval.ms",
-            "group.share.max.heartbeat.interval.ms",
-            "group.share.session.timeout.ms",
-            "group.share.min.session.timeout.ms",
-            "group.share.max.session.timeout.ms",
-            "group.share.max.size",
-            "group.share.initialize.retry.interval.ms",
-        ),
-    ),
-    (
         "streams groups are not served",
         (
             "group.streams.assignment.interval.ms",

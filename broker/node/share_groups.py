@@ -20,8 +20,6 @@ from kraftrio.broker.share.led_share_partition import ShareServices
 from kraftrio.broker.share.sessions import ShareSessions
 from kraftrio.broker.share.share_partitions import SharePartitions
 
-_SHARE_VERSION = "share.version"
-
 
 def share_partitions(
     node: NodeContext, metadata: MetadataCache, replication: Replication, coordination: Coordination
@@ -62,4 +60,4 @@ def share_handlers(
 
 
 def _has_share_groups(metadata: MetadataCache) -> Callable[[], bool]:
-    return lambda: metadata.image.features.get(_SHARE_VERSION, 0) > 0
+    return lambda: metadata.image.share_version > 0

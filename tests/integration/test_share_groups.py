@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.cluster import FindCoordinatorRequest
 from kraftrio.wire.messages.groups import DeleteGroupsRequest
 from kraftrio.wire.messages.share_groups import (
     AlterShareGroupOffsetsRequest,
@@ -145,6 +146,7 @@ def test_a_share_group_from_its_first_member_to_its_end(
 ) -> None:
     broker = make_broker(group_share_assignment_interval_ms=0)
     with WireClient((broker.host, broker.port)) as client:
+        client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP]))
         client.create_topic(TOPIC, partitions=3)
         for _ in range(10):
             client.produce(TOPIC, 1, build_batch([Record(0, 0, None, b"v")]))

@@ -91,7 +91,7 @@ class ShareGroupHandlers:
         done: Deferred[ShareGroupHeartbeatResponse] = self._coordinator.write(
             request.group_id,
             partial(_serve, request, context.client_id or "", f"/{context.client_host}"),
-            lambda code: ShareGroupHeartbeatResponse(error_code=code, error_message=code.text),
+            lambda code: ShareGroupHeartbeatResponse(error_code=code),
         )
         return done.value if done.done else done
 

@@ -316,7 +316,7 @@ class BrokerStandIn:
         self.metadata = ClusterMetadata()
         self.verifier = FakeVerifier()
         self.created_topics: list[str] = []
-        self.share_states: Any = NoShareCoordinators()
+        self.share_states = self.share_coordinators()
         self.settings = Settings()
         self._uuids = itertools.count(1)
         self.start()
@@ -325,6 +325,10 @@ class BrokerStandIn:
             for partition in range(partition_count):
                 self.replicas.lead(partition)
                 self.coordinator.elect(partition, 0)
+
+    def share_coordinators(self) -> Any:
+        """The way to the share coordinators of the cluster."""
+        return NoShareCoordinators()
 
     def start(self) -> None:
         """Make the coordinator and its handlers (again: as after a restart)."""

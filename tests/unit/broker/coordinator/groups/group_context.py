@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
 from kraftrio.broker.coordinator.groups.classic.joins import Client
@@ -217,9 +217,9 @@ class GroupContext:
         passed = monotonic_ms - self.now.monotonic_ms
         self.now = Now(monotonic_ms, self.now.wall_ms + round(passed))
 
-    def reload(self) -> GroupContext:
+    def reload(self) -> Self:
         """Another broker takes over: a new context that has replayed this one's log."""
-        other = GroupContext(
+        other = type(self)(
             self.properties, self.group_id, metadata=self.metadata, settings=self.settings
         )
         other.now, other.log, other._uuids = self.now, list(self.log), self._uuids + 100

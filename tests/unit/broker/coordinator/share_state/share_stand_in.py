@@ -53,11 +53,11 @@ class ShareStandIn:
         pruned: the offsets below which records were deleted.
     """
 
-    def __init__(self, *, lead: bool = True) -> None:
+    def __init__(self, *, lead: bool = True, metadata: ClusterMetadata | None = None) -> None:
         self.properties = Properties()
         self.timers = ManualTimers()
         self.replicas = FakeReplicas(self.timers)
-        self.metadata = ClusterMetadata()
+        self.metadata = metadata or ClusterMetadata()
         self.metadata.add_topic(TOPIC, TOPIC_ID, 4)
         self.metadata.add_topic(SHARE_GROUP_STATE, b"s" * 16, 1)
         self.authorizer: Authorizer = ALLOW_ALL
