@@ -67,6 +67,7 @@ def test_features(kafka: KafkaTools) -> None:
     features = dict(re.findall(r"Feature: (\S+)\s.*FinalizedVersionLevel: (\S+)", "\n".join(lines)))
     assert re.match(r"[34]\.\d-IV\d", features["metadata.version"])
     assert features["group.version"] == "1"
+    assert features["share.version"] == "1"
     assert features["transaction.version"] == "2"
 
 

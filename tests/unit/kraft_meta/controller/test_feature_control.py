@@ -54,6 +54,7 @@ def test_a_new_cluster_names_only_features_that_are_served() -> None:
     assert dict(image.features) == {
         "group.version": 1,
         "metadata.version": 30,
+        "share.version": 1,
         "transaction.version": 2,
     }
 
