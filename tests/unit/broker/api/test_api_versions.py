@@ -23,13 +23,27 @@ def api_versions(cluster: ClusterContext) -> ApiVersionsHandler:
     ("version", "supported"),
     [
         (3, ["metadata.version"]),
-        (4, ["group.version", "kraft.version", "metadata.version", "transaction.version"]),
+        (
+            4,
+            [
+                "group.version",
+                "kraft.version",
+                "metadata.version",
+                "share.version",
+                "transaction.version",
+            ],
+        ),
     ],
 )
 def test_api_versions_tells_apis_and_features(version: int, supported: list[str]) -> None:
     """Version 3 hides features that begin at 0; finalized levels come from the image, 0 is none."""
     cluster = ClusterContext()
-    levels = ("group.version", 1), ("metadata.version", 30), ("transaction.version", 2)
+    levels = (
+        ("group.version", 1),
+        ("metadata.version", 30),
+        ("share.version", 1),
+        ("transaction.version", 2),
+    )
     assert dict(cluster.metadata.image.features) == dict(levels)
     request = ApiVersionsRequest(client_software_name="kt", client_software_version="1.0")
     asked = context(version)

@@ -12,12 +12,6 @@ from kraftrio.wire.messages.groups import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from kraftrio.wire.messages.share_groups import (
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequestGroup,
-    DescribeShareGroupOffsetsRequestTopic,
-    ShareGroupDescribeRequest,
-)
 from kraftrio.wire.messages.streams_groups import StreamsGroupDescribeRequest
 from tests.unit.broker.coordinator.broker_stand_in import BrokerStandIn, ask
 
@@ -35,7 +29,6 @@ COMMIT = OffsetCommitRequest(
 @pytest.mark.parametrize(
     ("kind", "request_type", "version"),
     [
-        ("share", ShareGroupDescribeRequest, 1),
         ("streams", StreamsGroupDescribeRequest, 0),
     ],
 )
@@ -54,25 +47,3 @@ def test_no_group_is_of_another_kind(kind: str, request_type: type[Any], version
     assert group.authorized_operations == -(2**31)
     elsewhere = ask(BrokerStandIn(lead=False), request, version).groups[0]
     assert elsewhere.error_code == ErrorCode.NOT_COORDINATOR
-
-
-@pytest.mark.parametrize("version", [0, 1])
-def test_no_share_group_has_offsets(version: int) -> None:
-    """Which is no error; what is asked about by name comes back."""
-    request = DescribeShareGroupOffsetsRequest(
-        groups=[
-            DescribeShareGroupOffsetsRequestGroup(group_id="all", topics=None),
-            DescribeShareGroupOffsetsRequestGroup(
-                group_id="some",
-                topics=[DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=[3, 5])],
-            ),
-        ]
-    )
-    everything, some = ask(BrokerStandIn(), request, version).groups
-    assert (everything.group_id, everything.topics, everything.error_code) == ("all", [], 0)
-    (topic,) = some.topics
-    assert [(one.partition_index, one.start_offset) for one in topic.partitions] == [
-        (3, -1),
-        (5, -1),
-    ]
-    assert {one.error_code for one in topic.partitions} == {ErrorCode.NONE}

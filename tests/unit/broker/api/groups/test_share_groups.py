@@ -8,7 +8,13 @@ import pytest
 
 from kraftrio.broker.security.authorizer import AclOperation, Resource, ResourceType
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages.groups import DeleteGroupsRequest, ListGroupsRequest
+from kraftrio.wire.messages.groups import (
+    DeleteGroupsRequest,
+    ListGroupsRequest,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from kraftrio.wire.messages.share_groups import ShareGroupDescribeRequest
 from tests.support.authorizers import Denies
 from tests.unit.broker.api.groups.share_groups_stand_in import GROUP, ShareGroupsStandIn
@@ -42,7 +48,7 @@ def test_a_member_joins_and_leaves() -> None:
     assert (described.error_code, described.group_state) == (NONE, "Stable")
     assert [member.member_id for member in described.members] == ["m"]
     assert described.authorized_operations > 0
-    listed = broker.request(ListGroupsRequest(types_filter=["share"])).groups
+    listed = broker.request(ListGroupsRequest()).groups
     assert [(one.group_id, one.group_type, one.protocol_type) for one in listed] == [
         (GROUP, "share", "share")
     ]
@@ -83,6 +89,17 @@ def test_refusals_have_their_messages() -> None:
         "Group missing not found.",
     )
     assert describe(broker, "").error_code is ErrorCode.INVALID_GROUP_ID
+
+
+def test_groups_of_other_kinds_are_not_found() -> None:
+    broker = ShareGroupsStandIn()
+    commit = OffsetCommitRequestTopic(
+        name=TOPIC, partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=1)]
+    )
+    broker.request(OffsetCommitRequest(group_id=GROUP, topics=[commit]), 8)
+    for refused in (describe(broker), broker.beat(0, [TOPIC]), broker.beat(-1)):
+        assert refused.error_code is ErrorCode.GROUP_ID_NOT_FOUND
+        assert refused.error_message == "Group g is not a share group."
 
 
 def test_without_the_feature_nothing_is_served() -> None:
