@@ -347,7 +347,8 @@ class GroupHandlers:
     def list_groups(
         self, request: ListGroupsRequest, context: RequestContext
     ) -> Work[ListGroupsResponse]:
-        states = yield from chosen_of(GROUP_STATES, request.states_filter)
+        asked_states = (state.strip() for state in request.states_filter)
+        states = yield from chosen_of(GROUP_STATES, asked_states)
         types = yield from chosen_of(GROUP_TYPES, request.types_filter)
         try:
             chosen = self._coordinator.read_all(lambda shard: shard.choose(states, types))

@@ -287,7 +287,8 @@ def chosen_of(known: frozenset[str], names: Iterable[str]) -> Work[list[str]]:
     """Reduce a filter to the known names in it, and one that is not if any is."""
     chosen: dict[str, None] = {}
     for name in names:
-        chosen[name if name.lower() in known else ""] = None
+        lowered = name.lower()
+        chosen[lowered if lowered in known else ""] = None
         yield None
     return list(chosen)
 

@@ -23,8 +23,14 @@ from kraftrio.wire.messages.groups import (
     ListedGroup,
 )
 
-GROUP_TYPES = frozenset({CLASSIC_GROUP_TYPE})
-GROUP_STATES = frozenset(state.value.lower() for state in GroupState)
+GROUP_TYPES = frozenset({CLASSIC_GROUP_TYPE, "consumer", "share", "streams"})
+"""The kinds of group, as ListGroups names them."""
+
+GROUP_STATES = frozenset(
+    {*(state.value.lower() for state in GroupState), "assigning", "reconciling", "notready"}
+)
+"""The states of groups of any kind, in small letters."""
+
 GROUP_ID_NOT_FOUND_VERSION = 6
 
 
@@ -65,8 +71,11 @@ def describe_group(
 def choose_groups(
     groups: Iterable[Group], states_filter: Iterable[str], types_filter: Iterable[str]
 ) -> list[Group]:
-    """Choose the groups in one of the states and of one of the types; empty means any."""
-    states = {state.lower() for state in states_filter}
+    """Choose the groups in one of the states and of one of the types; empty means any.
+
+    Case counts nothing, nor does space around a state.
+    """
+    states = {state.strip().lower() for state in states_filter}
     types = {group_type.lower() for group_type in types_filter}
     return [
         group

@@ -376,6 +376,27 @@ def test_list_groups_in_every_version(broker: BrokerStandIn, version: int) -> No
         assert ask(broker, ListGroupsRequest(states_filter=["Stable"]), version).groups == []
 
 
+@pytest.mark.parametrize(
+    ("states", "types", "count"),
+    [
+        ([" EMPTY "], [], 1),
+        (["no such"], [], 0),
+        (["NotReady", "assigning", "reconciling"], [], 0),
+        ([], ["Classic", "share"], 1),
+        ([], ["consumer", "share", "streams"], 0),
+        ([], ["no such"], 0),
+        ([], [" classic"], 0),
+    ],
+)
+def test_list_groups_by_state_and_type(
+    broker: BrokerStandIn, states: list[str], types: list[str], count: int
+) -> None:
+    """Names of states and kinds that are not there choose nothing, as in Kafka."""
+    ask(broker, commit_request(0), 8)
+    request = ListGroupsRequest(states_filter=states, types_filter=types)
+    assert len(ask(broker, request, 5).groups) == count
+
+
 def test_list_groups_while_loading(broker: BrokerStandIn) -> None:
     """A list that would lack a loading shard's groups is 14 instead."""
     ask(broker, commit_request(0), 8)

@@ -86,11 +86,12 @@ def test_list_groups(context: GroupContext) -> None:
     ("states", "types", "expected"),
     [
         (["Stable"], [], ["group"]),
-        (["stable", "EMPTY"], [], ["group", "simple"]),
+        (["stable", " EMPTY "], [], ["group", "simple"]),
         (["Dead"], [], []),
         ([], ["classic"], ["group", "simple"]),
         ([], ["Classic", "consumer"], ["group", "simple"]),
         ([], ["consumer"], []),
+        ([], [" classic"], []),
         (["Empty"], ["classic"], ["simple"]),
     ],
 )
