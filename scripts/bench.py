@@ -13,8 +13,8 @@ What is measured
 
 Clusters of three nodes are measured by --cluster, --failover and --many-topics (bench_cluster.py),
 consuming alone by --reads (bench_reads.py), small requests by --requests (bench_requests.py),
-transactions by --transactions (bench_transactions.py), a broker beside slow and hostile clients by
---crowd (bench_crowd.py).
+transactions by --transactions (bench_transactions.py), groups by --groups (bench_groups.py), a
+broker beside slow and hostile clients by --crowd (bench_crowd.py).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,24 +136,24 @@ def answers(port: int) -> bool:
         return False
 
 
-def command_of(kind: str, directory: Path, port: int) -> list[str]:
-    """How to start a broker on fresh data."""
+def command_of(kind: str, directory: Path, port: int, settings: Sequence[str] = ()) -> list[str]:
+    """How to start a broker on fresh data, with some settings of its own."""
+    chosen = ["group.initial.rebalance.delay.ms=0", *settings]
     if kind == "apache":
-        flags = ["group.initial.rebalance.delay.ms=0"]
-        return apache_kafka.broker_command(directory, port, flags)
+        return apache_kafka.broker_command(directory, port, chosen)
     return [
         *(sys.executable, "-P", "-m", "kraftrio", "start"),
         *("--data", str(directory / "data"), "--listen", f"127.0.0.1:{port}"),
-        *("--set", "group.initial.rebalance.delay.ms=0"),
+        *(word for setting in chosen for word in ("--set", setting)),
     ]
 
 
 @contextmanager
-def running(kind: str, metrics: Metrics) -> Iterator[RunningBroker]:
+def running(kind: str, metrics: Metrics, settings: Sequence[str] = ()) -> Iterator[RunningBroker]:
     """Start a broker, note how long that took and what it weighs, and stop it at the end."""
     directory = Path(tempfile.mkdtemp(prefix=f"bench-{kind}-"))
     port = free_ports(2)
-    command = command_of(kind, directory, port)
+    command = command_of(kind, directory, port, settings)
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     started = time.perf_counter()
     with (directory / "log").open("wb") as log:
@@ -302,6 +302,7 @@ def main() -> None:
     modes.add_argument("--reads", action="store_true", help="a log in memory, and from the disk")
     modes.add_argument("--requests", action="store_true", help="what one small request costs")
     modes.add_argument("--transactions", action="store_true", help="commit by commit, and many")
+    modes.add_argument("--groups", action="store_true", help="5,000 members of each protocol")
     modes.add_argument("--crowd", action="store_true", help="beside slow and hostile clients")
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
     parser.add_argument("--rounds", type=int, default=1, help="rounds of both brokers (default 1)")
@@ -331,6 +332,10 @@ def main() -> None:
         import bench_transactions
 
         measure_one = bench_transactions.measure_transactions
+    elif arguments.groups:
+        import bench_groups
+
+        measure_one = bench_groups.measure_groups
     elif arguments.crowd:
         import bench_crowd
 

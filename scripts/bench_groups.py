@@ -1,0 +1,376 @@
+"""What groups cost a broker: heartbeats, memory, rebalances, of each protocol.
+
+Called by `bench.py --groups`. 5,000 members in 500 groups of ten, which are frames on a few
+connections here, not processes: what is measured is the broker. Assignments are computed at once
+(assignment intervals of 0), so that the time of a rebalance is that of the work in it.
+
+- joined: from the first member's join to the last one's assignment, over all groups
+- heartbeats: of members to whom nothing happens, pipelined on ten connections
+- rebalance: a member more joins a group of ten, until all have what they are to have
+- 1,000 members: one group of them on 1,000 partitions, and one of them leaves
+"""
+
+from __future__ import annotations
+
+import selectors
+import sys
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from bench import Metrics, RunningBroker, running
+
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.groups import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatTopicPartitions,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    LeaveGroupRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from kraftrio.wire.messages.share_groups import ShareGroupHeartbeatRequest
+from tests.integration.wire_client import WireClient, frame_of
+
+GROUPS, MEMBERS = 500, 10
+LARGE = 1_000  # members of the large group, and partitions of its topic
+LAPS = 10  # heartbeats of each member
+REBALANCES = 20  # groups that one more member joins
+_CONNECTIONS = 10
+_WINDOW = 50  # requests in flight on a connection
+_PATIENCE_S = 0.05  # how long a join waits for the others before those who are through join again
+_DEADLINE_S = 120.0
+_TOPIC, _LARGE_TOPIC = "groups", "large"
+SETTINGS = (
+    "group.consumer.assignment.interval.ms=0",
+    "group.share.assignment.interval.ms=0",
+    "group.share.max.size=1000",
+)
+
+
+class Group(Protocol):
+    """A group of some protocol, whose members are all here."""
+
+    def settle(self) -> None:
+        """Have every member join, or rejoin, until all have what they are to have."""
+
+    def add_member(self) -> None: ...
+
+    def remove_member(self) -> None: ...
+
+    def heartbeats(self) -> list[bytes]:
+        """A heartbeat of each member that changes nothing."""
+
+
+def measure_groups(kind: str, scale: float, metrics: Metrics) -> None:
+    """One round of one kind of broker, which is started anew for each protocol."""
+    for protocol in ("classic", "consumer", "share"):
+        with running(kind, metrics, SETTINGS) as broker:
+            _measure_protocol(protocol, broker, scale, metrics)
+
+
+def _measure_protocol(protocol: str, broker: RunningBroker, scale: float, metrics: Metrics) -> None:
+    host, port = broker.address.split(":")
+    address = (host, int(port))
+    clients = [WireClient(address, timeout_s=_DEADLINE_S) for _ in range(_CONNECTIONS + 1)]
+    clients[0].create_topic(_TOPIC, MEMBERS)
+    clients[0].create_topic(_LARGE_TOPIC, LARGE)
+    warm_up = _group(protocol, "warm-up", _TOPIC, MEMBERS, clients)  # makes the internal topics
+    _settle_at_last(warm_up)
+    memory_before_mb = broker.memory_mb()
+    groups, joined_s, cpu_ms = [], 0.0, broker.cpu_s()
+    for number in range(int(GROUPS * scale)):
+        group = _group(protocol, f"group-{number}", _TOPIC, MEMBERS, clients)
+        began = time.perf_counter()
+        group.settle()
+        joined_s += time.perf_counter() - began
+        groups.append(group)
+    members = len(groups) * MEMBERS
+    metrics.add(f"{protocol}: joined, ms a group", joined_s * 1e3 / len(groups))
+    cpu_ms = (broker.cpu_s() - cpu_ms) * 1e3
+    metrics.add(f"{protocol}: joined, broker CPU ms a group", cpu_ms / len(groups))
+    _measure_heartbeats(protocol, broker, groups, clients, metrics)
+    grown_kb = (broker.memory_mb() - memory_before_mb) * 1024
+    metrics.add(f"{protocol}: memory, MB", broker.memory_mb())
+    metrics.add(f"{protocol}: memory, KB a member", grown_kb / members)
+    some = groups[:REBALANCES]
+    began = time.perf_counter()
+    for group in some:
+        group.add_member()
+        group.settle()
+    metrics.add(f"{protocol}: rebalance, ms", (time.perf_counter() - began) * 1e3 / len(some))
+    size = int(LARGE * max(scale, 0.2))
+    clients += [WireClient(address, timeout_s=_DEADLINE_S) for _ in range(size - len(clients))]
+    large = _group(protocol, "large", _LARGE_TOPIC, size, clients)
+    for name, change in (("join", lambda: None), ("one leaves", large.remove_member)):
+        change()
+        began, cpu_s = time.perf_counter(), broker.cpu_s()
+        large.settle()
+        metrics.add(f"{protocol}: {LARGE} members, {name}, s", time.perf_counter() - began)
+        metrics.add(f"{protocol}: {LARGE} members, {name}, broker CPU s", broker.cpu_s() - cpu_s)
+    for client in clients:
+        client.close()
+
+
+def _settle_at_last(group: Group) -> None:
+    """The first group may find its coordinator loading."""
+    end = time.perf_counter() + _DEADLINE_S
+    while True:
+        try:
+            return group.settle()
+        except _CoordinatorNotReady:
+            assert time.perf_counter() < end, "there is no coordinator"
+            time.sleep(0.2)
+
+
+class _CoordinatorNotReady(Exception):
+    """The request is to be sent again."""
+
+
+_LATER = (
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+
+def _check(response: Any) -> Any:
+    if response.error_code in _LATER:
+        raise _CoordinatorNotReady
+    assert response.error_code == ErrorCode.NONE, response
+    return response
+
+
+def _measure_heartbeats(
+    protocol: str,
+    broker: RunningBroker,
+    groups: Sequence[Group],
+    clients: list[WireClient],
+    metrics: Metrics,
+) -> None:
+    frames = [frame for group in groups for frame in group.heartbeats()]
+    lanes = [frames[lane::_CONNECTIONS] for lane in range(_CONNECTIONS)]
+    _send_all(clients, lanes)
+    began, cpu_s = time.perf_counter(), broker.cpu_s()
+    for _ in range(LAPS):
+        _send_all(clients, lanes)
+    sent = len(frames) * LAPS
+    metrics.add(f"{protocol}: heartbeats/s", sent / (time.perf_counter() - began))
+    metrics.add(f"{protocol}: heartbeat, broker CPU us", (broker.cpu_s() - cpu_s) * 1e6 / sent)
+
+
+def _send_all(clients: Sequence[WireClient], lanes: Sequence[Sequence[bytes]]) -> None:
+    """Send what each connection is to send, some at a time on all of them."""
+    for start in range(0, max(map(len, lanes)), _WINDOW):
+        windows = [lane[start : start + _WINDOW] for lane in lanes]
+        for client, window in zip(clients, windows, strict=False):
+            client.socket.sendall(b"".join(window))
+        for client, window in zip(clients, windows, strict=False):
+            for _ in window:
+                client.receive_frame()
+
+
+def _group(protocol: str, group_id: str, topic: str, size: int, clients: list[WireClient]) -> Group:
+    if protocol == "classic":
+        return ClassicGroup(group_id, size, clients)
+    members = [HeartbeatMember(protocol, group_id, topic) for _ in range(size)]
+    partitions = LARGE if topic == _LARGE_TOPIC else MEMBERS
+    return HeartbeatGroup(members, partitions, clients[:_CONNECTIONS])
+
+
+# --- groups of the new protocols: a member's heartbeat is all there is ---
+
+
+@dataclass
+class HeartbeatMember:
+    """A member of a consumer group or of a share group."""
+
+    protocol: str
+    group_id: str
+    topic: str
+    member_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    epoch: int = 0
+    assigned: dict[bytes, list[int]] = field(default_factory=dict)
+    is_to_confirm: bool = True  # what it owns is told with the next heartbeat
+
+    def request(self) -> Any:
+        """The next heartbeat."""
+        is_first = self.epoch <= 0
+        names = [self.topic] if is_first else None
+        if self.protocol == "share":
+            return ShareGroupHeartbeatRequest(
+                group_id=self.group_id,
+                member_id=self.member_id,
+                member_epoch=self.epoch,
+                subscribed_topic_names=names,
+            )
+        owned = [
+            ConsumerGroupHeartbeatTopicPartitions(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in self.assigned.items()
+        ]
+        return ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            member_epoch=self.epoch,
+            rebalance_timeout_ms=300_000 if is_first else -1,
+            subscribed_topic_names=names,
+            topic_partitions=owned if self.is_to_confirm else None,
+        )
+
+    def on_response(self, response: Any) -> bool:
+        """Take over what the coordinator says; whether that is news."""
+        is_news = response.member_epoch != self.epoch or response.assignment is not None
+        self.epoch = response.member_epoch
+        self.is_to_confirm = response.assignment is not None
+        if response.assignment is not None:
+            self.assigned = {
+                one.topic_id: list(one.partitions) for one in response.assignment.topic_partitions
+            }
+        return is_news
+
+
+class HeartbeatGroup:
+    """A group whose members heartbeat in turns until nothing changes any more."""
+
+    def __init__(
+        self, members: list[HeartbeatMember], partitions: int, clients: Sequence[WireClient]
+    ) -> None:
+        self._members = members
+        self._partitions = partitions
+        self._clients = clients
+
+    def settle(self) -> None:
+        end = time.perf_counter() + _DEADLINE_S
+        while self._lap() or not self._is_settled():
+            assert time.perf_counter() < end, "the group does not settle"
+
+    def _is_settled(self) -> bool:
+        epochs = {member.epoch for member in self._members}
+        assigned = sum(len(p) for m in self._members for p in m.assigned.values())
+        return len(epochs) == 1 and assigned >= self._partitions
+
+    def _lap(self) -> bool:
+        """A heartbeat of every member, some at a time; whether there was any news."""
+        is_news = False
+        step = len(self._clients) * _WINDOW
+        for start in range(0, len(self._members), step):
+            some = self._members[start : start + step]
+            for number, member in enumerate(some):
+                self._clients[number % len(self._clients)].send(member.request(), 1)
+            answers = [self._clients[n % len(self._clients)].receive() for n in range(len(some))]
+            for member, answer in zip(some, answers, strict=True):
+                is_news |= member.on_response(_check(answer))
+        return is_news
+
+    def add_member(self) -> None:
+        first = self._members[0]
+        self._members.append(HeartbeatMember(first.protocol, first.group_id, first.topic))
+
+    def remove_member(self) -> None:
+        member = self._members.pop()
+        member.epoch = -1
+        request = member.request()
+        request.subscribed_topic_names = None
+        _check(self._clients[0].call(request, 1))
+
+    def heartbeats(self) -> list[bytes]:
+        return [frame_of(member.request(), 1)[0] for member in self._members]
+
+
+# --- groups of the classic protocol: a member that joins waits for the others ---
+
+
+class ClassicGroup:
+    """A group whose members join on a connection each, since a join waits."""
+
+    def __init__(self, group_id: str, size: int, clients: list[WireClient]) -> None:
+        self._group_id = group_id
+        self._member_ids = [""] * size
+        self._clients = clients
+        self._generation = 0
+
+    def settle(self) -> None:
+        joined = self._join()
+        leader_id = joined[0].leader
+        assignments = [
+            SyncGroupRequestAssignment(member_id=one.member_id, assignment=bytes(16))
+            for one in joined
+        ]
+        for client, response in zip(self._clients, joined, strict=False):
+            request = SyncGroupRequest(
+                group_id=self._group_id,
+                generation_id=response.generation_id,
+                member_id=response.member_id,
+                assignments=assignments if response.member_id == leader_id else [],
+            )
+            client.send(request, 3)
+        for client in self._clients[: len(joined)]:
+            _check(client.receive())
+        self._generation = joined[0].generation_id
+
+    def _join(self) -> list[Any]:
+        """Join until all are of one generation."""
+        size = len(self._member_ids)
+        answers: list[Any] = [None] * size
+        self._send_joins(range(size))
+        waiting = set(range(size))
+        with selectors.DefaultSelector() as selector:
+            for number in waiting:
+                selector.register(self._clients[number].socket, selectors.EVENT_READ, number)
+            while True:
+                for key, _ in selector.select(_PATIENCE_S if len(waiting) < size else None):
+                    answers[key.data] = _check(self._clients[key.data].receive())
+                    self._member_ids[key.data] = answers[key.data].member_id
+                    waiting.discard(key.data)
+                    is_quiet = False
+                    break
+                else:
+                    is_quiet = True
+                if not waiting:
+                    newest = max(one.generation_id for one in answers)
+                    late = [n for n in range(size) if answers[n].generation_id < newest]
+                    if not late:
+                        return answers
+                elif is_quiet:
+                    late = [number for number in range(size) if number not in waiting]
+                else:
+                    continue
+                self._send_joins(late)
+                waiting.update(late)
+
+    def _send_joins(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            request = JoinGroupRequest(
+                group_id=self._group_id,
+                session_timeout_ms=300_000,
+                rebalance_timeout_ms=300_000,
+                member_id=self._member_ids[number],
+                protocol_type="consumer",
+                protocols=[JoinGroupRequestProtocol(name="range", metadata=bytes(16))],
+            )
+            self._clients[number].send(request, 3)
+
+    def add_member(self) -> None:
+        self._member_ids.append("")
+
+    def remove_member(self) -> None:
+        member = MemberIdentity(member_id=self._member_ids.pop())
+        request = LeaveGroupRequest(group_id=self._group_id, members=[member])
+        _check(self._clients[0].call(request, 3))
+
+    def heartbeats(self) -> list[bytes]:
+        requests = [
+            HeartbeatRequest(
+                group_id=self._group_id, generation_id=self._generation, member_id=member_id
+            )
+            for member_id in self._member_ids
+        ]
+        return [frame_of(request, 3)[0] for request in requests]
