@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from bench import Metrics, RunningBroker, running
 
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.cluster import FindCoordinatorRequest
 from kraftrio.wire.messages.groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatTopicPartitions,
@@ -83,12 +84,13 @@ def _measure_protocol(protocol: str, broker: RunningBroker, scale: float, metric
     clients = [WireClient(address, timeout_s=_DEADLINE_S) for _ in range(_CONNECTIONS + 1)]
     clients[0].create_topic(_TOPIC, MEMBERS)
     clients[0].create_topic(_LARGE_TOPIC, LARGE)
-    warm_up = _group(protocol, "warm-up", _TOPIC, MEMBERS, clients)  # makes the internal topics
-    _settle_at_last(warm_up)
+    names = [f"group-{number}" for number in range(int(GROUPS * scale))]
+    _wait_for_coordinator(clients[0], ["warm-up", "large", *names])
+    _group(protocol, "warm-up", _TOPIC, MEMBERS, clients).settle()
     memory_before_mb = broker.memory_mb()
     groups, joined_s, cpu_ms = [], 0.0, broker.cpu_s()
-    for number in range(int(GROUPS * scale)):
-        group = _group(protocol, f"group-{number}", _TOPIC, MEMBERS, clients)
+    for name in names:
+        group = _group(protocol, name, _TOPIC, MEMBERS, clients)
         began = time.perf_counter()
         group.settle()
         joined_s += time.perf_counter() - began
@@ -114,37 +116,25 @@ def _measure_protocol(protocol: str, broker: RunningBroker, scale: float, metric
         change()
         began, cpu_s = time.perf_counter(), broker.cpu_s()
         large.settle()
-        metrics.add(f"{protocol}: {LARGE} members, {name}, s", time.perf_counter() - began)
-        metrics.add(f"{protocol}: {LARGE} members, {name}, broker CPU s", broker.cpu_s() - cpu_s)
+        metrics.add(f"{protocol}: {size} members, {name}, s", time.perf_counter() - began)
+        metrics.add(f"{protocol}: {size} members, {name}, broker CPU s", broker.cpu_s() - cpu_s)
     for client in clients:
         client.close()
 
 
-def _settle_at_last(group: Group) -> None:
-    """The first group may find its coordinator loading."""
+def _wait_for_coordinator(client: WireClient, group_ids: Iterable[str]) -> None:
+    """Have the internal topic made, and its partitions loaded."""
     end = time.perf_counter() + _DEADLINE_S
-    while True:
-        try:
-            return group.settle()
-        except _CoordinatorNotReady:
+    for group_id in group_ids:
+        client.call(FindCoordinatorRequest(key=group_id, key_type=0), 3)
+        heartbeat = HeartbeatRequest(group_id=group_id, generation_id=1, member_id="nobody")
+        while client.call(heartbeat, 3).error_code != ErrorCode.UNKNOWN_MEMBER_ID:
             assert time.perf_counter() < end, "there is no coordinator"
-            time.sleep(0.2)
-
-
-class _CoordinatorNotReady(Exception):
-    """The request is to be sent again."""
-
-
-_LATER = (
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.NOT_COORDINATOR,
-)
+            time.sleep(0.1)
+            client.call(FindCoordinatorRequest(key=group_id, key_type=0), 3)
 
 
 def _check(response: Any) -> Any:
-    if response.error_code in _LATER:
-        raise _CoordinatorNotReady
     assert response.error_code == ErrorCode.NONE, response
     return response
 
