@@ -40,10 +40,7 @@ TEST_CONFIG = {
 
 KIND = os.environ.get("TEST_BROKER", "kraftrio")
 
-# Ours has no group protocol of KIP-848: tests of it can run against Apache's alone.
-# test_tools_cluster.py checks that ours does not claim to have it.
-SERVES_ALL = KIND == "apache"
-GROUP_PROTOCOLS = ["classic", "consumer"] if SERVES_ALL else ["classic"]
+GROUP_PROTOCOLS = ["classic", "consumer"]
 
 
 class Broker:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.conformance.broker_process import SERVES_ALL, Broker
+from tests.conformance.broker_process import Broker
 from tests.conformance.java_tools import KafkaTools
 
 UUID = r"[A-Za-z0-9_-]{22}"
@@ -24,18 +24,13 @@ def test_broker_api_versions(kafka: KafkaTools, broker: Broker) -> None:
     assert apis["Produce"].startswith("0 to "), "older librdkafka wants Produce from 0"
 
 
-def test_what_is_not_served_is_not_offered(
-    kafka: KafkaTools, topic: str, unique_group: Callable[[], str]
-) -> None:
-    """No share groups; the new group protocol is off. Clients hear it at once."""
+def test_protocols_of_groups_are_offered(kafka: KafkaTools) -> None:
+    """Clients choose the new one by what is offered, and by group.version."""
     shown = kafka.run("kafka-broker-api-versions").stdout
-    if SERVES_ALL:
-        return
-    assert re.search(r"\bShareFetch\(\d+\): UNSUPPORTED", shown), "ShareFetch is offered now"
-    consumer = ["--topic", topic, "--group", unique_group(), "--timeout-ms", "20000"]
-    consumer += ["--command-property", "group.protocol=consumer"]
-    refused = kafka.run("kafka-console-consumer", *consumer, check=False)
-    assert "does not support the new CONSUMER group protocol" in refused.output
+    for api in ("JoinGroup", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe"):
+        assert re.search(rf"\b{api}\(\d+\): \d+ to \d+ \[usable: \d+\]", shown), api
+    features = kafka.run("kafka-features", "describe").output
+    assert re.search(r"Feature: group.version\s.*FinalizedVersionLevel: 1\s", features)
 
 
 def test_cluster_tool(kafka: KafkaTools, broker: Broker) -> None:

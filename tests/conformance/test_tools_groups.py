@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -34,11 +36,18 @@ def filled(kafka: KafkaTools, unique_topic: Callable[[], str]) -> str:
     return topic
 
 
-@pytest.fixture
-def idle_group(kafka: KafkaTools, filled: str, unique_group: Callable[[], str]) -> str:
-    """A group without members that has consumed all of `filled`."""
+@pytest.fixture(params=GROUP_PROTOCOLS)
+def idle_group(
+    request: pytest.FixtureRequest,
+    kafka: KafkaTools,
+    filled: str,
+    unique_group: Callable[[], str],
+) -> str:
+    """A group of each protocol without members that has consumed all of `filled`."""
     group = unique_group()
-    kafka.consume(filled, "--group", group, "--from-beginning", count=10)
+    chosen = ["--command-property", f"group.protocol={request.param}", "--from-beginning"]
+    kafka.consume(filled, "--group", group, *chosen, count=10)
+    wait_for_state(kafka, group, "Empty", 0)
     return group
 
 
@@ -53,8 +62,8 @@ def offsets_of(kafka: KafkaTools, group: str) -> dict[tuple[str, str], tuple[str
 
 
 def wait_for_state(kafka: KafkaTools, group: str, state: str, members: int) -> dict[str, str]:
-    """Describe the group's state until it is as wanted, for 20 s at most."""
-    deadline = time.monotonic() + 20
+    """Describe the group's state until it is as wanted: members heartbeat every 5 s."""
+    deadline = time.monotonic() + 60
     while True:
         described = kafka.run(TOOL, "--describe", "--group", group, "--state")
         # A coordinator takes more than one word, so the columns are counted from the end.
@@ -128,6 +137,14 @@ def test_describe_active_group(
         state = wait_for_state(kafka, group, "Stable", 2)
         assert state["strategy"] in {"range", "uniform"}
         shown = wait_for_members(kafka, group)
+        details = kafka.run(TOOL, "--describe", "--group", group, "--members", "--verbose")
+        assert re.findall(rf"{filled}(?::|\()([01])", details.output), details.output
+        (listed,) = [
+            row
+            for row in kafka.run("kafka-groups", "--list", "--group-type", protocol).rows("GROUP")
+            if row["GROUP"] == group
+        ]
+        assert (listed["TYPE"], listed["PROTOCOL"]) == (protocol.capitalize(), "consumer")
         assert sorted(row["CLIENT-ID"] for row in shown) == ["one", "two"]
         assert [row["#PARTITIONS"] for row in shown] == ["1", "1"]
         assert all(row["HOST"] == "/127.0.0.1" for row in shown)
@@ -141,7 +158,7 @@ def test_describe_active_group(
 
 def wait_for_members(kafka: KafkaTools, group: str) -> list[dict[str, str]]:
     """Describe the members until each has a partition, for 20 s at most."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         described = kafka.run(TOOL, "--describe", "--group", group, "--members")
         rows = described.rows("GROUP")
@@ -188,6 +205,37 @@ def test_reset_offsets(kafka: KafkaTools, filled: str, idle_group: str) -> None:
     assert reset(kafka, idle_group, *whole, *future) == {"0": "5", "1": "5"}
     beyond = reset(kafka, idle_group, *whole, "--to-offset", "99", "--execute")
     assert beyond == {"0": "5", "1": "5"}
+
+
+def test_reset_by_file_and_time(
+    kafka: KafkaTools, filled: str, idle_group: str, tmp_path: Path
+) -> None:
+    """What a dry run exports is what a file of it sets; durations count back from now."""
+    whole = ["--topic", filled]
+    asked = [*whole, "--to-offset", "2", "--dry-run", "--export"]
+    exported = kafka.run(TOOL, "--group", idle_group, "--reset-offsets", *asked).lines
+    wanted = [f'"{filled}",{partition},2' for partition in (0, 1)]
+    assert sorted(line for line in exported if filled in line) in (
+        wanted,
+        [line.replace('"', "") for line in wanted],
+    )
+    file = tmp_path / "offsets.csv"
+    file.write_text("".join(f"{line}\n" for line in exported if filled in line))
+    from_file = ["--from-file", str(file), "--execute"]
+    assert reset(kafka, idle_group, *from_file) == {"0": "2", "1": "2"}
+    assert reset(kafka, idle_group, *whole, "--to-current", "--execute") == {"0": "2", "1": "2"}
+    hour = reset(kafka, idle_group, *whole, "--by-duration", "PT1H", "--execute")
+    assert hour == {"0": "0", "1": "0"}
+    assert offsets_of(kafka, idle_group)[filled, "0"] == ("0", "5", "5")
+    shifted = reset(kafka, idle_group, *whole, "--shift-by", "99", "--execute")
+    assert shifted == {"0": "5", "1": "5"}
+
+
+def test_regular_expressions_are_validated(kafka: KafkaTools) -> None:
+    """By the tool itself, with the broker's library."""
+    assert "valid" in kafka.run(TOOL, "--validate-regex", "a.*|b").output
+    refused = kafka.run(TOOL, "--validate-regex", "(a", check=False)
+    assert "missing closing )" in refused.output
 
 
 def test_consumer_obeys_reset(kafka: KafkaTools, filled: str, idle_group: str) -> None:
