@@ -20,7 +20,7 @@ Rules
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import trio
@@ -113,6 +113,10 @@ class Deferred(Generic[T]):
         else:
             self.complete(value)
 
+    def follow(self, other: Deferred[T]) -> None:
+        """End as another one does: with its value, or with its error."""
+        other.when_done(lambda done: self.resolve(lambda: done.value))
+
     def _finish(self, value: T | _Failure) -> None:
         assert self._value is _UNSET, "a deferred is completed once"
         self._value = value
@@ -157,6 +161,24 @@ class Deferred(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<Deferred {self._value!r}>"
+
+
+def gather(deferreds: Sequence[Deferred[T]]) -> Deferred[list[T]]:
+    """Wait for all; their values in the order given, or the error of the first that failed."""
+    gathered: Deferred[list[T]] = Deferred()
+    missing = len(deferreds)
+
+    def note(_done: Deferred[T]) -> None:
+        nonlocal missing
+        missing -= 1
+        if not missing:
+            gathered.resolve(lambda: [deferred.value for deferred in deferreds])
+
+    if not deferreds:
+        gathered.complete([])
+    for deferred in deferreds:
+        deferred.when_done(note)
+    return gathered
 
 
 class _Queue:

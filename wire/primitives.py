@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
 from kraftrio.wire.errors import LocalProtocolError, RemoteProtocolError
@@ -30,6 +31,14 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def indexes_by_topic(topic_partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The partitions of each topic, as requests and records have them; in the order given."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in topic_partitions:
+        topics.setdefault(topic, []).append(partition)
+    return topics
 
 
 def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:

@@ -49,16 +49,14 @@ class LocalCalls:
         """Complete the response with what a handler gave, whatever form that has."""
         if isinstance(handled, GeneratorType):
             handled = self._sliced_work.start(client, handled)
-        if isinstance(handled, Deferred):
-            handled.when_done(lambda done: self._pass_on(response, client, done))
-        else:
+        if not isinstance(handled, Deferred):
             response.complete(handled)
-
-    def _pass_on(self, response: Deferred[Any], client: ClientInfo, done: Deferred[Any]) -> None:
-        if done.error is not None:
-            response.fail(done.error)
+        elif not handled.done:
+            handled.when_done(lambda done: self._settle(response, client, done))
+        elif handled.error is not None:
+            response.follow(handled)
         else:
-            self._settle(response, client, done.value)
+            self._settle(response, client, handled.value)
 
 
 def newest_version(request: Any) -> int:

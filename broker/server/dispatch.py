@@ -283,7 +283,7 @@ def _settle(answer: Deferred[Answer], encoder: Deferred[Encoder]) -> None:
     if answer.error is not None:
         encoder.fail(answer.error)
     elif isinstance(value := answer.value, Deferred):
-        value.when_done(lambda done: encoder.resolve(lambda: done.value))
+        encoder.follow(value)
     else:
         # A place among the answers was taken when it was not known whether there is one.
         encoder.complete(value or _nothing)

@@ -41,7 +41,7 @@ from kraftrio.wire.messages.quorum import (
     DescribeQuorumRequestTopicData,
     DescribeQuorumResponse,
 )
-from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.primitives import TopicPartition, indexes_by_topic
 
 _METADATA_TOPIC = "__cluster_metadata"
 
@@ -102,10 +102,10 @@ async def elect_leaders(
         topic_partitions=None
         if partitions is None
         else [
-            TopicPartitions(topic=topic, partitions=[item.partition for item in part])
-            for topic, part in groupby(
-                sorted(topic_partitions("partitions", partitions)), key=lambda item: item.topic
-            )
+            TopicPartitions(topic=topic, partitions=indexes)
+            for topic, indexes in indexes_by_topic(
+                sorted(topic_partitions("partitions", partitions))
+            ).items()
         ],
         timeout_ms=int(deadline.request_timeout_s * 1000),
     )
@@ -171,12 +171,10 @@ async def list_partition_reassignments(
         topics=None
         if partitions is None
         else [
-            ListPartitionReassignmentsTopics(
-                name=topic, partition_indexes=[item.partition for item in part]
-            )
-            for topic, part in groupby(
-                sorted(topic_partitions("partitions", partitions)), key=lambda item: item.topic
-            )
+            ListPartitionReassignmentsTopics(name=topic, partition_indexes=indexes)
+            for topic, indexes in indexes_by_topic(
+                sorted(topic_partitions("partitions", partitions))
+            ).items()
         ],
     )
     response: ListPartitionReassignmentsResponse = await calls.ask_controller(

@@ -6,7 +6,6 @@ Called by: `admin`. KIP-360 (fencing by InitProducerId), KIP-664, KIP-994 and KI
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import groupby
 from typing import Any, Final
 
 from kraftrio.clients.admin.calls import MOVED_COORDINATOR, AdminCalls, Deadline, collect
@@ -47,7 +46,7 @@ from kraftrio.wire.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.primitives import TopicPartition, indexes_by_topic
 
 _NO_FILTER: Final = -1
 
@@ -228,10 +227,8 @@ def _marker_results(
 def _producers_request(partitions: Mapping[TopicPartition, Any]) -> DescribeProducersRequest:
     return DescribeProducersRequest(
         topics=[
-            DescribeProducersTopicRequest(
-                name=topic, partition_indexes=[each.partition for each in part]
-            )
-            for topic, part in groupby(sorted(partitions), key=lambda each: each.topic)
+            DescribeProducersTopicRequest(name=topic, partition_indexes=indexes)
+            for topic, indexes in indexes_by_topic(sorted(partitions)).items()
         ]
     )
 

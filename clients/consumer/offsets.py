@@ -55,7 +55,7 @@ from kraftrio.wire.messages.groups import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from kraftrio.wire.primitives import ZERO_UUID, TopicPartition
+from kraftrio.wire.primitives import ZERO_UUID, TopicPartition, indexes_by_topic
 from kraftrio.wire.protocol.api import ApiKey
 
 LATEST_TIMESTAMP: Final = -1
@@ -346,9 +346,7 @@ class OffsetClient:
             KafkaClientError: the coordinator refuses.
         """
         wanted = list(partitions)
-        by_topic: dict[str, list[int]] = {}
-        for partition in wanted:
-            by_topic.setdefault(partition.topic, []).append(partition.partition)
+        by_topic = indexes_by_topic(wanted)
         topic_ids = self.topic_ids(wanted)
         version = await self._coordinator.version(
             ApiKey.OFFSET_FETCH,

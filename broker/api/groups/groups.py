@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from kraftrio.base.deferred import Deferred
+from kraftrio.base.deferred import Deferred, gather
 from kraftrio.broker.api.groups.long_requests import (
     LongOffsetFetch,
     assignments_of_members,
@@ -265,7 +265,7 @@ class GroupHandlers:
         if is_long_fetch(groups):
             return self._fetch_long(groups, require_stable, version)
         fetched = [self._fetch_group(group, require_stable, version) for group in groups]
-        return _map(_gather(fetched), lambda answers: fetch_response(groups, answers, version))
+        return _map(gather(fetched), lambda answers: fetch_response(groups, answers, version))
 
     def _fetch_long(
         self, groups: Countable[OffsetFetchRequestGroup], require_stable: bool, version: int
@@ -369,7 +369,7 @@ class GroupHandlers:
             delete_of_partition(self._coordinator, group_ids) for group_ids in by_partition.values()
         ]
         return _map(
-            _gather(deleted),
+            gather(deleted),
             lambda results: DeleteGroupsResponse(results=[r for part in results for r in part]),
         )
 
@@ -406,20 +406,3 @@ def _map(deferred: Deferred[T], convert: Callable[[T], U]) -> U | Deferred[U]:
     if deferred.done:
         return convert(deferred.value)
     return deferred.map(convert)
-
-
-def _gather(deferreds: list[Deferred[T]]) -> Deferred[list[T]]:
-    """Wait for all; values in the order given."""
-    gathered: Deferred[list[T]] = Deferred()
-    missing = [len(deferreds)]
-
-    def note(_done: Deferred[T]) -> None:
-        missing[0] -= 1
-        if not missing[0]:
-            gathered.resolve(lambda: [deferred.value for deferred in deferreds])
-
-    if not deferreds:
-        gathered.complete([])
-    for deferred in deferreds:
-        deferred.when_done(note)
-    return gathered

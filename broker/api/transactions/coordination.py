@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
-from kraftrio.base.deferred import Deferred
+from kraftrio.base.deferred import Deferred, gather
 from kraftrio.broker.controller.producer_ids import ProducerIdManager
 from kraftrio.broker.coordinator.runtime import CoordinatorRuntime
 from kraftrio.broker.coordinator.transaction_coordinator import TransactionCoordinator
@@ -276,19 +276,18 @@ class TransactionHandlers:
         finish = partial(_added_response, request, checks, context.api_version)
         if _is_long(request.transactions):
             return _finish_work(work, finish)
-        return _now_or_later(_gather(do_at_once(work).value).map(finish))
+        return _now_or_later(gather(do_at_once(work).value).map(finish))
 
     def _add_to_all(
         self,
         transactions: Countable[AddPartitionsToTxnTransaction],
         checks: _PartitionChecks,
         context: RequestContext,
-    ) -> Work[list[Any]]:
-        """Give what became of each, or a Deferred of it."""
-        added: list[Any] = []
+    ) -> Work[list[Deferred[Any]]]:
+        """Give what becomes of each."""
+        added: list[Deferred[Any]] = []
         for transaction in transactions:
-            one = yield from self._add_to_one(transaction, checks, context)
-            added.append(_now_or_later(one))
+            added.append((yield from self._add_to_one(transaction, checks, context)))
             yield None
         return added
 
@@ -404,15 +403,13 @@ def _is_long(transactions: Countable[AddPartitionsToTxnTransaction]) -> bool:
 
 
 def _finish_work(
-    work: Work[list[Any]], finish: Callable[[list[Any]], AddPartitionsToTxnResponse]
+    work: Work[list[Deferred[Any]]], finish: Callable[[list[Any]], AddPartitionsToTxnResponse]
 ) -> Work[AddPartitionsToTxnResponse]:
-    """Wait for all that is being added."""
-    added = yield from work
-    for position, one in enumerate(added):
-        if isinstance(one, Deferred):
-            yield one
-            added[position] = one.value
-        yield None
+    """`gather` with pauses, for what is long."""
+    added: list[Any] = []
+    for one in (yield from work):
+        yield one
+        added.append(one.value)
     return finish(added)
 
 
@@ -491,24 +488,3 @@ def _end_refusal(code: ErrorCode) -> EndTxnResponse:
 
 def _now_or_later(deferred: Deferred[R]) -> R | Deferred[R]:
     return deferred.value if deferred.done else deferred
-
-
-def _gather(values: list[Any]) -> Deferred[list[Any]]:
-    """Wait for those that are still to come; values in the order given."""
-    gathered: Deferred[list[Any]] = Deferred()
-    waiting = [one for one in values if isinstance(one, Deferred)]
-    missing = len(waiting)
-
-    def note(_done: Deferred[Any]) -> None:
-        nonlocal missing
-        missing -= 1
-        if not missing:
-            gathered.resolve(
-                lambda: [one.value if isinstance(one, Deferred) else one for one in values]
-            )
-
-    if not waiting:
-        return Deferred.completed(values)
-    for one in waiting:
-        one.when_done(note)
-    return gathered

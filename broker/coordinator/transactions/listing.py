@@ -8,8 +8,6 @@ Sans-IO; called by `shard` and by the handlers.
 
 from __future__ import annotations
 
-from itertools import groupby
-
 from kraftrio.base.patterns.pattern import Pattern
 from kraftrio.base.patterns.syntax import PatternError
 from kraftrio.broker.coordinator.transactions.state import (
@@ -24,16 +22,17 @@ from kraftrio.wire.messages.transactions import (
     ListTransactionsRequest,
     ListTransactionsState,
 )
+from kraftrio.wire.primitives import indexes_by_topic
 
 
 def describe_transaction(
     transactional_id: str, transaction: Transaction | None
 ) -> DescribeTransactionsState:
     """Answer DescribeTransactions for one id."""
-    if not transactional_id:
-        return _description_error(transactional_id, ErrorCode.INVALID_REQUEST)
     if transaction is None:
-        return _description_error(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        return DescribeTransactionsState(
+            error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id=transactional_id
+        )
     return DescribeTransactionsState(
         transactional_id=transactional_id,
         transaction_state=transaction.state.wire_name,
@@ -42,25 +41,14 @@ def describe_transaction(
         producer_id=transaction.producer.producer_id,
         producer_epoch=transaction.producer.epoch,
         topics=[
-            DescribeTransactionsTopicData(
-                topic=topic, partitions=[each.partition for each in partitions]
-            )
-            for topic, partitions in groupby(
-                sorted(transaction.partitions), lambda each: each.topic
-            )
+            DescribeTransactionsTopicData(topic=topic, partitions=indexes)
+            for topic, indexes in indexes_by_topic(sorted(transaction.partitions)).items()
         ],
     )
 
 
-def _description_error(transactional_id: str, code: ErrorCode) -> DescribeTransactionsState:
-    return DescribeTransactionsState(error_code=code, transactional_id=transactional_id)
-
-
 class TransactionFilter:
     """Which transactions a ListTransactions asks for.
-
-    Attributes:
-        unknown_states: names in the request that are no states; they match nothing.
 
     Raises:
         KafkaError: INVALID_REGULAR_EXPRESSION.
@@ -72,13 +60,11 @@ class TransactionFilter:
         "_pattern",
         "_producer_ids",
         "_states",
-        "unknown_states",
     )
 
     def __init__(self, request: ListTransactionsRequest, now_ms: int) -> None:
         self._producer_ids = frozenset(request.producer_id_filters)
         self._states = {STATES_BY_NAME.get(name) for name in request.state_filters}
-        self.unknown_states = [name for name in request.state_filters if name not in STATES_BY_NAME]
         self._duration_ms = request.duration_filter
         self._now_ms = now_ms
         self._pattern = _pattern(request.transactional_id_pattern)

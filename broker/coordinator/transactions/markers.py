@@ -35,7 +35,7 @@ from kraftrio.wire.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.primitives import TopicPartition, indexes_by_topic
 
 BACKOFF: Final = ExponentialBackoff(20, 1000)
 
@@ -351,12 +351,10 @@ def _request_of(partitions: dict[_Ending, set[TopicPartition]]) -> WriteTxnMarke
 
 
 def _topics_of(partitions: Iterable[TopicPartition]) -> list[WritableTxnMarkerTopic]:
-    topics: dict[str, WritableTxnMarkerTopic] = {}
-    for topic, index in sorted(partitions):
-        if topic not in topics:
-            topics[topic] = WritableTxnMarkerTopic(name=topic)
-        topics[topic].partition_indexes.append(index)
-    return list(topics.values())
+    return [
+        WritableTxnMarkerTopic(name=topic, partition_indexes=indexes)
+        for topic, indexes in indexes_by_topic(sorted(partitions)).items()
+    ]
 
 
 def _results_of(

@@ -11,7 +11,6 @@ Called by `shard`.
 from __future__ import annotations
 
 import struct
-from itertools import groupby
 
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord
 from kraftrio.broker.coordinator.transactions.producer_epochs import ProducerIdentity
@@ -23,7 +22,7 @@ from kraftrio.wire.messages.transactions import (
     TransactionLogPartitions,
     TransactionLogValue,
 )
-from kraftrio.wire.primitives import Buffer, TopicPartition
+from kraftrio.wire.primitives import Buffer, TopicPartition, indexes_by_topic
 from kraftrio.wire.records.batch import NO_PRODUCER_EPOCH
 
 _TRANSACTION = 0  # the only record type of the topic
@@ -128,8 +127,8 @@ def _topics(transaction: Transaction) -> list[TransactionLogPartitions] | None:
         assert not transaction.partitions
         return None
     return [
-        TransactionLogPartitions(topic=topic, partition_ids=[each.partition for each in partitions])
-        for topic, partitions in groupby(sorted(transaction.partitions), lambda each: each.topic)
+        TransactionLogPartitions(topic=topic, partition_ids=indexes)
+        for topic, indexes in indexes_by_topic(sorted(transaction.partitions)).items()
     ]
 
 

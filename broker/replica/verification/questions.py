@@ -24,7 +24,7 @@ from kraftrio.wire.messages.transactions import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.primitives import TopicPartition, indexes_by_topic
 
 Unverified: TypeAlias = Mapping[TopicPartition, ErrorCode]
 """The partitions that are not part of the transaction, each with its reason."""
@@ -143,10 +143,7 @@ class Questions:
 
 
 def _transaction(questions: Sequence[Question]) -> AddPartitionsToTxnTransaction:
-    topics: dict[str, dict[int, None]] = {}
-    for question in questions:
-        for name, index in question.partitions:
-            topics.setdefault(name, {})[index] = None
+    asked = dict.fromkeys(one for question in questions for one in question.partitions)
     first = questions[0]
     return AddPartitionsToTxnTransaction(
         transactional_id=first.transactional_id,
@@ -154,7 +151,7 @@ def _transaction(questions: Sequence[Question]) -> AddPartitionsToTxnTransaction
         producer_epoch=first.producer_epoch,
         verify_only=not first.adds_partitions,
         topics=[
-            AddPartitionsToTxnTopic(name=name, partitions=list(indexes))
-            for name, indexes in topics.items()
+            AddPartitionsToTxnTopic(name=name, partitions=indexes)
+            for name, indexes in indexes_by_topic(asked).items()
         ],
     )

@@ -38,7 +38,7 @@ from kraftrio.wire.messages.group_records import (
     encode_assignment,
     encode_subscription,
 )
-from kraftrio.wire.primitives import Buffer, TopicPartition
+from kraftrio.wire.primitives import Buffer, TopicPartition, indexes_by_topic
 
 Assignments = dict[str, list[TopicPartition]]
 
@@ -201,8 +201,8 @@ class StickyAssignor:
         if self._partitions is None:
             return None
         # The Java clients group the partitions in a hash table too; it grows one step late.
-        grouped = _by_topic(self._partitions)
-        counted = len(_by_topic(self._partitions[:-1]))
+        grouped = indexes_by_topic(self._partitions)
+        counted = len(indexes_by_topic(self._partitions[:-1]))
         order = hash_order(grouped, counted)
         reported = [_StickyTopic(topic=topic, partitions=grouped[topic]) for topic in order]
         return encode(
@@ -358,18 +358,11 @@ def _ordered_members(members: Mapping[str, MemberSubscription]) -> list[str]:
 # Assignments on the wire
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    grouped: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        grouped.setdefault(topic, []).append(partition)
-    return grouped
-
-
 def assignment_bytes(partitions: Iterable[TopicPartition], version: int = 3) -> bytes:
     """Return a member's assignment for SyncGroup."""
     assigned = [
         AssignmentTopicPartition(topic=topic, partitions=numbers)
-        for topic, numbers in _by_topic(partitions).items()
+        for topic, numbers in indexes_by_topic(partitions).items()
     ]
     return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=assigned), version)
 

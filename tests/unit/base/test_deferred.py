@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from kraftrio.base.deferred import TURN_S, Deferred, run_waiting
+from kraftrio.base.deferred import TURN_S, Deferred, gather, run_waiting
 
 
 async def test_callbacks_run_in_order_in_the_next_turn() -> None:
@@ -156,3 +156,33 @@ def test_wait_returns_the_value_to_every_waiter() -> None:
 
     trio.run(main)
     assert results == [3, 3, 3]
+
+
+def test_one_ends_as_another_does() -> None:
+    value: Deferred[int] = Deferred()
+    error: Deferred[int] = Deferred()
+    value.follow(Deferred.completed(7))
+    failed: Deferred[int] = Deferred()
+    error.follow(failed)
+    assert value.value == 7 and not error.done
+    failed.fail(ZeroDivisionError())
+    assert isinstance(error.error, ZeroDivisionError)
+
+
+def test_gathering_waits_for_all_and_keeps_their_order() -> None:
+    first, second = Deferred[int](), Deferred[int]()
+    both = gather([first, second, Deferred.completed(3)])
+    second.complete(2)
+    assert not both.done
+    first.complete(1)
+    assert both.value == [1, 2, 3]
+    assert gather([]).value == []
+
+
+def test_gathering_tells_of_an_error_once_all_are_done() -> None:
+    first, second = Deferred[int](), Deferred[int]()
+    both = gather([first, second])
+    first.fail(ZeroDivisionError())
+    assert not both.done
+    second.complete(2)
+    assert isinstance(both.error, ZeroDivisionError)

@@ -12,6 +12,7 @@ from kraftrio.wire.primitives import (
     TopicPartition,
     encode_uvarint,
     encode_varint,
+    indexes_by_topic,
     read_uvarint,
     read_uvarlong,
     read_varint,
@@ -138,3 +139,8 @@ def test_topic_partition_reads_like_kafkas() -> None:
     """It is a tuple, and its text is the name of the partition's directory."""
     assert str(TopicPartition("t1", 3)) == "t1-3"
     assert TopicPartition("t1", 3) == ("t1", 3)
+
+
+def test_partitions_are_grouped_in_the_order_given() -> None:
+    b0, a2, a1 = TopicPartition("b", 0), TopicPartition("a", 2), TopicPartition("a", 1)
+    assert list(indexes_by_topic([b0, a2, a1]).items()) == [("b", [0]), ("a", [2, 1])]
