@@ -102,7 +102,6 @@ unit/broker/log/partition/test_partition_log: broker/log/producers/ replay
 unit/broker/log/partition/test_pending_cut: broker/log/partition/ partition_files
 unit/broker/log/partition/test_recovery: broker/log/partition/ log_parts segment_list
 unit/broker/log/producers/test_log_producers: broker/log/producers/ snapshots
-unit/broker/log/producers/test_producer_state: broker/log/producers/ verifications
 unit/broker/api/share/test_share_fetch: broker/api/share/ acknowledgements ongoing_share_fetch
     share_requests
 unit/broker/api/share/test_share_fetch: broker/share/ led_share_partition ports share_partitions

@@ -7,10 +7,13 @@ import itertools
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.conformance.broker_process import Broker
+from tests.conformance.cluster_process import Cluster
+from tests.integration.cluster_links import Links
 
 
 @pytest.fixture(autouse=True)
@@ -37,3 +40,26 @@ def make_broker(tmp_path: Path) -> Iterator[Callable[..., Broker]]:
             return made
 
         yield make
+
+
+@pytest.fixture
+def links() -> Iterator[Links]:
+    """The links among the nodes of the test's cluster."""
+    made = Links()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def cluster_settings() -> dict[str, Any]:
+    """Of the nodes of `cluster`; a module that wants others overrides this."""
+    return {}
+
+
+@pytest.fixture
+def cluster(links: Links, cluster_settings: dict[str, Any], tmp_path: Path) -> Iterator[Cluster]:
+    """Three nodes that reach each other through links which the test can break."""
+    made = Cluster(tmp_path / "cluster", 3, links.overrides, **cluster_settings)
+    links.attach(made)
+    with made:
+        yield made

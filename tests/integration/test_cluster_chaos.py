@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,23 +33,6 @@ RATE = 300
 TOPIC, GROUP = "chaos", "readers"
 READERS = 4
 DRAIN_S = 60.0
-
-
-@pytest.fixture
-def links() -> Iterator[Links]:
-    """The links among the nodes of the test's cluster."""
-    made = Links()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def cluster(links: Links, tmp_path: Path) -> Iterator[Cluster]:
-    """Three nodes that reach each other through links which the test can break."""
-    made = Cluster(tmp_path / "cluster", 3, links.overrides)
-    links.attach(made)
-    with made:
-        yield made
 
 
 @pytest.mark.timeout(120 + 40 * ROUNDS)

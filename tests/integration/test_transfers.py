@@ -16,7 +16,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -191,25 +190,8 @@ class Audited(Acknowledged):
 
 
 @pytest.fixture
-def links() -> Iterator[Links]:
-    """The links among the nodes of the test's cluster."""
-    made = Links()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def cluster(links: Links, tmp_path: Path) -> Iterator[Cluster]:
-    """Three nodes that reach each other through links which the test can break."""
-    made = Cluster(
-        tmp_path / "cluster",
-        3,
-        links.overrides,
-        transaction_abort_timed_out_transaction_cleanup_interval_ms=500,
-    )
-    links.attach(made)
-    with made:
-        yield made
+def cluster_settings() -> dict[str, Any]:
+    return {"transaction_abort_timed_out_transaction_cleanup_interval_ms": 500}
 
 
 @pytest.mark.timeout(120 + 60 * ROUNDS)

@@ -16,6 +16,7 @@ Body = dict[str, Any]
 
 ABSENT = "no-such-thing"
 ABSENT_ID = b"\x01" * 16
+_COMMITTED: Body = {"PartitionIndex": 0, "CommittedOffset": 7, "CommittedMetadata": "m"}
 
 
 def _batch() -> bytes:
@@ -36,23 +37,21 @@ def _join(group: str) -> Body:
 
 def bodies(topic: str, id_of_topic: bytes, group: str) -> dict[str, list[Body]]:
     """Return the requests by API, about a topic that exists and a group of the test's own."""
+    return {
+        **_of_data(topic, id_of_topic),
+        **_of_groups(topic, id_of_topic, group),
+        **_of_topics(topic),
+        **_of_configs(topic),
+        **_of_cluster(topic),
+        **_of_security(topic),
+        **_of_transactions(topic, group),
+    }
+
+
+def _of_data(topic: str, id_of_topic: bytes) -> dict[str, list[Body]]:
+    """What reads and writes records and their offsets."""
     partition_data = [{"Index": 0, "Records": _batch()}]
     fetched = [{"Partition": 0, "FetchOffset": 0, "PartitionMaxBytes": 1 << 20}]
-    committed = [{"PartitionIndex": 0, "CommittedOffset": 7, "CommittedMetadata": "m"}]
-    commit = {"Name": topic, "TopicId": id_of_topic, "Partitions": committed}
-    named = {"Name": topic, "TopicId": id_of_topic, "PartitionIndexes": [0]}
-    resource = {"ResourceType": 2, "ResourceName": topic}
-    set_config = [{"Name": "retention.ms", "ConfigOperation": 0, "Value": "86400000"}]
-    any_acl = {"ResourceTypeFilter": 1, "PatternTypeFilter": 1, "Operation": 1, "PermissionType": 1}
-    one_acl = {
-        "ResourceType": 2,
-        "ResourceName": topic,
-        "ResourcePatternType": 3,
-        "Principal": "User:nobody",
-        "Host": "*",
-        "Operation": 3,
-        "PermissionType": 2,
-    }
     return {
         "Produce": [
             {
@@ -88,6 +87,33 @@ def bodies(topic: str, id_of_topic: bytes, group: str) -> dict[str, list[Body]]:
             {"Topics": [{"Name": topic}, {"Name": ABSENT}], "AllowAutoTopicCreation": False},
             {"Topics": []},
         ],
+        "DeleteRecords": [
+            {
+                "Topics": [
+                    {"Name": topic, "Partitions": [{"PartitionIndex": 0, "Offset": 0}]},
+                    {"Name": ABSENT, "Partitions": [{"PartitionIndex": 0, "Offset": 0}]},
+                ],
+                "TimeoutMs": 5000,
+            }
+        ],
+        "OffsetForLeaderEpoch": [
+            {
+                "Topics": [
+                    {"Topic": topic, "Partitions": [{"Partition": 0, "LeaderEpoch": 0}]},
+                    {"Topic": ABSENT, "Partitions": [{"Partition": 0, "LeaderEpoch": 0}]},
+                ]
+            }
+        ],
+        "DescribeProducers": [{"Topics": [{"Name": topic, "PartitionIndexes": [0, 9]}]}],
+        "DescribeTopicPartitions": [{"Topics": [{"Name": topic}, {"Name": ABSENT}]}],
+    }
+
+
+def _of_groups(topic: str, id_of_topic: bytes, group: str) -> dict[str, list[Body]]:
+    """What is asked about groups, of members that do not exist."""
+    commit = {"Name": topic, "TopicId": id_of_topic, "Partitions": [_COMMITTED]}
+    named = {"Name": topic, "TopicId": id_of_topic, "PartitionIndexes": [0]}
+    return {
         "OffsetCommit": [{"GroupId": group, "Topics": [commit]}],
         "OffsetFetch": [
             {
@@ -113,7 +139,34 @@ def bodies(topic: str, id_of_topic: bytes, group: str) -> dict[str, list[Body]]:
         ],
         "DescribeGroups": [{"Groups": [group, ABSENT], "IncludeAuthorizedOperations": True}],
         "ListGroups": [{}],
-        "ApiVersions": [{"ClientSoftwareName": "cases", "ClientSoftwareVersion": "1.0"}],
+        "DeleteGroups": [{"GroupsNames": [ABSENT]}],
+        "OffsetDelete": [
+            {
+                "GroupId": ABSENT,
+                "Topics": [{"Name": topic, "Partitions": [{"PartitionIndex": 0}]}],
+            }
+        ],
+        "ConsumerGroupDescribe": [{"GroupIds": [ABSENT]}],
+        "ConsumerGroupHeartbeat": [
+            # to leave a group that is not there
+            {"GroupId": group, "MemberId": ABSENT, "MemberEpoch": -1}
+        ],
+        "ShareGroupDescribe": [{"GroupIds": [ABSENT]}],
+        "DescribeShareGroupOffsets": [
+            {
+                "Groups": [
+                    {"GroupId": ABSENT, "Topics": None},
+                    {"GroupId": group, "Topics": [{"TopicName": ABSENT, "Partitions": [0]}]},
+                ]
+            }
+        ],
+        "StreamsGroupDescribe": [{"GroupIds": [ABSENT]}],
+    }
+
+
+def _of_topics(topic: str) -> dict[str, list[Body]]:
+    """What changes topics; nothing is changed."""
+    return {
         "CreateTopics": [
             {
                 "Topics": [
@@ -132,24 +185,28 @@ def bodies(topic: str, id_of_topic: bytes, group: str) -> dict[str, list[Body]]:
         "DeleteTopics": [
             {"TopicNames": [ABSENT], "Topics": [{"Name": ABSENT}, {"TopicId": ABSENT_ID}]}
         ],
-        "DeleteRecords": [
+        "CreatePartitions": [
             {
-                "Topics": [
-                    {"Name": topic, "Partitions": [{"PartitionIndex": 0, "Offset": 0}]},
-                    {"Name": ABSENT, "Partitions": [{"PartitionIndex": 0, "Offset": 0}]},
-                ],
+                "Topics": [{"Name": topic, "Count": 1, "Assignments": None}],
                 "TimeoutMs": 5000,
+                "ValidateOnly": True,
             }
         ],
-        "InitProducerId": [{"TransactionalId": None, "TransactionTimeoutMs": 60_000}],
-        "OffsetForLeaderEpoch": [
-            {
-                "Topics": [
-                    {"Topic": topic, "Partitions": [{"Partition": 0, "LeaderEpoch": 0}]},
-                    {"Topic": ABSENT, "Partitions": [{"Partition": 0, "LeaderEpoch": 0}]},
-                ]
-            }
+        "ElectLeaders": [
+            {"TopicPartitions": [{"Topic": topic, "Partitions": [0]}], "TimeoutMs": 5000}
         ],
+        "AlterPartitionReassignments": [
+            {"Topics": [{"Name": topic, "Partitions": [{"PartitionIndex": 0, "Replicas": [1]}]}]}
+        ],
+        "ListPartitionReassignments": [{"Topics": None}],
+    }
+
+
+def _of_configs(topic: str) -> dict[str, list[Body]]:
+    """What describes and changes settings."""
+    resource = {"ResourceType": 2, "ResourceName": topic}
+    set_config = [{"Name": "retention.ms", "ConfigOperation": 0, "Value": "86400000"}]
+    return {
         "DescribeConfigs": [
             {
                 "Resources": [
@@ -169,65 +226,46 @@ def bodies(topic: str, id_of_topic: bytes, group: str) -> dict[str, list[Body]]:
                 "ValidateOnly": True,
             }
         ],
-        "DescribeLogDirs": [{"Topics": [{"Topic": topic, "Partitions": [0]}]}],
-        "CreatePartitions": [
-            {
-                "Topics": [{"Name": topic, "Count": 1, "Assignments": None}],
-                "TimeoutMs": 5000,
-                "ValidateOnly": True,
-            }
-        ],
-        "DeleteGroups": [{"GroupsNames": [ABSENT]}],
-        "ElectLeaders": [
-            {"TopicPartitions": [{"Topic": topic, "Partitions": [0]}], "TimeoutMs": 5000}
-        ],
         "IncrementalAlterConfigs": [
             {"Resources": [resource | {"Configs": set_config}], "ValidateOnly": True}
         ],
-        "AlterPartitionReassignments": [
-            {"Topics": [{"Name": topic, "Partitions": [{"PartitionIndex": 0, "Replicas": [1]}]}]}
+        "ListConfigResources": [{}],
+        "DescribeClientQuotas": [
+            {"Components": [{"EntityType": "user", "MatchType": 2, "Match": None}]}
         ],
-        "ListPartitionReassignments": [{"Topics": None}],
-        "OffsetDelete": [
-            {
-                "GroupId": ABSENT,
-                "Topics": [{"Name": topic, "Partitions": [{"PartitionIndex": 0}]}],
-            }
+    }
+
+
+def _of_cluster(topic: str) -> dict[str, list[Body]]:
+    """What is asked about the cluster and its nodes."""
+    return {
+        "ApiVersions": [{"ClientSoftwareName": "cases", "ClientSoftwareVersion": "1.0"}],
+        "DescribeLogDirs": [{"Topics": [{"Topic": topic, "Partitions": [0]}]}],
+        "AlterReplicaLogDirs": [
+            {"Dirs": [{"Path": "/no/such", "Topics": [{"Name": ABSENT, "Partitions": [0]}]}]}
         ],
         "DescribeQuorum": [
             {"Topics": [{"TopicName": "__cluster_metadata", "Partitions": [{"PartitionIndex": 0}]}]}
         ],
         "UpdateFeatures": [{"ValidateOnly": True}],
         "DescribeCluster": [{"IncludeClusterAuthorizedOperations": True}],
-        "DescribeProducers": [{"Topics": [{"Name": topic, "PartitionIndexes": [0, 9]}]}],
         "UnregisterBroker": [{"BrokerId": 9999}],
-        "ConsumerGroupDescribe": [{"GroupIds": [ABSENT]}],
-        "ConsumerGroupHeartbeat": [
-            # to leave a group that is not there
-            {"GroupId": group, "MemberId": ABSENT, "MemberEpoch": -1}
-        ],
-        "ShareGroupDescribe": [{"GroupIds": [ABSENT]}],
-        "DescribeShareGroupOffsets": [
-            {
-                "Groups": [
-                    {"GroupId": ABSENT, "Topics": None},
-                    {"GroupId": group, "Topics": [{"TopicName": ABSENT, "Partitions": [0]}]},
-                ]
-            }
-        ],
-        "StreamsGroupDescribe": [{"GroupIds": [ABSENT]}],
-        "ListTransactions": [
-            {
-                "StateFilters": ["Ongoing", ABSENT],
-                "ProducerIdFilters": [7],
-                "DurationFilter": 60_000,
-            }
-        ],
-        "DescribeTransactions": [{"TransactionalIds": [ABSENT]}],
-        **_of_transactions(topic, group),
-        "AlterReplicaLogDirs": [
-            {"Dirs": [{"Path": "/no/such", "Topics": [{"Name": ABSENT, "Partitions": [0]}]}]}
-        ],
+    }
+
+
+def _of_security(topic: str) -> dict[str, list[Body]]:
+    """What is asked about principals and their rights."""
+    any_acl = {"ResourceTypeFilter": 1, "PatternTypeFilter": 1, "Operation": 1, "PermissionType": 1}
+    one_acl = {
+        "ResourceType": 2,
+        "ResourceName": topic,
+        "ResourcePatternType": 3,
+        "Principal": "User:nobody",
+        "Host": "*",
+        "Operation": 3,
+        "PermissionType": 2,
+    }
+    return {
         "SaslHandshake": [{"Mechanism": "PLAIN"}],
         "SaslAuthenticate": [{"AuthBytes": b"x"}],
         "DescribeAcls": [any_acl],
@@ -238,21 +276,24 @@ def bodies(topic: str, id_of_topic: bytes, group: str) -> dict[str, list[Body]]:
         "ExpireDelegationToken": [{"Hmac": b"x", "ExpiryTimePeriodMs": -1}],
         "DescribeDelegationToken": [{"Owners": None}],
         "DescribeUserScramCredentials": [{"Users": [{"Name": ABSENT}]}, {"Users": None}],
-        "DescribeClientQuotas": [
-            {"Components": [{"EntityType": "user", "MatchType": 2, "Match": None}]}
-        ],
-        "ListConfigResources": [{}],
-        "DescribeTopicPartitions": [{"Topics": [{"Name": topic}, {"Name": ABSENT}]}],
     }
 
 
 def _of_transactions(topic: str, group: str) -> dict[str, list[Body]]:
-    """What changes transactions, of a producer that does not exist."""
+    """What is asked about transactions, of a producer that does not exist."""
     producer = {"ProducerId": 7, "ProducerEpoch": 3}
     transaction = {"TransactionalId": ABSENT, **producer}
     topics = [{"Name": topic, "Partitions": [0]}, {"Name": ABSENT, "Partitions": [0]}]
-    committed = [{"PartitionIndex": 0, "CommittedOffset": 7, "CommittedMetadata": "m"}]
     return {
+        "InitProducerId": [{"TransactionalId": None, "TransactionTimeoutMs": 60_000}],
+        "ListTransactions": [
+            {
+                "StateFilters": ["Ongoing", ABSENT],
+                "ProducerIdFilters": [7],
+                "DurationFilter": 60_000,
+            }
+        ],
+        "DescribeTransactions": [{"TransactionalIds": [ABSENT]}],
         "AddPartitionsToTxn": [
             {
                 "Transactions": [
@@ -286,7 +327,7 @@ def _of_transactions(topic: str, group: str) -> dict[str, list[Body]]:
                 "GroupId": group,
                 "GenerationId": -1,
                 "GroupInstanceId": None,
-                "Topics": [{"Name": topic, "Partitions": committed}],
+                "Topics": [{"Name": topic, "Partitions": [_COMMITTED]}],
             }
         ],
     }

@@ -14,112 +14,13 @@ from kraftrio.broker.log.producers.producer_state import (
     ProducerStateManager,
     decode_snapshot,
 )
-from kraftrio.broker.log.producers.verifications import ONGOING, VerificationGuard
 from kraftrio.broker.log.segment.txn_index import AbortedTxn, decode_index
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
 from kraftrio.wire.records.batch import MAX_PRODUCER_EPOCH, MAX_SEQUENCE, BatchHeader, iter_headers
 from kraftrio.wire.records.control import EndTransactionMarker, read_end_transaction_marker
+from tests.unit.broker.log.producers.producer_context import DAY_MS, T0, Partition, header_of
 
 LOG_DIRS = Path(__file__).resolve().parents[4] / "data" / "log-dirs"
-DAY_MS = 86_400_000
-T0 = 1_700_000_000_000
-
-
-def header_of(
-    producer_id: int,
-    epoch: int,
-    sequence: int,
-    count: int,
-    *,
-    transactional: bool = False,
-    control: bool = False,
-    timestamp: int = T0,
-) -> BatchHeader:
-    attributes = (0x10 if transactional else 0) | (0x20 if control else 0)
-    return BatchHeader(
-        base_offset=0,
-        size_bytes=61,
-        partition_leader_epoch=0,
-        magic=2,
-        crc=0,
-        attributes=attributes,
-        last_offset_delta=count - 1,
-        base_timestamp=timestamp,
-        max_timestamp=timestamp,
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        base_sequence=sequence,
-        record_count=count,
-        position=0,
-    )
-
-
-class Partition:
-    """A partition's log end and producer state, with the words of these tests."""
-
-    def __init__(self, expiration_ms: int = DAY_MS) -> None:
-        self.state = ProducerStateManager(producer_id_expiration_ms=expiration_ms)
-        self.end_offset = 0
-        self.now_ms = T0
-
-    def send(
-        self,
-        sequence: int,
-        count: int = 1,
-        *,
-        pid: int = 1,
-        epoch: int = 0,
-        txn: bool = False,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
-        timestamp: int = T0,
-        guard: VerificationGuard | None = None,
-    ) -> int | Duplicate:
-        """Append a batch as a leader does: check, append, update; return its base offset."""
-        header = header_of(pid, epoch, sequence, count, transactional=txn, timestamp=timestamp)
-        duplicate = self.state.check(header, self.now_ms, origin, guard=guard)
-        if duplicate is not None:
-            return duplicate
-        base_offset = self.end_offset
-        self.end_offset += count
-        self.state.update(header, base_offset, self.now_ms)
-        assert self.state.map_end_offset == self.end_offset
-        return base_offset
-
-    def refused(self, sequence: int, count: int = 1, **options: object) -> ErrorCode:
-        """Return the code a batch is refused with; nothing may change then."""
-        before = (self.state.snapshot_bytes(), self.state.first_unstable_offset)
-        with pytest.raises(KafkaError) as caught:
-            self.send(sequence, count, **options)  # type: ignore[arg-type]
-        assert (self.state.snapshot_bytes(), self.state.first_unstable_offset) == before
-        return caught.value.code
-
-    def end(
-        self,
-        *,
-        commit: bool = True,
-        pid: int = 1,
-        epoch: int = 0,
-        coordinator_epoch: int = 0,
-        version: int = 0,
-    ) -> CompletedTransaction | None:
-        """Append an end-transaction marker as the coordinator's request does."""
-        header = header_of(pid, epoch, -1, 1, transactional=True, control=True)
-        marker = EndTransactionMarker(commit, coordinator_epoch)
-        self.state.check(
-            header,
-            self.now_ms,
-            AppendOrigin.COORDINATOR,
-            marker=marker,
-            transaction_version=version,
-        )
-        base_offset = self.end_offset
-        self.end_offset += 1
-        return self.state.update(header, base_offset, self.now_ms, marker=marker)
-
-    def end_refused(self, **options: int) -> ErrorCode:
-        with pytest.raises(KafkaError) as caught:
-            self.end(**options)  # type: ignore[arg-type]
-        return caught.value.code
 
 
 @pytest.fixture
@@ -347,88 +248,6 @@ def test_the_last_epoch_of_a_producer_id_ends_with_a_marker_of_its_own(
     """There is none above it: the producer goes on under another id (KIP-890)."""
     partition.send(0, epoch=MAX_PRODUCER_EPOCH, txn=True)
     assert partition.end(epoch=MAX_PRODUCER_EPOCH, version=2) is not None
-
-
-# Verifications
-
-
-def start(
-    partition: Partition, sequence: int = 0, epoch: int = 0, *, adds: bool = True
-) -> VerificationGuard:
-    return partition.state.start_verification(1, epoch, sequence, T0, adds_partition=adds)
-
-
-def test_a_first_batch_needs_the_guard_of_its_verification(partition: Partition) -> None:
-    guard = start(partition)
-    assert start(partition) is guard, "a retry waits for the same one"
-    assert partition.refused(0, txn=True, guard=ONGOING) is ErrorCode.INVALID_TXN_STATE
-    assert partition.refused(0, txn=True, guard=VerificationGuard()) is ErrorCode.INVALID_TXN_STATE
-    assert partition.send(0, txn=True, guard=guard) == 0
-    assert start(partition, sequence=1) is ONGOING
-    assert partition.send(1, txn=True, guard=ONGOING) == 1
-    assert partition.send(1, txn=True, guard=VerificationGuard()) == Duplicate(1, 1, T0)
-
-
-def test_what_was_verified_before_a_marker_is_not_appended_after_it(partition: Partition) -> None:
-    """Nobody would end what it began (KIP-890), also if the next transaction was verified since."""
-    for epoch in (0, 1):  # that of the transaction, or one more, as its coordinator writes markers
-        guard = start(partition, epoch=epoch)
-        partition.end(commit=False, epoch=epoch)
-        refused = partition.refused(0, txn=True, epoch=epoch, guard=guard)
-        assert refused is ErrorCode.INVALID_TXN_STATE
-        assert start(partition, epoch=epoch) is not guard
-        refused = partition.refused(0, txn=True, epoch=epoch, guard=guard)
-        assert refused is ErrorCode.INVALID_TXN_STATE
-    assert partition.state.first_unstable_offset is None
-
-
-def test_an_open_transaction_that_ended_meanwhile(partition: Partition) -> None:
-    """A batch that needed no verification waited for one of another partition."""
-    partition.send(0, txn=True)
-    assert start(partition, sequence=1, adds=False) is ONGOING
-    partition.end()
-    refused = partition.refused(1, txn=True, guard=ONGOING)
-    assert refused is ErrorCode.INVALID_TXN_STATE
-
-
-def test_no_verification_for_a_fenced_producer(partition: Partition) -> None:
-    partition.end(epoch=3)
-    with pytest.raises(KafkaError) as caught:
-        start(partition, epoch=2)
-    assert caught.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
-
-
-def test_sequences_do_not_overtake_what_is_to_be_verified(partition: Partition) -> None:
-    """The first batch failed its verification for a while; the next one must not go before it."""
-    first = start(partition, sequence=5, adds=False)
-    start(partition, sequence=3, adds=False)
-    guard = start(partition, sequence=6, adds=False)
-    assert guard is first
-    out_of_order = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert partition.refused(6, txn=True, guard=guard) is out_of_order
-    assert partition.refused(5, 3, txn=True, guard=guard) is out_of_order
-    start(partition, sequence=8, epoch=1, adds=False)  # another transaction, after a time-out
-    assert partition.refused(9, txn=True, epoch=1, guard=guard) is out_of_order
-    assert partition.send(8, txn=True, epoch=1, guard=guard) == 0
-    assert partition.send(9, txn=True, epoch=1) == 1
-
-
-def test_partitions_that_are_added_by_producing_begin_with_sequence_0(partition: Partition) -> None:
-    """Each transaction has an epoch of its own, so nothing that was deleted can precede it."""
-    guard = start(partition, sequence=4)
-    out_of_order = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert partition.refused(4, txn=True, guard=guard) is out_of_order
-    start(partition, sequence=0)
-    assert partition.send(0, txn=True, guard=guard) == 0
-
-
-def test_verifications_that_nobody_used_expire() -> None:
-    partition = Partition(expiration_ms=1000)
-    guard = start(partition)
-    partition.state.expire(T0 + 999)
-    assert start(partition) is guard
-    partition.state.expire(T0 + 1000)
-    assert start(partition) is not guard
 
 
 def test_plain_batch_in_an_open_transaction(partition: Partition) -> None:
