@@ -291,6 +291,14 @@ class LedSharePartition:
 
     # -- what members say -------------------------------------------------------------------------
 
+    def check(self, member_id: str, batches: Sequence[AcknowledgedBatch]) -> None:
+        """Look whether a member may say this of its records; nothing changes.
+
+        Raises:
+            KafkaError: it cannot be: INVALID_RECORD_STATE, say.
+        """
+        self._core.check(member_id, batches)
+
     def acknowledge(
         self, member_id: str, batches: Sequence[AcknowledgedBatch]
     ) -> Deferred[KafkaError | None]:

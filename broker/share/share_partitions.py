@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Final
 
 from kraftrio.base.statistics import Statistics
 from kraftrio.broker.metadata.cache import MetadataCache
@@ -29,6 +30,8 @@ from kraftrio.broker.share.sessions import (
 from kraftrio.broker.share_state import SharePartitionKey
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
+
+_RELEASED_AT_ONCE: Final = 50  # partitions
 
 
 class SharePartitions:
@@ -123,12 +126,19 @@ class SharePartitions:
         if session.is_ended:
             return
         self._forget(session)
-        group_id, member_id = session.key
-        for named in session.partitions:
+        self._release(session.key, list(session.partitions))
+
+    def _release(self, member: SessionKey, partitions: list[SessionPartition]) -> None:
+        """Take back what a member has, some partitions in each turn of the event loop."""
+        group_id, member_id = member
+        for named in partitions[:_RELEASED_AT_ONCE]:
             led = self._led.get(SharePartitionKey(group_id, *named))
             if led is not None and led.is_loaded:
                 led.release(member_id)
-        if not self.sessions.has_group(group_id):
+        rest = partitions[_RELEASED_AT_ONCE:]
+        if rest:
+            self._services.timers.schedule(0, partial(self._release, member, rest))
+        elif not self.sessions.has_group(group_id):
             for led in [led for led in self._led.values() if led.key.group_id == group_id]:
                 led.rest()
 

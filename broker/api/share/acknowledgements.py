@@ -3,7 +3,8 @@ with a ShareFetch.
 
 Behaviour (Apache Kafka's): each partition's batches must be in order, with one type or one for each
 offset (INVALID_REQUEST); what they say counts whole or not at all.  The answer comes when it has
-been kept.
+been kept.  Very many batches are looked at in parts, and again when each part is taken: of these a
+part may count where a lock has ended in between.
 
 Called by `share_acknowledge` and `share_fetch`.
 """
@@ -17,6 +18,7 @@ from kraftrio.base.deferred import Deferred
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.security.authorizer import AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import RequestContext
+from kraftrio.broker.server.request_parts import parts
 from kraftrio.broker.server.sliced_work import Work
 from kraftrio.broker.share.sessions import SessionPartition
 from kraftrio.broker.share.share_partitions import SharePartitions
@@ -26,7 +28,9 @@ from kraftrio.wire.messages.share_fetch import AcknowledgementBatch
 
 RENEW_VERSION: Final = 2
 
-_AT_ONCE: Final = 100  # batches, and hundreds of types
+_AT_ONCE: Final = 250  # batches, or offsets with a type each
+
+_MOST_TYPES: Final = 10_000  # read at once
 
 _INVALID: Final = KafkaError(ErrorCode.INVALID_REQUEST)
 
@@ -75,7 +79,7 @@ class Acknowledgements:
         self._has_renewals = has_renewals and context.api_version >= RENEW_VERSION
         may_renew = context.api_version >= RENEW_VERSION
         self._last_type = AcknowledgeType.RENEW if may_renew else AcknowledgeType.REJECT
-        self._waiting: dict[SessionPartition, Deferred[KafkaError | None]] = {}
+        self._waiting: list[tuple[SessionPartition, Deferred[KafkaError | None]]] = []
         self.errors: dict[SessionPartition, KafkaError | None] = {}
 
     def begin(self, topics: Iterable[AcknowledgedTopic]) -> Work[None]:
@@ -108,15 +112,15 @@ class Acknowledgements:
             return
         try:
             led = self._share_partitions.find(self._group_id, named)
-            answer = led.acknowledge(self._member_id, batches)
+            if len(batches) > _AT_ONCE:
+                for part in parts(batches, _AT_ONCE):
+                    led.check(self._member_id, part)
+                    yield None
+            for part in parts(batches, _AT_ONCE):
+                self._waiting.append((named, led.acknowledge(self._member_id, part)))
+                yield None
         except KafkaError as error:
             self.errors[named] = error
-            return
-        if not answer.done:
-            self._waiting[named] = answer
-        else:
-            self.errors[named] = answer.value
-        yield None
 
     def _checked(
         self, asked: Sequence[AcknowledgementBatch]
@@ -125,7 +129,7 @@ class Acknowledgements:
         batches: list[AcknowledgedBatch] = []
         last_type = self._last_type
         end = -1
-        for at, batch in enumerate(asked):
+        for batch in asked:
             first, last = batch.first_offset, batch.last_offset
             count = len(batch.acknowledge_types)
             if not end <= first <= last or count == 0 or (count > 1 and last - first + 1 != count):
@@ -137,18 +141,21 @@ class Acknowledgements:
                 if kind == AcknowledgeType.RENEW and not self._has_renewals:
                     return None
                 types.append(kind)
-                if not len(types) % (100 * _AT_ONCE):
+                if not len(types) % _MOST_TYPES:
                     yield None
-            batches.append(AcknowledgedBatch(first, last, types))
+            for start in range(0, count, _AT_ONCE):
+                some = types[start : start + _AT_ONCE]
+                some_last = last if count == 1 else first + start + len(some) - 1
+                batches.append(AcknowledgedBatch(first + start, some_last, some))
+                if len(batches) % _AT_ONCE == 0:
+                    yield None
             end = last
-            if at % _AT_ONCE == _AT_ONCE - 1:
-                yield None
         return batches
 
     def wait(self) -> Work[None]:
         """Wait until all that counts is kept."""
-        for named, answer in self._waiting.items():
+        for named, answer in self._waiting:
             if not answer.done:
                 yield answer
-            self.errors[named] = answer.value
+            self.errors[named] = self.errors[named] or answer.value
         self._waiting.clear()

@@ -84,9 +84,13 @@ def check_acknowledgement(
         if batch.last_offset < start_offset:
             continue
         first = max(batch.first_offset, start_offset)
-        _check_is_known(in_flight, batch, start_offset)
-        for run in in_flight.between(first, batch.last_offset):
-            _check_run(run, batch, member_id)
+        exact = in_flight.exactly(first, batch.last_offset)
+        if exact is not None:
+            _check_run(exact, member_id)
+        else:
+            _check_is_known(in_flight, batch, start_offset)
+            for run in in_flight.between(first, batch.last_offset):
+                _check_run(run, member_id)
         if first <= seen:
             raise _refused(_BUSY)
         seen = batch.last_offset
@@ -118,7 +122,7 @@ def _check_is_known(in_flight: InFlight, batch: AcknowledgedBatch, start_offset:
             )
 
 
-def _check_run(run: Run, batch: AcknowledgedBatch, member_id: str) -> None:
+def _check_run(run: Run, member_id: str) -> None:
     is_acquired = run.state is RecordState.ACQUIRED and run.change is None
     if is_acquired and run.member_id == member_id:
         return

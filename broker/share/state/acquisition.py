@@ -24,6 +24,7 @@ from typing import NamedTuple, Protocol
 from kraftrio.broker.share.state.records import InFlight, RecordState, Run
 
 _LEAST_THROTTLED_COUNT = 2
+_MOST_RUNS = 500  # at once, so that none takes long
 
 
 class FetchedBatches(Protocol):
@@ -114,7 +115,7 @@ class Acquisition:
 
     @property
     def is_full(self) -> bool:
-        return self.is_isolating or self.count >= self._limit
+        return self.is_isolating or self.count >= self._limit or len(self.taken) >= _MOST_RUNS
 
     def take_again(self, run: Run, first: int, last: int) -> None:
         """Acquire what is available of a run, between two offsets, as far as it may be."""
@@ -155,7 +156,7 @@ class Acquisition:
                 rest = Run(taken_last + 1, last, RecordState.AVAILABLE, 0, (first, last))
                 self._in_flight.add(rest)
             return last
-        start, size = first, self._demand.batch_size
+        start, size = first, max(self._demand.batch_size, (last - first + 1) // _MOST_RUNS)
         if last - first + 1 > size:
             for base_offset in self._batches.base_offsets(last):
                 if base_offset - start >= size:

@@ -167,8 +167,20 @@ class InFlight:
         start, stop = self._slice(first, last)
         return self._runs[start:stop]
 
+    def exactly(self, first: int, last: int) -> Run | None:
+        """The run with just these bounds, if there is one: the usual case, and quicker."""
+        at = bisect_left(self._firsts, first)
+        if at < len(self._runs):
+            run = self._runs[at]
+            if run.first == first and run.last == last:
+                return run
+        return None
+
     def isolate(self, first: int, last: int) -> list[Run]:
         """Cut runs so that none reaches over these bounds; return those within."""
+        exact = self.exactly(first, last)
+        if exact is not None:
+            return [exact]
         start, stop = self._slice(first, last)
         if start >= stop:
             return []

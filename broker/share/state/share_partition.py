@@ -310,6 +310,18 @@ class SharePartition:
 
     # -- what members do with it ------------------------------------------------------------------
 
+    def check(
+        self, member_id: str, batches: Sequence[AcknowledgedBatch]
+    ) -> list[tuple[int, int, AcknowledgeType]]:
+        """What an acknowledgement would mean, in the order of offsets (raises likewise)."""
+        return check_acknowledgement(
+            self.in_flight,
+            self.start_offset,
+            member_id,
+            batches,
+            may_renew=self._limits().may_renew,
+        )
+
     def acknowledge(
         self, member_id: str, batches: Sequence[AcknowledgedBatch], now_ms: float
     ) -> bool:
@@ -319,9 +331,7 @@ class SharePartition:
             KafkaError: INVALID_RECORD_STATE or INVALID_REQUEST; nothing has changed.
         """
         limits = self._limits()
-        segments = check_acknowledgement(
-            self.in_flight, self.start_offset, member_id, batches, may_renew=limits.may_renew
-        )
+        segments = self.check(member_id, batches)
         is_changed = False
         for first, last, kind in segments:
             runs = self.in_flight.isolate(first, last)

@@ -157,6 +157,14 @@ class Member:
         )
         return self._start(self.broker.fetches.fetch(request, self.context(version)))
 
+    async def send(self, request: Any, version: int) -> Any:
+        """Send a request; its response."""
+        is_fetch = isinstance(request, ShareFetchRequest)
+        handler: Any = (
+            self.broker.fetches.fetch if is_fetch else self.broker.acknowledges.acknowledge
+        )
+        return await self._start(handler(request, self.context(version))).wait()
+
     def _start(self, work: Any) -> Deferred[Any]:
         response = self.broker.sliced.start(self.client, work)
         run_waiting()
