@@ -6,8 +6,6 @@ Owns nothing but the wiring; `services` and `broker_handlers` use it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from kraftrio.broker.api.share.ongoing_share_fetch import ShareFetchServices
 from kraftrio.broker.api.share.share_acknowledge import ShareAcknowledgeHandler
 from kraftrio.broker.api.share.share_fetch import ShareFetchHandler
@@ -45,7 +43,6 @@ def share_handlers(
     partitions: SharePartitions,
 ) -> HandlerTable:
     """Build the handlers of ShareFetch and ShareAcknowledge."""
-    is_enabled = _has_share_groups(metadata)
     services = ShareFetchServices(
         node.timers,
         node.environment.clock,
@@ -53,11 +50,11 @@ def share_handlers(
         node.resources.response_memory,
     )
     settings = coordination.group_settings
+
+    def is_enabled() -> bool:
+        return metadata.image.share_version > 0
+
     return {
         **ShareFetchHandler(partitions, metadata, settings, services, is_enabled).table(),
         **ShareAcknowledgeHandler(partitions, metadata, settings, is_enabled).table(),
     }
-
-
-def _has_share_groups(metadata: MetadataCache) -> Callable[[], bool]:
-    return lambda: metadata.image.share_version > 0

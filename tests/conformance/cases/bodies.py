@@ -40,6 +40,7 @@ def bodies(topic: str, id_of_topic: bytes, group: str) -> dict[str, list[Body]]:
     return {
         **_of_data(topic, id_of_topic),
         **_of_groups(topic, id_of_topic, group),
+        **_of_share_groups(id_of_topic, group),
         **_of_topics(topic),
         **_of_configs(topic),
         **_of_cluster(topic),
@@ -161,6 +162,47 @@ def _of_groups(topic: str, id_of_topic: bytes, group: str) -> dict[str, list[Bod
             }
         ],
         "StreamsGroupDescribe": [{"GroupIds": [ABSENT]}],
+    }
+
+
+def _of_share_groups(id_of_topic: bytes, group: str) -> dict[str, list[Body]]:
+    """What members of share groups fetch and acknowledge."""
+    return {
+        "ShareFetch": [
+            {
+                "GroupId": group,
+                "MemberId": ABSENT,
+                "MaxBytes": 1 << 20,
+                "MaxRecords": 10,
+                "BatchSize": 10,
+                "Topics": [
+                    {"TopicId": id_of_topic, "Partitions": [{"PartitionIndex": 0}]},
+                    {"TopicId": ABSENT_ID, "Partitions": [{"PartitionIndex": 0}]},
+                ],
+            },
+            {"GroupId": group, "MemberId": ABSENT, "ShareSessionEpoch": -1, "MaxBytes": 0},
+        ],
+        "ShareAcknowledge": [
+            {
+                "GroupId": group,
+                "MemberId": ABSENT,
+                "ShareSessionEpoch": 3,
+                "Topics": [
+                    {
+                        "TopicId": id_of_topic,
+                        "Partitions": [
+                            {
+                                "PartitionIndex": 0,
+                                "AcknowledgementBatches": [
+                                    {"FirstOffset": 0, "LastOffset": 2, "AcknowledgeTypes": [1]},
+                                    {"FirstOffset": 3, "LastOffset": 4, "AcknowledgeTypes": [2, 3]},
+                                ],
+                            }
+                        ],
+                    }
+                ],
+            }
+        ],
     }
 
 
