@@ -1,0 +1,1 @@
+"""Task assignors: which member of a streams group runs which tasks."""
