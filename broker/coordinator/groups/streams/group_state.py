@@ -1,0 +1,233 @@
+"""One streams group: what its records make of it, and what is known beside them.
+
+The state follows from the rest:
+
+    EMPTY       no members. Offsets may be committed by hand, the group may be deleted.
+    NOT_READY   the topics do not let the topology run: no tasks.
+    ASSIGNING   a target assignment for the group epoch is still to be computed.
+    RECONCILING members give up tasks, or wait for them.
+    STABLE      all members have what the target gives them.
+    DEAD        deleted; no group has it.
+
+Beside the records are: the configured topology, when topics are to be looked at again, who asked
+the whole application to shut down, and how often the endpoints' tasks have changed. A failover
+loses them, as in Kafka: the first two are found out again, and the endpoint epoch is compared for
+being different.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from kraftrio.broker.coordinator.groups.modern.metadata_refresh import MetadataRefresh
+from kraftrio.broker.coordinator.groups.streams.configured_topology import ConfiguredTopology
+from kraftrio.broker.coordinator.groups.streams.member import StreamsMember
+from kraftrio.broker.coordinator.groups.streams.task_owners import TaskOwners
+from kraftrio.broker.coordinator.groups.streams.tasks import NO_TASKS, Tasks
+from kraftrio.broker.coordinator.groups.streams.topology import StreamsTopology
+from kraftrio.wire.errors import ErrorCode, KafkaError
+
+STREAMS_GROUP_TYPE = "streams"
+_PROTOCOL_TYPE = "streams"
+_FIRST_EPOCH = 1  # of the group and its target, before anybody has joined
+NO_ASSIGNMENT_EPOCH = -1
+"""The assignment epoch of a group whose target was deleted."""
+
+
+class StreamsGroupState(Enum):
+    """See the module; values are the names on the wire."""
+
+    EMPTY = "Empty"
+    NOT_READY = "NotReady"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class StreamsGroup:
+    """See the module.
+
+    Attributes:
+        metadata_hash: of the topics that the topology needs, as of the group epoch.
+        validated_topology_epoch: of the topology whose topics were all there as of the group epoch.
+        assignment_configs: what the assignor was told for the group epoch.
+        assignment_epoch: the group epoch that the target is for.
+        assignment_timestamp_ms: when the target was computed; 0: unknown.
+        target: what each member is to have.
+        configured: the topology with the topics as they were when the group last looked; None: it
+            has not looked yet.
+        shutdown_member_id: who asked the application to shut down.
+        endpoint_epoch: goes up with each change of the tasks at the members' endpoints.
+    """
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.group_epoch = _FIRST_EPOCH
+        self.metadata_hash = 0
+        self.validated_topology_epoch = 0
+        self.assignment_configs: dict[str, str] = {}
+        self.assignment_epoch = _FIRST_EPOCH
+        self.assignment_timestamp_ms = 0
+        self.target: dict[str, Tasks] = {}
+        self.topology: StreamsTopology | None = None
+        self.configured: ConfiguredTopology | None = None
+        self.refresh = MetadataRefresh()
+        self.shutdown_member_id: str | None = None
+        self.endpoint_epoch = 0
+        self.owners = TaskOwners()
+        self._members: dict[str, StreamsMember] = {}
+
+    # --- members ---
+
+    @property
+    def members(self) -> Mapping[str, StreamsMember]:
+        """The members by id."""
+        return self._members
+
+    def member(self, member_id: str) -> StreamsMember:
+        """Return a member; KafkaError UNKNOWN_MEMBER_ID."""
+        member = self._members.get(member_id)
+        if member is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"Member {member_id} is not a member of group {self.group_id}.",
+            )
+        return member
+
+    def put(self, member: StreamsMember) -> None:
+        """Add a member, or replace it."""
+        self._release_tasks(member.member_id)
+        self._members[member.member_id] = member
+        process_id = member.metadata.process_id
+        self.owners.add(member.assigned, process_id)
+        self.owners.add(member.pending_revocation, process_id)
+
+    def remove(self, member_id: str) -> None:
+        """Drop a member, if there is one; who asked for a shutdown is forgotten with the last."""
+        self._release_tasks(member_id)
+        self._members.pop(member_id, None)
+        if not self._members:
+            self.shutdown_member_id = None
+
+    def _release_tasks(self, member_id: str) -> None:
+        former = self._members.get(member_id)
+        if former is not None:
+            process_id = former.metadata.process_id
+            self.owners.remove(former.assigned, process_id)
+            self.owners.remove(former.pending_revocation, process_id)
+
+    def target_of(self, member_id: str) -> Tasks:
+        """What a member is to have."""
+        return self.target.get(member_id, NO_TASKS)
+
+    # --- what any group is asked ---
+
+    @property
+    def group_type(self) -> str:
+        return STREAMS_GROUP_TYPE
+
+    @property
+    def protocol_type(self) -> str | None:
+        return _PROTOCOL_TYPE
+
+    @property
+    def state(self) -> StreamsGroupState:
+        """See the module."""
+        if not self._members:
+            return StreamsGroupState.EMPTY
+        if self.topology is None or self.topology.epoch != self.validated_topology_epoch:
+            return StreamsGroupState.NOT_READY
+        if self.group_epoch > self.assignment_epoch:
+            return StreamsGroupState.ASSIGNING
+        if all(one.is_reconciled_to(self.assignment_epoch) for one in self._members.values()):
+            return StreamsGroupState.STABLE
+        return StreamsGroupState.RECONCILING
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether the group has no members."""
+        return not self._members
+
+    def has_member(self, member_id: str) -> bool:
+        return member_id in self._members
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether tasks read a topic, while there are members."""
+        return (
+            bool(self._members)
+            and self.topology is not None
+            and topic in self.topology.subtopology_by_topic
+        )
+
+    def may_expire_offsets(self, topic: str) -> bool:
+        return not self.is_subscribed_to(topic)
+
+    def retention_start_ms(self, commit_timestamp_ms: int) -> int:
+        return commit_timestamp_ms
+
+    def check_delete(self) -> ErrorCode:
+        return ErrorCode.NON_EMPTY_GROUP if self._members else ErrorCode.NONE
+
+    def check_offset_delete(self) -> ErrorCode:
+        return ErrorCode.NONE
+
+    def check_commit(
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        generation_id: int,
+        *,
+        transactional: bool = False,
+    ) -> ErrorCode:
+        """Whether a member of an epoch may commit; one of an earlier epoch some partitions."""
+        if generation_id < 0 and not self._members:
+            return ErrorCode.NONE
+        if transactional and generation_id < 0 and not member_id and group_instance_id is None:
+            return ErrorCode.NONE
+        member = self._members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if generation_id > member.member_epoch:
+            return ErrorCode.STALE_MEMBER_EPOCH
+        return ErrorCode.NONE
+
+    def check_partition_commit(
+        self, member_id: str, member_epoch: int, topic: str, partition: int
+    ) -> ErrorCode:
+        """Whether a member of an earlier epoch may still commit an offset of a partition.
+
+        It may while it has had the task since then, whether it keeps it or is giving it up.
+        """
+        member = self._members.get(member_id)
+        if member is None or member_epoch == member.member_epoch:
+            return ErrorCode.NONE
+        subtopology_id = None
+        if self.topology is not None:
+            subtopology_id = self.topology.subtopology_by_topic.get(topic)
+        if subtopology_id is None:
+            return ErrorCode.STALE_MEMBER_EPOCH
+        for tasks in (member.assigned, member.pending_revocation):
+            assignment_epoch = tasks.active.get(subtopology_id, {}).get(partition)
+            if assignment_epoch is not None:
+                is_stale = member_epoch < assignment_epoch
+                return ErrorCode.STALE_MEMBER_EPOCH if is_stale else ErrorCode.NONE
+        return ErrorCode.STALE_MEMBER_EPOCH
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Whether a member may read committed offsets; who is no member may always."""
+        if member_id is None and member_epoch < 0:
+            return ErrorCode.NONE
+        member = self._members.get(member_id or "")
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if member_epoch != member.member_epoch:
+            return ErrorCode.STALE_MEMBER_EPOCH
+        return ErrorCode.NONE
+
+

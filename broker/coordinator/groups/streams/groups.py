@@ -1,0 +1,198 @@
+"""The streams groups of one shard (KIP-1071): a kind of group, as the shard has several.
+
+A heartbeat makes records, which `heartbeats` decides; `replay` makes the groups of them. Here are
+the other ways in which a group changes: members leave, do not heartbeat, or do not give up what they
+should; topics change; the group is deleted.
+
+Sans-IO: called by the shard with the time as a `Now`, answers with an `Outcome`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from kraftrio.broker.coordinator.deadlines import DeadlineKey, DeadlineQueue
+from kraftrio.broker.coordinator.groups.group import GroupRegistry
+from kraftrio.broker.coordinator.groups.modern.member_state import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
+from kraftrio.broker.coordinator.groups.streams.descriptions import describe_group
+from kraftrio.broker.coordinator.groups.streams.group_state import StreamsGroup
+from kraftrio.broker.coordinator.groups.streams.heartbeats import (
+    HeartbeatAnswer,
+    Heartbeats,
+    Sender,
+)
+from kraftrio.broker.coordinator.groups.streams.member import StreamsMember, StreamsMemberState
+from kraftrio.broker.coordinator.groups.streams.member_deadlines import (
+    FIRST_ASSIGNMENT_DEADLINE,
+    REBALANCE_DEADLINE,
+    SESSION_DEADLINE,
+    MemberDeadlines,
+)
+from kraftrio.broker.coordinator.groups.streams.records import (
+    group_record,
+    group_tombstones,
+    member_tombstones,
+)
+from kraftrio.broker.coordinator.groups.streams.replay import StreamsReplay
+from kraftrio.broker.coordinator.groups.streams.topics import GroupTopics
+from kraftrio.broker.coordinator.outcome import CoordinatorRecord, FollowUp, Now, Outcome
+from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.messages.streams_groups import (
+    StreamsGroupDescribeDescribedGroup,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+from kraftrio.wire.primitives import Buffer
+
+
+class StreamsGroups:
+    """See the module.
+
+    Args:
+        registry: the shard's groups of all kinds.
+        deadlines: the shard's.
+    """
+
+    group_type = StreamsGroup
+    deadline_kinds = (SESSION_DEADLINE, REBALANCE_DEADLINE, FIRST_ASSIGNMENT_DEADLINE)
+    follow_ups: tuple[type[FollowUp], ...] = ()
+
+    def __init__(
+        self,
+        registry: GroupRegistry,
+        properties: GroupProperties,
+        settings: GroupSettings,
+        metadata: MetadataCache,
+        deadlines: DeadlineQueue,
+    ) -> None:
+        self._registry = registry
+        self._deadlines = MemberDeadlines(deadlines, settings)
+        self._heartbeats = Heartbeats(
+            registry, properties, settings, GroupTopics(metadata), self._deadlines
+        )
+        self._replay = StreamsReplay(registry)
+        self.record_keys = self._replay.record_keys
+
+    # --- a kind of group ---
+
+    def replay(self, key: object, value: Buffer | None, _now: Now) -> None:
+        """Apply one record."""
+        self._replay.apply(key, value)
+
+    def on_loaded(self, now: Now) -> Outcome:
+        """Start the sessions of the members that were read from the log."""
+        for group in self._registry.all_of(StreamsGroup):
+            for member in group.members.values():
+                self._deadlines.prolong_session(group.group_id, member.member_id, now)
+                if member.state is StreamsMemberState.UNREVOKED_TASKS:
+                    self._deadlines.await_revocation(group.group_id, member, now)
+        return Outcome()
+
+    def unload(self, _now: Now) -> Outcome:
+        """No request is parked here."""
+        return Outcome()
+
+    def on_append_done(self, _follow_up: FollowUp, _error: ErrorCode, _now: Now) -> Outcome:
+        """No outcome has a follow-up."""
+        return Outcome()
+
+    def on_topics_changed(self, names: Collection[str], _now: Now) -> None:
+        """Have the groups that need the topics look at them with the next heartbeat."""
+        changed = frozenset(names)
+        for group in self._registry.all_of(StreamsGroup):
+            if group.topology is not None and not changed.isdisjoint(
+                group.topology.required_topics
+            ):
+                group.refresh.request()
+
+    def tombstones(self, group: StreamsGroup) -> list[CoordinatorRecord]:
+        """Give the records that remove a group."""
+        self._deadlines.forget_group(group.group_id)
+        return group_tombstones(group)
+
+    def on_deadline(self, key: DeadlineKey, now: Now) -> Outcome:
+        """Act on one deadline that has come."""
+        kind, group_id, *rest = key
+        group = self._registry.find(group_id, StreamsGroup)
+        if group is None:
+            return Outcome()
+        if kind == FIRST_ASSIGNMENT_DEADLINE:
+            return self._assign_first(group, now)
+        member = group.members.get(rest[0])
+        if member is None or (
+            kind == REBALANCE_DEADLINE and member.state is not StreamsMemberState.UNREVOKED_TASKS
+        ):
+            return Outcome()
+        return Outcome(records=self._remove(group, member), replay=True)
+
+    def _assign_first(self, group: StreamsGroup, now: Now) -> Outcome:
+        """Give a group that has waited for members its first target."""
+        try:
+            records = self._heartbeats.first_target(group, now)
+        except KafkaError:
+            return Outcome()  # the next heartbeat meets the same, and is told
+        return Outcome(records=records, replay=True)
+
+    # --- requests ---
+
+    def heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, sender: Sender, now: Now
+    ) -> Outcome:
+        """Serve StreamsGroupHeartbeat; the response is a `HeartbeatAnswer`."""
+        try:
+            if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
+                return self._leave(request)
+            answer, records = self._heartbeats.serve(request, sender, now)
+        except KafkaError as error:
+            refused = StreamsGroupHeartbeatResponse(
+                error_code=error.code, error_message=error.message or error.code.text
+            )
+            return Outcome(response=HeartbeatAnswer(refused))
+        return Outcome(records=records, replay=True, response=answer)
+
+    def _leave(self, request: StreamsGroupHeartbeatRequest) -> Outcome:
+        group = self._find(request.group_id)
+        member = group.member(request.member_id)
+        if request.shutdown_application and group.shutdown_member_id is None:
+            group.shutdown_member_id = request.member_id
+        response = StreamsGroupHeartbeatResponse(
+            member_id=request.member_id, member_epoch=request.member_epoch
+        )
+        return Outcome(
+            records=self._remove(group, member), replay=True, response=HeartbeatAnswer(response)
+        )
+
+    def _remove(self, group: StreamsGroup, member: StreamsMember) -> list[CoordinatorRecord]:
+        """Give the records that remove a member, for whatever reason."""
+        self._deadlines.forget_member(group.group_id, member.member_id)
+        return [
+            *member_tombstones(group.group_id, member.member_id),
+            group_record(
+                group.group_id,
+                group.group_epoch + 1,
+                group.metadata_hash,
+                group.validated_topology_epoch,
+                group.assignment_configs,
+            ),
+        ]
+
+    def describe(self, group_id: str) -> StreamsGroupDescribeDescribedGroup:
+        """Describe a group, or say that there is none of this kind."""
+        try:
+            return describe_group(self._find(group_id))
+        except KafkaError as error:
+            return StreamsGroupDescribeDescribedGroup(
+                group_id=group_id, error_code=error.code, error_message=error.message
+            )
+
+    def _find(self, group_id: str) -> StreamsGroup:
+        """Return a group; KafkaError GROUP_ID_NOT_FOUND."""
+        group = self._registry.get(group_id)
+        if isinstance(group, StreamsGroup):
+            return group
+        message = f"Group {group_id} " + (
+            "not found." if group is None else "is not a streams group."
+        )
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)

@@ -1,0 +1,95 @@
+"""What is wrong with a StreamsGroupHeartbeat, whatever its group is like.
+
+Behaviour (Apache Kafka's, with its messages): what 4.3 does not serve yet is refused first (static
+members, offsets of tasks, warm-up tasks, patterns of source topics). Called by the handler before a
+group is asked.
+"""
+
+from __future__ import annotations
+
+from kraftrio.broker.coordinator.groups.modern.member_state import (
+    JOIN_EPOCH,
+    STATIC_LEAVE_EPOCH,
+)
+from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.messages.streams_groups import StreamsGroupHeartbeatRequest
+
+_UNCHANGED = -1  # a rebalance timeout that is not told again
+_BLANKS = bytes(range(ord(" ") + 1)).decode()  # what Java trims
+
+
+def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
+    """Refuse a request that cannot be meant, or asks for what is not served.
+
+    Raises:
+        KafkaError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
+    """
+    _check_features(request)
+    for name, value in (
+        ("MemberId", request.member_id),
+        ("GroupId", request.group_id),
+        ("RackId", request.rack_id),
+    ):
+        _refuse_if(value is not None and not value.strip(_BLANKS), f"{name} can't be empty.")
+    if request.member_epoch == JOIN_EPOCH:
+        _check_join(request)
+    elif request.member_epoch == STATIC_LEAVE_EPOCH:
+        _refuse_if(request.instance_id is None, "InstanceId can't be null.")
+    elif request.member_epoch < STATIC_LEAVE_EPOCH:
+        raise _invalid(
+            f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2."
+        )
+    owned = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    _refuse_if(
+        any(tasks is not None for tasks in owned) and any(tasks is None for tasks in owned),
+        "If one task-type is non-null, all must be non-null.",
+    )
+    if request.member_epoch != JOIN_EPOCH:
+        _refuse_if(
+            request.topology is not None, "Topology can only be provided when (re-)joining."
+        )
+
+
+def _check_features(request: StreamsGroupHeartbeatRequest) -> None:
+    _refuse_if(request.instance_id is not None, "Static membership is not yet supported.")
+    _refuse_if(request.task_offsets is not None, "TaskOffsets are not supported yet.")
+    _refuse_if(request.task_end_offsets is not None, "TaskEndOffsets are not supported yet.")
+    _refuse_if(bool(request.warmup_tasks), "WarmupTasks are not supported yet.")
+    if request.topology is not None:
+        _refuse_if(
+            any(one.source_topic_regex for one in request.topology.subtopologies),
+            "Regular expressions for source topics are not supported yet.",
+        )
+
+
+def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
+    _refuse_if(
+        request.rebalance_timeout_ms == _UNCHANGED,
+        "RebalanceTimeoutMs must be provided in first request.",
+    )
+    for name, tasks in (
+        ("ActiveTasks", request.active_tasks),
+        ("StandbyTasks", request.standby_tasks),
+        ("WarmupTasks", request.warmup_tasks),
+    ):
+        _refuse_if(tasks is None or bool(tasks), f"{name} must be empty when (re-)joining.")
+    topology = request.topology
+    if topology is None:
+        raise _invalid("Topology must be non-null when (re-)joining.")
+    for subtopology in topology.subtopologies:
+        for changelog in subtopology.state_changelog_topics:
+            if changelog.partitions:
+                raise KafkaError(
+                    ErrorCode.STREAMS_INVALID_TOPOLOGY,
+                    f"Changelog topic {changelog.name} must have an undefined partition count, "
+                    f"but it is set to {changelog.partitions}.",
+                )
+
+
+def _refuse_if(is_wrong: bool, message: str) -> None:
+    if is_wrong:
+        raise _invalid(message)
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

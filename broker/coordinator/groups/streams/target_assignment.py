@@ -1,0 +1,83 @@
+"""Computes the target assignment of a streams group, and the records that store what is new in it.
+
+Called by a heartbeat that finds the target older than its group, and when a new group has waited
+for its first members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kraftrio.broker.coordinator.groups.streams.assignors.spec import (
+    StreamsMemberSpec,
+    SubtopologySpec,
+    TaskAssignment,
+    TaskAssignmentSpec,
+    TaskAssignor,
+    TaskAssignorError,
+)
+from kraftrio.broker.coordinator.groups.streams.configured_topology import ConfiguredTopology
+from kraftrio.broker.coordinator.groups.streams.group_state import StreamsGroup
+from kraftrio.broker.coordinator.groups.streams.member import StreamsMember
+from kraftrio.broker.coordinator.groups.streams.records import target_epoch_record, target_record
+from kraftrio.broker.coordinator.groups.streams.tasks import NO_TASKS
+from kraftrio.broker.coordinator.outcome import CoordinatorRecord
+from kraftrio.wire.errors import ErrorCode, KafkaError
+
+STANDBY_REPLICAS_CONFIG = "num.standby.replicas"
+"""What the assignor is told, by its name in the records."""
+
+
+def compute_target(
+    group: StreamsGroup,
+    members: Mapping[str, StreamsMember],
+    configured: ConfiguredTopology,
+    configs: Mapping[str, str],
+    assignor: TaskAssignor,
+) -> TaskAssignment:
+    """Return what each member is to have: nothing while the topics do not let the topology run.
+
+    Args:
+        members: the group's, as they are to be.
+
+    Raises:
+        KafkaError: UNKNOWN_SERVER_ERROR: the assignor gives up.
+    """
+    if not configured.is_ready:
+        return dict.fromkeys(members, NO_TASKS)
+    spec = TaskAssignmentSpec(
+        members={
+            member_id: StreamsMemberSpec(member.metadata.process_id, group.target_of(member_id))
+            for member_id, member in members.items()
+        },
+        subtopologies={
+            name: SubtopologySpec(one.task_count, one.is_stateful)
+            for name, one in configured.subtopologies.items()
+        },
+        standby_replica_count=int(configs.get(STANDBY_REPLICAS_CONFIG, "0")),
+    )
+    try:
+        return assignor.assign(spec)
+    except TaskAssignorError as error:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"Failed to compute a new target assignment: {error}"
+        ) from error
+
+
+def target_records(
+    group: StreamsGroup, target: TaskAssignment, group_epoch: int, timestamp_ms: int
+) -> list[CoordinatorRecord]:
+    """Make the records that turn a group's target into a new one, for a group epoch."""
+    records = [
+        target_record(group.group_id, member_id, tasks)
+        for member_id, tasks in target.items()
+        if group.target.get(member_id) != tasks
+    ]
+    records.append(target_epoch_record(group.group_id, group_epoch, timestamp_ms))
+    return records
+
+
+def may_compute_target(group: StreamsGroup, interval_ms: int, now_wall_ms: int) -> bool:
+    """Whether the last computation is long enough ago for the next one (KIP-1263)."""
+    timestamp_ms = group.assignment_timestamp_ms
+    return not timestamp_ms or not interval_ms or now_wall_ms >= timestamp_ms + interval_ms
