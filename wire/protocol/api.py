@@ -259,6 +259,11 @@ _TABLE = (
         BROKER,
     ),
     _api(
+        streams_groups.StreamsGroupHeartbeatRequest,
+        streams_groups.StreamsGroupHeartbeatResponse,
+        BROKER,
+    ),
+    _api(
         streams_groups.StreamsGroupDescribeRequest,
         streams_groups.StreamsGroupDescribeResponse,
         BROKER,

@@ -17,7 +17,7 @@ being different.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 
 from kraftrio.broker.coordinator.groups.modern.metadata_refresh import MetadataRefresh
@@ -31,6 +31,7 @@ from kraftrio.wire.errors import ErrorCode, KafkaError
 STREAMS_GROUP_TYPE = "streams"
 _PROTOCOL_TYPE = "streams"
 _FIRST_EPOCH = 1  # of the group and its target, before anybody has joined
+_MEMBER_EPOCH_VERSION = 9  # of OffsetCommit
 NO_ASSIGNMENT_EPOCH = -1
 """The assignment epoch of a group whose target was deleted."""
 
@@ -60,10 +61,14 @@ class StreamsGroup:
             has not looked yet.
         shutdown_member_id: who asked the application to shut down.
         endpoint_epoch: goes up with each change of the tasks at the members' endpoints.
+
+    Args:
+        topic_name: tells the name of the topic that has an id now.
     """
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(self, group_id: str, topic_name: Callable[[bytes], str | None]) -> None:
         self.group_id = group_id
+        self._topic_name = topic_name
         self.group_epoch = _FIRST_EPOCH
         self.metadata_hash = 0
         self.validated_topology_epoch = 0
@@ -184,8 +189,14 @@ class StreamsGroup:
         generation_id: int,
         *,
         transactional: bool = False,
+        api_version: int = 0,
+        partitions: Iterable[tuple[bytes, int]] = (),
     ) -> ErrorCode:
-        """Whether a member of an epoch may commit; one of an earlier epoch some partitions."""
+        """Whether offsets may be committed.
+
+        A member of an earlier epoch may commit for tasks that it has had since then, whether it
+        keeps them or is giving them up.
+        """
         if generation_id < 0 and not self._members:
             return ErrorCode.NONE
         if transactional and generation_id < 0 and not member_id and group_instance_id is None:
@@ -193,31 +204,32 @@ class StreamsGroup:
         member = self._members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if generation_id > member.member_epoch:
-            return ErrorCode.STALE_MEMBER_EPOCH
-        return ErrorCode.NONE
-
-    def check_partition_commit(
-        self, member_id: str, member_epoch: int, topic: str, partition: int
-    ) -> ErrorCode:
-        """Whether a member of an earlier epoch may still commit an offset of a partition.
-
-        It may while it has had the task since then, whether it keeps it or is giving it up.
-        """
-        member = self._members.get(member_id)
-        if member is None or member_epoch == member.member_epoch:
+        if not transactional and api_version < _MEMBER_EPOCH_VERSION:
+            return ErrorCode.UNSUPPORTED_VERSION
+        if generation_id == member.member_epoch:
             return ErrorCode.NONE
-        subtopology_id = None
-        if self.topology is not None:
-            subtopology_id = self.topology.subtopology_by_topic.get(topic)
+        if generation_id < member.member_epoch and all(
+            self._had_since(generation_id, member, topic_id, partition)
+            for topic_id, partition in partitions
+        ):
+            return ErrorCode.NONE
+        return ErrorCode.STALE_MEMBER_EPOCH
+
+    def _had_since(
+        self, epoch: int, member: StreamsMember, topic_id: bytes, partition: int
+    ) -> bool:
+        """Whether a member has had the task that reads a partition since an epoch."""
+        if self.topology is None:
+            return False
+        topic = self._topic_name(topic_id)
+        subtopology_id = self.topology.subtopology_by_topic.get(topic or "")
         if subtopology_id is None:
-            return ErrorCode.STALE_MEMBER_EPOCH
+            return False
         for tasks in (member.assigned, member.pending_revocation):
             assignment_epoch = tasks.active.get(subtopology_id, {}).get(partition)
             if assignment_epoch is not None:
-                is_stale = member_epoch < assignment_epoch
-                return ErrorCode.STALE_MEMBER_EPOCH if is_stale else ErrorCode.NONE
-        return ErrorCode.STALE_MEMBER_EPOCH
+                return epoch >= assignment_epoch
+        return False
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
         """Whether a member may read committed offsets; who is no member may always."""
@@ -229,5 +241,3 @@ class StreamsGroup:
         if member_epoch != member.member_epoch:
             return ErrorCode.STALE_MEMBER_EPOCH
         return ErrorCode.NONE
-
-

@@ -1,8 +1,8 @@
 """The streams groups of one shard (KIP-1071): a kind of group, as the shard has several.
 
 A heartbeat makes records, which `heartbeats` decides; `replay` makes the groups of them. Here are
-the other ways in which a group changes: members leave, do not heartbeat, or do not give up what they
-should; topics change; the group is deleted.
+the other ways in which a group changes: members leave, do not heartbeat, or do not give up what
+they should; topics change; the group is deleted.
 
 Sans-IO: called by the shard with the time as a `Now`, answers with an `Outcome`.
 """
@@ -72,7 +72,7 @@ class StreamsGroups:
         self._heartbeats = Heartbeats(
             registry, properties, settings, GroupTopics(metadata), self._deadlines
         )
-        self._replay = StreamsReplay(registry)
+        self._replay = StreamsReplay(registry, metadata.topic_name)
         self.record_keys = self._replay.record_keys
 
     # --- a kind of group ---
@@ -125,7 +125,8 @@ class StreamsGroups:
             kind == REBALANCE_DEADLINE and member.state is not StreamsMemberState.UNREVOKED_TASKS
         ):
             return Outcome()
-        return Outcome(records=self._remove(group, member), replay=True)
+        self._deadlines.try_again(key, now)  # in case the records cannot be stored
+        return Outcome(records=_removal(group, member), replay=True)
 
     def _assign_first(self, group: StreamsGroup, now: Now) -> Outcome:
         """Give a group that has waited for members its first target."""
@@ -137,9 +138,7 @@ class StreamsGroups:
 
     # --- requests ---
 
-    def heartbeat(
-        self, request: StreamsGroupHeartbeatRequest, sender: Sender, now: Now
-    ) -> Outcome:
+    def heartbeat(self, request: StreamsGroupHeartbeatRequest, sender: Sender, now: Now) -> Outcome:
         """Serve StreamsGroupHeartbeat; the response is a `HeartbeatAnswer`."""
         try:
             if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
@@ -161,22 +160,8 @@ class StreamsGroups:
             member_id=request.member_id, member_epoch=request.member_epoch
         )
         return Outcome(
-            records=self._remove(group, member), replay=True, response=HeartbeatAnswer(response)
+            records=_removal(group, member), replay=True, response=HeartbeatAnswer(response)
         )
-
-    def _remove(self, group: StreamsGroup, member: StreamsMember) -> list[CoordinatorRecord]:
-        """Give the records that remove a member, for whatever reason."""
-        self._deadlines.forget_member(group.group_id, member.member_id)
-        return [
-            *member_tombstones(group.group_id, member.member_id),
-            group_record(
-                group.group_id,
-                group.group_epoch + 1,
-                group.metadata_hash,
-                group.validated_topology_epoch,
-                group.assignment_configs,
-            ),
-        ]
 
     def describe(self, group_id: str) -> StreamsGroupDescribeDescribedGroup:
         """Describe a group, or say that there is none of this kind."""
@@ -196,3 +181,17 @@ class StreamsGroups:
             "not found." if group is None else "is not a streams group."
         )
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
+
+
+def _removal(group: StreamsGroup, member: StreamsMember) -> list[CoordinatorRecord]:
+    """Give the records that remove a member, for whatever reason."""
+    return [
+        *member_tombstones(group.group_id, member.member_id),
+        group_record(
+            group.group_id,
+            group.group_epoch + 1,
+            group.metadata_hash,
+            group.validated_topology_epoch,
+            group.assignment_configs,
+        ),
+    ]

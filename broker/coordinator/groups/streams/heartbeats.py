@@ -102,9 +102,7 @@ class _Heartbeat:
 
     def tell(self, status: HeartbeatStatus, detail: str) -> None:
         """Add a status to the response."""
-        self.statuses.append(
-            StreamsGroupHeartbeatStatus(status_code=status, status_detail=detail)
-        )
+        self.statuses.append(StreamsGroupHeartbeatStatus(status_code=status, status_detail=detail))
 
 
 class Heartbeats:
@@ -165,9 +163,7 @@ class Heartbeats:
 
     # --- the steps ---
 
-    def _begin(
-        self, request: StreamsGroupHeartbeatRequest, sender: Sender, now: Now
-    ) -> _Heartbeat:
+    def _begin(self, request: StreamsGroupHeartbeatRequest, sender: Sender, now: Now) -> _Heartbeat:
         """Steps 1 and 2."""
         records: list[CoordinatorRecord] = []
         is_joining = request.member_epoch == JOIN_EPOCH
@@ -209,10 +205,10 @@ class Heartbeats:
         """
         group = self._registry.get(group_id)
         if group is None:
-            return StreamsGroup(group_id)
+            return StreamsGroup(group_id, self._topics.name_of)
         if isinstance(group, ClassicGroup) and group.is_unused:
             records.append(group_tombstone(group_id))
-            return StreamsGroup(group_id)
+            return StreamsGroup(group_id, self._topics.name_of)
         return self.find(group_id)
 
     def _update_topology(self, heartbeat: _Heartbeat) -> StreamsTopology:
@@ -374,9 +370,7 @@ def _updated_member(
     member: StreamsMember, request: StreamsGroupHeartbeatRequest, sender: Sender
 ) -> StreamsMember:
     """Return a member with what it says of itself, where it says it."""
-    metadata = replace(
-        member.metadata, client_id=sender.client_id, client_host=sender.client_host
-    )
+    metadata = replace(member.metadata, client_id=sender.client_id, client_host=sender.client_host)
     if request.rack_id is not None:
         metadata = replace(metadata, rack_id=request.rack_id)
     if request.rebalance_timeout_ms != -1:

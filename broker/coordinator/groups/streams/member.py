@@ -1,4 +1,4 @@
-"""One member of a streams group, as its records have it. A member never changes: changes replace it.
+"""One member of a streams group, as its records have it; it never changes: changes replace it.
 
 What a member says of itself (`MemberMetadata`) lies in one record, what the group has given it in
 another.
@@ -17,8 +17,8 @@ class StreamsMemberState(IntEnum):
     """The states of a member; values are those of the records.
 
     STABLE: has its part of the target assignment. Leaves this state with a new target.
-    UNREVOKED_TASKS: has to give up tasks first, within its rebalance timeout, and stays in its epoch
-        until then.
+    UNREVOKED_TASKS: has to give up tasks first, within its rebalance timeout, and stays in its
+        epoch until then.
     UNRELEASED_TASKS: waits for tasks that others, or its own process, have not given up yet.
     UNKNOWN: was written by a newer version.
     """

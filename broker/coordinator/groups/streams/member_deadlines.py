@@ -1,13 +1,14 @@
 """When members of streams groups are taken for gone, and when a new group's first tasks are due.
 
 A member has to heartbeat within its session, and to give up tasks within its rebalance timeout. A
-new group waits a little for more members before anybody gets a task. Called by the streams groups
+new group waits a little for more members before anybody gets a task. Deadlines of members that have
+left are harmless: they find nobody. Called by the streams groups
 of a shard, which act on what has come.
 """
 
 from __future__ import annotations
 
-from kraftrio.broker.coordinator.deadlines import DeadlineQueue
+from kraftrio.broker.coordinator.deadlines import DeadlineKey, DeadlineQueue
 from kraftrio.broker.coordinator.groups.properties import GroupSettings
 from kraftrio.broker.coordinator.groups.streams.member import StreamsMember
 from kraftrio.broker.coordinator.outcome import Now
@@ -15,6 +16,7 @@ from kraftrio.broker.coordinator.outcome import Now
 SESSION_DEADLINE = "streams-session"
 REBALANCE_DEADLINE = "streams-rebalance"
 FIRST_ASSIGNMENT_DEADLINE = "streams-first-assignment"
+_RETRY_MS = 500
 
 
 class MemberDeadlines:
@@ -42,10 +44,9 @@ class MemberDeadlines:
         """A member has given up what it had to."""
         self._deadlines.cancel((REBALANCE_DEADLINE, group_id, member_id))
 
-    def forget_member(self, group_id: str, member_id: str) -> None:
-        """A member has left."""
-        self._deadlines.cancel((SESSION_DEADLINE, group_id, member_id))
-        self.revocation_is_over(group_id, member_id)
+    def try_again(self, key: DeadlineKey, now: Now) -> None:
+        """A deadline has come: have it come again shortly, which finds nobody if all goes well."""
+        self._deadlines.schedule(key, now.monotonic_ms + _RETRY_MS)
 
     def delay_first_assignment(self, group_id: str, now: Now) -> None:
         """A group gets its first member: wait for more, unless it is waiting already."""

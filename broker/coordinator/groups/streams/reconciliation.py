@@ -72,7 +72,9 @@ def _next_step(
     member: StreamsMember, epoch: int, target: Target, owned: Tasks | None, owners: TaskOwners
 ) -> StreamsMember:
     process_id, has = member.metadata.process_id, member.assigned
-    active = _compare_active(has.active, target, lambda task: _is_active_taken(owners, task, process_id))
+    active = _compare_active(
+        has.active, target, lambda task: _is_active_taken(owners, task, process_id)
+    )
 
     def is_taken(task: tuple[str, int]) -> bool:
         return owners.is_active_of(task, process_id) or owners.is_kept_by(task, process_id)

@@ -1,8 +1,8 @@
 """Applies the records of streams groups: what loading does, and what follows each append.
 
-A group begins with its first record, whichever that is: compaction leaves them in any order. It ends
-with the tombstone of its epoch. Tombstones of what is not there are passed over. A group that was
-made for offsets alone, which were read first, gives way.
+A group begins with its first record, whichever that is: compaction leaves them in any order. It
+ends with the tombstone of its epoch. Tombstones of what is not there are passed over. A group that
+was made for offsets alone, which were read first, gives way.
 """
 
 from __future__ import annotations
@@ -55,10 +55,15 @@ from kraftrio.wire.primitives import Buffer
 
 
 class StreamsReplay:
-    """See the module. One for each shard."""
+    """See the module. One for each shard.
 
-    def __init__(self, registry: GroupRegistry) -> None:
+    Args:
+        topic_name: tells the name of the topic that has an id now.
+    """
+
+    def __init__(self, registry: GroupRegistry, topic_name: Callable[[bytes], str | None]) -> None:
         self._registry = registry
+        self._topic_name = topic_name
         self._appliers: Mapping[type, Callable[[Any, Buffer | None], None]] = {
             StreamsGroupMetadataKey: self._apply_group,
             StreamsGroupMemberMetadataKey: self._apply_member,
@@ -86,7 +91,7 @@ class StreamsReplay:
             return group
         if isinstance(group, ClassicGroup) and group.is_unused and group.protocol_type is None:
             self._registry.remove(group_id)
-        made = StreamsGroup(group_id)
+        made = StreamsGroup(group_id, self._topic_name)
         self._registry.add(made)
         return made
 

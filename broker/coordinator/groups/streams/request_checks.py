@@ -13,17 +13,66 @@ from kraftrio.broker.coordinator.groups.modern.member_state import (
 )
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.streams_groups import StreamsGroupHeartbeatRequest
+from kraftrio.wire.topic_names import INTERNAL_TOPICS, check_topic_name
 
 _UNCHANGED = -1  # a rebalance timeout that is not told again
 _BLANKS = bytes(range(ord(" ") + 1)).decode()  # what Java trims
 
 
-def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
+def check_request(request: StreamsGroupHeartbeatRequest) -> None:
     """Refuse a request that cannot be meant, or asks for what is not served.
 
     Raises:
         KafkaError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
     """
+    _check_topic_names(request)
+    _check_fields(request)
+
+
+def topics_of(request: StreamsGroupHeartbeatRequest) -> list[str]:
+    """The topics that a request's topology names, each once."""
+    if request.topology is None:
+        return []
+    return list(
+        dict.fromkeys(
+            name
+            for one in request.topology.subtopologies
+            for name in (
+                *one.source_topics,
+                *one.repartition_sink_topics,
+                *(topic.name for topic in one.repartition_source_topics),
+                *(topic.name for topic in one.state_changelog_topics),
+            )
+        )
+    )
+
+
+def _check_topic_names(request: StreamsGroupHeartbeatRequest) -> None:
+    names = topics_of(request)
+    internal = [name for name in names if name in INTERNAL_TOPICS]
+    if internal:
+        raise KafkaError(
+            ErrorCode.STREAMS_INVALID_TOPOLOGY,
+            f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology "
+            "is prohibited.",
+        )
+    illegal = [name for name in names if not _is_legal(name)]
+    if illegal:
+        raise KafkaError(
+            ErrorCode.STREAMS_INVALID_TOPOLOGY,
+            f"Topic names {','.join(illegal)} are not valid topic names.",
+        )
+
+
+def _is_legal(name: str) -> bool:
+    try:
+        check_topic_name(name)
+    except KafkaError:
+        return False
+    return True
+
+
+def _check_fields(request: StreamsGroupHeartbeatRequest) -> None:
     _check_features(request)
     for name, value in (
         ("MemberId", request.member_id),
@@ -45,9 +94,7 @@ def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
         "If one task-type is non-null, all must be non-null.",
     )
     if request.member_epoch != JOIN_EPOCH:
-        _refuse_if(
-            request.topology is not None, "Topology can only be provided when (re-)joining."
-        )
+        _refuse_if(request.topology is not None, "Topology can only be provided when (re-)joining.")
 
 
 def _check_features(request: StreamsGroupHeartbeatRequest) -> None:

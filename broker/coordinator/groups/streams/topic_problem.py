@@ -47,7 +47,8 @@ class TopicProblemError(Exception):
     def missing_internal_topics(cls, topics: Sequence[str]) -> TopicProblemError:
         """The group's own topics do not exist yet."""
         return cls(
-            HeartbeatStatus.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {summary(topics)}"
+            HeartbeatStatus.MISSING_INTERNAL_TOPICS,
+            f"Internal topics are missing: {summary(topics)}",
         )
 
 

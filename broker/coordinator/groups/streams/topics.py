@@ -23,6 +23,10 @@ class GroupTopics:
         topic = self._metadata.topic(name)
         return None if topic is None else topic.partition_count
 
+    def name_of(self, topic_id: bytes) -> str | None:
+        """The name of the topic that has an id now."""
+        return self._metadata.topic_name(topic_id)
+
     def hash_of(self, topology: StreamsTopology) -> int:
         """The hash of those topics that a topology needs and that exist."""
         return self._hashes.of_group(topology.required_topics)

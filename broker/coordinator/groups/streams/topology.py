@@ -66,7 +66,9 @@ def topology_from_record(value: StreamsGroupTopologyValue) -> StreamsTopology:
     return StreamsTopology(value.epoch, {one.subtopology_id: one for one in value.subtopologies})
 
 
-def topology_record_value(topology: StreamsGroupHeartbeatRequestTopology) -> StreamsGroupTopologyValue:
+def topology_record_value(
+    topology: StreamsGroupHeartbeatRequestTopology,
+) -> StreamsGroupTopologyValue:
     """Make the record's value of a topology that a member joins with."""
     return StreamsGroupTopologyValue(
         epoch=topology.epoch,

@@ -67,6 +67,7 @@ class Properties:
     group_share_assignors: Sequence[str] = ("simple",)
     group_share_max_size: int = 200
     group_share_initialize_retry_interval_ms: int = 30_000
+    group_streams_max_size: int = 2**31 - 1
     offset_metadata_max_bytes: int = 4096
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
