@@ -98,24 +98,6 @@ _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "streams groups are not served",
-        (
-            "group.streams.assignment.interval.ms",
-            "group.streams.min.assignment.interval.ms",
-            "group.streams.max.assignment.interval.ms",
-            "group.streams.heartbeat.interval.ms",
-            "group.streams.min.heartbeat.interval.ms",
-            "group.streams.max.heartbeat.interval.ms",
-            "group.streams.session.timeout.ms",
-            "group.streams.min.session.timeout.ms",
-            "group.streams.max.session.timeout.ms",
-            "group.streams.initial.rebalance.delay.ms",
-            "group.streams.max.size",
-            "group.streams.num.standby.replicas",
-            "group.streams.max.standby.replicas",
-        ),
-    ),
-    (
         "the coordinator acts at the time that a transaction or its id is due",
         (
             "transaction.abort.timed.out.transaction.cleanup.interval.ms",

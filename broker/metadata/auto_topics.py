@@ -10,7 +10,8 @@ Owns `AutoTopicCreator`, the only place that creates topics without a CreateTopi
    three, so that a single node works without settings.
 4. Other topics get the controller's numbers of partitions and replicas unless this broker sets
    its own.
-Called by `api/metadata` and the coordinators (FindCoordinator).
+5. Topics of a Kafka Streams application are made as it wants them (`internal_topics`).
+Called by `api/metadata`, the coordinators (FindCoordinator) and `internal_topics`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import TypeAlias
 
 from kraftrio.base.logging_setup import log_event
 from kraftrio.broker.config.dynamic_config import DynamicConfig
@@ -35,6 +37,8 @@ _CREATE_TOPICS_VERSION = 7
 _CONTROLLERS_DEFAULT = -1
 _log = logging.getLogger("kraftrio.broker.topics")
 
+_WhenDone: TypeAlias = Callable[[ErrorCode, str], None]
+
 
 class AutoTopicCreator:
     """Creates missing topics through the controller."""
@@ -45,7 +49,7 @@ class AutoTopicCreator:
         self._dynamic = dynamic
         self._metadata = metadata
         self._controller = controller
-        self._in_flight: dict[str, list[Callable[[ErrorCode], None]]] = {}
+        self._in_flight: dict[str, list[_WhenDone]] = {}
 
     @property
     def enabled(self) -> bool:
@@ -68,15 +72,33 @@ class AutoTopicCreator:
                 self._in_flight[name] = []
                 wanted.append(name)
             if when_done is not None:
-                self._in_flight[name].append(partial(when_done, name))
-        if not wanted:
+                self._in_flight[name].append(_without_message(partial(when_done, name)))
+        self._create([self._topic(name) for name in wanted])
+
+    def create_as_given(
+        self, topics: Iterable[CreatableTopic], when_done: Callable[[str, ErrorCode, str], None]
+    ) -> None:
+        """Begin to create topics that an application needs, with its own settings.
+
+        Those already on their way are left alone, and nobody is called for them.
+
+        Args:
+            when_done: called once for each other topic with the controller's verdict and message.
+        """
+        wanted = [topic for topic in topics if topic.name not in self._in_flight]
+        for topic in wanted:
+            self._in_flight[topic.name] = [partial(when_done, topic.name)]
+        self._create(wanted)
+
+    def _create(self, topics: list[CreatableTopic]) -> None:
+        if not topics:
             return
+        names = [topic.name for topic in topics]
         request = CreateTopicsRequest(
-            topics=[self._topic(name) for name in wanted],
-            timeout_ms=self._dynamic.current.request_timeout_ms,
+            topics=topics, timeout_ms=self._dynamic.current.request_timeout_ms
         )
         self._controller.submit(request, api_version=_CREATE_TOPICS_VERSION).then(
-            lambda response: self._on_created(wanted, response)
+            lambda response: self._on_created(names, response)
         )
 
     def _on_created(self, names: list[str], response: CreateTopicsResponse) -> None:
@@ -86,8 +108,8 @@ class AutoTopicCreator:
             code = ErrorCode.UNKNOWN_SERVER_ERROR if result is None else result.error_code
             if code is ErrorCode.TOPIC_ALREADY_EXISTS:
                 code = ErrorCode.NONE
+            message = (None if result is None else result.error_message) or code.text
             if code is not ErrorCode.NONE:
-                message = code.text if result is None else result.error_message
                 log_event(
                     _log,
                     logging.WARNING,
@@ -97,7 +119,7 @@ class AutoTopicCreator:
                     reason=message,
                 )
             for callback in self._in_flight.pop(name):
-                callback(code)
+                callback(code, message)
 
     def _topic(self, name: str) -> CreatableTopic:
         config = self._dynamic.current
@@ -183,3 +205,7 @@ class AutoTopicCreator:
             replication_factor=replication_factor,
             configs=[CreatableTopicConfig(name=key, value=configs[key]) for key in configs],
         )
+
+
+def _without_message(when_done: Callable[[ErrorCode], None]) -> _WhenDone:
+    return lambda code, _message: when_done(code)

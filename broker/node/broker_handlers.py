@@ -15,7 +15,6 @@ from kraftrio.broker.api.configs import ConfigHandlers
 from kraftrio.broker.api.fetch.fetch import FetchHandlers
 from kraftrio.broker.api.fetch.reads import FetchSettings
 from kraftrio.broker.api.fetch.session import FetchSessions
-from kraftrio.broker.api.groups.absent_groups import AbsentGroupHandlers
 from kraftrio.broker.api.groups.consumer_groups import ConsumerGroupHandlers
 from kraftrio.broker.api.groups.find_coordinator import (
     GROUP_KEY,
@@ -26,6 +25,7 @@ from kraftrio.broker.api.groups.find_coordinator import (
 from kraftrio.broker.api.groups.groups import GroupHandlers
 from kraftrio.broker.api.groups.share_group_offsets import ShareGroupOffsetHandlers
 from kraftrio.broker.api.groups.share_groups import ShareGroupHandlers
+from kraftrio.broker.api.groups.streams_groups import StreamsGroupHandlers
 from kraftrio.broker.api.groups.transactional_offsets import TransactionalOffsetHandlers
 from kraftrio.broker.api.log_dirs import LogDirHandlers
 from kraftrio.broker.api.metadata import MetadataHandlers
@@ -42,6 +42,7 @@ from kraftrio.broker.config.checks import RACK_AWARE_SELECTOR
 from kraftrio.broker.controller.channel import ControllerChannel
 from kraftrio.broker.metadata.auto_topics import AutoTopicCreator
 from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.broker.metadata.internal_topics import InternalTopics
 from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.coordination import Coordination
 from kraftrio.broker.node.log_directories import LogDirectories
@@ -86,7 +87,9 @@ def broker_handlers(
             coordination.initializer,
             coordination.latest_offsets,
         ).table(),
-        AbsentGroupHandlers(groups).table(),
+        StreamsGroupHandlers(
+            groups, metadata, node.config, InternalTopics(auto_topics, node.environment.clock)
+        ).table(),
         TransactionHandlers(
             transactions,
             groups,

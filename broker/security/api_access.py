@@ -131,6 +131,7 @@ API_ACCESS: Final[Mapping[ApiKey, Access]] = {
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: _needs((_DESCRIBE, _GROUP)),
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: _needs((_READ, _GROUP)),
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: _needs((_DELETE, _GROUP)),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: _needs((_READ, _GROUP)),
     ApiKey.STREAMS_GROUP_DESCRIBE: _needs((_DESCRIBE, _GROUP)),
     # The state of share groups, between brokers
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: _needs((_CLUSTER_ACTION, CLUSTER)),

@@ -21,6 +21,7 @@ from kraftrio.kraft_meta.metadata.image import (
     BROKER,
     GROUP_VERSION,
     SHARE_VERSION,
+    STREAMS_VERSION,
     TOPIC,
     TRANSACTION_VERSION,
     MetadataImage,
@@ -36,14 +37,15 @@ UNCLEAN_ELECTION_KEY: Final = "unclean.leader.election.enable"
 
 # What is served of Kafka 4.3's features (metadata.version 30 is 4.3-IV0); what a new cluster starts
 # with is the greatest of each range. A feature named here turns protocols on in clients:
-# group.version 1 is the consumer group protocol, share.version 1 are share groups,
-# transaction.version 2 is transactions with an epoch each, without AddPartitionsToTxn.
-# kraft.version 0 is a quorum whose voters do not change.
+# group.version 1 is the consumer group protocol, share.version 1 are share groups, streams.version 1
+# streams groups, transaction.version 2 is transactions with an epoch each, without
+# AddPartitionsToTxn. kraft.version 0 is a quorum whose voters do not change.
 DEFAULT_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (7, 30),
     GROUP_VERSION: (0, 1),
     SHARE_VERSION: (0, 1),
     "kraft.version": (0, 0),
+    STREAMS_VERSION: (0, 1),
     TRANSACTION_VERSION: (0, 2),
 }
 

@@ -61,6 +61,7 @@ __all__ = [
     "GROUP_VERSION",
     "NO_LEADER",
     "SHARE_VERSION",
+    "STREAMS_VERSION",
     "TOPIC",
     "TRANSACTION_VERSION",
     "BrokerImage",
@@ -76,6 +77,7 @@ __all__ = [
 TRANSACTION_VERSION: Final = "transaction.version"
 GROUP_VERSION: Final = "group.version"
 SHARE_VERSION: Final = "share.version"
+STREAMS_VERSION: Final = "streams.version"
 
 # Types of configuration resources, by Kafka's numbers.
 TOPIC: Final = 2
@@ -262,6 +264,11 @@ class MetadataImage:
     def share_version(self) -> int:
         """Return the finalized level of share.version; 1: share groups are served (KIP-932)."""
         return self.features.get(SHARE_VERSION, 0)
+
+    @property
+    def streams_version(self) -> int:
+        """Return the finalized level of streams.version; 1: streams groups (KIP-1071)."""
+        return self.features.get(STREAMS_VERSION, 0)
 
     def alive_brokers(self) -> list[BrokerImage]:
         """Return the brokers that are not fenced, by id."""

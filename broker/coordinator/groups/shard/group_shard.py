@@ -45,6 +45,7 @@ from kraftrio.broker.coordinator.groups.shard.kind_table import KindTable, join_
 from kraftrio.broker.coordinator.groups.shard.offset_expiry import ExpirySliceStored, OffsetExpiry
 from kraftrio.broker.coordinator.groups.share.groups import ShareGroups
 from kraftrio.broker.coordinator.groups.share.ports import StateInitializer
+from kraftrio.broker.coordinator.groups.streams.groups import StreamsGroups
 from kraftrio.broker.coordinator.outcome import (
     Change,
     FollowUp,
@@ -84,6 +85,7 @@ class GroupShard:
         classic: the classic groups.
         consumer: the consumer groups; serves their requests.
         share: the share groups; serves their requests.
+        streams: the streams groups; serves their requests.
         classic_requests: serves the requests of classic members, whatever group they are in.
 
     Args:
@@ -113,7 +115,8 @@ class GroupShard:
         self.share = ShareGroups(
             self.groups, properties, settings, self._deadlines, metadata, initializer
         )
-        kinds: list[GroupKind] = [self.classic, self.consumer, self.share]
+        self.streams = StreamsGroups(self.groups, properties, settings, metadata, self._deadlines)
+        kinds: list[GroupKind] = [self.classic, self.consumer, self.share, self.streams]
         self._kinds = KindTable(kinds)
         self.classic_requests = ClassicRequests(
             self.groups, self.classic, self.consumer, self._kinds.tombstones

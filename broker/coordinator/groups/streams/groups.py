@@ -149,7 +149,7 @@ class StreamsGroups:
                 error_code=error.code, error_message=error.message or error.code.text
             )
             return Outcome(response=HeartbeatAnswer(refused))
-        return Outcome(records=records, replay=True, response=answer)
+        return Outcome(records=records, replay=True, response=answer, stable=True)
 
     def _leave(self, request: StreamsGroupHeartbeatRequest) -> Outcome:
         group = self._find(request.group_id)

@@ -12,7 +12,7 @@ import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.state.Stores;
 
 /**
- * Counts words exactly once: WordCount ADDRESS APPLICATION SOURCE TARGET STATE_DIRECTORY.
+ * Counts words exactly once: WordCount ADDRESS APPLICATION SOURCE TARGET STATE_DIRECTORY [NAME=VALUE ...].
  *
  * Every single count goes to the target, so that one which came twice or never is seen there. It
  * prints each state of the streams, and runs until it is killed or its stdin ends.
@@ -29,9 +29,11 @@ public final class WordCount {
         settings.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, 1);
         settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
-        // one that comes back after a crash need not wait for its own session to end
-        settings.put(ConsumerConfig.GROUP_INSTANCE_ID_CONFIG, "counter");
         settings.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest");
+        for (int i = 5; i < arguments.length; i++) {
+            String[] setting = arguments[i].split("=", 2);
+            settings.put(setting[0], setting[1]);
+        }
 
         StreamsBuilder builder = new StreamsBuilder();
         builder.<String, String>stream(arguments[2])

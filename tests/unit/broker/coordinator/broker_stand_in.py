@@ -20,7 +20,6 @@ from immutables import Map
 
 from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import Deferred
-from kraftrio.broker.api.groups.absent_groups import AbsentGroupHandlers
 from kraftrio.broker.api.groups.consumer_groups import ConsumerGroupHandlers
 from kraftrio.broker.api.groups.find_coordinator import GROUP_KEY, FindCoordinatorHandler
 from kraftrio.broker.api.groups.groups import GroupHandlers
@@ -351,7 +350,6 @@ class BrokerStandIn:
             ).table(),
             **TransactionalOffsetHandlers(self.coordinator, self.metadata, self.verifier).table(),
             **ConsumerGroupHandlers(self.coordinator, self.metadata, self.properties).table(),
-            **AbsentGroupHandlers(self.coordinator).table(),
         }
 
     def call(

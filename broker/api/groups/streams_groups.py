@@ -1,0 +1,213 @@
+"""Serves the requests about streams groups (KIP-1071): heartbeats of their members, descriptions.
+
+Behaviour
+- A heartbeat is answered when its records are committed, and when those are that it builds on.
+- Internal topics that the group lacks are made by this broker, if the member may create them; what
+  went wrong a moment ago is told beside the status that they are missing.
+- Both APIs are refused with UNSUPPORTED_VERSION unless `streams.version` is 1 and `streams` is
+  among `group.coordinator.rebalance.protocols`.
+- A member may only name, and a client only see, topics that it may describe.
+
+Version notes
+- Heartbeat 0, Describe 0: Kafka 4.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from kraftrio.base.deferred import Deferred
+from kraftrio.broker.api.groups.streams_requests import is_long, read_in_slices
+from kraftrio.broker.api.shared.authorized_operations import group_operations
+from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator
+from kraftrio.broker.coordinator.groups.properties import GroupProperties
+from kraftrio.broker.coordinator.groups.streams.heartbeats import HeartbeatAnswer, Sender
+from kraftrio.broker.coordinator.groups.streams.request_checks import check_request, topics_of
+from kraftrio.broker.coordinator.groups.streams.topic_problem import HeartbeatStatus
+from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.broker.metadata.internal_topics import InternalTopics
+from kraftrio.broker.security.authorizer import CLUSTER, AclOperation, Resource, ResourceType
+from kraftrio.broker.server.context import HandlerTable, RequestContext
+from kraftrio.broker.server.sliced_work import Work
+from kraftrio.wire.codec.lazy_arrays import each
+from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.messages.streams_groups import (
+    StreamsGroupDescribeDescribedGroup,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+from kraftrio.wire.protocol.api import ApiKey
+
+_MAX_NAMED_FAILURES = 3
+_RETRY_HEARTBEATS = 2  # that long a topic is left alone that could not be made
+
+
+class StreamsGroupHandlers:
+    """Handlers of one broker."""
+
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        metadata: MetadataCache,
+        properties: GroupProperties,
+        internal_topics: InternalTopics,
+    ) -> None:
+        self._coordinator = coordinator
+        self._metadata = metadata
+        self._properties = properties
+        self._internal_topics = internal_topics
+
+    def table(self) -> HandlerTable:
+        """The handlers by API."""
+        return {
+            ApiKey.STREAMS_GROUP_HEARTBEAT: self.heartbeat,
+            ApiKey.STREAMS_GROUP_DESCRIBE: self.describe,
+        }
+
+    @property
+    def _is_enabled(self) -> bool:
+        protocols = self._properties.group_coordinator_rebalance_protocols
+        return "streams" in protocols and self._metadata.image.streams_version >= 1
+
+    # --- heartbeats ---
+
+    def heartbeat(self, request: StreamsGroupHeartbeatRequest, context: RequestContext) -> Any:
+        """Serve StreamsGroupHeartbeat."""
+        if not self._is_enabled:
+            return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        if is_long(request):
+            return self._long_heartbeat(request, context)
+        return self._heartbeat(request, context)
+
+    def _long_heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, context: RequestContext
+    ) -> Work[Any]:
+        """Read in slices what a request names, if it is not too much."""
+        try:
+            yield from read_in_slices(request)
+        except KafkaError as error:
+            return _refuse(error)
+        return self._heartbeat(request, context)
+
+    def _heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, context: RequestContext
+    ) -> StreamsGroupHeartbeatResponse | Deferred[StreamsGroupHeartbeatResponse]:
+        try:
+            check_request(request)
+            if not all(_may_describe(context, topic) for topic in topics_of(request)):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        except KafkaError as error:
+            return _refuse(error)
+        sender = Sender(context.client_id or "", f"/{context.client_host}")
+        done: Deferred[HeartbeatAnswer] = self._coordinator.write(
+            request.group_id,
+            lambda shard, now: shard.streams.heartbeat(request, sender, now),
+            lambda code: HeartbeatAnswer(StreamsGroupHeartbeatResponse(error_code=code)),
+        )
+        finish = partial(self._finish, context)
+        return finish(done.value) if done.done else done.map(finish)
+
+    def _finish(
+        self, context: RequestContext, answer: HeartbeatAnswer
+    ) -> StreamsGroupHeartbeatResponse:
+        """Have the missing topics made, and tell what stands in the way."""
+        response, missing = answer
+        if not missing:
+            return response
+        may_create = context.is_authorized(AclOperation.CREATE, CLUSTER)
+        refused = [
+            topic.name
+            for topic in missing
+            if not may_create
+            and not context.is_authorized(
+                AclOperation.CREATE, Resource(ResourceType.TOPIC, topic.name)
+            )
+        ]
+        if refused:
+            _add_detail(response, f"Unauthorized to CREATE on topics {', '.join(refused)}.")
+            return response
+        failures = self._internal_topics.create(
+            [topic.creatable() for topic in missing],
+            _RETRY_HEARTBEATS * response.heartbeat_interval_ms,
+        )
+        if failures:
+            _add_detail(response, f"Creation failed: {_failure_text(failures)}.")
+        return response
+
+    # --- descriptions ---
+
+    def describe(
+        self, request: StreamsGroupDescribeRequest, context: RequestContext
+    ) -> StreamsGroupDescribeResponse:
+        """Serve StreamsGroupDescribe."""
+        return StreamsGroupDescribeResponse(
+            groups=each(
+                lambda group_id: self._describe(group_id, request, context), request.group_ids
+            )
+        )
+
+    def _describe(
+        self, group_id: str, request: StreamsGroupDescribeRequest, context: RequestContext
+    ) -> StreamsGroupDescribeDescribedGroup:
+        described = StreamsGroupDescribeDescribedGroup(group_id=group_id)
+        if not self._is_enabled:
+            described.error_code = ErrorCode.UNSUPPORTED_VERSION
+            return described
+        if not group_id:
+            described.error_code = ErrorCode.INVALID_GROUP_ID
+            return described
+        try:
+            described = self._coordinator.read(
+                group_id, lambda shard, _now: shard.streams.describe(group_id)
+            )
+        except KafkaError as error:
+            described.error_code = error.code
+            return described
+        if described.error_code is not ErrorCode.NONE:
+            return described
+        if not all(_may_describe(context, topic) for topic in _described_topics(described)):
+            return StreamsGroupDescribeDescribedGroup(
+                group_id=group_id,
+                error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                error_message="The described group uses topics that the client is not "
+                "authorized to describe.",
+            )
+        described.authorized_operations = group_operations(
+            context, group_id, is_asked=request.include_authorized_operations
+        )
+        return described
+
+
+def _refuse(error: KafkaError) -> StreamsGroupHeartbeatResponse:
+    return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+
+
+def _may_describe(context: RequestContext, topic: str) -> bool:
+    return context.is_authorized(AclOperation.DESCRIBE, Resource(ResourceType.TOPIC, topic))
+
+
+def _add_detail(response: StreamsGroupHeartbeatResponse, detail: str) -> None:
+    for status in response.status or ():
+        if status.status_code == HeartbeatStatus.MISSING_INTERNAL_TOPICS:
+            status.status_detail += f"; {detail}"
+
+
+def _failure_text(failures: dict[str, str]) -> str:
+    named = [f"{topic} ({message})" for topic, message in failures.items()]
+    text = ", ".join(named[:_MAX_NAMED_FAILURES])
+    more = len(named) - _MAX_NAMED_FAILURES
+    return f"{text} and {more} more" if more > 0 else text
+
+
+def _described_topics(described: StreamsGroupDescribeDescribedGroup) -> Iterable[str]:
+    if described.topology is None:
+        return
+    for subtopology in described.topology.subtopologies or ():
+        yield from subtopology.source_topics
+        yield from subtopology.repartition_sink_topics
+        for topic in (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics):
+            yield topic.name
