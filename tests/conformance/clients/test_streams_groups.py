@@ -1,0 +1,141 @@
+"""Kafka Streams with the broker's own protocol of groups (KIP-1071): a word count, disturbed.
+
+Instances of the application come, are killed in the middle of their work, and leave in good order;
+the counts must be those of one that ran undisturbed. Each single count goes to the target, so that
+each word's counts must be 1, 2, 3 and so on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraftrio.wire.messages.streams_groups import StreamsGroupDescribeRequest
+from tests.conformance.broker_process import Broker
+from tests.conformance.cases.calls import append, create_topic
+from tests.conformance.cases.raw_client import RawClient
+from tests.conformance.cases.transactional import wait_for_transactions
+from tests.conformance.clients import scenarios
+from tests.conformance.clients.install import HERE
+from tests.conformance.clients.test_streams_and_connect import counts_in, running, wait_for
+
+pytestmark = scenarios.MARKS
+
+PARTITIONS = 4
+LINE = b"to be or not to be that is the question"
+WORDS = Counter(LINE.split())
+QUICK = {
+    "group_streams_min_session_timeout_ms": 3_000,
+    "group_streams_session_timeout_ms": 3_000,
+    "group_streams_min_heartbeat_interval_ms": 300,
+    "group_streams_heartbeat_interval_ms": 300,
+    "group_streams_initial_rebalance_delay_ms": 500,
+}
+
+MakeBroker = Callable[..., Broker]
+
+
+class WordCount:
+    """One application, its topics, and what is in them."""
+
+    def __init__(self, raw: RawClient, address: str, folder: Path, *settings: str) -> None:
+        self.raw = raw
+        self.source = create_topic(raw, "lines", partitions=PARTITIONS)
+        self.target = create_topic(raw, "counts")
+        self.log = folder / "streams.log"
+        self._folder = folder
+        self._program = (
+            str(HERE / "java" / "WordCount.java"), address, "words", self.source, self.target
+        )  # fmt: skip
+        self._settings = ("group.protocol=streams", *settings)
+        self._lines = self._instances = 0
+
+    def instance(self) -> contextlib.AbstractContextManager[Any]:
+        """Run another instance, with a folder of its own, until it is killed."""
+        self._instances += 1
+        state = str(self._folder / f"state{self._instances}")
+        return running(self.log, *self._program, state, *self._settings)
+
+    def write(self, lines: int) -> None:
+        """Write lines, spread over the partitions."""
+        for partition in range(PARTITIONS):
+            append(self.raw, self.source, *[LINE] * (lines // PARTITIONS), partition=partition)
+        self._lines += lines
+
+    @property
+    def count(self) -> int:
+        """How many counts there are."""
+        return sum(map(len, counts_in(self.raw, self.target).values()))
+
+    @property
+    def total(self) -> int:
+        """How many there are to be."""
+        return self._lines * WORDS.total()
+
+    def check_exact(self) -> None:
+        """Each word has each of its counts, once, in order."""
+        expected = {word: list(range(1, self._lines * n + 1)) for word, n in WORDS.items()}
+        assert counts_in(self.raw, self.target) == expected
+
+    def members(self) -> list[Any]:
+        """The members of the application's group, as the broker describes it."""
+        (group,) = self.raw.call(StreamsGroupDescribeRequest(group_ids=["words"])).groups
+        return list(group.members)
+
+    def share_count(self) -> int:
+        """How many members have active tasks."""
+        return sum(bool(member.assignment.active_tasks) for member in self.members())
+
+
+@pytest.fixture
+def broker_of_streams(make_broker: MakeBroker) -> Broker:
+    """A broker that notices soon that a member is gone."""
+    return make_broker(**QUICK)
+
+
+def test_instances_are_killed(broker_of_streams: Broker, tmp_path: Path) -> None:
+    """Exactly once: one that is killed is taken over with its state; no count twice or missing."""
+    with RawClient(broker_of_streams.address) as raw:
+        wait_for_transactions(raw)
+        words = WordCount(raw, broker_of_streams.address, tmp_path)
+        words.write(200)
+        with words.instance() as first, words.instance() as second:
+            wait_for(first, words.log, lambda: words.count >= 400)
+            wait_for(second, words.log, lambda: words.share_count() == 2)
+            words.write(2000)
+            seen = words.count
+            wait_for(second, words.log, lambda: words.count > seen)
+            first.kill()
+            with words.instance() as third:
+                wait_for(third, words.log, lambda: words.count >= words.total)
+                words.write(400)
+                second.kill()
+                wait_for(third, words.log, lambda: words.count >= words.total)
+        words.check_exact()
+
+
+def test_instances_come_and_leave(broker_of_streams: Broker, tmp_path: Path) -> None:
+    """At least once, with standby tasks: those that leave in good order lose and repeat nothing."""
+    with RawClient(broker_of_streams.address) as raw:
+        words = WordCount(
+            raw, broker_of_streams.address, tmp_path,
+            "processing.guarantee=at_least_once", "num.stream.threads=2",
+        )  # fmt: skip
+        words.write(200)
+        with words.instance() as first:
+            wait_for(first, words.log, lambda: words.count >= words.total)
+            with words.instance() as second:
+                wait_for(second, words.log, lambda: words.share_count() == 4)
+                words.write(1000)
+                wait_for(second, words.log, lambda: words.count >= words.total)
+                first.communicate()
+                words.write(200)
+                wait_for(second, words.log, lambda: words.count >= words.total)
+                second.communicate()
+        assert words.members() == []
+        words.check_exact()
