@@ -55,6 +55,7 @@ TOOLS = {
     "kafka-replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
     "kafka-server": "kafka.Kafka",
     "kafka-storage": "kafka.tools.StorageTool",
+    "kafka-streams-groups": "org.apache.kafka.tools.streams.StreamsGroupCommand",
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
     "kafka-transactional-message-copier": "org.apache.kafka.tools.TransactionalMessageCopier",
     "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",

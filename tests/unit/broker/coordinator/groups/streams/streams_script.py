@@ -83,6 +83,10 @@ class StreamsScript(ABC):
     def settle(self) -> Iterable[str]:
         """Wait until the missing internal topics exist; say which there are now."""
 
+    def new_group_id(self) -> str:
+        """The id of a group that there was not before."""
+        return f"streams-{next(self._numbers)}"
+
     def run(self, command: str) -> Iterator[str]:
         """Run a command; yield its trace."""
         name, *words = command.split()
@@ -91,7 +95,7 @@ class StreamsScript(ABC):
             yield line.replace(f"{self.group_id}-", "").replace(self.group_id, "GROUP")
 
     def _group(self, *words: str) -> Iterable[str]:
-        self.group_id = f"streams-{next(self._numbers)}"
+        self.group_id = self.new_group_id()
         self._members = {}
         self.configure({**dict.fromkeys(DELAYS, "0"), **dict(word.split("=") for word in words)})
         return ()
