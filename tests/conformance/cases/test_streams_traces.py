@@ -7,10 +7,13 @@ checked against Apache Kafka, and with TEST_REWRITE=1 besides they are recorded 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from kraftrio.broker.coordinator.partitioning import partition_for
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
     CreatePartitionsRequest,
@@ -30,9 +33,11 @@ from kraftrio.wire.messages.streams_groups import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
-from tests.conformance.broker_process import KIND
+from kraftrio.wire.topic_names import CONSUMER_OFFSETS
+from tests.conformance.broker_process import KIND, TEST_CONFIG, Broker
 from tests.conformance.cases.calls import create_topic
 from tests.conformance.cases.raw_client import RawClient
+from tests.conformance.cases.transactional import committed_records
 from tests.support.golden import check
 from tests.unit.broker.coordinator.groups.streams.streams_script import StreamsScript
 
@@ -93,6 +98,12 @@ class WireScript(StreamsScript):
         assert result.error_code is ErrorCode.NONE, result
         self._wait_for({name: partitions})
 
+    def read_records(self) -> list[tuple[bytes, bytes | None]]:
+        count = int(TEST_CONFIG["offsets.topic.num.partitions"])
+        partition = partition_for(self.group_id, count)
+        records = committed_records(self._client, CONSUMER_OFFSETS, partition)
+        return [(record.key or b"", record.value) for record in records]
+
     def settle(self) -> Iterable[str]:
         found = self._wait_for(dict.fromkeys(self._required, 1))
         return [f"{name}:{count}" for name, count in found.items()]
@@ -114,6 +125,8 @@ class WireScript(StreamsScript):
             time.sleep(0.05)
 
 
-def test_answers_through_the_wire(client: RawClient) -> None:
+@pytest.mark.parametrize("path", sorted(TRACES.glob("*.txt")), ids=lambda path: path.stem)
+def test_answers_through_the_wire(path: Path, make_broker: Callable[[], Broker]) -> None:
     """Groups and topics have fixed names, by which Kafka orders what a status lists."""
-    check(TRACES / "answers.txt", WireScript(client).run)
+    with RawClient(make_broker().address) as client:
+        check(path, WireScript(client).run)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kraftrio.broker.coordinator.groups.streams.assignors.java_order import hash_order
 from kraftrio.broker.coordinator.groups.streams.assignors.spec import (
     StreamsMemberSpec,
     SubtopologySpec,
@@ -69,9 +70,9 @@ def target_records(
 ) -> list[CoordinatorRecord]:
     """Make the records that turn a group's target into a new one, for a group epoch."""
     records = [
-        target_record(group.group_id, member_id, tasks)
-        for member_id, tasks in target.items()
-        if group.target.get(member_id) != tasks
+        target_record(group.group_id, member_id, target[member_id])
+        for member_id in hash_order(target)  # Kafka's order of the records
+        if group.target.get(member_id) != target[member_id]
     ]
     records.append(target_epoch_record(group.group_id, group_epoch, timestamp_ms))
     return records

@@ -24,7 +24,7 @@ from kraftrio.wire.messages.group_record_keys import decode_key
 from kraftrio.wire.messages.streams_groups import StreamsGroupHeartbeatRequest
 from tests.unit.broker.coordinator.groups.group_context import START_WALL_MS, Properties
 
-SENDER = Sender("client", "/127.0.0.1")
+SENDER = Sender("raw", "/127.0.0.1")
 
 
 @dataclass

@@ -8,6 +8,7 @@
     leave MEMBER [OPTION ...]
     settle                         wait until all internal topics are made that are missing
     describe
+    records                        what was written about the group since the last time
 
 Topologies are those of `_TOPOLOGIES`; `NAME@1` is one of topology epoch 1. Options of heartbeats:
 
@@ -19,7 +20,8 @@ Topologies are those of `_TOPOLOGIES`; `NAME@1` is one of topology epoch 1. Opti
     shutdown, offsets, warmup, pattern, changelog=N, without=FIELD
 
 The trace of a heartbeat: the code with its message; the member's epoch; assigned tasks, if the
-response has them; the endpoint epoch, and what is at each endpoint; each status.
+response has them; the endpoint epoch, and what is at each endpoint; each status. Of records hashes
+of topics stand as h1, h2 and so on, in the order in which they come.
 """
 
 from __future__ import annotations
@@ -30,6 +32,24 @@ from itertools import count
 from typing import Any
 
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.group_record_keys import (
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMetadataKey,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTopologyKey,
+    decode_key,
+)
+from kraftrio.wire.messages.group_record_values import decode_value, encode_value
+from kraftrio.wire.messages.streams_group_records import (
+    StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupMemberMetadataValue,
+    StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMemberValue,
+    StreamsGroupTargetAssignmentMetadataValue,
+    StreamsGroupTopologyValue,
+)
 from kraftrio.wire.messages.streams_groups import (
     StreamsGroupDescribeRequest,
     StreamsGroupHeartbeatRequest,
@@ -64,6 +84,8 @@ class StreamsScript(ABC):
         self._numbers = count(1)
         self.group_id = ""
         self._members: dict[str, _Member] = {}
+        self._shown = 0
+        self._hashes: dict[int, str] = {0: "0"}
 
     @abstractmethod
     def ask(self, request: Any) -> Any:
@@ -83,6 +105,10 @@ class StreamsScript(ABC):
     def settle(self) -> Iterable[str]:
         """Wait until the missing internal topics exist; say which there are now."""
 
+    @abstractmethod
+    def read_records(self) -> list[tuple[bytes, bytes | None]]:
+        """The keys and values of everything that was written about groups, in order."""
+
     def new_group_id(self) -> str:
         """The id of a group that there was not before."""
         return f"streams-{next(self._numbers)}"
@@ -97,6 +123,8 @@ class StreamsScript(ABC):
     def _group(self, *words: str) -> Iterable[str]:
         self.group_id = self.new_group_id()
         self._members = {}
+        self._shown = 0
+        self._hashes = {0: "0"}
         self.configure({**dict.fromkeys(DELAYS, "0"), **dict(word.split("=") for word in words)})
         return ()
 
@@ -218,6 +246,33 @@ class StreamsScript(ABC):
             ],
         )
 
+    # --- records ---
+
+    def _records(self) -> Iterable[str]:
+        of_group = [
+            (key, value)
+            for encoded, value in self.read_records()
+            if getattr(key := decode_key(encoded), "group_id", None) == self.group_id
+        ]
+        for key, value in of_group[self._shown :]:
+            name = type(key).__name__.removeprefix("StreamsGroup").removesuffix("Key")
+            member = f" {key.member_id}" if hasattr(key, "member_id") else ""
+            yield f"{name}{member}: {self._value_text(type(key), value)}"
+        self._shown = len(of_group)
+
+    def _value_text(self, key_class: type, value: bytes | None) -> str:
+        if value is None:
+            return "tombstone"
+        read = decode_value(_VALUES[key_class], value)
+        assert encode_value(read) == value
+        if isinstance(read, StreamsGroupMetadataValue):
+            label = self._hashes.setdefault(read.metadata_hash, f"h{len(self._hashes)}")
+            return repr(read).replace(f"metadata_hash={read.metadata_hash}", f"hash={label}")
+        if isinstance(read, StreamsGroupTargetAssignmentMetadataValue):
+            assert read.assignment_timestamp > 1_600_000_000_000
+            return f"epoch={read.assignment_epoch}"
+        return repr(read).replace("StreamsGroup", "")
+
     # --- descriptions ---
 
     def _describe(self) -> Iterable[str]:
@@ -284,6 +339,16 @@ _TOPOLOGIES: dict[str, dict[str, dict[str, str]]] = {
     "storing": {"0": {"reads": "in", "keeps": "s1 s2 s3 s4 s5"}},
     "internal": {"0": {"reads": "__consumer_offsets"}},
     "two": {"0": {"reads": "in"}, "1": {"reads": "other", "keeps": "store"}},
+}
+
+
+_VALUES: dict[type, type[Any]] = {
+    StreamsGroupMetadataKey: StreamsGroupMetadataValue,
+    StreamsGroupMemberMetadataKey: StreamsGroupMemberMetadataValue,
+    StreamsGroupTargetAssignmentMetadataKey: StreamsGroupTargetAssignmentMetadataValue,
+    StreamsGroupTargetAssignmentMemberKey: StreamsGroupTargetAssignmentMemberValue,
+    StreamsGroupCurrentMemberAssignmentKey: StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupTopologyKey: StreamsGroupTopologyValue,
 }
 
 

@@ -61,6 +61,9 @@ class CoreScript(StreamsScript):
     def grow_topic(self, name: str, partitions: int) -> None:
         self._context.make_topic(name, partitions)
 
+    def read_records(self) -> list[tuple[bytes, bytes | None]]:
+        return list(self._context.log)
+
     def settle(self) -> Iterable[str]:
         missing, self._missing = self._missing, {}
         for topic in missing.values():
