@@ -21,6 +21,16 @@ class TaskOwners:
         self._standby: _Standbys = {}
         self._warmup: _Standbys = {}
 
+    def snapshot(self) -> tuple[object, ...]:
+        """All that there is to know, for comparisons."""
+        return (
+            dict(self._active),
+            *(
+                {task: frozenset(processes) for task, processes in owners.items()}
+                for owners in (self._standby, self._warmup)
+            ),
+        )
+
     def add(self, tasks: AssignedTasks, process_id: str) -> None:
         """A process has tasks."""
         for name, partitions in tasks.active.items():
