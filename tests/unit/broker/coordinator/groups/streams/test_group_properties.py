@@ -4,8 +4,9 @@ Members follow the protocol as clients do, lose responses, fall silent, come bac
 members; topics grow; appends fail. After each step:
 
 1. No active task is with two members, given or still to be given up.
-2. A process has a task in one role at most.
-3. What replay makes of the log is what the live group is.
+2. No active task is at work in two members of the group, whatever they have heard of it.
+3. A process has a task in one role at most.
+4. What replay makes of the log is what the live group is.
 
 In the end everybody heartbeats for a while, and all tasks are assigned, as the target says.
 """
@@ -163,7 +164,7 @@ class Run:
 
 
 def check_owners(group: StreamsGroup) -> None:
-    """Rules 1 and 2."""
+    """Rules 1 and 3."""
     active: Counter[tuple[str, int]] = Counter()
     by_process: Counter[tuple[str, str, int]] = Counter()
     for member in group.members.values():
@@ -176,6 +177,18 @@ def check_owners(group: StreamsGroup) -> None:
         by_process.update((member.metadata.process_id, *task) for task in roles)
     assert all(count == 1 for count in active.values()), active
     assert all(count == 1 for count in by_process.values()), by_process
+
+
+def check_work(group: StreamsGroup, clients: list[Client]) -> None:
+    """Rule 2; who is not in the group any longer will find out."""
+    at_work = Counter(
+        (name, index)
+        for client in clients
+        if client.member_id in group.members
+        for name, indexes in client.active.items()
+        for index in indexes
+    )
+    assert all(count == 1 for count in at_work.values()), at_work
 
 
 def durable(group: StreamsGroup | None) -> object:
@@ -205,6 +218,7 @@ def test_random_histories(seed: int) -> None:
         group = run.group()
         if group is not None:
             check_owners(group)
+            check_work(group, run.clients)
     live = durable(run.group())
     run.context.load()
     assert durable(run.group()) == live
