@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.admin import CreatableTopic, CreateTopicsRequest
 from kraftrio.wire.messages.streams_groups import StreamsGroupDescribeRequest
 from tests.conformance.broker_process import Broker
 from tests.conformance.cases.calls import append, create_topic
@@ -23,10 +25,12 @@ from tests.conformance.cases.transactional import wait_for_transactions
 from tests.conformance.clients import scenarios
 from tests.conformance.clients.install import HERE
 from tests.conformance.clients.test_streams_and_connect import counts_in, running, wait_for
+from tests.conformance.cluster_process import Cluster
 
 pytestmark = scenarios.MARKS
 
 PARTITIONS = 4
+CREATE_TOPICS_VERSION = 7
 LINE = b"to be or not to be that is the question"
 WORDS = Counter(LINE.split())
 QUICK = {
@@ -38,16 +42,20 @@ QUICK = {
 }
 
 MakeBroker = Callable[..., Broker]
+Leader = Callable[[str, int], contextlib.AbstractContextManager[RawClient]]
 
 
 class WordCount:
-    """One application, its topics, and what is in them."""
+    """One application, its topics, and what is in them.
 
-    def __init__(self, raw: RawClient, address: str, folder: Path, *settings: str) -> None:
-        self.raw = raw
-        self.source = create_topic(raw, "lines", partitions=PARTITIONS)
-        self.target = create_topic(raw, "counts")
+    Args:
+        leader: gives a connection to the leader of a partition.
+    """
+
+    def __init__(self, leader: Leader, address: str, folder: Path, *settings: str) -> None:
+        self.source, self.target = "lines", "counts"
         self.log = folder / "streams.log"
+        self._leader = leader
         self._folder = folder
         self._program = (
             str(HERE / "java" / "WordCount.java"), address, "words", self.source, self.target
@@ -64,13 +72,19 @@ class WordCount:
     def write(self, lines: int) -> None:
         """Write lines, spread over the partitions."""
         for partition in range(PARTITIONS):
-            append(self.raw, self.source, *[LINE] * (lines // PARTITIONS), partition=partition)
+            with self._leader(self.source, partition) as client:
+                append(client, self.source, *[LINE] * (lines // PARTITIONS), partition=partition)
         self._lines += lines
+
+    def counts(self) -> dict[bytes, list[int]]:
+        """The counts of each word, in the order in which they were committed."""
+        with self._leader(self.target, 0) as client:
+            return counts_in(client, self.target)
 
     @property
     def count(self) -> int:
         """How many counts there are."""
-        return sum(map(len, counts_in(self.raw, self.target).values()))
+        return sum(map(len, self.counts().values()))
 
     @property
     def total(self) -> int:
@@ -80,16 +94,27 @@ class WordCount:
     def check_exact(self) -> None:
         """Each word has each of its counts, once, in order."""
         expected = {word: list(range(1, self._lines * n + 1)) for word, n in WORDS.items()}
-        assert counts_in(self.raw, self.target) == expected
+        assert self.counts() == expected
 
-    def members(self) -> list[Any]:
-        """The members of the application's group, as the broker describes it."""
-        (group,) = self.raw.call(StreamsGroupDescribeRequest(group_ids=["words"])).groups
-        return list(group.members)
 
-    def share_count(self) -> int:
-        """How many members have active tasks."""
-        return sum(bool(member.assignment.active_tasks) for member in self.members())
+def members(client: RawClient) -> list[Any]:
+    """The members of the application's group, as its coordinator describes it."""
+    (group,) = client.call(StreamsGroupDescribeRequest(group_ids=["words"])).groups
+    return list(group.members)
+
+
+def share_count(client: RawClient) -> int:
+    """How many members have active tasks."""
+    return sum(bool(member.assignment.active_tasks) for member in members(client))
+
+
+def start_words(raw: RawClient, address: str, folder: Path, *settings: str) -> WordCount:
+    """Make the topics of an application at a single broker."""
+    create_topic(raw, "lines", partitions=PARTITIONS)
+    create_topic(raw, "counts")
+    return WordCount(
+        lambda _topic, _partition: contextlib.nullcontext(raw), address, folder, *settings
+    )
 
 
 @pytest.fixture
@@ -102,11 +127,11 @@ def test_instances_are_killed(broker_of_streams: Broker, tmp_path: Path) -> None
     """Exactly once: one that is killed is taken over with its state; no count twice or missing."""
     with RawClient(broker_of_streams.address) as raw:
         wait_for_transactions(raw)
-        words = WordCount(raw, broker_of_streams.address, tmp_path)
+        words = start_words(raw, broker_of_streams.address, tmp_path)
         words.write(200)
         with words.instance() as first, words.instance() as second:
             wait_for(first, words.log, lambda: words.count >= 400)
-            wait_for(second, words.log, lambda: words.share_count() == 2)
+            wait_for(second, words.log, lambda: share_count(raw) == 2)
             words.write(2000)
             seen = words.count
             wait_for(second, words.log, lambda: words.count > seen)
@@ -122,7 +147,7 @@ def test_instances_are_killed(broker_of_streams: Broker, tmp_path: Path) -> None
 def test_instances_come_and_leave(broker_of_streams: Broker, tmp_path: Path) -> None:
     """At least once, with standby tasks: those that leave in good order lose and repeat nothing."""
     with RawClient(broker_of_streams.address) as raw:
-        words = WordCount(
+        words = start_words(
             raw, broker_of_streams.address, tmp_path,
             "processing.guarantee=at_least_once", "num.stream.threads=2",
         )  # fmt: skip
@@ -130,12 +155,47 @@ def test_instances_come_and_leave(broker_of_streams: Broker, tmp_path: Path) -> 
         with words.instance() as first:
             wait_for(first, words.log, lambda: words.count >= words.total)
             with words.instance() as second:
-                wait_for(second, words.log, lambda: words.share_count() == 4)
+                wait_for(second, words.log, lambda: share_count(raw) == 4)
                 words.write(1000)
                 wait_for(second, words.log, lambda: words.count >= words.total)
                 first.communicate()
                 words.write(200)
                 wait_for(second, words.log, lambda: words.count >= words.total)
                 second.communicate()
-        assert words.members() == []
+        assert members(raw) == []
         words.check_exact()
+
+
+def test_coordinators_are_killed(make_cluster: Callable[..., Cluster], tmp_path: Path) -> None:
+    """Exactly once in a cluster: the group goes on where its next coordinator has loaded it."""
+    cluster = make_cluster(**QUICK)
+    for topic, partitions in (("lines", PARTITIONS), ("counts", 1)):
+        with cluster.any_client() as client:
+            answer = client.call(
+                CreateTopicsRequest(
+                    topics=[
+                        CreatableTopic(name=topic, num_partitions=partitions, replication_factor=3)
+                    ],
+                    timeout_ms=10_000,
+                ),
+                CREATE_TOPICS_VERSION,
+            )
+            assert answer.topics[0].error_code is ErrorCode.NONE, answer
+        cluster.wait_healthy(topic)
+
+    def leader(topic: str, partition: int) -> RawClient:
+        return cluster.node(cluster.leader(topic, partition)).client()
+
+    words = WordCount(leader, cluster.bootstrap, tmp_path, "replication.factor=3")
+    words.write(200)
+    with words.instance() as first, words.instance() as second:
+        wait_for(first, words.log, lambda: words.count >= words.total)
+        for process in (first, second):
+            words.write(1000)
+            cluster.node(cluster.coordinator("words")).kill9()
+            wait_for(process, words.log, lambda: words.count >= words.total)
+            cluster.heal()
+        first.kill()
+        words.write(400)
+        wait_for(second, words.log, lambda: words.count >= words.total)
+    words.check_exact()
