@@ -8,6 +8,7 @@ from kraftrio.broker.coordinator.groups.streams.group_state import StreamsGroup
 from kraftrio.broker.coordinator.groups.streams.member import StreamsMember
 from kraftrio.broker.coordinator.groups.streams.tasks import Tasks
 from kraftrio.broker.coordinator.groups.streams.topology import describe_topology
+from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.messages.streams_groups import (
     StreamsGroupDescribeAssignment,
     StreamsGroupDescribeDescribedGroup,
@@ -27,10 +28,10 @@ def describe_group(group: StreamsGroup) -> StreamsGroupDescribeDescribedGroup:
         group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
         topology=_topology(group),
-        members=[
-            _member(member, group.target_of(member_id))
-            for member_id, member in group.members.items()
-        ],
+        members=each(
+            lambda entry: _member(*entry),
+            [(member, group.target_of(name)) for name, member in group.members.items()],
+        ),
     )
 
 

@@ -49,6 +49,9 @@ class ProcessLoad:
 
     def give_to_least_loaded(self, task: Task, *, is_active: bool) -> int:
         """Give a task to whichever member has the fewest; returns how many that has then."""
+        if len(self.task_counts) == 1:
+            (only,) = self.task_counts
+            return self._give(only, task, is_active=is_active)
         if self._by_load is None:
             self._by_load = LoadQueue(hash_order(self.task_counts), self.task_counts.__getitem__)
         member_id = self._by_load.take()
