@@ -30,8 +30,9 @@ spark/test_sink: clients/spark/ sink
 unit/base/patterns/test_pattern: base/patterns/ charsets scripts syntax
 unit/broker/api/fetch/test_long_fetch: broker/api/fetch/ answers reads
 unit/broker/api/fetch/test_parked_fetch: broker/server/ limits
-unit/broker/api/groups/test_absent_groups: wire/messages/ streams_groups
 unit/broker/api/groups/test_consumer_groups: broker/coordinator/groups/consumer/ description
+unit/broker/api/groups/test_streams_groups: broker/api/groups/ streams_requests
+unit/broker/api/groups/test_streams_groups: wire/messages/ streams_groups
 unit/broker/api/groups/test_groups: broker/api/groups/ offset_requests
 unit/broker/api/produce/test_produce: broker/api/produce/ long_produce
 unit/broker/api/produce/test_refused_batches: broker/replica/ append_gate
@@ -73,6 +74,15 @@ unit/broker/coordinator/groups/shard/test_recorded_groups: wire/messages/ consum
     group_record_values
 unit/broker/coordinator/groups/shard/test_recorded_groups: broker/coordinator/groups/shard/
     group_shard
+unit/broker/coordinator/groups/streams/assignors/test_sticky:
+    broker/coordinator/groups/streams/assignors/ java_order process_load spec
+unit/broker/coordinator/groups/streams/test_group_properties: broker/coordinator/groups/streams/
+    reconciliation task_owners tasks
+unit/broker/coordinator/groups/streams/test_replay: broker/coordinator/groups/streams/ records
+unit/broker/coordinator/groups/streams/test_replay: wire/messages/ streams_group_records
+unit/broker/coordinator/groups/streams/test_streams_traces: broker/coordinator/groups/streams/
+    configured_topology descriptions endpoints group_state groups heartbeats member member_checks
+    partition_counts request_checks target_assignment topic_problem topics topology
 unit/broker/coordinator/groups/test_offset_layers: broker/coordinator/groups/ offset_commit
 unit/broker/coordinator/groups/shard/test_kind_table: broker/coordinator/groups/ kind
 unit/broker/coordinator/groups/test_offset_state: broker/coordinator/groups/ offset_table

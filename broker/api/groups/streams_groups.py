@@ -14,9 +14,9 @@ Version notes
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.api.groups.streams_requests import is_long, read_in_slices
@@ -27,12 +27,12 @@ from kraftrio.broker.coordinator.groups.streams.heartbeats import HeartbeatAnswe
 from kraftrio.broker.coordinator.groups.streams.request_checks import check_request, topics_of
 from kraftrio.broker.coordinator.groups.streams.topic_problem import HeartbeatStatus
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.metadata.internal_topics import InternalTopics
 from kraftrio.broker.security.authorizer import CLUSTER, AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.sliced_work import Work
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.messages.admin import CreatableTopic
 from kraftrio.wire.messages.streams_groups import (
     StreamsGroupDescribeDescribedGroup,
     StreamsGroupDescribeRequest,
@@ -46,6 +46,12 @@ _MAX_NAMED_FAILURES = 3
 _RETRY_HEARTBEATS = 2  # that long a topic is left alone that could not be made
 
 
+class InternalTopicsPort(Protocol):
+    """Makes missing topics; see `metadata/internal_topics`."""
+
+    def create(self, topics: Sequence[CreatableTopic], retry_ms: int) -> dict[str, str]: ...
+
+
 class StreamsGroupHandlers:
     """Handlers of one broker."""
 
@@ -54,7 +60,7 @@ class StreamsGroupHandlers:
         coordinator: GroupCoordinator,
         metadata: MetadataCache,
         properties: GroupProperties,
-        internal_topics: InternalTopics,
+        internal_topics: InternalTopicsPort,
     ) -> None:
         self._coordinator = coordinator
         self._metadata = metadata

@@ -161,6 +161,10 @@ def _of_groups(topic: str, id_of_topic: bytes, group: str) -> dict[str, list[Bod
                 ]
             }
         ],
+        "StreamsGroupHeartbeat": [
+            # to leave a group that is not there
+            {"GroupId": group, "MemberId": ABSENT, "MemberEpoch": -1}
+        ],
         "StreamsGroupDescribe": [{"GroupIds": [ABSENT]}],
     }
 

@@ -30,6 +30,7 @@ def api_versions(cluster: ClusterContext) -> ApiVersionsHandler:
                 "kraft.version",
                 "metadata.version",
                 "share.version",
+                "streams.version",
                 "transaction.version",
             ],
         ),
@@ -42,6 +43,7 @@ def test_api_versions_tells_apis_and_features(version: int, supported: list[str]
         ("group.version", 1),
         ("metadata.version", 30),
         ("share.version", 1),
+        ("streams.version", 1),
         ("transaction.version", 2),
     )
     assert dict(cluster.metadata.image.features) == dict(levels)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from types import GeneratorType
 from typing import Any
@@ -23,6 +23,7 @@ from kraftrio.base.deferred import Deferred
 from kraftrio.broker.api.groups.consumer_groups import ConsumerGroupHandlers
 from kraftrio.broker.api.groups.find_coordinator import GROUP_KEY, FindCoordinatorHandler
 from kraftrio.broker.api.groups.groups import GroupHandlers
+from kraftrio.broker.api.groups.streams_groups import StreamsGroupHandlers
 from kraftrio.broker.api.groups.transactional_offsets import TransactionalOffsetHandlers
 from kraftrio.broker.coordinator.group_coordinator import group_coordinator
 from kraftrio.broker.coordinator.share_initializer import ShareStateInitializer
@@ -30,6 +31,7 @@ from kraftrio.broker.log.producers.producer_state import AppendOrigin
 from kraftrio.broker.log.producers.verifications import VerificationGuard
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.ports import UnflushedError, VerificationResult
+from kraftrio.broker.security.authorizer import ALLOW_ALL, Authorizer
 from kraftrio.broker.server.context import ClientInfo, RequestContext
 from kraftrio.broker.server.sliced_work import do_at_once
 from kraftrio.broker.share_state import SharePartitionKey
@@ -41,6 +43,7 @@ from kraftrio.kraft_meta.metadata.image import (
 )
 from kraftrio.wire.codec.message import decode, encode
 from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.messages.admin import CreatableTopic
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.protocol.api import APIS, ApiKey
 from kraftrio.wire.records.batch import assign_offsets, parse_header
@@ -305,6 +308,18 @@ class NoShareCoordinators:
         return Deferred.completed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
+class FakeInternalTopics:
+    """Remembers which topics it was asked to make, and says of some why they were not."""
+
+    def __init__(self) -> None:
+        self.asked: list[CreatableTopic] = []
+        self.failures: dict[str, str] = {}
+
+    def create(self, topics: Sequence[CreatableTopic], retry_ms: int) -> dict[str, str]:
+        self.asked += topics
+        return self.failures
+
+
 class BrokerStandIn:
     """A coordinator and its handlers over the stand-ins; leads every partition by default."""
 
@@ -317,6 +332,7 @@ class BrokerStandIn:
         self.created_topics: list[str] = []
         self.share_states = self.share_coordinators()
         self.settings = Settings()
+        self.internal_topics = FakeInternalTopics()
         self._uuids = itertools.count(1)
         self.start()
         if lead:
@@ -350,6 +366,9 @@ class BrokerStandIn:
             ).table(),
             **TransactionalOffsetHandlers(self.coordinator, self.metadata, self.verifier).table(),
             **ConsumerGroupHandlers(self.coordinator, self.metadata, self.properties).table(),
+            **StreamsGroupHandlers(
+                self.coordinator, self.metadata, self.properties, self.internal_topics
+            ).table(),
         }
 
     def call(
@@ -359,10 +378,15 @@ class BrokerStandIn:
         *,
         client_id: str | None = "client",
         listener_name: str = "PLAINTEXT",
+        authorizer: Authorizer = ALLOW_ALL,
     ) -> object:
         """Give a request to its handler; returns the response or a Deferred of it."""
         response = self.start_call(
-            request, api_version, client_id=client_id, listener_name=listener_name
+            request,
+            api_version,
+            client_id=client_id,
+            listener_name=listener_name,
+            authorizer=authorizer,
         )
         if isinstance(response, GeneratorType):
             return do_at_once(response).value
@@ -375,12 +399,13 @@ class BrokerStandIn:
         *,
         client_id: str | None = "client",
         listener_name: str = "PLAINTEXT",
+        authorizer: Authorizer = ALLOW_ALL,
     ) -> object:
         """Like `call`, but what is done in slices is left to the caller."""
         name = type(request).__name__.removesuffix("Request")
         key = next(k for k in self.handlers if k.name.replace("_", "") == name.upper())
         client = ClientInfo("127.0.0.1", 5555, listener_name)
-        context = RequestContext(int(ApiKey(key)), api_version, 1, client_id, client)
+        context = RequestContext(int(ApiKey(key)), api_version, 1, client_id, client, authorizer)
         return self.handlers[key](request, context)
 
     async def load(self) -> None:

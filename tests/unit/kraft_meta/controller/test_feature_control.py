@@ -55,6 +55,7 @@ def test_a_new_cluster_names_only_features_that_are_served() -> None:
         "group.version": 1,
         "metadata.version": 30,
         "share.version": 1,
+        "streams.version": 1,
         "transaction.version": 2,
     }
 

@@ -1,4 +1,4 @@
-"""Requests about streams groups, over the wire's bytes: heartbeats, descriptions, missing topics."""
+"""Requests about streams groups, over the wire's bytes: heartbeats, descriptions, lost topics."""
 
 from __future__ import annotations
 
@@ -28,22 +28,18 @@ MISSING = 3
 
 @pytest.fixture
 def broker() -> BrokerStandIn:
-    """A broker with one topic, where groups need not wait for members."""
+    """A broker with one topic."""
     broker = BrokerStandIn()
     broker.metadata.set_feature(STREAMS_VERSION, 1)
     broker.metadata.add_topic("in", b"i" * 16, 4)
-    broker.settings.values["streams.initial.rebalance.delay.ms"] = 0
     return broker
 
 
 def subtopology(name: str = "0", stores: int = 0, **fields: Any) -> Any:
     """One that reads `in`, with stores."""
     changelogs = [StreamsGroupHeartbeatRequestTopicInfo(name=f"store{n}") for n in range(stores)]
-    return StreamsGroupHeartbeatRequestSubtopology(
-        **{"source_topics": ["in"], "state_changelog_topics": changelogs}
-        | {"subtopology_id": name}
-        | fields
-    )
+    values: dict[str, Any] = {"source_topics": ["in"], "state_changelog_topics": changelogs}
+    return StreamsGroupHeartbeatRequestSubtopology(**values | {"subtopology_id": name} | fields)
 
 
 def join(*subtopologies: Any, **fields: Any) -> StreamsGroupHeartbeatRequest:
@@ -51,8 +47,8 @@ def join(*subtopologies: Any, **fields: Any) -> StreamsGroupHeartbeatRequest:
     topology = StreamsGroupHeartbeatRequestTopology(
         subtopologies=list(subtopologies) or [subtopology()]
     )
-    values = {"group_id": "group", "member_id": "m", "rebalance_timeout_ms": 60_000}
-    tasks: dict[str, Any] = dict.fromkeys(("active_tasks", "standby_tasks", "warmup_tasks"), [])
+    values: dict[str, Any] = {"group_id": "group", "member_id": "m", "rebalance_timeout_ms": 60_000}
+    tasks: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
     return StreamsGroupHeartbeatRequest(
         **values | tasks | {"process_id": "p", "topology": topology} | fields
     )
@@ -94,7 +90,8 @@ def test_refusals(broker: BrokerStandIn) -> None:
     refused = ask(broker, join(internal), 0)
     assert (refused.error_code, refused.error_message) == (
         ErrorCode.STREAMS_INVALID_TOPOLOGY,
-        "Use of Kafka internal topics __consumer_offsets in a Kafka Streams topology is prohibited.",
+        "Use of Kafka internal topics __consumer_offsets in a Kafka Streams topology "
+        "is prohibited.",
     )
     refused = ask(broker, join(subtopology(repartition_sink_topics=["a b"])), 0)
     assert refused.error_message == "Topic names a b are not valid topic names."

@@ -79,7 +79,7 @@ class Properties:
 
 @dataclass
 class Settings:
-    """Kafka's defaults of single groups, but no interval between assignments."""
+    """Kafka's defaults of single groups, but nothing is delayed."""
 
     values: dict[str, int] = field(
         default_factory=lambda: {
@@ -89,6 +89,11 @@ class Settings:
             "share.assignment.interval.ms": 0,
             "share.heartbeat.interval.ms": 5_000,
             "share.session.timeout.ms": 45_000,
+            "streams.assignment.interval.ms": 0,
+            "streams.heartbeat.interval.ms": 5_000,
+            "streams.initial.rebalance.delay.ms": 0,
+            "streams.num.standby.replicas": 0,
+            "streams.session.timeout.ms": 45_000,
         }
     )
 

@@ -6,7 +6,7 @@ Records are appended to a list and replayed, as the runtime does, unless `append
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from immutables import Map
@@ -22,34 +22,20 @@ from kraftrio.kraft_meta.metadata.image import PartitionImage, TopicImage
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.group_record_keys import decode_key
 from kraftrio.wire.messages.streams_groups import StreamsGroupHeartbeatRequest
-from tests.unit.broker.coordinator.groups.group_context import START_WALL_MS, Properties
+from tests.unit.broker.coordinator.groups.group_context import START_WALL_MS, Properties, Settings
 
 SENDER = Sender("raw", "/127.0.0.1")
 
 
-@dataclass
-class StreamsSettings:
-    """Settings of single groups: Kafka's defaults, but no delays."""
+class StreamsSettings(Settings):
+    """Settings that single groups may have of their own."""
 
-    values: dict[str, int] = field(
-        default_factory=lambda: {
-            "streams.session.timeout.ms": 45_000,
-            "streams.heartbeat.interval.ms": 5_000,
-            "streams.num.standby.replicas": 0,
-            "streams.initial.rebalance.delay.ms": 0,
-            "streams.assignment.interval.ms": 0,
-        }
-    )
-    of_groups: dict[str, dict[str, int]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_groups: dict[str, dict[str, int]] = {}
 
     def number(self, group_id: str, name: str) -> int:
         return self.of_groups.get(group_id, {}).get(name, self.values[name])
-
-    def flag(self, group_id: str, name: str) -> bool:
-        raise NotImplementedError
-
-    def text(self, group_id: str, name: str) -> str:
-        raise NotImplementedError
 
 
 class StreamsContext:
