@@ -37,9 +37,9 @@ UNCLEAN_ELECTION_KEY: Final = "unclean.leader.election.enable"
 
 # What is served of Kafka 4.3's features (metadata.version 30 is 4.3-IV0); what a new cluster starts
 # with is the greatest of each range. A feature named here turns protocols on in clients:
-# group.version 1 is the consumer group protocol, share.version 1 are share groups, streams.version 1
-# streams groups, transaction.version 2 is transactions with an epoch each, without
-# AddPartitionsToTxn. kraft.version 0 is a quorum whose voters do not change.
+# group.version 1 is the consumer group protocol, share.version 1 are share groups,
+# streams.version 1 streams groups, transaction.version 2 is transactions with an epoch each,
+# without AddPartitionsToTxn. kraft.version 0 is a quorum whose voters do not change.
 DEFAULT_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (7, 30),
     GROUP_VERSION: (0, 1),
