@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import re
 import selectors
 import signal
@@ -229,14 +230,16 @@ class ApacheBroker(Broker):
 
 
 def free_port_pair() -> int:
-    """Return a port that is free together with the next one (Apache's controller)."""
-    for _ in range(100):
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = int(first.getsockname()[1])
-            with contextlib.suppress(OSError):
-                second.bind(("127.0.0.1", port + 1))
-                return port
+    """Return a port that is free together with the next one (Apache's controller).
+
+    From below those that systems give to outgoing connections: one of these may take a port in the
+    seconds before Apache Kafka does.
+    """
+    for port in random.sample(range(12_000, 32_000, 2), 100):
+        with socket.socket() as first, socket.socket() as second, contextlib.suppress(OSError):
+            first.bind(("127.0.0.1", port))
+            second.bind(("127.0.0.1", port + 1))
+            return port
     raise AssertionError("no two neighbouring ports are free")
 
 

@@ -59,15 +59,16 @@ class TrioMember(ThreadMember, RebalanceListener):
         super().__init__(name)
         self._address = address
         self._topic = topic
-        self._settings = {
+        self._settings: dict[str, Any] = {
             "group_id": group,
             "client_id": name.replace(" ", "-"),
-            "session_timeout_ms": scenarios.SESSION_TIMEOUT_MS,
-            "heartbeat_interval_ms": scenarios.HEARTBEAT_INTERVAL_MS,
             "enable_auto_commit": False,
             "auto_offset_reset": "earliest",
             **settings,
         }
+        if settings.get("group_protocol") != "consumer":  # there the broker says how long
+            self._settings["session_timeout_ms"] = scenarios.SESSION_TIMEOUT_MS
+            self._settings["heartbeat_interval_ms"] = scenarios.HEARTBEAT_INTERVAL_MS
         self.consumer: Consumer | None = None
         self._is_leaving = False
 

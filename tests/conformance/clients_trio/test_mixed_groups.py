@@ -2,222 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import threading
 from collections.abc import Callable, Sequence
 
 import pytest
 
-from tests.conformance.apache_kafka import apache_kafka
 from tests.conformance.clients import scenarios
-from tests.conformance.clients.confluent import ConfluentKafka, ConfluentMember
-from tests.conformance.clients.members import DEADLINE_S, LineReader, Member, wait_until
-from tests.conformance.clients.records import Received, Record
-from tests.conformance.clients_trio.consuming import TrioConsumer, TrioMember
+from tests.conformance.clients_trio.mixed_groups import ASSIGNORS, PARTITIONS, Group, classic
 from tests.conformance.java_tools import KafkaTools
 
 pytestmark = scenarios.MARKS
 
 Names = Callable[[], str]
-
-PARTITIONS = 6
-ASSIGNORS = {
-    "range": "org.apache.kafka.clients.consumer.RangeAssignor",
-    "roundrobin": "org.apache.kafka.clients.consumer.RoundRobinAssignor",
-    "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
-}
-
-
-class JavaMember(Member):
-    """The console consumer; what it is assigned only the coordinator tells."""
-
-    def __init__(self, address: str, topic: str, group: str, strategy: str, name: str) -> None:
-        super().__init__(name)
-        settings = {
-            "auto.offset.reset": "earliest",
-            "client.id": name,
-            "session.timeout.ms": scenarios.SESSION_TIMEOUT_MS,
-            "heartbeat.interval.ms": scenarios.HEARTBEAT_INTERVAL_MS,
-            "partition.assignment.strategy": ASSIGNORS[strategy],
-        }
-        options = ["--bootstrap-server", address, "--topic", topic, "--group", group]
-        for key, value in settings.items():
-            options += ["--command-property", f"{key}={value}"]
-        for part in ("partition", "offset"):
-            options += ["--formatter-property", f"print.{part}=true"]
-        self._command = apache_kafka().tool_command("kafka-console-consumer", options)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._output: LineReader | None = None
-        self._thread = threading.Thread(target=self._listen, name=name, daemon=True)
-
-    def start(self) -> None:
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, stderr=pipe)
-        self._output = LineReader(self._process)
-        self._thread.start()
-
-    def _listen(self) -> None:
-        assert self._output is not None
-        while (line := self._output.next_line(None)) is not None:
-            partition, offset, value = line.decode().rstrip("\n").split("\t")
-            number = value.encode()
-            record = Record(number, number)
-            self.add([Received(int(partition[10:]), int(offset[7:]), record)])
-        if not self._left:
-            self.fail("the console consumer ended by itself")
-
-    def _ask(self, command: str) -> None:
-        assert command == "leave", "it commits by itself"
-        assert self._process is not None
-        self._process.terminate()
-        self._process.wait(DEADLINE_S)
-        self._free()
-
-    def abandon(self) -> None:
-        if self._process is not None and self._process.returncode is None:
-            self._left = True
-            self._process.kill()
-            self._process.wait()
-            self._free()
-
-    def _free(self) -> None:
-        assert self._output is not None
-        self._thread.join(DEADLINE_S)
-        self._output.close()
-
-
-class LateConfluentMember(ConfluentMember):
-    """In a cooperative group librdkafka may have joined anew before its application has committed.
-
-    Then that commit is refused, and what it covers is read again by the next owner.
-    """
-
-    is_late = False
-
-    def commit_positions(self) -> None:
-        library = self._client.library
-        try:
-            super().commit_positions()
-        except library.KafkaException as failure:
-            if failure.args[0].code() != library.KafkaError.ILLEGAL_GENERATION:
-                raise
-            self.is_late = True
-
-
-class Group:
-    """The group, as its coordinator and its members see it."""
-
-    def __init__(self, kafka: KafkaTools, topic: str, group: str, strategy: str) -> None:
-        self.kafka = kafka
-        self.topic = topic
-        self.group = group
-        self.strategy = strategy
-        self.members: dict[str, Member] = {}
-        self.gone: list[Member] = []
-        self._client = ConfluentKafka(kafka.address)
-        self._sent: list[bytes] = []
-
-    def join(self, name: str) -> Member:
-        """Let a member join: java, confluent or ours."""
-        address, strategy = self.kafka.address, self.strategy
-        member: Member
-        if name.startswith("java"):
-            member = JavaMember(address, self.topic, self.group, strategy, name)
-        elif name.startswith("confluent"):
-            self._client.group_settings["partition.assignment.strategy"] = strategy
-            member = LateConfluentMember(self._client, self.topic, self.group, name)
-        else:
-            settings = {"partition_assignment_strategy": strategy}
-            member = TrioConsumer(address, **settings).member(self.topic, self.group, name)
-        self.members[name] = member
-        member.start()
-        return member
-
-    def leave(self, name: str) -> None:
-        """Let a member leave in good order; the Java consumer commits by itself."""
-        member = self.members.pop(name)
-        if not isinstance(member, JavaMember):
-            member.commit()
-        member.leave()
-        self.gone.append(member)
-
-    def abandon(self) -> None:
-        """End whoever is left, after a failure or at the end."""
-        for member in self.members.values():
-            member.abandon()
-
-    def owners(self) -> dict[str, frozenset[int]]:
-        """Ask the coordinator who owns what."""
-        command = ("kafka-consumer-groups", "--describe", "--group", self.group)
-        shown = self.kafka.run(*command, "--members", "--verbose", check=False)
-        rows = shown.rows("GROUP")
-        return {row["CLIENT-ID"]: _partitions(row["CURRENT-ASSIGNMENT"]) for row in rows}
-
-    def wait_shared(self) -> dict[str, frozenset[int]]:
-        """Wait until the members share all partitions evenly; return who has what."""
-        share = PARTITIONS // len(self.members)
-        owners: dict[str, frozenset[int]] = {}
-
-        def is_shared() -> bool:
-            nonlocal owners
-            owners = self.owners()
-            return owners.keys() == self.members.keys() and all(
-                len(owned) == share for owned in owners.values()
-            )
-
-        wait_asking(is_shared, lambda: f"{owners} of {sorted(self.members)}")
-        everything = [partition for owned in owners.values() for partition in owned]
-        assert sorted(everything) == list(range(PARTITIONS)), owners
-        for name, member in self.members.items():
-            if isinstance(member, TrioMember | ConfluentMember):
-                wait_until(
-                    lambda m=member, n=name: m.assignment == owners[n],  # type: ignore[misc]
-                    [member],
-                    f"{name} has {sorted(owners[name])}",
-                )
-        return owners
-
-    def send(self, owners: dict[str, frozenset[int]], count: int = 300) -> None:
-        """Send records to all partitions: each comes to the owner, and to nobody else."""
-        before = {name: len(member.received) for name, member in self.members.items()}
-        numbers = [b"%06d" % (len(self._sent) + index) for index in range(count)]
-        producer = self._client._producer("lz4")
-        for index, number in enumerate(numbers):
-            producer.produce(self.topic, number, key=number, partition=index % PARTITIONS)
-        assert producer.flush(scenarios.DEADLINE_S) == 0
-        self._sent += numbers
-        members = list(self.members.values())
-        wait_until(
-            lambda: not set(numbers).difference(*(member.keys for member in members)),
-            members,
-            f"all {count} records",
-        )
-        for name, member in self.members.items():
-            news = [each for each in member.received[before[name] :] if each.record.key in numbers]
-            assert {found.partition for found in news} == owners[name], name
-            assert len(news) == count // len(self.members), (name, len(news))
-
-    def check(self) -> None:
-        """Nothing came twice, to whomever."""
-        everybody = [*self.members.values(), *self.gone]
-        places = [(each.partition, each.offset) for m in everybody for each in m.received]
-        assert len(set(places)) == len(self._sent)
-        if not any(isinstance(m, LateConfluentMember) and m.is_late for m in everybody):
-            assert len(places) == len(set(places))
-
-
-def _partitions(text: str) -> frozenset[int]:
-    """Read topic:0,1,2 as the tool prints it."""
-    _, _, listed = text.rpartition(":")
-    return frozenset(int(number) for number in listed.split(",") if number.strip().isdigit())
-
-
-def wait_asking(condition: Callable[[], bool], wanted: Callable[[], str]) -> None:
-    """Ask again until it is so; each question is a tool's run."""
-    for _ in range(60):
-        if condition():
-            return
-    raise AssertionError(wanted())
 
 
 @pytest.mark.parametrize("order", [("ours", "java", "confluent"), ("java", "confluent", "ours")])
@@ -231,7 +26,7 @@ def test_one_owner_per_partition(
 ) -> None:
     """They join one after the other, each leaves and comes back; nothing is lost or doubled."""
     topic = kafka.create_topic(unique_topic(), partitions=PARTITIONS)
-    group = Group(kafka, topic, unique_group(), strategy)
+    group = Group(kafka, topic, unique_group(), classic(strategy))
     try:
         for name in order:
             group.join(name)
