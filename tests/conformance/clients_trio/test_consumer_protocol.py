@@ -120,14 +120,8 @@ async def test_a_member_that_was_removed_comes_back(
     static: Any = {"group_id": group, "group_instance_id": "one", "client_id": "ours", **NEW}
     with trio.fail_after(DEADLINE_S):
         async with (
-            Admin(consumer_groups.address) as admin,
-            Consumer(
-                consumer_groups.address,
-                group_id=group,
-                group_instance_id="one",
-                client_id="ours",
-                **NEW,
-            ) as consumer,
+            Admin(address) as admin,
+            Consumer(address, **static) as consumer,
         ):
             await consumer.subscribe([topic], listener=listener)
             await poll_until(consumer, lambda: len(consumer.assignment) == 3)
