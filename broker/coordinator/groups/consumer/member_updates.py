@@ -6,11 +6,13 @@ what it changes. Nothing else changes: the records do, once they are appended.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kraftrio.broker.coordinator.groups.assignors.spec import (
     AssignmentSpec,
     AssignorError,
+    MemberAssignment,
     MemberSpec,
     TopicSpec,
 )
@@ -160,6 +162,8 @@ class MemberUpdates:
             for topic_id in frozenset().union(*topic_ids.values())
             if (topic := image.topic_by_id(topic_id)) is not None
         }
+        for member_id, one_spec in specs.items():
+            specs[member_id] = one_spec._replace(assigned=existing(one_spec.assigned, topics))
         return AssignmentSpec(specs, topics, update.is_homogeneous)
 
     def reconcile(
@@ -190,6 +194,25 @@ class MemberUpdates:
         if update.member != member:
             update.records.append(current_record(group.group_id, update.member))
             self._parts.timers.after_step(group.group_id, update.member, now)
+
+
+def existing(assigned: MemberAssignment, topics: Mapping[bytes, TopicSpec]) -> MemberAssignment:
+    """Leave out partitions that are not known here.
+
+    The target may be that of a coordinator before, whose metadata was newer.
+    """
+    beyond = [
+        topic_id
+        for topic_id, partitions in assigned.items()
+        if topic_id in topics and max(partitions, default=0) >= topics[topic_id].partition_count
+    ]
+    if not beyond:
+        return assigned
+    kept = dict(assigned)
+    for topic_id in beyond:
+        count = topics[topic_id].partition_count
+        kept[topic_id] = frozenset(index for index in assigned[topic_id] if index < count)
+    return kept
 
 
 def joining(member_id: str) -> ConsumerMember:

@@ -43,8 +43,11 @@ def subscription(*topics: str, owned: tuple[int, ...] = ()) -> bytes:
 class ClassicMember:
     """A member of the classic protocol that asks again as often as it is told to."""
 
-    def __init__(self, context: ConsumerContext, instance_id: str | None = None) -> None:
+    def __init__(
+        self, context: ConsumerContext, instance_id: str | None = None, topic: str = "topic"
+    ) -> None:
         self.context = context
+        self.topic = topic
         self.instance_id = instance_id
         self.member_id = ""
         self.generation_id = -1
@@ -61,7 +64,7 @@ class ClassicMember:
             protocol_type="consumer",
             protocols=[
                 JoinGroupRequestProtocol(
-                    name="range", metadata=subscription("topic", owned=self.partitions)
+                    name="range", metadata=subscription(self.topic, owned=self.partitions)
                 )
             ],
         )

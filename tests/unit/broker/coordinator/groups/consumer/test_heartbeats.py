@@ -176,6 +176,21 @@ def test_assignments_are_computed_no_sooner_than_the_interval_allows(
     assert (len(a.partitions), len(b.partitions)) == (2, 2)
 
 
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_a_coordinator_that_knows_fewer_partitions(context: ConsumerContext, assignor: str) -> None:
+    """The one before knew of newer metadata; what is not known here is not assigned."""
+    older = context.metadata.image
+    context.add_topic("topic", 6, first=4)
+    a = Member(context, "a", topics=("topic", "later"))
+    a.beat()
+    assert a.owned == {TOPIC: {0, 1, 2, 3, 4, 5}}
+    context.metadata.image = older
+    response = context.join("b", server_assignor=assignor)
+    assert response.error_code == ErrorCode.NONE
+    targets = context.consumer_group.target.members
+    assert targets["a"][TOPIC] | targets["b"][TOPIC] == {0, 1, 2, 3}
+
+
 def test_the_state_after_a_failover_is_the_one_before(context: ConsumerContext) -> None:
     """Sessions begin again."""
     a, b = Member(context, "a"), Member(context, "b")
