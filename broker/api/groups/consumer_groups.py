@@ -14,6 +14,7 @@ Version notes
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -29,6 +30,7 @@ from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.security.authorizer import AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.sliced_work import Work
+from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.wire.codec.lazy_arrays import KEPT_ENTRIES, each
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.groups import (
@@ -57,6 +59,8 @@ class ConsumerGroupHandlers:
         self._coordinator = coordinator
         self._metadata = metadata
         self._properties = properties
+        self._image: MetadataImage | None = None
+        self._enabled = False
 
     def table(self) -> HandlerTable:
         """The handlers by API."""
@@ -65,53 +69,59 @@ class ConsumerGroupHandlers:
             ApiKey.CONSUMER_GROUP_DESCRIBE: self.describe,
         }
 
-    @property
     def _is_enabled(self) -> bool:
-        protocols = self._properties.group_coordinator_rebalance_protocols
-        return "consumer" in protocols and self._metadata.image.group_version >= 1
+        image = self._metadata.image
+        if image is not self._image:
+            protocols = self._properties.group_coordinator_rebalance_protocols
+            self._enabled = "consumer" in protocols and image.group_version >= 1
+            self._image = image
+        return self._enabled
 
     # --- heartbeats ---
 
     def heartbeat(self, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Any:
         """Serve ConsumerGroupHeartbeat."""
-        if not self._is_enabled:
+        if not self._is_enabled():
             return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        client_id, client_host = context.client_id or "", f"/{context.client_host}"
+        if request.member_epoch > 0:
+            with suppress(KafkaError):  # what follows meets it again
+                unchanged = self._coordinator.read(
+                    request.group_id,
+                    lambda shard, now: shard.consumer.heartbeat_unchanged(
+                        request, client_id, client_host, now
+                    ),
+                )
+                if unchanged is not None:
+                    return unchanged
+        client = HeartbeatClient(
+            client_id, client_host, context.api_version, partial(_may_describe, context)
+        )
         if _is_long(request):
-            return self._long_heartbeat(request, context)
-        return self._heartbeat(request, context)
+            return self._long_heartbeat(request, client)
+        return self._heartbeat(request, client)
 
     def _long_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+        self, request: ConsumerGroupHeartbeatRequest, client: HeartbeatClient
     ) -> Work[Any]:
         """Read in slices what a request names, if it is not too much."""
         try:
             yield from _read_in_slices(request)
         except KafkaError as error:
             return _refuse(error)
-        return self._heartbeat(request, context)
+        return self._heartbeat(request, client)
 
     def _heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+        self, request: ConsumerGroupHeartbeatRequest, client: HeartbeatClient
     ) -> ConsumerGroupHeartbeatResponse | Deferred[ConsumerGroupHeartbeatResponse]:
-        may_describe = partial(_may_describe, context)
-        client = HeartbeatClient(
-            context.client_id or "", f"/{context.client_host}", context.api_version, may_describe
-        )
-        group_id = request.group_id
         try:
-            check_request(request, context.api_version, self._properties.group_consumer_assignors)
-            if not all(map(may_describe, request.subscribed_topic_names or ())):
-                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            unchanged = self._coordinator.read(
-                group_id,
-                lambda shard, now: shard.consumer.heartbeat_unchanged(request, client, now),
-            )
+            check_request(request, client.api_version, self._properties.group_consumer_assignors)
         except KafkaError as error:
             return _refuse(error)
-        if unchanged is not None:
-            return unchanged
+        if not all(map(client.may_describe, request.subscribed_topic_names or ())):
+            return _refuse(KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         done: Deferred[ConsumerGroupHeartbeatResponse] = self._coordinator.write(
-            group_id,
+            request.group_id,
             partial(_serve, request, client),
             lambda code: ConsumerGroupHeartbeatResponse(error_code=code),
         )
@@ -132,7 +142,7 @@ class ConsumerGroupHandlers:
         self, group_id: str, request: ConsumerGroupDescribeRequest, context: RequestContext
     ) -> ConsumerGroupDescribeDescribedGroup:
         described = ConsumerGroupDescribeDescribedGroup(group_id=group_id)
-        if not self._is_enabled:
+        if not self._is_enabled():
             described.error_code = ErrorCode.UNSUPPORTED_VERSION
         elif not group_id:
             described.error_code = ErrorCode.INVALID_GROUP_ID

@@ -40,6 +40,7 @@ from kraftrio.broker.coordinator.groups.consumer.regular_expressions import (
     RegularExpressions,
 )
 from kraftrio.broker.coordinator.groups.group import GroupRegistry
+from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
 from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, FollowUp, Now, Outcome
@@ -95,13 +96,15 @@ class ConsumerGroups:
         metadata: MetadataCache,
         classic: ClassicGroups,
     ) -> None:
+        times = HeartbeatTimes("consumer", settings, metadata)
         parts = Parts(
             registry=registry,
             properties=properties,
             settings=settings,
             metadata=metadata,
             hashes=TopicHashes(metadata),
-            timers=MemberTimers(deadlines, settings),
+            times=times,
+            timers=MemberTimers(deadlines, times),
             assignors={
                 name: CONSUMER_ASSIGNORS[name] for name in properties.group_consumer_assignors
             },
@@ -132,10 +135,14 @@ class ConsumerGroups:
     # --- requests ---
 
     def heartbeat_unchanged(
-        self, request: ConsumerGroupHeartbeatRequest, client: HeartbeatClient, now: Now
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        client_id: str,
+        client_host: str,
+        now: Now,
     ) -> ConsumerGroupHeartbeatResponse | None:
         """Answer a heartbeat that changes nothing at once; None if it may change something."""
-        return self._heartbeats.unchanged(request, client, now)
+        return self._heartbeats.unchanged(request, client_id, client_host, now)
 
     def heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, client: HeartbeatClient, now: Now

@@ -32,6 +32,7 @@ from kraftrio.broker.coordinator.groups.modern.member_state import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
+    MemberState,
 )
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now, Outcome
 from kraftrio.wire.errors import ErrorCode
@@ -65,7 +66,9 @@ class Heartbeats:
 
     # --- what changes nothing ---
 
-    def unchanged(self, request: Request, client: HeartbeatClient, now: Now) -> Response | None:
+    def unchanged(
+        self, request: Request, client_id: str, client_host: str, now: Now
+    ) -> Response | None:
         """Answer a heartbeat that changes nothing; None if it may change something.
 
         It tells the member nothing that the member has not just said, so that it need not wait for
@@ -75,29 +78,34 @@ class Heartbeats:
         if not isinstance(group, ConsumerGroup) or not _says_nothing_new(request):
             return None
         member = group.members.get(request.member_id)
+        epoch = group.epoch
         if (
             member is None
-            or member.member_epoch != request.member_epoch
-            or not member.is_reconciled_to(group.epoch)
-            or group.target.epoch != group.epoch
-            or member.client_id != client.client_id
-            or member.client_host != client.client_host
+            or not epoch == group.target.epoch == member.member_epoch == request.member_epoch
+            or member.state is not MemberState.STABLE
+            or member.client_id != client_id
+            or member.client_host != client_host
             or member.classic is not None
             or (request.instance_id is not None and request.instance_id != member.instance_id)
-            or group.refresh.is_due(group.epoch, now.monotonic_ms)
-            or self._regexes.is_due(group, now)
+            or group.refresh.is_due(epoch, now.monotonic_ms)
+            or (group.subscriptions.regexes and self._regexes.is_due(group, now))
         ):
             return None
-        self._parts.timers.prolong_session(group.group_id, member.member_id, now)
-        return self._response(group, member)
+        times = self._parts.times.of(group.group_id)
+        self._parts.timers.prolong_session(
+            group.group_id, member.member_id, now, times.session_timeout_ms
+        )
+        return Response(
+            member_id=member.member_id,
+            member_epoch=epoch,
+            heartbeat_interval_ms=times.interval_ms,
+        )
 
     def _response(self, group: ConsumerGroup, member: ConsumerMember) -> Response:
         return Response(
             member_id=member.member_id,
             member_epoch=member.member_epoch,
-            heartbeat_interval_ms=self._parts.settings.number(
-                group.group_id, "consumer.heartbeat.interval.ms"
-            ),
+            heartbeat_interval_ms=self._parts.times.of(group.group_id).interval_ms,
         )
 
     # --- the whole course ---

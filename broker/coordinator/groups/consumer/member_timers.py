@@ -14,8 +14,8 @@ from __future__ import annotations
 from kraftrio.broker.coordinator.deadlines import DeadlineKey, DeadlineQueue
 from kraftrio.broker.coordinator.groups.consumer.group import ConsumerGroup
 from kraftrio.broker.coordinator.groups.consumer.member import ConsumerMember
+from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
 from kraftrio.broker.coordinator.groups.modern.member_state import MemberState
-from kraftrio.broker.coordinator.groups.properties import GroupSettings
 from kraftrio.broker.coordinator.outcome import Now
 
 SESSION_DEADLINE = "consumer-session"
@@ -31,9 +31,9 @@ _RETRY_MS = 500  # Kafka's: a member that could not be fenced, since the record 
 class MemberTimers:
     """See the module."""
 
-    def __init__(self, deadlines: DeadlineQueue, settings: GroupSettings) -> None:
+    def __init__(self, deadlines: DeadlineQueue, times: HeartbeatTimes) -> None:
         self._deadlines = deadlines
-        self._settings = settings
+        self._times = times
         self._revoking_epochs: dict[tuple[str, str], int] = {}
 
     def prolong_session(
@@ -45,7 +45,7 @@ class MemberTimers:
             timeout_ms: of a classic member; None: the group's.
         """
         if timeout_ms is None:
-            timeout_ms = self._settings.number(group_id, "consumer.session.timeout.ms")
+            timeout_ms = self._times.of(group_id).session_timeout_ms
         self._deadlines.schedule(
             (SESSION_DEADLINE, group_id, member_id), now.monotonic_ms + timeout_ms
         )

@@ -10,6 +10,7 @@ from kraftrio.broker.coordinator.groups.consumer.member import ConsumerMember
 from kraftrio.broker.coordinator.groups.consumer.member_timers import MemberTimers
 from kraftrio.broker.coordinator.groups.consumer.subscriptions import Subscriptions
 from kraftrio.broker.coordinator.groups.group import GroupRegistry
+from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
 from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
 from kraftrio.broker.metadata.cache import MetadataCache
@@ -30,6 +31,7 @@ class Parts:
     settings: GroupSettings
     metadata: MetadataCache
     hashes: TopicHashes
+    times: HeartbeatTimes
     timers: MemberTimers
     assignors: dict[str, Assignor]
     new_uuid: Callable[[], str]

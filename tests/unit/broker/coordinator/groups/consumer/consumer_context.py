@@ -90,7 +90,9 @@ class ConsumerContext(GroupContext):
         )
         client = HeartbeatClient(client_id, "/127.0.0.1", api_version, may_describe)
         check_request(request, api_version, self.properties.group_consumer_assignors)
-        response = self.shard.consumer.heartbeat_unchanged(request, client, self.now)
+        response = self.shard.consumer.heartbeat_unchanged(
+            request, client_id, client.client_host, self.now
+        )
         if response is None:
             response = self.carry_out(self.shard.consumer.heartbeat(request, client, self.now))
         assert isinstance(response, ConsumerGroupHeartbeatResponse)
