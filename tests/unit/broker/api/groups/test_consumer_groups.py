@@ -207,6 +207,7 @@ def test_a_commit_in_an_epoch_that_is_over(broker: BrokerStandIn) -> None:
         (-1, None, ErrorCode.NONE),
         (1, "m", ErrorCode.STALE_MEMBER_EPOCH),
         (2, "ghost", ErrorCode.UNKNOWN_MEMBER_ID),
+        (2, None, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
 @pytest.mark.parametrize("require_stable", [True, False])
