@@ -34,17 +34,16 @@ GROUP_STATES = frozenset(
 GROUP_ID_NOT_FOUND_VERSION = 6
 
 
-def describe_group(
-    group_id: str, group: ClassicGroup | None, *, api_version: int
-) -> DescribedGroup:
-    """Describe a group, or say that it does not exist; authorized operations are left out."""
-    if group is None:
+def describe_group(group_id: str, group: Group | None, *, api_version: int) -> DescribedGroup:
+    """Describe a group, or say that no classic one exists; authorized operations are left out."""
+    if not isinstance(group, ClassicGroup):
         if api_version >= GROUP_ID_NOT_FOUND_VERSION:
             return DescribedGroup(
                 group_id=group_id,
                 group_state=GroupState.DEAD.value,
                 error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-                error_message=f"Group {group_id} not found.",
+                error_message=f"Group {group_id} "
+                + ("not found." if group is None else "is not a classic group."),
             )
         return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     shows_protocol = group.is_in(GroupState.STABLE)

@@ -16,7 +16,7 @@ from kraftrio.broker.coordinator.groups.consumer.group import ConsumerGroup
 from kraftrio.broker.coordinator.groups.consumer.groups import ConsumerGroups
 from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now, Outcome, Ticket
-from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -96,12 +96,12 @@ class ClassicRequests:
     def leave(self, group_id: str, members: list[MemberIdentity], now: Now) -> Outcome:
         """Serve LeaveGroup for several members; the response says of each how it went.
 
+        Whoever leaves a group of another kind, or none, is an unknown member.
+
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, the group has members of other protocols only.
+            KafkaError: the request is refused.
         """
         group = self._registry.get(group_id)
-        if group is None or isinstance(group, ClassicGroup):
-            return self._classic.leave(group_id, members, now)
         if isinstance(group, ConsumerGroup):
             return self._consumer.departures.leave_classic(group, members, now)
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return self._classic.leave(group_id, members, now)

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from kraftrio.broker.coordinator.deadlines import DeadlineQueue
-from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
 from kraftrio.broker.coordinator.groups.classic.groups import ClassicGroups
 from kraftrio.broker.coordinator.groups.consumer.conversions import Downgrade
 from kraftrio.broker.coordinator.groups.consumer.description import (
@@ -382,8 +381,7 @@ class GroupShard:
 
     def describe(self, group_id: str, *, api_version: int) -> DescribedGroup:
         """Answer DescribeGroups for one group."""
-        group = self.groups.find(group_id, ClassicGroup)
-        return describe_group(group_id, group, api_version=api_version)
+        return describe_group(group_id, self.groups.get(group_id), api_version=api_version)
 
     def describe_consumer_group(self, group_id: str) -> ConsumerGroupDescribeDescribedGroup:
         """Answer ConsumerGroupDescribe for one group.
