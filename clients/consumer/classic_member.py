@@ -172,8 +172,8 @@ class ClassicMember:
             self._wake = trio.Event()
             try:
                 step = self.membership.step(_now_ms())
-            except KafkaClientError as error:
-                self._calls.fail(error)
+            except KafkaClientError:
+                self._calls.interrupt()  # every call raises it
                 await self._wake.wait()
                 continue
             if isinstance(step, Wait):

@@ -154,8 +154,8 @@ class EpochMember:
             self._wake = trio.Event()
             try:
                 step = member.step(_now_ms())
-            except KafkaClientError as error:
-                self._calls.fail(error)
+            except KafkaClientError:
+                self._calls.interrupt()  # every call raises it
                 await self._wake.wait()
                 continue
             if isinstance(step, Lose):

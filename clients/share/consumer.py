@@ -95,7 +95,7 @@ class ShareConsumer:
         self._in_hand = InHand(
             is_explicit=config.is_explicit, on_first=lambda: self._fetcher.wake()
         )
-        self._member_scope = trio.CancelScope()
+        self._member_scope: trio.CancelScope | None = None  # of the membership, while there is one
         self._is_entered = False
 
     async def __aenter__(self) -> Self:
@@ -112,7 +112,6 @@ class ShareConsumer:
             member_id,
             self._in_hand,
             self._results,
-            wants_records=lambda: calls.is_waiting,
             on_records=calls.arrive,
             fail=calls.fail,
         )
@@ -123,18 +122,24 @@ class ShareConsumer:
             member_id,
             assign=self._fetcher.assign,
             is_working=lambda: calls.is_waiting,
-            fail=calls.fail,
+            on_failure=calls.interrupt,
             rng=rng,
         )
         cluster.on_change(self._member.metadata_changed)
         cluster.nursery.start_soon(self._fetcher.run)
-        cluster.nursery.start_soon(self._run_member)
         calls.is_open = True
         return self
 
-    async def _run_member(self) -> None:
-        with self._member_scope:
+    async def _run_member(self, scope: trio.CancelScope) -> None:
+        with scope:
             await self._member.run()
+
+    async def _leave_group(self) -> None:
+        """Leave; no heartbeat comes after that."""
+        if self._member_scope is not None:
+            self._member_scope.cancel()
+            self._member_scope = None
+            await self._member.leave()
 
     async def __aexit__(
         self,
@@ -149,8 +154,7 @@ class ShareConsumer:
             self._in_hand.settle(is_done=error is None)
             with trio.move_on_after(timeout_s, shield=is_cancelled):
                 await self._fetcher.close()
-                self._member_scope.cancel()
-                await self._member.leave()
+                await self._leave_group()
             for failure in self._calls.failures:
                 logger.warning("not raised before the consumer was closed: %r", failure)
         finally:
@@ -171,11 +175,14 @@ class ShareConsumer:
             return
         await trio.lowlevel.checkpoint()
         self._member.subscribe(frozenset(wanted))
+        if self._member_scope is None:
+            scope = self._member_scope = trio.CancelScope()
+            self._cluster.nursery.start_soon(self._run_member, scope)
 
     async def unsubscribe(self) -> None:
         """Leave the group; what is in hand may still be acknowledged."""
         self._calls.check_open()
-        await self._member.leave()
+        await self._leave_group()
 
     @property
     def subscription(self) -> frozenset[str]:
@@ -203,7 +210,9 @@ class ShareConsumer:
         Raises:
             AcknowledgementStateError: with explicit acknowledgements, nothing was said of the last.
         """
-        return await self._next(lambda: self._in_hand.next_record(trio.current_time()))
+        record = await self._next(lambda: self._in_hand.next_record(trio.current_time()))
+        assert record is not None, "there is no deadline"
+        return record
 
     def batches(self) -> AsyncIterator[ShareBatch]:
         """Iterate over batches: records of one partition each."""
@@ -223,20 +232,18 @@ class ShareConsumer:
         limit = self.config.max_poll_records if limited else 1 << 31
 
         def take() -> list[ShareBatch] | None:
-            found = self._in_hand.next_batches(trio.current_time(), limit)
-            return found if found or trio.current_time() >= deadline else None
+            return self._in_hand.next_batches(trio.current_time(), limit) or None
 
-        with trio.move_on_at(deadline):
-            return ShareRecords(await self._next(take))
-        return ShareRecords([])
+        return ShareRecords(await self._next(take, deadline) or [])
 
-    async def _next(self, take: Callable[[], T | None]) -> T:
-        """Take something, waiting for it."""
+    async def _next(self, take: Callable[[], T | None], deadline: float = math.inf) -> T | None:
+        """Take something, waiting for it; None: nothing was there before the deadline."""
         calls = self._calls
         calls.begin()
         try:
             self._in_hand.finish()
             self._member.polled()
+            self._want_records()
             await trio.lowlevel.checkpoint()
             while True:
                 calls.is_interrupted = False
@@ -244,11 +251,21 @@ class ShareConsumer:
                 calls.raise_failure()
                 found = take()
                 if found is not None:
+                    self._fetcher.is_wanted = False
                     return found
-                self._fetcher.wake()
-                await calls.wait_arrival()
+                if trio.current_time() >= deadline:
+                    return None
+                self._want_records()
+                with trio.move_on_at(deadline):
+                    await calls.wait_arrival()
         finally:
             calls.end()
+
+    def _want_records(self) -> None:
+        """Have records asked for, unless some are there; also by a call that does not wait."""
+        if self._in_hand.is_empty:
+            self._fetcher.is_wanted = True
+            self._fetcher.wake()
 
     # -- acknowledging --------------------------------------------------------------------------
 
@@ -311,4 +328,6 @@ class _Batches:
 
     async def __anext__(self) -> ShareBatch:
         consumer = self._consumer
-        return await consumer._next(lambda: consumer._in_hand.next_batch(trio.current_time()))
+        batch = await consumer._next(lambda: consumer._in_hand.next_batch(trio.current_time()))
+        assert batch is not None, "there is no deadline"
+        return batch

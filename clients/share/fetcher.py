@@ -3,8 +3,9 @@
 Owns the share sessions with brokers and their requests. Rules:
 1. One task decides (`run`); answers come back through callbacks of the connection and wake it. A
    broker has one request at a time to answer: the epochs of a session follow each other.
-2. Records are asked for when the program waits for some and none are there: the lock of what lies
-   here would run out. With share_acquire_mode "record_limit" one broker is asked at a time.
+2. Records are asked for when the program wants some (`is_wanted`) and none are there: the lock of
+   what lies here would run out. With share_acquire_mode "record_limit" one broker is asked at a
+   time.
 3. What became of records goes to the broker that handed them out: with the next question for more,
    by itself where somebody waits for it (`flush`), where a lock is to be renewed, and at the latest
    after a tenth of a lock's time.
@@ -92,9 +93,12 @@ class ShareFetcher:
     """See the module.
 
     Args:
-        wants_records: whether the program waits for some.
         on_records: called when there may be something to take.
         fail: called with what the program must know.
+
+    Attributes:
+        lock_timeout_ms: how long records are locked for this member; None before any came.
+        is_wanted: the program has asked for records, and has got none since.
     """
 
     def __init__(
@@ -104,17 +108,16 @@ class ShareFetcher:
         member_id: str,
         in_hand: InHand,
         results: Results,
-        wants_records: Callable[[], bool],
         on_records: Callable[[], None],
         fail: Callable[[Exception], None],
     ) -> None:
         self.lock_timeout_ms: int | None = None
+        self.is_wanted = False
         self._cluster = cluster
         self._config = config
         self._member_id = member_id
         self._in_hand = in_hand
         self._results = results
-        self._wants_records = wants_records
         self._on_records = on_records
         self._fail = fail
         self._assigned: frozenset[SharePartition] = frozenset()
@@ -201,7 +204,7 @@ class ShareFetcher:
         return self._pending_since + min(lock_s / 10, _LONGEST_DELAY_S)
 
     def _needs_records(self) -> bool:
-        return self._in_hand.is_empty and self._wants_records()
+        return self.is_wanted and self._in_hand.is_empty
 
     def _partitions_by_leader(self) -> dict[int, list[SharePartition]]:
         by_node: dict[int, list[SharePartition]] = {}

@@ -37,7 +37,7 @@ class ShareMember:
     Args:
         assign: called with the partitions that the member is to read.
         is_working: whether the program is in a call; a program that is counts as alive.
-        fail: called with what ends the membership for good.
+        on_failure: called when the membership has ended for good.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ShareMember:
         member_id: str,
         assign: Callable[[Iterable[SharePartition]], None],
         is_working: Callable[[], bool],
-        fail: Callable[[Exception], None],
+        on_failure: Callable[[], None],
         rng: random.Random,
     ) -> None:
         self._cluster = cluster
@@ -56,7 +56,7 @@ class ShareMember:
         self._coordinator = coordinator
         self._assign = assign
         self._is_working = is_working
-        self._fail = fail
+        self._on_failure = on_failure
         self._heartbeats = ShareHeartbeats(config.group_id, config.client_rack or None)
         self._member = HeartbeatMember(
             f"the share group {config.group_id!r}",
@@ -174,7 +174,7 @@ class ShareMember:
             member.heartbeat_answered(request, answer, _now_ms())
         if member.failure is not None:
             self._assign(())
-            self._fail(member.failure)
+            self._on_failure()
 
     async def _send_leave(self, request: Any) -> None:
         try:

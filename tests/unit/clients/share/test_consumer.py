@@ -98,6 +98,18 @@ async def test_batches_and_polls() -> None:
                 break
 
 
+async def test_polls_that_do_not_wait_bring_records_too() -> None:
+    """The first asks for them, a later one finds them."""
+    async with share_brokers() as brokers:
+        brokers.logs[0].append(3)
+        async with consuming(brokers) as consumer:
+            found: list[int] = []
+            while len(found) < 3:
+                found += [each.offset for each in await consumer.poll(timeout_ms=0)]
+                await trio.sleep(0.001)
+            assert found == [0, 1, 2]
+
+
 async def test_the_program_says_what_became_of_each() -> None:
     async with share_brokers() as brokers:
         brokers.logs[0].append(4)
