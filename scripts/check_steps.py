@@ -1,12 +1,12 @@
 """The steps of scripts/check, which calls this in the checkout's .venv.
 
-In order: set-up of what the tests use, format, lint, imports, types, tidy, then the folders of
-tests: unit, simulation, integration, conformance, Spark's data sources, the pipeline. All steps run
-also after a failure, so that one run tells everything. Unit tests and simulations run on every
-core, as do those with Spark, which starts slowly; tests that mostly wait for other processes run
-several at a time on each; those that measure time or memory (marked `measures`) run alone. At the
-end come the time of each step, the slowest tests of all, the reasons of skipped tests, and one
-plain line of counts over all of pytest's runs.
+In order: set-up of what the tests use; types, and format, lint, imports and tidy beside them; then
+the folders of tests: unit, simulation, integration, conformance, Spark's data sources, the
+pipeline. All steps run also after a failure, so that one run tells everything. Unit tests and
+simulations run on every core, as do those with Spark, which starts slowly; tests that mostly wait
+for other processes run several at a time on each; those that measure time or memory (marked
+`measures`) run alone. At the end come the time of each step, the slowest tests of all, the reasons
+of skipped tests, and one plain line of counts over all of pytest's runs.
 
 A step of pytest is a folder of tests; one that holds none is left out. What the tests need from
 outside (Apache's jars, other people's clients) is fetched before them, each into a cache, and a
@@ -22,10 +22,14 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -46,6 +50,7 @@ AT_ONCE = {
     "pipeline": CORES,
 }
 SLOWEST = 10
+PRINTING = threading.Lock()  # the output of one step after the other
 LINTED = ["base", "wire", "net", "kraft_meta", "broker", "clients", "kraftrio", "scripts", "tests"]
 
 
@@ -61,12 +66,34 @@ class Outcome:
     tests: list[tuple[float, str]] = field(default_factory=list)  # seconds, name
 
 
-def run(name: str, command: list[str], *, cwd: Path = ROOT) -> Outcome:
-    """Run a command as a step, with its output as it comes."""
-    banner(name)
+def run(name: str, command: list[str], *, at_once: bool = True) -> Outcome:
+    """Run a command as a step, with its output as it comes or, if not `at_once`, at its end."""
     begin = time.monotonic()
-    code = subprocess.run(command, cwd=cwd, check=False, stdin=subprocess.DEVNULL).returncode
-    return Outcome(name, time.monotonic() - begin, code == 0)
+    if at_once:
+        banner(name)
+        done = subprocess.run(command, cwd=ROOT, check=False, stdin=subprocess.DEVNULL)
+    else:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+    seconds = time.monotonic() - begin
+    if not at_once:
+        with PRINTING:
+            banner(name)
+            sys.stdout.buffer.write(done.stdout)
+            sys.stdout.flush()
+    return Outcome(name, seconds, done.returncode == 0)
+
+
+def run_side_by_side(steps: Iterable[Callable[[], Outcome]]) -> list[Outcome]:
+    """Take steps of one process each, as many at a time as there are cores."""
+    with ThreadPoolExecutor(CORES) as pool:
+        return list(pool.map(lambda step: step(), steps))
 
 
 def banner(name: str) -> None:
@@ -74,13 +101,13 @@ def banner(name: str) -> None:
     print(f"\n=== {name}", flush=True)
 
 
-def run_pytest(name: str, paths: list[str], options: list[str]) -> Outcome:
+def run_pytest(name: str, paths: list[str], options: list[str], *, at_once: bool = True) -> Outcome:
     """Run pytest on some folders and count its outcomes."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}"]
         command += [*options, *paths]
-        outcome = run(name, command)
+        outcome = run(name, command, at_once=at_once)
         if report.exists():
             count_tests(report, outcome)
         else:
@@ -131,13 +158,17 @@ def all_steps(fast: bool, coverage: bool, options: list[str]) -> list[Outcome]:
     linted = [name for name in LINTED if (ROOT / name).exists()]
     python = [sys.executable, "-m"]
     outcomes = [] if fast else set_up_tools()
-    outcomes += [
-        run("format", [*python, "ruff", "format", "--check", *linted]),
-        run("lint", [*python, "ruff", "check", *linted]),
-        run("imports", [str(Path(sys.executable).parent / "lint-imports"), "--no-logo"]),
-        run("types", [*python, "mypy"]),
-        run_pytest("tidy", TIDY, options),
-    ]
+    lint_imports = str(Path(sys.executable).parent / "lint-imports")
+    later = partial(run, at_once=False)
+    outcomes += run_side_by_side(
+        [
+            partial(later, "types", [*python, "mypy"]),  # takes longest: others run beside it
+            partial(later, "format", [*python, "ruff", "format", "--check", *linted]),
+            partial(later, "lint", [*python, "ruff", "check", *linted]),
+            partial(later, "imports", [lint_imports, "--no-logo"]),
+            partial(run_pytest, "tidy", TIDY, options, at_once=False),
+        ]
+    )
     for name in (*QUICK_TESTS, *LONG_TESTS):
         if fast and name in LONG_TESTS:
             continue
