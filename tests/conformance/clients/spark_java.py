@@ -19,6 +19,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from tests.conformance.apache_kafka import apache_kafka
 from tests.conformance.broker_process import start_broker
 from tests.conformance.clients import install
@@ -120,4 +122,7 @@ def train(command: list[str], packages: str) -> None:
 
 
 if __name__ == "__main__":
-    archive()
+    try:
+        archive()
+    except (pytest.skip.Exception, pytest.fail.Exception) as reason:
+        sys.exit(f"Spark's classes: {reason}")

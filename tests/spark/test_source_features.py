@@ -6,69 +6,27 @@ Records hold consecutive numbers, dealt to three partitions in turn, a second of
 from __future__ import annotations
 
 import json
-import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conformance.broker_process import Broker, start_broker
-from tests.conformance.clients import install
-from tests.conformance.clients.spark_java import java_home
-from tests.pipeline import support
+from tests.conformance.broker_process import Broker
 from tests.spark import support as sources
 
-# Spark leaves sockets to the garbage collector.
-pytestmark = [pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore")]
+pytestmark = sources.MARKS
 
 FIRST_MS = sources.START_MS
 DEADLINE_S = 120
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    """A session with Spark's connector, which ends with these tests."""
-    conf = support.spark_conf() | {
-        "spark.jars": install.spark_jars(),
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("JAVA_HOME", java_home())
-        patch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
-        patch.syspath_prepend(str(install.python_packages("spark.txt")))
-        from pyspark.sql import SparkSession
-
-        builder = SparkSession.builder.master("local[2]").appName("source features")
-        for name, value in conf.items():
-            builder = builder.config(name, value)
-        session = builder.getOrCreate()
-        session.sparkContext.setLogLevel("OFF")
-        yield session
-        session.stop()
-
-
-@pytest.fixture(scope="module")
-def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """One broker for all of these tests."""
-    started = start_broker(tmp_path_factory.mktemp("broker"))
-    yield started
-    started.close()
-
-
-@pytest.fixture(scope="module")
-def address(shared_broker: Broker) -> str:
-    """The address of a broker with the topics numbers-a (0 to 299) and numbers-b (300 to 599)."""
+@pytest.fixture(scope="session")
+def address(broker: Broker) -> str:
+    """The broker with topics of its own: numbers-a (0 to 299) and numbers-b (300 to 599)."""
     for topic, first in (("numbers-a", 0), ("numbers-b", 300)):
-        fill(shared_broker.address, topic, range(first, first + 300))
-    return shared_broker.address
+        fill(broker.address, topic, range(first, first + 300))
+    return broker.address
 
 
 @pytest.fixture
