@@ -2,6 +2,8 @@
 
 Usage: make_venv.py ROOT [EXTRA ...], prints the path of the environment's python.
 
+Versions and hashes are those of constraints.txt, a section for each group.
+
 Rules: one process at a time (a lock on pyproject.toml, so that no lock file is left about); who
 waited finds the work done; a stamp is written last, so an interrupted run is done again. Extras
 once installed stay: what renews one renews all, so that no script undoes another's work.
@@ -13,6 +15,7 @@ import fcntl
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 from pathlib import Path
 
@@ -47,12 +50,8 @@ def make(root: Path, groups: list[str], stamp: str) -> int:
         groups += sorted(installed(venv) & extras_of(root) - set(groups))
         missing = [group for group in groups if not is_fresh(venv, group, stamp)]
         say(f"renewing {venv} for {', '.join(missing)}")
-    extras = ",".join(group for group in groups if group != "base")
-    target = f"{root}[{extras}]" if extras else str(root)
-    install = [str(python), "-P", "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
-    install += ["--constraint", str(root / "scripts" / "constraints.txt")]
-    if run([*install, "--editable", target]) != 0:
-        return fail(f"could not install {target} into {venv}")
+    if install(root, python, groups) != 0:
+        return fail(f"could not install {', '.join(groups)} of {root} into {venv}")
     for stale in venv.glob("stamp-*"):
         if stale.read_text() != stamp:
             stale.unlink()
@@ -60,6 +59,27 @@ def make(root: Path, groups: list[str], stamp: str) -> int:
         (venv / f"stamp-{group}").write_text(stamp)
     print(python)
     return 0
+
+
+def install(root: Path, python: Path, groups: list[str]) -> int:
+    """Install what groups need, then the checkout itself; return the exit code.
+
+    In two steps, since pip takes no checkout, which has no hash, where it checks hashes.
+    """
+    pip = [str(python), "-P", "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
+    with tempfile.TemporaryDirectory() as folder:
+        wanted = Path(folder) / "requirements.txt"
+        wanted.write_text("\n".join(locked(root, group) for group in groups))
+        code = run([*pip, "--require-hashes", "--no-deps", "--requirement", str(wanted)])
+    if code != 0:
+        return code
+    return run([*pip, "--no-deps", "--no-build-isolation", "--editable", str(root)])
+
+
+def locked(root: Path, group: str) -> str:
+    """Return the section of constraints.txt with a group's requirements and their hashes."""
+    sections = (root / "scripts" / "constraints.txt").read_text().split("\n\n# ")
+    return next(text for text in sections if text.partition("\n")[0] == group).partition("\n")[2]
 
 
 def is_fresh(venv: Path, group: str, stamp: str) -> bool:

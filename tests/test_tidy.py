@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -193,3 +194,19 @@ def test_contributing_names_what_is_there() -> None:
         count = re.match(r"\*\*\w+, (\d+) files", walk)
         assert count is not None
         assert len(files) == len(set(files)) == int(count[1]), walk.split(",")[0]
+
+
+def test_what_is_installed_is_pinned_with_hashes() -> None:
+    """The lock has a section for each group of dependencies, with all that it names."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    named = project["project"]["optional-dependencies"]
+    named["base"] = project["project"]["dependencies"] + project["build-system"]["requires"]
+    lock = (ROOT / "scripts" / "constraints.txt").read_text()
+    assert "://" not in lock
+    sections = {text.partition("\n")[0]: text for text in lock.split("\n\n# ")[1:]}
+    for group, requirements in named.items():
+        pins = re.findall(r"^([\w.-]+)==\S+(.*)", sections.pop(group), re.MULTILINE)
+        assert all(rest.endswith("\\") for _, rest in pins), f"one of {group} has no hash"
+        wanted = {re.split(r"[^\w-]", text)[0] for text in requirements}
+        assert wanted <= {name for name, _ in pins}, f"run scripts/make_lock.py for {group}"
+    assert not sections, "groups that there are no more"
