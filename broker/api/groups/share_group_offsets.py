@@ -36,6 +36,7 @@ from kraftrio.broker.share_state import (
     NO_DELIVERY_COMPLETE_COUNT,
     NO_START_OFFSET,
     SharePartitionKey,
+    message_of,
 )
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.share_groups import (
@@ -109,7 +110,9 @@ class ShareGroupOffsetHandlers:
             except KafkaError as error:
                 return Outcome(response=error)
 
-        return self._coordinator.write(group_id, decide, lambda code: KafkaError(code, code.text))
+        return self._coordinator.write(
+            group_id, decide, lambda code: KafkaError(code, message_of(code))
+        )
 
     # --- DescribeShareGroupOffsets ---
 
@@ -140,7 +143,10 @@ class ShareGroupOffsetHandlers:
             else:
                 described = yield from self._asked_topics(asked, answer, context)
         except KafkaError as error:
-            answer.error_code, answer.error_message = error.code, error.message or error.code.text
+            answer.error_code, answer.error_message = (
+                error.code,
+                error.message or message_of(error.code),
+            )
             return answer
         answer.topics[:0] = yield from self._describe_topics(group_id, described)
         return answer
@@ -295,7 +301,7 @@ class ShareGroupOffsetHandlers:
                         AlterShareGroupOffsetsResponsePartition(
                             partition_index=one.partition_index,
                             error_code=code,
-                            error_message=code.text,
+                            error_message=message_of(code),
                         )
                         for one in partitions
                     ],
@@ -315,7 +321,7 @@ class ShareGroupOffsetHandlers:
             for partition in topic.partitions:
                 code = failed.get((topic.topic_id, partition.partition_index))
                 if partition.error_code is ErrorCode.NONE and code is not None:
-                    partition.error_code, partition.error_message = code, code.text
+                    partition.error_code, partition.error_message = code, message_of(code)
         if codes and not failed:
             noted = self._write(
                 states.group_id,
@@ -393,10 +399,13 @@ class ShareGroupOffsetHandlers:
         if not self._is_enabled:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         if not context.is_authorized(operation, Resource(ResourceType.GROUP, group_id)):
-            code = ErrorCode.GROUP_AUTHORIZATION_FAILED
-            raise KafkaError(code, code.text)
+            raise _error(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         if not group_id:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_GROUP_ID.text)
+            raise _error(ErrorCode.INVALID_GROUP_ID)
+
+
+def _error(code: ErrorCode) -> KafkaError:
+    return KafkaError(code, message_of(code))
 
 
 def _may(context: RequestContext, operation: AclOperation, topic: str) -> bool:
@@ -410,7 +419,7 @@ def _deleted(
         topic_name=name,
         topic_id=topic_id,
         error_code=code,
-        error_message=None if code is ErrorCode.NONE else code.text,
+        error_message=None if code is ErrorCode.NONE else message_of(code),
     )
 
 
@@ -421,7 +430,7 @@ def _no_offset(
         partition_index=index,
         start_offset=NO_START_OFFSET,
         error_code=code,
-        error_message=None if code is ErrorCode.NONE else code.text,
+        error_message=None if code is ErrorCode.NONE else message_of(code),
     )
 
 
@@ -449,7 +458,7 @@ def _described_partition(
         end = ends[topic_partition]
         if isinstance(end, ErrorCode):
             return DescribeShareGroupOffsetsResponsePartition(
-                partition_index=index, error_code=end, error_message=end.text
+                partition_index=index, error_code=end, error_message=message_of(end)
             )
         described.lag = end - state.start_offset - state.delivery_complete_count
     return described

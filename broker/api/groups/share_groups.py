@@ -83,8 +83,7 @@ class ShareGroupHandlers:
         self, request: ShareGroupHeartbeatRequest, context: RequestContext
     ) -> ShareGroupHeartbeatResponse | Deferred[ShareGroupHeartbeatResponse]:
         if not 0 < len(request.member_id) <= _MAX_MEMBER_ID_LENGTH:
-            reason = "Invalid member id in the request."
-            return _refuse(KafkaError(ErrorCode.INVALID_REQUEST, reason))
+            return ShareGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST)
         names = request.subscribed_topic_names or ()
         if not all(_may_describe(context, name) for name in names):
             return ShareGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)

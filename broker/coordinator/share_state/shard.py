@@ -42,6 +42,7 @@ from kraftrio.broker.share_state import (
     SharePartitionKey,
     SharePartitionState,
     ShareStateWrite,
+    message_of,
 )
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import Buffer
@@ -338,4 +339,4 @@ def _check_state_epoch(stored: StoredPartition, state_epoch: int) -> None:
 
 
 def _error(code: ErrorCode) -> KafkaError:
-    return KafkaError(code, code.text)
+    return KafkaError(code, message_of(code))

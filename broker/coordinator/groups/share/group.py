@@ -22,6 +22,8 @@ from kraftrio.wire.errors import ErrorCode, KafkaError
 SHARE_GROUP_TYPE: Final = "share"
 EMPTY, STABLE = "Empty", "Stable"
 
+_FIRST_EPOCH = 1  # of a group that nobody has joined yet
+
 
 class ShareGroup:
     """See the module. Records change it (`groups`), and nothing else.
@@ -38,7 +40,7 @@ class ShareGroup:
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        self.epoch = 0
+        self.epoch = _FIRST_EPOCH
         self.metadata_hash = 0
         self.members: dict[str, ShareMember] = {}
         self.target = TargetAssignment()

@@ -21,6 +21,7 @@ from kraftrio.broker.coordinator.groups.share.state_progress import (
     joined,
 )
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now, Outcome
+from kraftrio.broker.share_state import message_of
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.share_groups import (
     AlterShareGroupOffsetsRequestTopic,
@@ -105,7 +106,7 @@ class ShareStates:
                     AlterShareGroupOffsetsResponsePartition(
                         partition_index=index,
                         error_code=code,
-                        error_message=None if code is ErrorCode.NONE else code.text,
+                        error_message=None if code is ErrorCode.NONE else message_of(code),
                     )
                 )
             answers.append(answer)
@@ -149,7 +150,7 @@ class ShareStates:
                     DeleteShareGroupOffsetsResponseTopic(
                         topic_name=name,
                         error_code=code,
-                        error_message=code.text if topic is None else reason,
+                        error_message=message_of(code) if topic is None else reason,
                     )
                 )
         outcome = self._store(group, group.states.with_deleting(deleted.keys()))
@@ -216,7 +217,7 @@ def _progress(group: ShareGroup) -> StateProgress:
 
 def _check_empty(group: ShareGroup) -> None:
     if group.members:
-        raise KafkaError(ErrorCode.NON_EMPTY_GROUP, ErrorCode.NON_EMPTY_GROUP.text)
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP, message_of(ErrorCode.NON_EMPTY_GROUP))
 
 
 def partitions_of(states: StatesToInitialize) -> Mapping[bytes, frozenset[int]]:

@@ -28,18 +28,18 @@ def context() -> ShareContext:
 
 def test_partitions_are_given_once_their_states_are_initialized(context: ShareContext) -> None:
     joined = context.share_beat("a", 0, ["topic"])
-    assert (joined.member_epoch, joined.heartbeat_interval_ms) == (1, 5_000)
+    assert (joined.member_epoch, joined.heartbeat_interval_ms) == (2, 5_000)
     assert assigned(joined) == {}
     (wanted,) = context.wanted
-    assert (wanted.group_id, wanted.state_epoch) == ("group", 1)
+    assert (wanted.group_id, wanted.state_epoch) == ("group", 2)
     assert wanted.start_offsets == {TOPIC: {0: -1, 1: -1, 2: -1}}
-    waiting = context.share_beat("a", 1)
-    assert (waiting.member_epoch, assigned(waiting)) == (1, None)
+    waiting = context.share_beat("a", 2)
+    assert (waiting.member_epoch, assigned(waiting)) == (2, None)
     context.initialize_wanted()
-    given = context.share_beat("a", 1)
-    assert (given.member_epoch, assigned(given)) == (2, {TOPIC: [0, 1, 2]})
-    kept = context.share_beat("a", 2)
-    assert (kept.member_epoch, assigned(kept)) == (2, None)
+    given = context.share_beat("a", 2)
+    assert (given.member_epoch, assigned(given)) == (3, {TOPIC: [0, 1, 2]})
+    kept = context.share_beat("a", 3)
+    assert (kept.member_epoch, assigned(kept)) == (3, None)
 
 
 def test_the_records_are_in_kafkas_order(context: ShareContext) -> None:
@@ -54,7 +54,7 @@ def test_the_records_are_in_kafkas_order(context: ShareContext) -> None:
     ]
     context.initialize_wanted()
     logged = len(context.log)
-    context.share_beat("a", 1)
+    context.share_beat("a", 2)
     assert context.record_kinds(logged) == [
         "Metadata",
         "TargetAssignmentMember",
@@ -62,7 +62,7 @@ def test_the_records_are_in_kafkas_order(context: ShareContext) -> None:
         "CurrentMemberAssignment",
     ]
     logged = len(context.log)
-    context.share_beat("a", 2)
+    context.share_beat("a", 3)
     assert context.record_kinds(logged) == []
     context.share_beat("a", -1)
     assert context.record_kinds(logged) == [
@@ -93,11 +93,11 @@ def test_the_assignment_waits_for_the_interval(context: ShareContext) -> None:
     context.settings.values["share.assignment.interval.ms"] = 1_000
     context.share_beat("a", 0, ["topic"])
     context.initialize_wanted()
-    assert context.share_beat("a", 1).member_epoch == 1
-    assert context.share_group.epoch == 2
+    assert context.share_beat("a", 2).member_epoch == 2
+    assert context.share_group.epoch == 3
     context.advance(1_000)
-    given = context.share_beat("a", 1)
-    assert (given.member_epoch, assigned(given)) == (2, {TOPIC: [0, 1, 2]})
+    given = context.share_beat("a", 2)
+    assert (given.member_epoch, assigned(given)) == (3, {TOPIC: [0, 1, 2]})
 
 
 def test_a_member_that_subscribes_to_something_else(context: ShareContext) -> None:
@@ -126,7 +126,7 @@ def test_a_topic_that_is_not_there_yet(context: ShareContext) -> None:
     context.share_beat("a", 0, ["later"])
     assert context.wanted == []
     context.add_topic("later", 1)
-    context.share_beat("a", 1)
+    context.share_beat("a", 2)
     assert [one.start_offsets for one in context.wanted] == [{topic_id_of("later"): {0: -1}}]
 
 
@@ -153,7 +153,7 @@ def test_what_could_not_be_initialized_is_asked_for_by_the_next_heartbeat(
     context.wanted.clear()
     partitions = {TOPIC: frozenset({0, 2})}
     context.carry_out(context.shard.share.states.not_initialized("group", partitions, context.now))
-    context.share_beat("a", 1)
+    context.share_beat("a", 2)
     assert [one.start_offsets for one in context.wanted] == [{TOPIC: {0: -1, 2: -1}}]
 
 
@@ -161,10 +161,10 @@ def test_what_is_lost_is_asked_for_again_after_a_while(context: ShareContext) ->
     context.share_beat("a", 0, ["topic"])
     context.wanted.clear()
     context.advance(29_999)
-    context.share_beat("a", 1)
+    context.share_beat("a", 2)
     assert context.wanted == []
     context.advance(1)
-    context.share_beat("a", 1)
+    context.share_beat("a", 2)
     assert len(context.wanted) == 1
 
 
@@ -176,7 +176,7 @@ def test_states_are_asked_for_once_that_is_committed(context: ShareContext) -> N
     assert len(context.wanted) == 1
     context.wanted.clear()
     context.advance(30_000)
-    context.share_beat("a", 1)
+    context.share_beat("a", 2)
     context.fail_appends(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert context.wanted == []
 
@@ -230,18 +230,18 @@ def test_unknown_members_and_epochs(context: ShareContext) -> None:
     assert context.share_refused("b", 1) == unknown
     assert context.share_refused("b", -1) == unknown
     fenced = ErrorCode.FENCED_MEMBER_EPOCH
-    assert context.share_refused("a", 3) == (
+    assert context.share_refused("a", 4) == (
         fenced,
-        "The share group member has a greater member epoch (3) than the one known by the group "
-        "coordinator (2). The member must abandon all its partitions and rejoin.",
+        "The share group member has a greater member epoch (4) than the one known by the group "
+        "coordinator (3). The member must abandon all its partitions and rejoin.",
     )
-    assert context.share_beat("a", 1).member_epoch == 2  # whose answer may have been lost
+    assert context.share_beat("a", 2).member_epoch == 3  # whose answer may have been lost
     context.add_topic("topic", 4, first=3)
-    context.share_beat("a", 2)
-    assert context.share_refused("a", 1) == (
+    context.share_beat("a", 3)
+    assert context.share_refused("a", 2) == (
         fenced,
-        "The share group member has a smaller member epoch (1) than the one known by the group "
-        "coordinator (3), and it does not match the previous member epoch (2). The member must "
+        "The share group member has a smaller member epoch (2) than the one known by the group "
+        "coordinator (4), and it does not match the previous member epoch (3). The member must "
         "abandon all its partitions and rejoin.",
     )
 
@@ -294,7 +294,7 @@ def test_a_failed_append_leaves_nothing(context: ShareContext) -> None:
     assert context.shard.groups.get("group") is None
     assert context.wanted == []
     context.append_error = ErrorCode.NONE
-    assert context.share_join("a") == 2
+    assert context.share_join("a") == 3
 
 
 def test_another_coordinator_goes_on(context: ShareContext) -> None:
