@@ -41,6 +41,7 @@ def bodies(topic: str, id_of_topic: bytes, group: str) -> dict[str, list[Body]]:
         **_of_data(topic, id_of_topic),
         **_of_groups(topic, id_of_topic, group),
         **_of_share_groups(id_of_topic, group),
+        **_of_share_states(group),
         **_of_topics(topic),
         **_of_configs(topic),
         **_of_cluster(topic),
@@ -152,7 +153,23 @@ def _of_groups(topic: str, id_of_topic: bytes, group: str) -> dict[str, list[Bod
             # to leave a group that is not there
             {"GroupId": group, "MemberId": ABSENT, "MemberEpoch": -1}
         ],
+        "ShareGroupHeartbeat": [
+            # to leave a group that is not there
+            {"GroupId": group, "MemberId": ABSENT, "MemberEpoch": -1}
+        ],
         "ShareGroupDescribe": [{"GroupIds": [ABSENT]}],
+        "AlterShareGroupOffsets": [
+            {
+                "GroupId": group,
+                "Topics": [
+                    {
+                        "TopicName": ABSENT,
+                        "Partitions": [{"PartitionIndex": 0, "StartOffset": 7}],
+                    }
+                ],
+            }
+        ],
+        "DeleteShareGroupOffsets": [{"GroupId": ABSENT, "Topics": [{"TopicName": topic}]}],
         "DescribeShareGroupOffsets": [
             {
                 "Groups": [
@@ -166,6 +183,35 @@ def _of_groups(topic: str, id_of_topic: bytes, group: str) -> dict[str, list[Bod
             {"GroupId": group, "MemberId": ABSENT, "MemberEpoch": -1}
         ],
         "StreamsGroupDescribe": [{"GroupIds": [ABSENT]}],
+    }
+
+
+def _of_share_states(group: str) -> dict[str, list[Body]]:
+    """What brokers ask the share coordinator, about a topic that is not there."""
+    batch = {"FirstOffset": 3, "LastOffset": 5, "DeliveryState": 2, "DeliveryCount": 1}
+    fields: dict[str, Body] = {
+        "InitializeShareGroupState": {"StateEpoch": 1, "StartOffset": 3},
+        "ReadShareGroupState": {"LeaderEpoch": 1},
+        "WriteShareGroupState": {
+            "StateEpoch": 1,
+            "LeaderEpoch": 1,
+            "StartOffset": 3,
+            "DeliveryCompleteCount": 2,
+            "StateBatches": [batch],
+        },
+        "DeleteShareGroupState": {},
+        "ReadShareGroupStateSummary": {"LeaderEpoch": 1},
+    }
+    return {
+        name: [
+            {
+                "GroupId": group,
+                "Topics": [
+                    {"TopicId": ABSENT_ID, "Partitions": [{"Partition": 0, **of_partition}]}
+                ],
+            }
+        ]
+        for name, of_partition in fields.items()
     }
 
 
