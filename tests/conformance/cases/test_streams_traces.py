@@ -25,6 +25,8 @@ from kraftrio.wire.messages.cluster import (
     MetadataRequestTopic,
 )
 from kraftrio.wire.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
@@ -74,7 +76,6 @@ class WireScript(StreamsScript):
             time.sleep(0.05)
 
     def configure(self, settings: dict[str, str]) -> None:
-        self._required = {}
         self._client.call(FindCoordinatorRequest(key=self.group_id, key_type=0), 2)
         resource = IncrementalAlterConfigsResource(
             resource_type=GROUP_RESOURCE,
@@ -86,6 +87,21 @@ class WireScript(StreamsScript):
         )
         response = self._client.call(IncrementalAlterConfigsRequest(resources=[resource]))
         assert response.responses[0].error_code is ErrorCode.NONE, response
+        self._wait_for_settings(settings)
+
+    def _wait_for_settings(self, settings: dict[str, str]) -> None:
+        resource = DescribeConfigsResource(
+            resource_type=GROUP_RESOURCE,
+            resource_name=self.group_id,
+            configuration_keys=list(settings),
+        )
+        deadline = time.monotonic() + SETTLE_S
+        while True:
+            (result,) = self._client.call(DescribeConfigsRequest(resources=[resource])).results
+            if {one.name: one.value for one in result.configs} == settings:
+                return
+            assert time.monotonic() < deadline, result
+            time.sleep(0.05)
 
     def make_topic(self, name: str, partitions: int) -> None:
         create_topic(self._client, name, partitions=partitions)
@@ -105,7 +121,8 @@ class WireScript(StreamsScript):
         return [(record.key or b"", record.value) for record in records]
 
     def settle(self) -> Iterable[str]:
-        found = self._wait_for(dict.fromkeys(self._required, 1))
+        names = [name for name in self._required if name.startswith(f"{self.group_id}-")]
+        found = self._wait_for(dict.fromkeys(names, 1))
         return [f"{name}:{count}" for name, count in found.items()]
 
     def _wait_for(self, counts: dict[str, int]) -> dict[str, int]:

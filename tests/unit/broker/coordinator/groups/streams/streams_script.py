@@ -1,6 +1,7 @@
 """Runs the commands of traces/*.txt: heartbeats of members of one streams group after the other.
 
     group [NAME=VALUE ...]         begin a new group, with settings of its own; delays are 0 else
+    set NAME=VALUE                 change a setting of the group
     topic NAME PARTITIONS          make a topic; in traces its name stands without the group's
     grow NAME PARTITIONS           add partitions to one
     join MEMBER TOPOLOGY [OPTION ...]
@@ -126,6 +127,10 @@ class StreamsScript(ABC):
         self._shown = 0
         self._hashes = {0: "0"}
         self.configure({**dict.fromkeys(DELAYS, "0"), **dict(word.split("=") for word in words)})
+        return ()
+
+    def _set(self, word: str) -> Iterable[str]:
+        self.configure(dict([word.split("=")]))
         return ()
 
     def _topic(self, name: str, partitions: str) -> Iterable[str]:

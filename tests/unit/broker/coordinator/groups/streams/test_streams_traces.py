@@ -51,9 +51,8 @@ class CoreScript(StreamsScript):
         return answer.response
 
     def configure(self, settings: dict[str, str]) -> None:
-        self._context.settings.of_groups[self.group_id] = {
-            name: int(value) for name, value in settings.items()
-        }
+        of_group = self._context.settings.of_groups.setdefault(self.group_id, {})
+        of_group.update({name: int(value) for name, value in settings.items()})
 
     def make_topic(self, name: str, partitions: int) -> None:
         self._context.make_topic(name, partitions)
