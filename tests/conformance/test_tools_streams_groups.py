@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from kraftrio.broker.coordinator.partitioning import partition_for
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from tests.conformance.broker_process import TEST_CONFIG, Broker
 from tests.conformance.cases.calls import append
 from tests.conformance.cases.raw_client import RawClient
 from tests.conformance.cases.test_streams_traces import WireScript
-from tests.conformance.java_tools import KafkaTools
+from tests.conformance.java_tools import KafkaTools, ToolRunner
 
 TOOL = "kafka-streams-groups"
 EPOCH_VERSION = 9  # of OffsetCommit, by member epoch
@@ -129,3 +133,24 @@ def test_commits_are_fenced_by_epoch(application: Application) -> None:
     assert application.commit(3, 2) is ErrorCode.STALE_MEMBER_EPOCH
     application.do("leave a")
     assert application.commit(3, 4) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_dump_log(make_broker: Callable[[], Broker], tool_runner: ToolRunner) -> None:
+    """kafka-dump-log decodes each kind of record that is written of a streams group."""
+    broker = make_broker()
+    with RawClient(broker.address) as client:
+        application = Application(client, "dumped")
+        application.do("leave a")
+    partition = partition_for("dumped", int(TEST_CONFIG["offsets.topic.num.partitions"]))
+    files = sorted(broker.directory.rglob(f"__consumer_offsets-{partition}/*.log"))
+    dumped = KafkaTools("", tool_runner).run(
+        "kafka-dump-log", "--offsets-decoder", "--files", ",".join(map(str, files))
+    )
+    records = re.findall(r'key: (\{"type":.*?\}) payload: (.*)', dumped.output)
+    types = {json.loads(key)["type"] for key, _ in records}
+    assert {"17", "19", "20", "21", "22", "23"} <= types
+    values = [json.loads(value) for key, value in records if value.startswith("{")]
+    tombstones = [key for key, value in records if not value.startswith("{")]
+    assert len(tombstones) == 3
+    (topology,) = [one for one in values if "subtopologies" in one["data"]]
+    assert [one["subtopologyId"] for one in topology["data"]["subtopologies"]] == ["0", "1"]
