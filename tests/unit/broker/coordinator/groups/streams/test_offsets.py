@@ -70,9 +70,7 @@ def group_of(context: GroupContext) -> StreamsGroup:
     return group
 
 
-def check(
-    context: GroupContext, epoch: int, *partitions: tuple[bytes, int], **how: int
-) -> ErrorCode:
+def check(context: GroupContext, epoch: int, *partitions: tuple[bytes, int]) -> ErrorCode:
     """Whether the member may commit offsets of partitions."""
     return group_of(context).check_commit("m", None, epoch, api_version=9, partitions=partitions)
 
