@@ -1,0 +1,159 @@
+"""What members of a consumer group (KIP-848) were told, and an independent model of what may be.
+
+Owns: `ConsumerGroupModel`. It knows nothing of brokers; members tell it what they sent and heard,
+by the clock of the simulation. It raises at once for what no later event can mend. The promises
+1. A partition has one owner at a time. Who is told of a partition takes it from nobody who has it,
+   unless that member has not been heard for a session: its last heartbeat that was answered was
+   sent longer ago. (Only answers of the same broker are compared: one that was replaced as the
+   coordinator, and does not know it yet, keeps answering.)
+2. Commits never go back: what is acknowledged is not less than what was acknowledged before it was
+   sent, and who asks later finds it or more.
+3. Who lost a partition to another member commits no more for it.
+4. In the end every partition has an owner, all members are in one epoch, and nothing changes any
+   more, not even if the coordinator dies and another one reads its log.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from tests.sim.world import SimulationFailure
+
+
+@dataclass(slots=True)
+class View:
+    """What one process of a member believes.
+
+    Attributes:
+        owned: partitions that it uses, until it says or learns that it does not.
+        heard_s: when its last heartbeat was sent that was answered.
+        node: who answered.
+        lost_s: since when another member has what it had.
+    """
+
+    epoch: int = 0
+    owned: set[int] = field(default_factory=set)
+    heard_s: float = 0.0
+    node: int = -1
+    lost_s: dict[int, float] = field(default_factory=dict)
+
+
+class ConsumerGroupModel:
+    """See the module; one group."""
+
+    def __init__(self, partition_count: int, session_s: float) -> None:
+        self._partition_count = partition_count
+        self._session_s = session_s
+        self.views: dict[str, View] = {}
+        self.commit_count = 0
+        self.take_over_count = 0  # partitions whose former owner was not heard for a session
+        self._commits: dict[int, list[tuple[float, int]]] = defaultdict(list)
+
+    # -- owners -----------------------------------------------------------------------------------
+
+    def begin(self, name: str) -> None:
+        """A process starts."""
+        self.views[name] = View()
+
+    def end(self, name: str) -> None:
+        """A process is no more, or knows that it has lost all."""
+        self.views.pop(name, None)
+
+    def lose_all(self, name: str) -> None:
+        """A process was fenced."""
+        view = self.views[name]
+        view.owned.clear()
+        view.epoch = 0
+
+    def hear(
+        self,
+        name: str,
+        epoch: int,
+        assigned: set[int] | None,
+        *,
+        sent_s: float,
+        node: int,
+        now_s: float,
+    ) -> set[int]:
+        """A heartbeat was answered; return the partitions that are new."""
+        view = self.views[name]
+        view.epoch, view.heard_s, view.node = epoch, sent_s, node
+        if assigned is None:
+            return set()
+        added = assigned - view.owned
+        for partition in added:
+            self._take(name, partition, node, now_s)
+        view.owned |= added
+        return added
+
+    def _take(self, name: str, partition: int, node: int, now_s: float) -> None:
+        self.views[name].lost_s.pop(partition, None)
+        for other, view in self.views.items():
+            if other == name or partition not in view.owned:
+                continue
+            silent_s = now_s - view.heard_s
+            if view.node == node and silent_s < self._session_s:
+                raise SimulationFailure(
+                    f"{name} was given partition {partition}, which {other} has: it was heard"
+                    f" {silent_s:.2f} s ago"
+                )
+            self.take_over_count += 1
+            view.owned.discard(partition)
+            view.lost_s[partition] = now_s
+
+    def release(self, name: str, kept: set[int]) -> None:
+        """A process is about to say that it owns these, and no others."""
+        self.views[name].owned &= kept
+
+    # -- commits ----------------------------------------------------------------------------------
+
+    def committed_before(self, partition: int, time_s: float) -> int:
+        """The greatest offset that was acknowledged by then."""
+        return max((one for when, one in self._commits[partition] if when < time_s), default=0)
+
+    def commit(
+        self, name: str, partition: int, offset: int, *, sent_s: float, now_s: float
+    ) -> None:
+        """A commit was acknowledged."""
+        view = self.views[name]
+        if view.lost_s.get(partition, sent_s) < sent_s:
+            raise SimulationFailure(
+                f"{name} committed for partition {partition}, which it had lost"
+            )
+        before = self.committed_before(partition, sent_s)
+        if offset < before:
+            raise SimulationFailure(
+                f"{name} committed {offset} for partition {partition}: {before} was acknowledged"
+                " before"
+            )
+        self._commits[partition].append((now_s, offset))
+        self.commit_count += 1
+
+    def find(self, name: str, partition: int, offset: int, *, sent_s: float) -> None:
+        """A member has asked for what is committed."""
+        before = self.committed_before(partition, sent_s)
+        if offset < before:
+            raise SimulationFailure(
+                f"{name} finds {offset} committed for partition {partition}: {before} was"
+                " acknowledged before"
+            )
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    def unsettled(self) -> str | None:
+        """Why not everybody has what it is to have; None: it is so."""
+        epochs = {name: view.epoch for name, view in self.views.items()}
+        if len(set(epochs.values())) > 1 or 0 in epochs.values():
+            return f"members are in epochs {epochs}"
+        owned = sorted(one for view in self.views.values() for one in view.owned)
+        if owned != list(range(self._partition_count)):
+            return f"owned are {owned}"
+        counts = [len(view.owned) for view in self.views.values()]
+        if max(counts) - min(counts) > 1:
+            return f"members have {sorted(counts)} partitions"
+        return None
+
+    def state(self) -> dict[str, tuple[int, list[int]]]:
+        """The epoch that everybody is in, and what it has."""
+        return {name: (view.epoch, sorted(view.owned)) for name, view in self.views.items()}
