@@ -43,7 +43,7 @@ from kraftrio.wire.messages.groups import (
 )
 from kraftrio.wire.protocol.api import ApiKey
 
-MAX_TOPICS = 10_000
+MAX_TOPICS = 5_000
 """A member that subscribes to more topics by name, or names more that it owns, is refused."""
 
 _MAX_PARTITIONS = 100_000
@@ -106,10 +106,11 @@ class ConsumerGroupHandlers:
     ) -> Work[Any]:
         """Read in slices what a request names, if it is not too much."""
         try:
-            yield from _read_in_slices(request)
+            check_request(request, client.api_version, self._properties.group_consumer_assignors)
+            yield from _read_in_slices(request, client)
         except KafkaError as error:
             return _refuse(error)
-        return self._heartbeat(request, client)
+        return self._decide(request, client)
 
     def _heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, client: HeartbeatClient
@@ -120,6 +121,12 @@ class ConsumerGroupHandlers:
             return _refuse(error)
         if not all(map(client.may_describe, request.subscribed_topic_names or ())):
             return _refuse(KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        return self._decide(request, client)
+
+    def _decide(
+        self, request: ConsumerGroupHeartbeatRequest, client: HeartbeatClient
+    ) -> ConsumerGroupHeartbeatResponse | Deferred[ConsumerGroupHeartbeatResponse]:
+        """Have the group's shard serve a heartbeat that was checked."""
         done: Deferred[ConsumerGroupHeartbeatResponse] = self._coordinator.write(
             request.group_id,
             partial(_serve, request, client),
@@ -203,16 +210,19 @@ def _is_long(request: ConsumerGroupHeartbeatRequest) -> bool:
     )
 
 
-def _read_in_slices(request: ConsumerGroupHeartbeatRequest) -> Work[None]:
+def _read_in_slices(request: ConsumerGroupHeartbeatRequest, client: HeartbeatClient) -> Work[None]:
     """Make ordinary lists of what a request names.
 
     Raises:
-        KafkaError: INVALID_REQUEST, it is too much.
+        KafkaError: INVALID_REQUEST, it is too much; TOPIC_AUTHORIZATION_FAILED, the client may not
+            know of a topic.
     """
     if request.subscribed_topic_names is not None:
         _check_count(len(request.subscribed_topic_names), MAX_TOPICS, "topics")
         names = []
         for count, name in enumerate(request.subscribed_topic_names):
+            if not client.may_describe(name):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             names.append(name)
             if count % _SLICE_ENTRIES == 0:
                 yield None

@@ -163,7 +163,9 @@ class MemberUpdates:
             if (topic := image.topic_by_id(topic_id)) is not None
         }
         for member_id, one_spec in specs.items():
-            specs[member_id] = one_spec._replace(assigned=existing(one_spec.assigned, topics))
+            assigned = existing(one_spec.assigned, topics)
+            if assigned is not one_spec.assigned:
+                specs[member_id] = one_spec._replace(assigned=assigned)
         return AssignmentSpec(specs, topics, update.is_homogeneous)
 
     def reconcile(
