@@ -29,6 +29,12 @@ from kraftrio.wire.records.control import EndTransactionMarker, build_end_transa
 from tests.conformance.java_tools import KafkaTools, ToolRunner
 from tests.support.logs import NOW_MS, TOPIC_ID, batch
 from tests.support.sliced import finish
+from tests.unit.broker.coordinator.groups.consumer.consumer_context import (
+    ConsumerContext,
+    Member,
+    settle,
+)
+from tests.unit.broker.coordinator.groups.consumer.test_classic_members import ClassicMember
 
 Dump = Callable[..., str]
 
@@ -165,6 +171,40 @@ def test_offsets_within_transactions(tmp_path: Path, dump: Dump) -> None:
     assert stored.startswith('{"version":"4","data":{"offset":41,"leaderEpoch":7,"metadata":"note"')
     assert "endTxnMarker: COMMIT coordinatorEpoch: 6" in stored
     assert deleted.startswith("<DELETE>")
+
+
+def test_records_of_consumer_groups(tmp_path: Path, dump: Dump) -> None:
+    """The decoder for groups prints each of them, those of classic members and tombstones, too."""
+    context = ConsumerContext()
+    context.add_topic("topic", 4)
+    settle(Member(context, "a", instance_id="i"), Member(context, "b"))
+    ClassicMember(context).join()
+    context.join("c", topics=None, subscribed_topic_regex="topi.", rack_id="r")
+    context.advance(10)
+    for member_id in ("b", "c"):
+        context.beat(member_id, -1)
+    log = DiskLog(tmp_path)
+    written = BatchBuilder(NOW_MS)
+    written.add(context.log)
+    log.log.append_as_leader(written.build(), 3, NOW_MS, origin=AppendOrigin.COORDINATOR)
+    log.log.close()
+    text = dump(log.files(".log"), "--offsets-decoder")
+    assert "isvalid: false" not in text
+    printed = re.findall(r'key: {"type":"(\d+)","data":{"groupId":"group".*payload: (.*)', text)
+    assert len(printed) == len(context.log)
+    assert {int(record_type) for record_type, _ in printed} == {3, 5, 6, 7, 8, 16}
+    for part in (
+        '"instanceId":"i","rackId":null,"clientId":"client","clientHost":"/127.0.0.1"',
+        '"subscribedTopicNames":["topic"],"subscribedTopicRegex":"","rebalanceTimeoutMs":60000',
+        '"classicMemberMetadata":{"sessionTimeoutMs":10000,"supportedProtocols":[',
+        '"subscribedTopicRegex":"topi."',
+        '{"topics":["topic"],"version":',
+        '"state":1,"assignedPartitions":[{"topicId":',
+        '"assignmentEpochs":[2,2]',
+        f'"metadataHash":{context.consumer_group.metadata_hash}',
+    ):
+        assert part in text, part
+    assert any(payload == "<DELETE>" for _, payload in printed)
 
 
 def test_missing_max_timestamp_is_stored_right(tmp_path: Path, dump: Dump) -> None:
