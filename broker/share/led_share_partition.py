@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import Deferred
+from kraftrio.base.logging_setup import log_event
 from kraftrio.base.timers import Timer, Timers
 from kraftrio.broker.replica.directories.disk_errors import DiskErrors
 from kraftrio.broker.replica.partition import Partition
@@ -180,7 +181,7 @@ class LedSharePartition:
             self.end(error)
             return
         except ValueError as error:
-            _log.error("state of share partition is unusable: %s of %r", error, self)
+            self._log_failure("state of share partition is unusable", str(error))
             self.end(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
             return
         self.is_loaded = True
@@ -357,8 +358,21 @@ class LedSharePartition:
             self.end(error)
         else:
             # What members asked for has not happened. What has, is written with the next change.
+            self._log_failure("state of share partition was not kept", code.name)
             self._schedule_lock_end()
             self.turns.on_change()
+
+    def _log_failure(self, event: str, reason: str) -> None:
+        topic, index = self.partition.topic_partition
+        group_id = self.key.group_id
+        log_event(
+            _log,
+            logging.WARNING,
+            event,
+            partition=f"{topic}-{index}",
+            group=group_id,
+            reason=reason,
+        )
 
     # -- changes ----------------------------------------------------------------------------------
 

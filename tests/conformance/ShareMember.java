@@ -6,6 +6,7 @@
  *   said PARTITION OFFSET TYPE        it is acknowledged so (accept, release, reject, renew), or kept
  *   kept PARTITION OFFSET...          these are acknowledged, and the broker has answered
  *   failed PARTITION REASON           the broker has refused the acknowledgements of this commit
+ *   unsure PARTITION OFFSET...        these; they may count or not
  *
  * ShareMember.java BOOTSTRAP GROUP TOPIC SEED
  * It ends when standard input does.
@@ -75,10 +76,11 @@ public class ShareMember {
         Map<TopicIdPartition, Optional<KafkaException>> answers = consumer.commitSync();
         answers.forEach((partition, error) -> {
             List<Long> offsets = said.remove(partition.partition());
-            if (error.isPresent()) {
-                System.out.println("failed " + partition.partition() + " " + error.get());
-            } else if (offsets != null) {
-                StringBuilder line = new StringBuilder("kept " + partition.partition());
+            error.ifPresent(reason ->
+                System.out.println("failed " + partition.partition() + " " + reason));
+            if (offsets != null) {
+                String word = error.isPresent() ? "unsure " : "kept ";
+                StringBuilder line = new StringBuilder(word + partition.partition());
                 offsets.forEach(offset -> line.append(' ').append(offset));
                 System.out.println(line);
             }

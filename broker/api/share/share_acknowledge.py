@@ -65,7 +65,7 @@ class ShareAcknowledgeHandler:
                 raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
             session = sessions.use(member, epoch)
         except KafkaError as error:
-            return ShareAcknowledgeResponse(error_code=error.code, error_message=error.message)
+            return ShareAcknowledgeResponse(error_code=error.code)
         acknowledgements = Acknowledgements(
             self._share_partitions,
             self._metadata,

@@ -87,7 +87,7 @@ class ShareFetchHandler:
         except KafkaError as error:
             if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
                 yield self._services.pause(request.max_wait_ms)
-            return ShareFetchResponse(error_code=error.code, error_message=error.message)
+            return ShareFetchResponse(error_code=error.code)
         epoch = request.share_session_epoch
         acknowledgements = Acknowledgements(
             self._share_partitions, self._metadata, context, *member, has_renewals=renews
@@ -181,15 +181,8 @@ def _check_renewal(request: ShareFetchRequest) -> None:
     Raises:
         KafkaError: INVALID_REQUEST.
     """
-    named = (
-        ("maxBytes", request.max_bytes),
-        ("minBytes", request.min_bytes),
-        ("maxRecords", request.max_records),
-        ("maxWaitMs", request.max_wait_ms),
-    )
-    wrong = [f"{name} must be set to 0" for name, value in named if value]
-    if wrong:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, ", ".join(wrong))
+    if request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
 
 
 def _has_acknowledgements(request: ShareFetchRequest) -> Work[bool]:

@@ -41,11 +41,11 @@ def check_member(
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     group_id, member_id = request.group_id, request.member_id
     if group_id is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
     if not context.is_authorized(AclOperation.READ, Resource(ResourceType.GROUP, group_id)):
         raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not member_id or len(member_id) > _LONGEST_MEMBER_ID:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
     return SessionKey(group_id, member_id)
 
 
