@@ -81,8 +81,11 @@ unit/broker/coordinator/groups/streams/test_group_properties: broker/coordinator
 unit/broker/coordinator/groups/streams/test_replay: broker/coordinator/groups/streams/ records
 unit/broker/coordinator/groups/streams/test_replay: wire/messages/ streams_group_records
 unit/broker/coordinator/groups/streams/test_streams_traces: broker/coordinator/groups/streams/
-    configured_topology descriptions endpoints group_state groups heartbeats member member_checks
-    partition_counts request_checks target_assignment topic_problem topics topology
+    descriptions endpoints group_state groups heartbeats member member_checks request_checks
+    target_assignment
+unit/broker/coordinator/groups/streams/test_streams_traces:
+    broker/coordinator/groups/streams/topology/ configured_topology partition_counts topic_problem
+    topics topology
 unit/broker/coordinator/groups/test_offset_layers: broker/coordinator/groups/ offset_commit
 unit/broker/coordinator/groups/shard/test_kind_table: broker/coordinator/groups/ kind
 unit/broker/coordinator/groups/test_offset_state: broker/coordinator/groups/ offset_table

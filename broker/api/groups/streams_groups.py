@@ -25,7 +25,7 @@ from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator
 from kraftrio.broker.coordinator.groups.properties import GroupProperties
 from kraftrio.broker.coordinator.groups.streams.heartbeats import HeartbeatAnswer, Sender
 from kraftrio.broker.coordinator.groups.streams.request_checks import check_request, topics_of
-from kraftrio.broker.coordinator.groups.streams.topic_problem import HeartbeatStatus
+from kraftrio.broker.coordinator.groups.streams.topology.topic_problem import HeartbeatStatus
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.security.authorizer import CLUSTER, AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import HandlerTable, RequestContext

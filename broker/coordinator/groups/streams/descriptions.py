@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from kraftrio.broker.coordinator.groups.streams.group_state import StreamsGroup
 from kraftrio.broker.coordinator.groups.streams.member import StreamsMember
 from kraftrio.broker.coordinator.groups.streams.tasks import Tasks
-from kraftrio.broker.coordinator.groups.streams.topology import describe_topology
+from kraftrio.broker.coordinator.groups.streams.topology.topology import describe_topology
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.messages.streams_groups import (
     StreamsGroupDescribeAssignment,

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from kraftrio.broker.coordinator.groups.streams.configured_topology import ConfiguredTopology
 from kraftrio.broker.coordinator.groups.streams.member import StreamsMember
+from kraftrio.broker.coordinator.groups.streams.topology.configured_topology import (
+    ConfiguredTopology,
+)
 from kraftrio.wire.messages.streams_groups import (
     StreamsGroupHeartbeatEndpoint,
     StreamsGroupHeartbeatEndpointToPartitions,

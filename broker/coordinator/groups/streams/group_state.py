@@ -21,11 +21,13 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 
 from kraftrio.broker.coordinator.groups.modern.metadata_refresh import MetadataRefresh
-from kraftrio.broker.coordinator.groups.streams.configured_topology import ConfiguredTopology
 from kraftrio.broker.coordinator.groups.streams.member import StreamsMember
 from kraftrio.broker.coordinator.groups.streams.task_owners import TaskOwners
 from kraftrio.broker.coordinator.groups.streams.tasks import NO_TASKS, Tasks
-from kraftrio.broker.coordinator.groups.streams.topology import StreamsTopology
+from kraftrio.broker.coordinator.groups.streams.topology.configured_topology import (
+    ConfiguredTopology,
+)
+from kraftrio.broker.coordinator.groups.streams.topology.topology import StreamsTopology
 from kraftrio.wire.errors import ErrorCode, KafkaError
 
 STREAMS_GROUP_TYPE = "streams"

@@ -35,7 +35,7 @@ from kraftrio.broker.coordinator.groups.streams.records import (
     member_tombstones,
 )
 from kraftrio.broker.coordinator.groups.streams.replay import StreamsReplay
-from kraftrio.broker.coordinator.groups.streams.topics import GroupTopics
+from kraftrio.broker.coordinator.groups.streams.topology.topics import GroupTopics
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, FollowUp, Now, Outcome
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.wire.errors import ErrorCode, KafkaError

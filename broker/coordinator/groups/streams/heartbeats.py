@@ -24,10 +24,6 @@ from kraftrio.broker.coordinator.groups.group import GroupRegistry
 from kraftrio.broker.coordinator.groups.modern.member_state import JOIN_EPOCH
 from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
 from kraftrio.broker.coordinator.groups.streams.assignors.sticky import StickyTaskAssignor
-from kraftrio.broker.coordinator.groups.streams.configured_topology import (
-    ConfiguredTopology,
-    InternalTopic,
-)
 from kraftrio.broker.coordinator.groups.streams.endpoints import partitions_by_endpoint
 from kraftrio.broker.coordinator.groups.streams.group_state import StreamsGroup
 from kraftrio.broker.coordinator.groups.streams.member import (
@@ -55,9 +51,13 @@ from kraftrio.broker.coordinator.groups.streams.target_assignment import (
     target_records,
 )
 from kraftrio.broker.coordinator.groups.streams.tasks import NO_TASKS
-from kraftrio.broker.coordinator.groups.streams.topic_problem import HeartbeatStatus
-from kraftrio.broker.coordinator.groups.streams.topics import GroupTopics
-from kraftrio.broker.coordinator.groups.streams.topology import (
+from kraftrio.broker.coordinator.groups.streams.topology.configured_topology import (
+    ConfiguredTopology,
+    InternalTopic,
+)
+from kraftrio.broker.coordinator.groups.streams.topology.topic_problem import HeartbeatStatus
+from kraftrio.broker.coordinator.groups.streams.topology.topics import GroupTopics
+from kraftrio.broker.coordinator.groups.streams.topology.topology import (
     StreamsTopology,
     check_topology,
     topology_from_record,

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from kraftrio.broker.coordinator.groups.modern.member_state import JOIN_EPOCH
-from kraftrio.broker.coordinator.groups.streams.configured_topology import ConfiguredTopology
 from kraftrio.broker.coordinator.groups.streams.member import StreamsMember
 from kraftrio.broker.coordinator.groups.streams.tasks import Tasks, task_sets
+from kraftrio.broker.coordinator.groups.streams.topology.configured_topology import (
+    ConfiguredTopology,
+)
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.streams_groups import (
     StreamsGroupHeartbeatRequest,

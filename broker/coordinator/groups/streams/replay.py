@@ -32,7 +32,7 @@ from kraftrio.broker.coordinator.groups.streams.tasks import (
     TaskSets,
     task_sets,
 )
-from kraftrio.broker.coordinator.groups.streams.topology import topology_from_record
+from kraftrio.broker.coordinator.groups.streams.topology.topology import topology_from_record
 from kraftrio.wire.messages.group_record_keys import (
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupMemberMetadataKey,

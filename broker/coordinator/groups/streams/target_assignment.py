@@ -17,11 +17,13 @@ from kraftrio.broker.coordinator.groups.streams.assignors.spec import (
     TaskAssignor,
     TaskAssignorError,
 )
-from kraftrio.broker.coordinator.groups.streams.configured_topology import ConfiguredTopology
 from kraftrio.broker.coordinator.groups.streams.group_state import StreamsGroup
 from kraftrio.broker.coordinator.groups.streams.member import StreamsMember
 from kraftrio.broker.coordinator.groups.streams.records import target_epoch_record, target_record
 from kraftrio.broker.coordinator.groups.streams.tasks import NO_TASKS
+from kraftrio.broker.coordinator.groups.streams.topology.configured_topology import (
+    ConfiguredTopology,
+)
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord
 from kraftrio.wire.errors import ErrorCode, KafkaError
 

@@ -6,7 +6,7 @@ import pytest
 
 from kraftrio.broker.coordinator.groups.streams.group_state import StreamsGroupState
 from kraftrio.broker.coordinator.groups.streams.member import StreamsMemberState
-from kraftrio.broker.coordinator.groups.streams.topic_problem import HeartbeatStatus
+from kraftrio.broker.coordinator.groups.streams.topology.topic_problem import HeartbeatStatus
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.streams_groups import (
     StreamsGroupHeartbeatRequest,

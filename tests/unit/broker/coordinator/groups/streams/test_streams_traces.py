@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kraftrio.broker.coordinator.groups.streams.configured_topology import InternalTopic
 from kraftrio.broker.coordinator.groups.streams.request_checks import check_request
+from kraftrio.broker.coordinator.groups.streams.topology.configured_topology import InternalTopic
 from kraftrio.wire.codec.message import decode, encode
 from kraftrio.wire.errors import KafkaError
 from kraftrio.wire.messages.streams_groups import (

@@ -14,9 +14,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kraftrio.broker.coordinator.groups.streams.assignors.java_order import hash_order, text_order
-from kraftrio.broker.coordinator.groups.streams.partition_counts import decide_partition_counts
-from kraftrio.broker.coordinator.groups.streams.topic_problem import TopicProblemError
-from kraftrio.broker.coordinator.groups.streams.topology import StreamsTopology, input_topics
+from kraftrio.broker.coordinator.groups.streams.topology.partition_counts import (
+    decide_partition_counts,
+)
+from kraftrio.broker.coordinator.groups.streams.topology.topic_problem import TopicProblemError
+from kraftrio.broker.coordinator.groups.streams.topology.topology import (
+    StreamsTopology,
+    input_topics,
+)
 from kraftrio.wire.messages.admin import CreatableTopic, CreatableTopicConfig
 from kraftrio.wire.messages.streams_group_records import (
     StreamsGroupTopologySubtopology,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
-from kraftrio.broker.coordinator.groups.streams.configured_topology import (
+from kraftrio.broker.coordinator.groups.streams.topology.configured_topology import (
     ConfiguredTopology,
     configure,
 )
-from kraftrio.broker.coordinator.groups.streams.topology import StreamsTopology
+from kraftrio.broker.coordinator.groups.streams.topology.topology import StreamsTopology
 from kraftrio.broker.metadata.cache import MetadataCache
 
 

@@ -16,8 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from kraftrio.broker.coordinator.groups.streams.assignors.java_order import hash_order
-from kraftrio.broker.coordinator.groups.streams.topic_problem import TopicProblemError
-from kraftrio.broker.coordinator.groups.streams.topology import StreamsTopology, input_topics
+from kraftrio.broker.coordinator.groups.streams.topology.topic_problem import TopicProblemError
+from kraftrio.broker.coordinator.groups.streams.topology.topology import (
+    StreamsTopology,
+    input_topics,
+)
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.streams_group_records import StreamsGroupTopologySubtopology
 
