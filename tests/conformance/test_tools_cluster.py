@@ -63,6 +63,7 @@ def test_features(kafka: KafkaTools) -> None:
     assert re.match(r"[34]\.\d-IV\d", features["metadata.version"])
     assert features["group.version"] == "1"
     assert features["share.version"] == "1"
+    assert features["streams.version"] == "1"
     assert features["transaction.version"] == "2"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -42,6 +43,15 @@ class Application(WireScript):
         """Run commands, whatever comes of them."""
         for command in commands:
             list(self.run(command))
+
+    def wait_for(self, command: str, answer: str) -> bool:
+        """Repeat a command until it is answered so; False if that does not come to be."""
+        deadline = time.monotonic() + 20
+        while list(self.run(command)) != [answer]:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.1)
+        return True
 
     def commit(self, offset: int, member_epoch: int) -> ErrorCode:
         """Commit an offset of the first partition as the member."""
@@ -154,3 +164,18 @@ def test_dump_log(make_broker: Callable[[], Broker], tool_runner: ToolRunner) ->
     assert len(tombstones) == 3
     (topology,) = [one for one in values if "subtopologies" in one["data"]]
     assert [one["subtopologyId"] for one in topology["data"]["subtopologies"]] == ["0", "1"]
+
+
+def test_the_feature_may_be_off(
+    make_broker: Callable[[], Broker], tools_for: Callable[[Broker], KafkaTools]
+) -> None:
+    """Members are refused while the cluster's feature is off; the group is there again after."""
+    broker = make_broker()
+    tools = tools_for(broker)
+    with RawClient(broker.address) as client:
+        application = Application(client, "switched")
+        tools.run("kafka-features", "downgrade", "--feature", "streams.version=0")
+        assert application.wait_for("beat a", "UNSUPPORTED_VERSION: None")
+        assert application.wait_for("describe", "UNSUPPORTED_VERSION: None")
+        tools.run("kafka-features", "upgrade", "--feature", "streams.version=1")
+        assert application.wait_for("beat a", "epoch 3 endpoints 0 interval 5000")
