@@ -8,6 +8,8 @@ made many of them.
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 def freeze_live_objects() -> None:
@@ -19,3 +21,19 @@ def freeze_live_objects() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@contextmanager
+def making_what_stays() -> Iterator[None]:
+    """Look for no garbage while the body makes what stays, such as modules, and freeze that.
+
+    Collections while a broker's modules are loaded take a tenth of its start, and find nothing.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if was_enabled:
+            gc.enable()

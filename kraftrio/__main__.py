@@ -143,6 +143,7 @@ def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def _start(arguments: argparse.Namespace) -> int:
+    from kraftrio.base.live_objects import making_what_stays
     from kraftrio.base.logging_setup import setup_logging
     from kraftrio.broker.config.config import BrokerConfig, PropertyError
 
@@ -153,8 +154,9 @@ def _start(arguments: argparse.Namespace) -> int:
         return EXIT_USAGE
     setup_logging(arguments.log_level)
 
-    from kraftrio.base.start_errors import StartError
-    from kraftrio.broker.node.node import run_until_stopped
+    with making_what_stays():
+        from kraftrio.base.start_errors import StartError
+        from kraftrio.broker.node.node import run_until_stopped
 
     try:
         return run_until_stopped(config)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import weakref
+from contextlib import suppress
 
-from kraftrio.base.live_objects import freeze_live_objects
+from kraftrio.base.live_objects import freeze_live_objects, making_what_stays
 
 
 class Knot:
@@ -28,3 +29,17 @@ def test_what_is_in_use_is_frozen_and_what_refers_only_to_itself_is_freed() -> N
     finally:
         gc.unfreeze()
         gc.enable()
+
+
+def test_nothing_is_collected_while_what_stays_is_made() -> None:
+    """Collections go on behind it, and pass over what was made, also when making it failed."""
+    kept = []
+    with suppress(ImportError), making_what_stays():
+        assert not gc.isenabled()
+        kept.append(Knot())
+        raise ImportError
+    try:
+        assert gc.isenabled()
+        assert not any(one is kept[0] for one in gc.get_objects())
+    finally:
+        gc.unfreeze()
