@@ -1,8 +1,9 @@
 """What groups cost a broker: heartbeats, memory, rebalances, of each protocol.
 
 Called by `bench.py --groups`. 5,000 members in 500 groups of ten, which are frames on a few
-connections here, not processes: what is measured is the broker. Assignments are computed at once
-(assignment intervals of 0), so that the time of a rebalance is that of the work in it.
+connections here, not processes: what is measured is the broker. Assignments of these are computed
+at once (assignment intervals of 0), so that the time of a rebalance is that of the work in it;
+those of the large group as by default, once a second at most.
 
 - joined: from the first member's join to the last one's assignment, over all groups
 - heartbeats: of members to whom nothing happens, pipelined on ten connections
@@ -27,6 +28,11 @@ from bench import Metrics, RunningBroker, running
 
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import FindCoordinatorRequest
+from kraftrio.wire.messages.configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from kraftrio.wire.messages.groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatTopicPartitions,
@@ -49,6 +55,7 @@ _CONNECTIONS = 10
 _WINDOW = 50  # requests in flight on a connection
 _PATIENCE_S = 0.05  # how long a join waits for the others before those who are through join again
 _DEADLINE_S = 120.0
+_GROUP_RESOURCE = 32
 _TOPIC, _LARGE_TOPIC = "groups", "large"
 SETTINGS = (
     "group.consumer.assignment.interval.ms=0",
@@ -111,6 +118,7 @@ def _measure_protocol(protocol: str, broker: RunningBroker, scale: float, metric
     metrics.add(f"{protocol}: rebalance, ms", (time.perf_counter() - began) * 1e3 / len(some))
     size = int(LARGE * max(scale, 0.2))
     clients += [WireClient(address, timeout_s=_DEADLINE_S) for _ in range(size - len(clients))]
+    _have_default_interval(clients[0], "large")
     large = _group(protocol, "large", _LARGE_TOPIC, size, clients)
     for name in ("join", "one leaves"):
         if name != "join":
@@ -133,6 +141,19 @@ def _wait_for_coordinator(client: WireClient, group_ids: Iterable[str]) -> None:
             assert time.perf_counter() < end, "there is no coordinator"
             time.sleep(0.1)
             client.call(FindCoordinatorRequest(key=group_id, key_type=0), 3)
+
+
+def _have_default_interval(client: WireClient, group_id: str) -> None:
+    """Compute a group's assignments once a second at most."""
+    configs = [
+        IncrementalAlterableConfig(name=f"{kind}.assignment.interval.ms", value="1000")
+        for kind in ("consumer", "share")
+    ]
+    resource = IncrementalAlterConfigsResource(
+        resource_type=_GROUP_RESOURCE, resource_name=group_id, configs=configs
+    )
+    response = client.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    _check(response.responses[0])
 
 
 def _check(response: Any) -> Any:
