@@ -107,9 +107,11 @@ def validate_group_configs(configs: Mapping[str, str], broker_config: BrokerConf
         }
         reset = values["share.auto.offset.reset"]
         if reset not in ("latest", "earliest") and not _DURATION.match(str(reset)):
-            raise PropertyError(
-                f"Invalid value {reset} for configuration share.auto.offset.reset: it must be "
-                f"latest, earliest or by_duration:PnDTnHnMn.nS"
+            setting = "share.auto.offset.reset"
+            raise PropertyError(  # as Kafka has it: a sentence within a sentence
+                f"Invalid value {reset} for configuration {setting}: Invalid value `{reset}` for"
+                f" configuration {setting}. The value must be either 'earliest', 'latest' or of the"
+                " format 'by_duration:<PnDTnHnMn.nS>'."
             )
         for name, value in values.items():
             _check_bounds(name, value, broker_config)
