@@ -150,6 +150,7 @@ unit/clients/consumer/membership/test_assignors: clients/consumer/membership/ st
 unit/clients/consumer/test_assigned_partitions: clients/consumer/ config partition
 unit/clients/consumer/test_commits: clients/consumer/ offsets
 unit/clients/consumer/test_consumer: clients/consumer/ classic_member fetcher polling subscription
+unit/clients/consumer/test_consumer_groups: clients/consumer/ classic_standing
 unit/clients/consumer/test_epoch_member: clients/ group_coordinator
 unit/clients/consumer/test_epoch_member: clients/consumer/ ports
 unit/clients/heartbeat_member/test_member: clients/heartbeat_member/ ports

@@ -26,6 +26,7 @@ from kraftrio.clients.calls import Calls
 from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.auto_commit import AutoCommit
+from kraftrio.clients.consumer.classic_standing import ClassicStanding
 from kraftrio.clients.consumer.config import ConsumerConfig
 from kraftrio.clients.consumer.handover import Handover
 from kraftrio.clients.consumer.listener import ListenerCalls, RebalanceListener
@@ -90,6 +91,7 @@ class ClassicMember:
             config.make_assignors(),
             rng,
         )
+        self.standing = ClassicStanding(self.membership)
         self._cluster = cluster
         self._config = config
         self._partitions = partitions
@@ -100,11 +102,6 @@ class ClassicMember:
         self._auto_commit = auto_commit
         self._wake = trio.Event()
         self._wake_heart = trio.Event()
-
-    @property
-    def standing(self) -> Membership:
-        """Who the member is."""
-        return self.membership
 
     # -- what the application does --------------------------------------------------------------
 

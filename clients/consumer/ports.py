@@ -1,8 +1,8 @@
 """What the rest of a consumer asks of its membership, whichever protocol its group speaks.
 
-Owns the ports `Standing`, which the two state machines fill (`membership/membership` the classic
-protocol, `heartbeat_member/member` the one of KIP-848), and `GroupMember`, which their shells do
-(`classic_member`, `epoch_member`).
+Owns the ports `Standing`, which says what the two state machines know (`classic_standing` of
+`membership/membership`, `epoch_standing` of `heartbeat_member/member`), and `GroupMember`, which
+their shells fill (`classic_member`, `epoch_member`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from kraftrio.wire.primitives import TopicPartition
 class Standing(Protocol):
     """Who a member is, and what it may commit."""
 
-    member_id: str
+    @property
+    def member_id(self) -> str:
+        """The member's id; empty while it has none."""
 
     @property
     def failure(self) -> KafkaClientError | None:

@@ -151,15 +151,6 @@ class Membership:
         )
 
     @property
-    def reader(self) -> None:
-        """Nobody is named by who asks for committed offsets."""
-        return None
-
-    def tenure(self, partitions: object) -> GroupMetadata:
-        """Return what stays equal as long as a commit is the member's to make: its generation."""
-        return self.metadata
-
-    @property
     def can_commit(self) -> bool:
         """Whether the coordinator takes commits from the member for what it owns."""
         return self.state.is_settled and self.generation_id != NO_GENERATION
