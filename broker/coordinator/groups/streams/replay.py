@@ -2,7 +2,8 @@
 
 A group begins with its first record, whichever that is: compaction leaves them in any order. It
 ends with the tombstone of its epoch. Tombstones of what is not there are passed over. A group that
-was made for offsets alone, which were read first, gives way.
+was made for offsets alone, which were read first, gives way; records of a group that is of another kind
+cannot be applied.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from kraftrio.broker.coordinator.groups.streams.tasks import (
     task_sets,
 )
 from kraftrio.broker.coordinator.groups.streams.topology.topology import topology_from_record
+from kraftrio.wire.errors import RemoteProtocolError
 from kraftrio.wire.messages.group_record_keys import (
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupMemberMetadataKey,
@@ -89,7 +91,10 @@ class StreamsReplay:
         group = self._registry.get(group_id)
         if isinstance(group, StreamsGroup):
             return group
-        if isinstance(group, ClassicGroup) and group.is_unused and group.protocol_type is None:
+        if group is not None:
+            is_for_offsets = isinstance(group, ClassicGroup) and group.protocol_type is None
+            if not (is_for_offsets and group.is_unused):
+                raise RemoteProtocolError(f"group {group_id!r} is not a streams group")
             self._registry.remove(group_id)
         made = StreamsGroup(group_id, self._topic_name)
         self._registry.add(made)

@@ -170,7 +170,15 @@ def test_epochs_of_assignments_that_are_missing() -> None:
 
 
 def test_a_group_of_offsets_gives_way() -> None:
-    """Offsets may be read before the group's own records; a classic group with members stays."""
+    """Offsets may be read before the group's own records; a group of another kind stays."""
     shard = Shard()
     shard.registry.add(ClassicGroup(GROUP, 0))
     assert shard.read(*all_records()) is not None
+    other = Shard()
+    classic = ClassicGroup(GROUP, 0)
+    classic.protocol_type = "consumer"
+    other.registry.add(classic)
+    for record in all_records():
+        with pytest.raises(RemoteProtocolError, match="is not a streams group"):
+            other.read(record)
+    assert list(other.registry) == [classic]
