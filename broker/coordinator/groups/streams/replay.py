@@ -2,8 +2,8 @@
 
 A group begins with its first record, whichever that is: compaction leaves them in any order. It
 ends with the tombstone of its epoch. Tombstones of what is not there are passed over. A group that
-was made for offsets alone, which were read first, gives way; records of a group that is of another kind
-cannot be applied.
+was made for offsets alone, which were read first, gives way; records of a group that is of another
+kind cannot be applied.
 """
 
 from __future__ import annotations
