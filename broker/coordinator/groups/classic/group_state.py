@@ -158,10 +158,6 @@ class ClassicGroup:
         return self.state in states
 
     @property
-    def can_rebalance(self) -> bool:
-        return GroupState.PREPARING_REBALANCE in LEGAL_MOVES[self.state]
-
-    @property
     def state_name(self) -> str:
         """The state as clients see it."""
         return self.state.value

@@ -15,7 +15,11 @@ Owns the deadlines of rebalances. Called by `groups`, `joins` and `static_restar
 from __future__ import annotations
 
 from kraftrio.broker.coordinator.deadlines import DeadlineQueue
-from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup, GroupState
+from kraftrio.broker.coordinator.groups.classic.group_state import (
+    LEGAL_MOVES,
+    ClassicGroup,
+    GroupState,
+)
 from kraftrio.broker.coordinator.groups.classic.member_sessions import MemberSessions
 from kraftrio.broker.coordinator.groups.classic.records import group_record
 from kraftrio.broker.coordinator.groups.classic.replies import answer_join, fail_sync
@@ -39,7 +43,7 @@ class Rebalances:
 
     def prepare_or_complete(self, group: ClassicGroup, now: Now, outcome: Outcome) -> None:
         """A member joined: begin a rebalance, or complete the current one if it was the last."""
-        if group.can_rebalance:
+        if GroupState.PREPARING_REBALANCE in LEGAL_MOVES[group.state]:
             self.prepare(group, now, outcome)
         else:
             self.complete_if_all_joined(group, now, outcome)

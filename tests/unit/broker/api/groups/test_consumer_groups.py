@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kraftrio.base.deferred import Deferred
 from kraftrio.broker.api.groups.consumer_groups import MAX_TOPICS
 from kraftrio.kraft_meta.metadata.image import GROUP_VERSION
 from kraftrio.wire.errors import ErrorCode
@@ -21,6 +22,13 @@ from kraftrio.wire.messages.groups import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from kraftrio.wire.messages.transactions import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.topic_names import CONSUMER_OFFSETS
 from tests.unit.broker.coordinator.broker_stand_in import BrokerStandIn, ask
 
 TOPIC_ID = b"t" * 16
@@ -232,3 +240,69 @@ def test_fetches_by_member_epoch(
     assert fetched.error_code == error
     if error is ErrorCode.NONE:
         assert fetched.topics[0].partitions[0].committed_offset == 3
+
+
+@pytest.mark.parametrize(
+    ("epoch", "member_id", "error"),
+    [
+        (2, "m", ErrorCode.NONE),
+        (-1, "", ErrorCode.NONE),
+        (1, "m", ErrorCode.ILLEGAL_GENERATION),
+        (3, "m", ErrorCode.ILLEGAL_GENERATION),
+        (2, "ghost", ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_commits_within_transactions_by_member_epoch(
+    broker: BrokerStandIn, epoch: int, member_id: str, error: ErrorCode
+) -> None:
+    """Producers know of generations only: a stale epoch is an illegal one to them."""
+    ask(broker, heartbeat(), 1)
+    offset = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=3)
+    request = TxnOffsetCommitRequest(
+        transactional_id="t",
+        group_id="group",
+        producer_id=7,
+        producer_epoch=0,
+        generation_id=epoch,
+        member_id=member_id,
+        topics=[TxnOffsetCommitRequestTopic(name="topic", partitions=[offset])],
+    )
+    (topic,) = ask(broker, request, 5).topics
+    assert [one.error_code for one in topic.partitions] == [error]
+
+
+def test_an_answer_waits_for_the_records_that_it_tells_of(broker: BrokerStandIn) -> None:
+    """Also of requests before: what is not committed may belong to another member after all."""
+    broker.replicas.auto_commit = False
+    joined = broker.call(heartbeat(), 1)
+    assert isinstance(joined, Deferred)
+    assert not joined.done
+    again = broker.call(
+        heartbeat(
+            epoch=2,
+            subscribed_topic_names=["topic"],
+            topic_partitions=[],
+            rebalance_timeout_ms=60_000,
+        ),
+        1,
+    )
+    assert isinstance(again, Deferred), "tells what the member has"
+    assert not again.done
+    plain: Any = broker.call(heartbeat(epoch=2), 1)
+    assert (plain.error_code, plain.assignment) == (ErrorCode.NONE, None)
+    partition = broker.coordinator.partition_for("group")
+    broker.replicas.commit(TopicPartition(CONSUMER_OFFSETS, partition))
+    for answer in (joined, again):
+        assert answer.value.assignment.topic_partitions[0].partitions == [0, 1, 2, 3]
+
+
+def test_an_answer_whose_records_are_not_committed(broker: BrokerStandIn) -> None:
+    """In time, or at all: the member asks for its coordinator again."""
+    broker.replicas.auto_commit = False
+    joined = broker.call(heartbeat(), 1)
+    broker.timers.advance(broker.properties.offsets_commit_timeout_ms)
+    assert isinstance(joined, Deferred)
+    assert joined.value.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    broker.replicas.append_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    refused: Any = broker.call(heartbeat("n"), 1)
+    assert refused.error_code == ErrorCode.NOT_COORDINATOR
