@@ -232,7 +232,6 @@ class ConsumerGroups:
         group = self._find(group_id)
         if group is None:
             group = ConsumerGroup(group_id)
-            self._classic.replace(group_id, None)
             self._parts.registry.remove(group_id)
             self._parts.registry.add(group)
         return group

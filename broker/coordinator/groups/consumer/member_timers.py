@@ -63,9 +63,12 @@ class MemberTimers:
             self._deadlines.cancel(key)
 
     def may_fence_for_revocation(self, group_id: str, member: ConsumerMember) -> bool:
-        """Whether a rebalance deadline that has come is about the epoch that the member is in."""
+        """Whether a member whose rebalance deadline has come is where it was to get away from.
+
+        It may not have got there: the record of that may have failed.
+        """
         epoch = self._revoking_epochs.pop((group_id, member.member_id), None)
-        return epoch == member.member_epoch
+        return epoch == member.member_epoch and member.state is MemberState.UNREVOKED_PARTITIONS
 
     def expect_join(self, group_id: str, member: ConsumerMember, now: Now) -> None:
         """A classic member was asked to join again; an earlier deadline stays."""

@@ -107,6 +107,34 @@ def test_who_does_not_give_up_partitions_in_time_is_fenced(context: ConsumerCont
     assert set(context.consumer_group.members) == {"b"}
 
 
+def test_who_was_not_told_to_give_up_partitions_is_not_fenced_for_it(
+    context: ConsumerContext,
+) -> None:
+    """As the record of that could not be appended, and then the other member had left."""
+    context.settings.values["consumer.session.timeout.ms"] = 1_000_000
+    a, b = Member(context, "a"), Member(context, "b")
+    a.beat()
+    b.beat()
+    context.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    context.beat("a", 2)
+    context.append_error = ErrorCode.NONE
+    b.leave()
+    context.advance(60_000)
+    assert set(context.consumer_group.members) == {"a"}
+
+
+def test_topics_are_looked_at_again_if_that_could_not_be_stored(context: ConsumerContext) -> None:
+    """The new partitions are assigned with the heartbeat after that."""
+    a = Member(context, "a")
+    a.beat()
+    context.add_topic("topic", 6, first=4)
+    context.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    context.beat("a", 2)
+    context.append_error = ErrorCode.NONE
+    a.beat()
+    assert a.owned == {TOPIC: {0, 1, 2, 3, 4, 5}}
+
+
 def test_a_static_member_that_comes_back_keeps_what_it_had(context: ConsumerContext) -> None:
     """Under another id, and the others are not disturbed; the former id is fenced."""
     a, b = Member(context, "a", instance_id="i"), Member(context, "b")

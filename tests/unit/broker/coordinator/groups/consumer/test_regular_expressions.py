@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
 from kraftrio.wire.errors import ErrorCode
 from tests.unit.broker.coordinator.groups.consumer.consumer_context import (
     ConsumerContext,
@@ -84,6 +85,8 @@ def test_an_expression_goes_with_its_last_member(context: ConsumerContext) -> No
     context.beat("b", epoch, subscribed_topic_regex="", topics=["blue-1"])
     assert context.consumer_group.subscriptions.resolved == {}
     assert topics_of(context) == {"blue-1"}
+    expected = TopicHashes(context.metadata).of_group(["blue-1"])
+    assert context.consumer_group.metadata_hash == expected
 
 
 def test_an_expression_that_is_none_is_refused(context: ConsumerContext) -> None:
