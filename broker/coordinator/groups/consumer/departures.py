@@ -20,7 +20,7 @@ from kraftrio.broker.coordinator.groups.consumer.records import (
     member_tombstones,
     regex_tombstone,
 )
-from kraftrio.broker.coordinator.groups.modern.member_state import STATIC_LEAVE_EPOCH
+from kraftrio.broker.coordinator.groups.modern.member_state import STATIC_LEAVE_EPOCH, MemberState
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, FollowUp, Now, Outcome
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.groups import (
@@ -138,10 +138,13 @@ class Departures:
     def on_deadline(
         self, group: ConsumerGroup, member: ConsumerMember, key: DeadlineKey, now: Now
     ) -> Outcome:
-        """Fence a member whose time is up."""
-        if key[0] == REBALANCE_DEADLINE and not self._parts.timers.may_fence_for_revocation(
-            group.group_id, member
-        ):
+        """Fence a member whose time is up.
+
+        One whose time to give up partitions is up may not have been told to: the record of that may
+        have failed.
+        """
+        is_revoking = member.state is MemberState.UNREVOKED_PARTITIONS
+        if key[0] == REBALANCE_DEADLINE and not is_revoking:
             return Outcome()
         outcome = self.remove(group, [member], None, now)
         outcome.follow_up = MemberFenced(key)
@@ -153,7 +156,7 @@ class Departures:
         group = self._parts.registry.find(group_id, ConsumerGroup)
         member = None if group is None else group.members.get(member_id)
         if error is not ErrorCode.NONE and member is not None:
-            self._parts.timers.retry(fenced.key, member, now)
+            self._parts.timers.retry(fenced.key, now)
 
 
 def _identified(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:

@@ -34,7 +34,6 @@ class MemberTimers:
     def __init__(self, deadlines: DeadlineQueue, times: HeartbeatTimes) -> None:
         self._deadlines = deadlines
         self._times = times
-        self._revoking_epochs: dict[tuple[str, str], int] = {}
 
     def prolong_session(
         self, group_id: str, member_id: str, now: Now, timeout_ms: int | None = None
@@ -56,19 +55,9 @@ class MemberTimers:
             return
         key = (REBALANCE_DEADLINE, group_id, member.member_id)
         if member.state is MemberState.UNREVOKED_PARTITIONS:
-            self._revoking_epochs[key[1:]] = member.member_epoch
             self._deadlines.schedule(key, now.monotonic_ms + member.rebalance_timeout_ms)
         else:
-            self._revoking_epochs.pop(key[1:], None)
             self._deadlines.cancel(key)
-
-    def may_fence_for_revocation(self, group_id: str, member: ConsumerMember) -> bool:
-        """Whether a member whose rebalance deadline has come is where it was to get away from.
-
-        It may not have got there: the record of that may have failed.
-        """
-        epoch = self._revoking_epochs.pop((group_id, member.member_id), None)
-        return epoch == member.member_epoch and member.state is MemberState.UNREVOKED_PARTITIONS
 
     def expect_join(self, group_id: str, member: ConsumerMember, now: Now) -> None:
         """A classic member was asked to join again; an earlier deadline stays."""
@@ -93,14 +82,11 @@ class MemberTimers:
 
     def forget(self, group_id: str, member_id: str) -> None:
         """A member is gone: drop its deadlines."""
-        self._revoking_epochs.pop((group_id, member_id), None)
         for kind in MEMBER_DEADLINES:
             self._deadlines.cancel((kind, group_id, member_id))
 
-    def retry(self, key: DeadlineKey, member: ConsumerMember, now: Now) -> None:
+    def retry(self, key: DeadlineKey, now: Now) -> None:
         """A member could not be fenced: try again soon."""
-        if key[0] == REBALANCE_DEADLINE:
-            self._revoking_epochs[key[1], key[2]] = member.member_epoch
         self._deadlines.schedule(key, now.monotonic_ms + _RETRY_MS)
 
     def start(self, group: ConsumerGroup, now: Now) -> None:
