@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -45,6 +45,12 @@ from kraftrio.wire.messages.groups import (
     SyncGroupRequestAssignment,
 )
 from kraftrio.wire.messages.share_groups import ShareGroupHeartbeatRequest
+from kraftrio.wire.messages.streams_groups import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatRequestSubtopology,
+    StreamsGroupHeartbeatRequestTaskIds,
+    StreamsGroupHeartbeatRequestTopology,
+)
 from tests.integration.wire_client import WireClient, frame_of
 
 GROUPS, MEMBERS = 500, 10
@@ -58,9 +64,17 @@ _DEADLINE_S = 120.0
 _GROUP_RESOURCE = 32
 _TOPIC, _LARGE_TOPIC = "groups", "large"
 SETTINGS = (
-    "group.consumer.assignment.interval.ms=0",
-    "group.share.assignment.interval.ms=0",
     "group.share.max.size=1000",
+    "group.streams.initial.rebalance.delay.ms=0",
+    *(
+        f"group.{kind}.{setting}"
+        for kind in ("consumer", "share", "streams")
+        for setting in (
+            "assignment.interval.ms=0",
+            "max.session.timeout.ms=600000",
+            "session.timeout.ms=600000",  # nobody heartbeats while the others join
+        )
+    ),
 )
 
 
@@ -80,7 +94,7 @@ class Group(Protocol):
 
 def measure_groups(kind: str, scale: float, metrics: Metrics) -> None:
     """One round of one kind of broker, which is started anew for each protocol."""
-    for protocol in ("classic", "consumer", "share"):
+    for protocol in ("classic", "consumer", "share", "streams"):
         with running(kind, metrics, SETTINGS) as broker:
             _measure_protocol(protocol, broker, scale, metrics)
 
@@ -147,7 +161,7 @@ def _have_default_interval(client: WireClient, group_id: str) -> None:
     """Compute a group's assignments once a second at most."""
     configs = [
         IncrementalAlterableConfig(name=f"{kind}.assignment.interval.ms", value="1000")
-        for kind in ("consumer", "share")
+        for kind in ("consumer", "share", "streams")
     ]
     resource = IncrementalAlterConfigsResource(
         resource_type=_GROUP_RESOURCE, resource_name=group_id, configs=configs
@@ -193,7 +207,8 @@ def _send_all(clients: Sequence[WireClient], lanes: Sequence[Sequence[bytes]]) -
 def _group(protocol: str, group_id: str, topic: str, size: int, clients: list[WireClient]) -> Group:
     if protocol == "classic":
         return ClassicGroup(group_id, size, clients)
-    members = [HeartbeatMember(protocol, group_id, topic) for _ in range(size)]
+    member_type = StreamsMember if protocol == "streams" else HeartbeatMember
+    members = [member_type(protocol, group_id, topic) for _ in range(size)]
     partitions = LARGE if topic == _LARGE_TOPIC else MEMBERS
     return HeartbeatGroup(members, partitions, clients[:_CONNECTIONS])
 
@@ -210,8 +225,9 @@ class HeartbeatMember:
     topic: str
     member_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     epoch: int = 0
-    assigned: dict[bytes, list[int]] = field(default_factory=dict)
+    assigned: dict[Any, list[int]] = field(default_factory=dict)  # by topic id or subtopology
     is_to_confirm: bool = True  # what it owns is told with the next heartbeat
+    version: ClassVar[int] = 1
 
     def request(self) -> Any:
         """The next heartbeat."""
@@ -248,6 +264,50 @@ class HeartbeatMember:
             }
         return is_news
 
+    def leave_request(self) -> Any:
+        """The last heartbeat."""
+        self.epoch, self.is_to_confirm = -1, False
+        request = self.request()
+        if self.protocol != "streams":
+            request.subscribed_topic_names = None
+        return request
+
+
+class StreamsMember(HeartbeatMember):
+    """A member of a streams group of one subtopology, which reads the topic and keeps no state."""
+
+    version: ClassVar[int] = 0
+
+    def request(self) -> Any:
+        request = StreamsGroupHeartbeatRequest(
+            group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch
+        )
+        if self.epoch == 0:
+            subtopology = StreamsGroupHeartbeatRequestSubtopology(
+                subtopology_id="0", source_topics=[self.topic]
+            )
+            request.topology = StreamsGroupHeartbeatRequestTopology(subtopologies=[subtopology])
+            request.rebalance_timeout_ms = 300_000
+            request.process_id = self.member_id
+            request.client_tags = []
+        if self.is_to_confirm:
+            request.active_tasks = [
+                StreamsGroupHeartbeatRequestTaskIds(subtopology_id=one, partitions=partitions)
+                for one, partitions in self.assigned.items()
+            ]
+            request.standby_tasks = request.warmup_tasks = []
+        return request
+
+    def on_response(self, response: Any) -> bool:
+        is_news = response.member_epoch != self.epoch or response.active_tasks is not None
+        self.epoch = response.member_epoch
+        self.is_to_confirm = response.active_tasks is not None
+        if response.active_tasks is not None:
+            self.assigned = {
+                one.subtopology_id: list(one.partitions) for one in response.active_tasks
+            }
+        return is_news
+
 
 class HeartbeatGroup:
     """A group whose members heartbeat in turns until nothing changes any more."""
@@ -276,7 +336,7 @@ class HeartbeatGroup:
         for start in range(0, len(self._members), step):
             some = self._members[start : start + step]
             for number, member in enumerate(some):
-                self._clients[number % len(self._clients)].send(member.request(), 1)
+                self._clients[number % len(self._clients)].send(member.request(), member.version)
             answers = [self._clients[n % len(self._clients)].receive() for n in range(len(some))]
             for member, answer in zip(some, answers, strict=True):
                 is_news |= member.on_response(_check(answer))
@@ -284,17 +344,14 @@ class HeartbeatGroup:
 
     def add_member(self) -> None:
         first = self._members[0]
-        self._members.append(HeartbeatMember(first.protocol, first.group_id, first.topic))
+        self._members.append(type(first)(first.protocol, first.group_id, first.topic))
 
     def remove_member(self) -> None:
         member = self._members.pop()
-        member.epoch = -1
-        request = member.request()
-        request.subscribed_topic_names = None
-        _check(self._clients[0].call(request, 1))
+        _check(self._clients[0].call(member.leave_request(), member.version))
 
     def heartbeats(self) -> list[bytes]:
-        return [frame_of(member.request(), 1)[0] for member in self._members]
+        return [frame_of(member.request(), member.version)[0] for member in self._members]
 
 
 # --- groups of the classic protocol: a member that joins waits for the others ---
