@@ -35,6 +35,8 @@ from tests.unit.broker.coordinator.groups.consumer.consumer_context import (
     settle,
 )
 from tests.unit.broker.coordinator.groups.consumer.test_classic_members import ClassicMember
+from tests.unit.broker.coordinator.groups.share.share_context import ShareContext
+from tests.unit.broker.coordinator.share_state.share_stand_in import ShareStandIn
 
 Dump = Callable[..., str]
 
@@ -205,6 +207,66 @@ def test_records_of_consumer_groups(tmp_path: Path, dump: Dump) -> None:
     ):
         assert part in text, part
     assert any(payload == "<DELETE>" for _, payload in printed)
+
+
+def test_records_of_share_groups(tmp_path: Path, dump: Dump) -> None:
+    """The decoder for groups prints them, too, with the states of their partitions by topic."""
+    context = ShareContext()
+    context.add_topic("topic", 4)
+    context.share_join("a", "topic", "missing")
+    context.share_beat("b", 0, ["topic"], rack_id="r")
+    context.advance(2)
+    for member_id in ("a", "b"):
+        context.share_beat(member_id, -1)
+    metadata_hash = context.share_group.metadata_hash
+    log = DiskLog(tmp_path)
+    written = BatchBuilder(NOW_MS)
+    written.add(context.log)
+    log.log.append_as_leader(written.build(), 3, NOW_MS, origin=AppendOrigin.COORDINATOR)
+    log.log.close()
+    text = dump(log.files(".log"), "--offsets-decoder")
+    assert "isvalid: false" not in text
+    printed = re.findall(r'key: {"type":"(\d+)","data":{"groupId":"group".*payload: (.*)', text)
+    assert len(printed) == len(context.log)
+    assert {int(record_type) for record_type, _ in printed} == {10, 11, 12, 13, 14, 15}
+    for part in (
+        '"rackId":null,"clientId":"client","clientHost":"/127.0.0.1"',
+        '"subscribedTopicNames":["missing","topic"]',
+        '"initializingTopics":[{"topicId":',
+        '"initializedTopics":[{"topicId":',
+        '"topicName":"topic","partitions":[0,1,2,3]}]',
+        '"memberEpoch":2',
+        f'"metadataHash":{metadata_hash}',
+    ):
+        assert part in text, part
+    assert any(payload == "<DELETE>" for _, payload in printed)
+
+
+def test_records_of_share_states(tmp_path: Path, dump: Dump) -> None:
+    """The decoder of the share coordinator prints snapshots, updates and tombstones."""
+    share = ShareStandIn()
+    share.initialize(state_epoch=2, start_offset=5)
+    share.read(leader_epoch=4)
+    for step in range(3):
+        share.write(
+            (10 + step, 19, 2 * (step % 2), 1 + step),
+            state_epoch=2, leader_epoch=4, start_offset=8, delivery_complete_count=step,
+        )  # fmt: skip
+    share.delete()
+    log = DiskLog(tmp_path)
+    for one in share.log.batches:
+        log.log.append_as_leader(bytearray(one), 3, NOW_MS, origin=AppendOrigin.COORDINATOR)
+    log.log.close()
+    text = dump(log.files(".log"), "--share-group-state-decoder")
+    assert "isvalid: false" not in text
+    printed = re.findall(r'key: {"type":"(\d+)","data":{"groupId":"g",.*payload: (.*)', text)
+    assert [record_type for record_type, _ in printed] == ["0", "1", "1", "1", "0", "0"]
+    snapshot, read, *_, last, deleted = (payload for _, payload in printed)
+    assert '"snapshotEpoch":0,"stateEpoch":2,"leaderEpoch":0,"startOffset":5' in snapshot
+    assert '"snapshotEpoch":0,"leaderEpoch":4,"startOffset":5' in read
+    assert '"snapshotEpoch":1,"stateEpoch":2,"leaderEpoch":4,"startOffset":8' in last
+    assert '{"firstOffset":12,"lastOffset":19,"deliveryState":0,"deliveryCount":3}' in last
+    assert deleted == "<DELETE>"
 
 
 def test_missing_max_timestamp_is_stored_right(tmp_path: Path, dump: Dump) -> None:
