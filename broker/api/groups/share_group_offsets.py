@@ -58,7 +58,7 @@ from kraftrio.wire.messages.share_groups import (
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.protocol.api import ApiKey
 
-_MAX_PARTITIONS = 10_000  # in a request; each is asked of its share coordinator
+_MAX_PARTITIONS = 10_000  # in a request, a topic without any as one; each is asked about
 _NO_LAG = -1
 
 
@@ -173,7 +173,8 @@ class ShareGroupOffsetHandlers:
         described = []
         count = 0
         for topic in asked.topics or ():
-            count += len(topic.partitions)
+            yield None
+            count += max(len(topic.partitions), 1)
             if count > _MAX_PARTITIONS:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST,
@@ -212,29 +213,25 @@ class ShareGroupOffsetHandlers:
         for asked, answer in summaries.items():
             yield answer
             states[asked] = answer.value
-        ends = self._latest_offsets.ask(
-            TopicPartition(topic.name, index)
-            for topic in described
-            for index in topic.partitions
-            if _has_lag(states[topic.topic_id, index])
-        )
+        with_lag = []
+        for topic in described:
+            for index in topic.partitions:
+                if _has_lag(states[topic.topic_id, index]):
+                    with_lag.append(TopicPartition(topic.name, index))
+                yield None
+        ends = self._latest_offsets.ask(with_lag)
         yield ends
         answers = []
         for topic in described:
-            answers.append(
-                DescribeShareGroupOffsetsResponseTopic(
-                    topic_name=topic.name,
-                    topic_id=topic.topic_id,
-                    partitions=[
-                        _described_partition(
-                            TopicPartition(topic.name, index),
-                            states[topic.topic_id, index],
-                            ends.value,
-                        )
-                        for index in topic.partitions
-                    ],
-                )
+            answer = DescribeShareGroupOffsetsResponseTopic(
+                topic_name=topic.name, topic_id=topic.topic_id
             )
+            for index in topic.partitions:
+                topic_partition = TopicPartition(topic.name, index)
+                state = states[topic.topic_id, index]
+                answer.partitions.append(_described_partition(topic_partition, state, ends.value))
+                yield None
+            answers.append(answer)
             yield None
         return answers
 
@@ -273,7 +270,8 @@ class ShareGroupOffsetHandlers:
         """The topics whose offsets a client may alter, and answers about the others."""
         allowed, refused, count = [], [], 0
         for topic in request.topics:
-            count += len(topic.partitions)
+            yield None
+            count += max(len(topic.partitions), 1)
             if count > _MAX_PARTITIONS:
                 reason = f"The request names more than {_MAX_PARTITIONS} partitions."
                 raise KafkaError(ErrorCode.INVALID_REQUEST, reason)

@@ -194,6 +194,8 @@ def test_too_many_partitions(lead: bool) -> None:
     assert alter(broker, {TOPIC: many}).error_code is ErrorCode.INVALID_REQUEST
     assert describe(broker, {TOPIC: list(many)}).error_code is ErrorCode.INVALID_REQUEST
     names = [f"t{index}" for index in many]
+    assert alter(broker, {name: {} for name in names}).error_code is ErrorCode.INVALID_REQUEST
+    assert describe(broker, {name: [] for name in names}).error_code is ErrorCode.INVALID_REQUEST
     assert delete(broker, *names).error_code is ErrorCode.INVALID_REQUEST
 
 

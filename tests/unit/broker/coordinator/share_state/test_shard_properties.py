@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import trio
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftrio.broker.share_state import SharePartitionState
@@ -203,6 +203,7 @@ class Course:
             assert offsets == wanted.offsets
 
 
+@settings(deadline=None)
 @given(st.lists(STEPS, max_size=30))
 def test_a_state_is_what_was_written_whatever_happens(steps: list[tuple[str]]) -> None:
     """And is so again after a restart, from a log that is pruned below what is redundant."""
