@@ -59,6 +59,7 @@ from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.protocol.api import ApiKey
 
 _MAX_PARTITIONS = 10_000  # in a request, a topic without any as one; each is asked about
+_MAX_ALTERED_TOPICS = 2_000  # they are decided about in one turn
 _NO_LAG = -1
 
 
@@ -223,15 +224,15 @@ class ShareGroupOffsetHandlers:
         yield ends
         answers = []
         for topic in described:
-            answer = DescribeShareGroupOffsetsResponseTopic(
+            told = DescribeShareGroupOffsetsResponseTopic(
                 topic_name=topic.name, topic_id=topic.topic_id
             )
             for index in topic.partitions:
                 topic_partition = TopicPartition(topic.name, index)
                 state = states[topic.topic_id, index]
-                answer.partitions.append(_described_partition(topic_partition, state, ends.value))
+                told.partitions.append(_described_partition(topic_partition, state, ends.value))
                 yield None
-            answers.append(answer)
+            answers.append(told)
             yield None
         return answers
 
@@ -268,12 +269,17 @@ class ShareGroupOffsetHandlers:
         tuple[list[AlterShareGroupOffsetsRequestTopic], list[AlterShareGroupOffsetsResponseTopic]]
     ]:
         """The topics whose offsets a client may alter, and answers about the others."""
-        allowed, refused, count = [], [], 0
+        allowed: list[AlterShareGroupOffsetsRequestTopic] = []
+        refused = []
+        count = 0
         for topic in request.topics:
             yield None
             count += max(len(topic.partitions), 1)
-            if count > _MAX_PARTITIONS:
-                reason = f"The request names more than {_MAX_PARTITIONS} partitions."
+            if count > _MAX_PARTITIONS or len(allowed) == _MAX_ALTERED_TOPICS:
+                reason = (
+                    f"The request names more than {_MAX_PARTITIONS} partitions"
+                    f" or {_MAX_ALTERED_TOPICS} topics."
+                )
                 raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
             code = ErrorCode.NONE
             if not _may(context, AclOperation.READ, topic.topic_name):

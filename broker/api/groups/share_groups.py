@@ -32,7 +32,7 @@ from kraftrio.wire.messages.share_groups import (
 )
 from kraftrio.wire.protocol.api import ApiKey
 
-MAX_TOPICS = 10_000
+MAX_TOPICS = 2_000
 """A member that subscribes to more topics is refused."""
 
 _MAX_MEMBER_ID_LENGTH = 36

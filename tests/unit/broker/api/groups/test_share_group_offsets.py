@@ -199,6 +199,16 @@ def test_too_many_partitions(lead: bool) -> None:
     assert delete(broker, *names).error_code is ErrorCode.INVALID_REQUEST
 
 
+def test_too_many_topics_that_are_there() -> None:
+    """They are decided about in one turn; what is not there costs nothing."""
+    broker = ShareGroupsStandIn()
+    assert alter(broker, {TOPIC: {0: 1}} | {f"t{i}": {0: 1} for i in range(2_001)}).responses
+    for index in range(2_001):
+        broker.metadata.add_topic(f"t{index}", index.to_bytes(16, "big"), 1)
+    many = {f"t{index}": {0: 1} for index in range(2_001)}
+    assert alter(broker, many).error_code is ErrorCode.INVALID_REQUEST
+
+
 def test_another_broker_coordinates() -> None:
     broker = ShareGroupsStandIn(lead=False)
     code = ErrorCode.NOT_COORDINATOR
