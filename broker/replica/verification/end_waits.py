@@ -4,8 +4,8 @@ Newer clients begin the next transaction at once, while markers of the last one 
 and the coordinator says CONCURRENT_TRANSACTIONS. To send a batch again would cost its producer
 more than to ask again here. Rules
 1. A coordinator on this broker tells when the transaction has ended. Another broker's is asked
-   again, after pauses that double: its answers come in their order, so one that it held back for
-   one transactional id would keep all others waiting.
+   again, after pauses that grow by half: its answers come in their order, so one that it held back
+   for one transactional id would keep all others waiting.
 2. After add.partitions.to.txn.retry.backoff.max.ms the producer is told.
 
 Called by: `verification`.
@@ -20,7 +20,8 @@ from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.ports import SchedulerPort
 
-_FIRST_PAUSE_MS: Final = 1  # markers take a few milliseconds
+_FIRST_PAUSE_MS: Final = 1.0  # markers take a few milliseconds
+_GROWTH: Final = 1.5  # of the pauses: what is asked too late is a part of what was waited anyway
 
 
 class EndWaitSettings(Protocol):
@@ -62,7 +63,7 @@ class EndWait:
             ended.then(lambda _none: ask())
             return
         pause_ms = min(self._pause_ms, self._waits.longest_pause_ms)
-        self._pause_ms *= 2
+        self._pause_ms *= _GROWTH
         self._waits.timers.schedule(pause_ms, ask)
 
 

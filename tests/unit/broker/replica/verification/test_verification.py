@@ -341,7 +341,7 @@ async def test_newer_clients_wait_while_their_last_transaction_ends(
 ) -> None:
     async with side.broker.running():
         sent = side.send(0)
-        for pause_ms in (1, 2, 4, 8, 16, 20, 20):
+        for pause_ms in (1, 1.5, 2.25, 3.375, 5.0625, 7.59375, 11.390625, 17.0859375, 20, 20):
             side.coordinator.tell(CONCURRENT)
             await trio.sleep(pause_ms / 1000 - 0.0001)
             assert not side.coordinator.held
@@ -415,7 +415,7 @@ async def test_offsets_of_the_next_transaction_wait_for_the_end_of_the_last(
         side.coordinator.tell(NONE)
         if not is_late:
             assert not asked.done, "that was no answer about the next one"
-            await trio.sleep(0.0021)
+            await trio.sleep(0.0016)
             side.coordinator.tell(NONE)
         assert asked.value.error is NONE
 
