@@ -72,7 +72,7 @@ _EXPLAINED_BY: dict[str, tuple[str, ...]] = {
     "failed_sync": ("sync failed",),
     "few_files": ("Too many open files",),
     "no_room_now": ("No space left", *_OFFLINE),  # offline where segments were being swapped
-    "fail_directory": (BROKEN, *_OFFLINE),
+    "fail_directory": (BROKEN, *_OFFLINE, "load failed"),
 }
 
 
