@@ -325,9 +325,11 @@ class HeartbeatGroup:
             assert time.perf_counter() < end, "the group does not settle"
 
     def _is_settled(self) -> bool:
+        """Whether all is assigned, and everybody has its part: targets are computed later."""
         epochs = {member.epoch for member in self._members}
-        assigned = sum(len(p) for m in self._members for p in m.assigned.values())
-        return len(epochs) == 1 and assigned >= self._partitions
+        counts = [sum(map(len, member.assigned.values())) for member in self._members]
+        least = self._partitions // len(self._members)
+        return len(epochs) == 1 and sum(counts) >= self._partitions and min(counts) >= least
 
     def _lap(self) -> bool:
         """A heartbeat of every member, some at a time; whether there was any news."""
