@@ -347,7 +347,7 @@ class SharePartition:
         return is_changed
 
     def release(self, member_id: str) -> bool:
-        """Take back all that a member has; it counts as not delivered. Is there something?"""
+        """Take back all that a member has; its deliveries still count. Is there something?"""
         limits = self._limits()
         is_changed = False
         for run in self.in_flight:
@@ -356,7 +356,7 @@ class SharePartition:
                 and run.change is None
                 and run.member_id == member_id
             ):
-                self._change(run, RecordState.AVAILABLE, run.delivery_count - 1, limits)
+                self._change(run, RecordState.AVAILABLE, run.delivery_count, limits)
                 is_changed = True
         return is_changed
 

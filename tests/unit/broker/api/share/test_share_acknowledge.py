@@ -119,7 +119,7 @@ async def test_the_last_one_gives_the_rest_back() -> None:
         await member.acknowledge((0, 3, ACCEPT), epoch=-1)
         response = await member.acknowledge((4, 7, ACCEPT))
         assert response.error_code is ErrorCode.SHARE_SESSION_NOT_FOUND
-        assert await Member(broker, "m2").acquire() == [(4, 7, 1)]
+        assert await Member(broker, "m2").acquire() == [(4, 7, 2)]
 
 
 async def test_a_write_that_fails_leaves_the_records_with_the_member() -> None:

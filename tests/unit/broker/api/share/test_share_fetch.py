@@ -291,7 +291,7 @@ async def test_partitions_come_and_go() -> None:
 
 
 async def test_a_session_ends_with_its_connection(autojump_clock: trio.testing.MockClock) -> None:
-    """What the member has is taken back, and does not count as delivered."""
+    """What the member has is taken back, and counts as delivered."""
     broker = ShareBroker()
     async with broker.running():
         broker.append(2)
@@ -300,7 +300,7 @@ async def test_a_session_ends_with_its_connection(autojump_clock: trio.testing.M
         response = second.start_fetch(max_wait_ms=10_000)
         await trio.sleep(0.1)
         first.close()
-        assert acquired(await response.wait()) == [(0, 1, 1)]
+        assert acquired(await response.wait()) == [(0, 1, 2)]
         assert trio.current_time() < 1
 
 
@@ -326,7 +326,7 @@ async def test_the_last_fetch_acknowledges_and_releases() -> None:
         response = await member.fetch((0, 1, ACCEPT), epoch=-1)
         (part,) = parts(response)
         assert part.acknowledge_error_code is ErrorCode.NONE and not part.acquired_records
-        assert await Member(broker, "m2").acquire() == [(2, 3, 1)]
+        assert await Member(broker, "m2").acquire() == [(2, 3, 2)]
 
 
 async def test_the_first_fetch_has_no_acknowledgements() -> None:

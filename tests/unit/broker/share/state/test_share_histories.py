@@ -164,7 +164,8 @@ class History:
         self.partition.release(member)
         for record in self.records.values():
             if record.member == member and record.state == ACQUIRED and record.change is None:
-                record.change = (AVAILABLE, record.count - 1)
+                is_last = record.count >= self.limits.delivery_count
+                record.change = (ARCHIVED if is_last else AVAILABLE, record.count)
 
     def pass_time(self) -> None:
         self.now_ms += self.rng.choice((1, 30, 60, 120))
