@@ -221,8 +221,8 @@ def _put_field(out: bytearray, item: FieldDef, version: int, flexible: bool, val
         for element in value:
             _put_value(out, item, version, flexible, compact, element)
     elif item.is_struct and version in item.nullable:
-        assert item.tag is None, "no nullable struct is tagged"
-        out += b"\xff" if value is None else b"\x01"
+        null = b"\xff" if item.tag is None else b"\x00"
+        out += null if value is None else b"\x01"
         if value is not None:
             _put_struct(out, item.fields, version, flexible, value)
     elif value is None:
@@ -331,7 +331,9 @@ def _take_field(reader: _Reader, item: FieldDef, version: int, flexible: bool) -
         if count is None:
             return None
         return [_take_value(reader, item, version, flexible, compact) for _ in range(count)]
-    if item.is_struct and version in item.nullable and reader.number("b") < 0:
+    # Null is -1, but 0 in a tagged field, which counts lengths from there.
+    present = 0 if item.tag is None else 1
+    if item.is_struct and version in item.nullable and reader.number("b") < present:
         return None
     return _take_value(reader, item, version, flexible, compact)
 

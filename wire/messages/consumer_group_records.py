@@ -85,7 +85,7 @@ class ConsumerGroupCurrentTopicPartitions:
 
     topic_id: bytes = uuid()
     partitions: list[int] = array(INT32)
-    assignment_epochs: list[int] | None = array(INT32, nullable="0+", tag=0, default=None)
+    assignment_epochs: list[int] | None = array(INT32, nullable="0+", tag=0)
 
 
 @message("0", flexible="0+")

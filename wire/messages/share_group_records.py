@@ -21,7 +21,7 @@ from kraftrio.wire.codec.message import (
 
 @message("0", flexible="0+")
 class ShareGroupMemberMetadataValue:
-    rack_id: str | None = string(nullable="0+", default=None)
+    rack_id: str | None = string(nullable="0+")
     client_id: str = string()
     client_host: str = string()
     subscribed_topic_names: list[str] = array(STRING)
