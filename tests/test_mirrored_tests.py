@@ -70,8 +70,8 @@ unit/broker/coordinator/groups/consumer/test_heartbeats: broker/coordinator/grou
     member_state metadata_refresh target_assignment
 unit/broker/coordinator/groups/shard/test_recorded_groups: broker/coordinator/groups/consumer/
     records
-unit/broker/coordinator/groups/shard/test_recorded_groups: wire/messages/ consumer_group_records
-    group_record_values
+unit/broker/coordinator/groups/shard/test_recorded_groups: wire/messages/group_records/ consumer
+    values
 unit/broker/coordinator/groups/shard/test_recorded_groups: broker/coordinator/groups/shard/
     group_shard
 unit/broker/coordinator/groups/streams/assignors/test_sticky:
@@ -79,7 +79,7 @@ unit/broker/coordinator/groups/streams/assignors/test_sticky:
 unit/broker/coordinator/groups/streams/test_group_properties: broker/coordinator/groups/streams/
     reconciliation task_owners tasks
 unit/broker/coordinator/groups/streams/test_replay: broker/coordinator/groups/streams/ records
-unit/broker/coordinator/groups/streams/test_replay: wire/messages/ streams_group_records
+unit/broker/coordinator/groups/streams/test_replay: wire/messages/group_records/ streams
 unit/broker/coordinator/groups/streams/test_streams_traces: broker/coordinator/groups/streams/
     descriptions endpoints group_state groups heartbeats member member_checks request_checks
     target_assignment
@@ -94,7 +94,7 @@ unit/broker/coordinator/test_runtime: broker/coordinator/ loading outcome outcom
     settings shard
 unit/broker/coordinator/groups/share/test_heartbeats: broker/coordinator/groups/share/ description
     group groups member parts ports records
-unit/broker/coordinator/groups/share/test_heartbeats: wire/messages/ share_group_records
+unit/broker/coordinator/groups/share/test_heartbeats: wire/messages/group_records/ share
 unit/broker/coordinator/groups/share/test_states: broker/coordinator/groups/share/ state_progress
 unit/broker/coordinator/share_state/test_shard: broker/coordinator/ share_coordinator
 unit/broker/coordinator/share_state/test_shard: broker/coordinator/share_state/ ports state
@@ -149,10 +149,11 @@ unit/clients/admin/test_admin: clients/admin/ cluster configs topics types
 unit/clients/consumer/membership/test_assignors: clients/consumer/membership/ sticky_assignment
 unit/clients/consumer/test_assigned_partitions: clients/consumer/ config partition
 unit/clients/consumer/test_commits: clients/consumer/ offsets
-unit/clients/consumer/test_consumer: clients/consumer/ classic_member fetcher polling subscription
-unit/clients/consumer/test_consumer_groups: clients/consumer/ classic_standing
-unit/clients/consumer/test_epoch_member: clients/ group_coordinator
-unit/clients/consumer/test_epoch_member: clients/consumer/ ports
+unit/clients/consumer/test_consumer: clients/consumer/ fetcher polling subscription
+unit/clients/consumer/test_consumer: clients/consumer/members/ classic_member
+unit/clients/consumer/test_consumer_groups: clients/consumer/members/ classic_standing
+unit/clients/consumer/members/test_epoch_member: clients/ group_coordinator
+unit/clients/consumer/members/test_epoch_member: clients/consumer/ ports
 unit/clients/heartbeat_member/test_member: clients/heartbeat_member/ ports
 unit/clients/pipeline/test_pipeline: clients/pipeline/ batches cli dataset display failures
     folders ingest parsing plan query results resume schemas session topics
@@ -177,7 +178,7 @@ unit/net/test_connection: net/ transport
 unit/wire/codec/test_message: wire/ stored_bytes
 unit/wire/codec/test_message: wire/codec/ classes decoder encoder schema source
 unit/wire/codec/test_slices: wire/codec/ lazy_arrays
-unit/wire/messages/test_groups: wire/messages/ group_records group_record_keys
+unit/wire/messages/test_groups: wire/messages/group_records/ classic keys
 """
 
 BY_PROCESS = {

@@ -31,7 +31,7 @@ from kraftrio.clients.errors import (
     error_for,
 )
 from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
-from kraftrio.wire.messages.group_records import decode_assignment
+from kraftrio.wire.messages.group_records.classic import decode_assignment
 from kraftrio.wire.messages.groups import (
     ConsumerGroupDescribeAssignment,
     ConsumerGroupDescribeDescribedGroup,

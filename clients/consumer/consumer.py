@@ -49,7 +49,6 @@ from kraftrio.clients.cluster import open_shielded_cluster
 from kraftrio.clients.config import make_config
 from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.auto_commit import AutoCommit, log_failure
-from kraftrio.clients.consumer.classic_member import ClassicMember
 from kraftrio.clients.consumer.commits import CommitCallback, Commits
 from kraftrio.clients.consumer.config import (
     ConsumerConfig,
@@ -58,10 +57,11 @@ from kraftrio.clients.consumer.config import (
     ResetTo,
     check_protocol_settings,
 )
-from kraftrio.clients.consumer.epoch_member import EpochMember
 from kraftrio.clients.consumer.fetcher import Fetcher
 from kraftrio.clients.consumer.handover import Handover
 from kraftrio.clients.consumer.listener import RebalanceListener
+from kraftrio.clients.consumer.members.classic_member import ClassicMember
+from kraftrio.clients.consumer.members.epoch_member import EpochMember
 from kraftrio.clients.consumer.offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,

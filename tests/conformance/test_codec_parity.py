@@ -42,8 +42,10 @@ SAMPLES_PER_VERSION = 20
 NOT_DECODED_BUT_ADVERTISED = {"Produce": (0, 1, 2)}  # old librdkafka looks for them (KIP-896)
 DECODED_BUT_NOT_ADVERTISED = {"InitProducerId": (6,)}  # unstable in Kafka 4.3 (KIP-939)
 
-for _module in pkgutil.iter_modules(kraftrio.wire.messages.__path__):
-    importlib.import_module(f"kraftrio.wire.messages.{_module.name}")
+for _module in pkgutil.walk_packages(
+    kraftrio.wire.messages.__path__, f"{kraftrio.wire.messages.__name__}."
+):
+    importlib.import_module(_module.name)
 
 MESSAGES = sorted(
     (

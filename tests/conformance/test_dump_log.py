@@ -20,7 +20,7 @@ from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.broker.log.partition.log_parts import CheckpointedOffsets, LogResources
 from kraftrio.broker.log.partition.partition_log import AppendOrigin, PartitionLog
 from kraftrio.broker.log.partition.recovery import open_log
-from kraftrio.wire.messages.group_records import encode_offset_key
+from kraftrio.wire.messages.group_records.classic import encode_offset_key
 from kraftrio.wire.messages.transactions import TxnOffsetCommitRequestPartition
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import Compression

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kraftrio.broker.coordinator.outcome import Change, CoordinatorRecord
 from kraftrio.wire.codec.slices import Slices
 from kraftrio.wire.errors import ErrorCode, KafkaError
-from kraftrio.wire.messages.group_records import (
+from kraftrio.wire.messages.group_records.classic import (
     OffsetCommitValue,
     encode_offset_key,
     encode_offset_value,

@@ -34,7 +34,7 @@ from kraftrio.broker.coordinator.groups.properties import GroupProperties
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages.group_records import OffsetCommitValue, encode_offset_key
+from kraftrio.wire.messages.group_records.classic import OffsetCommitValue, encode_offset_key
 from kraftrio.wire.messages.groups import (
     OffsetFetchRequestTopics,
     OffsetFetchResponsePartitions,

@@ -28,7 +28,7 @@ from kraftrio.clients.group_offsets import NO_GENERATION
 from kraftrio.wire.codec.message import INT32, array, decode, encode, int32, message, string
 from kraftrio.wire.codec.message import struct as wire_struct
 from kraftrio.wire.errors import RemoteProtocolError
-from kraftrio.wire.messages.group_records import (
+from kraftrio.wire.messages.group_records.classic import (
     AssignmentTopicPartition,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,

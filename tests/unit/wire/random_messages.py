@@ -23,8 +23,10 @@ from kraftrio.wire.codec.schema import (
     Kind,
 )
 
-for _module in pkgutil.iter_modules(kraftrio.wire.messages.__path__):
-    importlib.import_module(f"kraftrio.wire.messages.{_module.name}")
+for _module in pkgutil.walk_packages(
+    kraftrio.wire.messages.__path__, f"{kraftrio.wire.messages.__name__}."
+):
+    importlib.import_module(_module.name)
 
 MESSAGES = sorted(
     (

@@ -23,7 +23,7 @@ from typing import Final
 from kraftrio.broker.coordinator.groups.classic.protocol_votes import Protocols, ProtocolVotes
 from kraftrio.broker.coordinator.outcome import Ticket
 from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
-from kraftrio.wire.messages.group_records import decode_subscription_topics
+from kraftrio.wire.messages.group_records.classic import decode_subscription_topics
 
 CLASSIC_GROUP_TYPE = "classic"
 CONSUMER_PROTOCOL_TYPE = "consumer"

@@ -59,8 +59,8 @@ from kraftrio.broker.coordinator.outcome import (
     append_error_to_response,
 )
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages.group_record_keys import GroupMetadataKey
-from kraftrio.wire.messages.group_records import decode_group_value
+from kraftrio.wire.messages.group_records.classic import decode_group_value
+from kraftrio.wire.messages.group_records.keys import GroupMetadataKey
 from kraftrio.wire.messages.groups import (
     HeartbeatRequest,
     HeartbeatResponse,

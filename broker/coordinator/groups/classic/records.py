@@ -10,7 +10,7 @@ from kraftrio.broker.coordinator.groups.classic.group_state import (
     GroupState,
 )
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord
-from kraftrio.wire.messages.group_records import (
+from kraftrio.wire.messages.group_records.classic import (
     GroupMetadataValue,
     MemberMetadata,
     encode_group_key,

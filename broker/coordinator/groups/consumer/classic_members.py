@@ -33,7 +33,10 @@ from kraftrio.broker.coordinator.groups.consumer.regular_expressions import (
 from kraftrio.broker.coordinator.groups.modern.member_state import JOIN_EPOCH, MemberState
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now, Outcome
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
-from kraftrio.wire.messages.group_records import ConsumerProtocolSubscription, decode_subscription
+from kraftrio.wire.messages.group_records.classic import (
+    ConsumerProtocolSubscription,
+    decode_subscription,
+)
 from kraftrio.wire.messages.groups import (
     ConsumerGroupHeartbeatTopicPartitions,
     HeartbeatRequest,

@@ -36,7 +36,7 @@ from kraftrio.broker.coordinator.groups.consumer.parts import Parts
 from kraftrio.broker.coordinator.groups.consumer.records import group_records, group_tombstones
 from kraftrio.broker.coordinator.outcome import Change, CoordinatorRecord, Now, Outcome
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
-from kraftrio.wire.messages.group_records import (
+from kraftrio.wire.messages.group_records.classic import (
     AssignmentTopicPartition,
     ConsumerProtocolAssignment,
     decode_assignment,

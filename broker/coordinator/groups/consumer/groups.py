@@ -46,7 +46,7 @@ from kraftrio.broker.coordinator.groups.properties import GroupProperties, Group
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, FollowUp, Now, Outcome
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages.consumer_group_records import (
+from kraftrio.wire.messages.group_records.consumer import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
     ConsumerGroupMetadataValue,
@@ -54,7 +54,7 @@ from kraftrio.wire.messages.consumer_group_records import (
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from kraftrio.wire.messages.group_record_keys import (
+from kraftrio.wire.messages.group_records.keys import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
@@ -64,7 +64,7 @@ from kraftrio.wire.messages.group_record_keys import (
     ConsumerGroupTargetAssignmentMetadataKey,
     GroupRecordKey,
 )
-from kraftrio.wire.messages.group_record_values import decode_value
+from kraftrio.wire.messages.group_records.values import decode_value
 from kraftrio.wire.messages.groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

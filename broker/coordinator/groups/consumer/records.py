@@ -19,7 +19,7 @@ from kraftrio.broker.coordinator.groups.consumer.member import (
 from kraftrio.broker.coordinator.groups.consumer.subscriptions import ResolvedRegex
 from kraftrio.broker.coordinator.groups.modern.member_state import MemberState
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord
-from kraftrio.wire.messages.consumer_group_records import (
+from kraftrio.wire.messages.group_records.consumer import (
     ConsumerGroupClassicMember,
     ConsumerGroupClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -31,7 +31,7 @@ from kraftrio.wire.messages.consumer_group_records import (
     ConsumerGroupTargetAssignmentMetadataValue,
     ConsumerGroupTargetTopicPartition,
 )
-from kraftrio.wire.messages.group_record_keys import (
+from kraftrio.wire.messages.group_records.keys import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
@@ -42,7 +42,7 @@ from kraftrio.wire.messages.group_record_keys import (
     GroupRecordKey,
     encode_key,
 )
-from kraftrio.wire.messages.group_record_values import encode_value
+from kraftrio.wire.messages.group_records.values import encode_value
 
 # --- what there is ---
 

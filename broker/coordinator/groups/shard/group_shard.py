@@ -55,8 +55,8 @@ from kraftrio.broker.coordinator.outcome import (
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.wire.codec.slices import Slices
 from kraftrio.wire.errors import ErrorCode, KafkaError
-from kraftrio.wire.messages.group_record_keys import OffsetCommitKey, decode_key
-from kraftrio.wire.messages.group_records import decode_offset_value
+from kraftrio.wire.messages.group_records.classic import decode_offset_value
+from kraftrio.wire.messages.group_records.keys import OffsetCommitKey, decode_key
 from kraftrio.wire.messages.groups import (
     ConsumerGroupDescribeDescribedGroup,
     DeletableGroupResult,

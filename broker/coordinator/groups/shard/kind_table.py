@@ -9,7 +9,7 @@ from kraftrio.broker.coordinator.groups.group import Group
 from kraftrio.broker.coordinator.groups.kind import GroupKind
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, FollowUp, Now, Outcome
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages.group_record_keys import GroupRecordKey
+from kraftrio.wire.messages.group_records.keys import GroupRecordKey
 from kraftrio.wire.primitives import Buffer
 
 

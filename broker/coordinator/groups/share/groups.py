@@ -39,7 +39,7 @@ from kraftrio.broker.coordinator.outcome import (
 )
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages.group_record_keys import (
+from kraftrio.wire.messages.group_records.keys import (
     GroupRecordKey,
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupMemberMetadataKey,
@@ -48,8 +48,7 @@ from kraftrio.wire.messages.group_record_keys import (
     ShareGroupTargetAssignmentMemberKey,
     ShareGroupTargetAssignmentMetadataKey,
 )
-from kraftrio.wire.messages.group_record_values import decode_value
-from kraftrio.wire.messages.share_group_records import (
+from kraftrio.wire.messages.group_records.share import (
     ShareGroupCurrentMemberAssignmentValue,
     ShareGroupMemberMetadataValue,
     ShareGroupMetadataValue,
@@ -57,6 +56,7 @@ from kraftrio.wire.messages.share_group_records import (
     ShareGroupTargetAssignmentMemberValue,
     ShareGroupTargetAssignmentMetadataValue,
 )
+from kraftrio.wire.messages.group_records.values import decode_value
 from kraftrio.wire.messages.share_groups import ShareGroupHeartbeatRequest
 from kraftrio.wire.primitives import Buffer
 

@@ -20,7 +20,7 @@ from kraftrio.broker.coordinator.groups.share.state_progress import (
     Topics,
 )
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord
-from kraftrio.wire.messages.group_record_keys import (
+from kraftrio.wire.messages.group_records.keys import (
     GroupRecordKey,
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupMemberMetadataKey,
@@ -30,8 +30,7 @@ from kraftrio.wire.messages.group_record_keys import (
     ShareGroupTargetAssignmentMetadataKey,
     encode_key,
 )
-from kraftrio.wire.messages.group_record_values import encode_value
-from kraftrio.wire.messages.share_group_records import (
+from kraftrio.wire.messages.group_records.share import (
     ShareGroupCurrentMemberAssignmentValue,
     ShareGroupMemberMetadataValue,
     ShareGroupMetadataValue,
@@ -42,6 +41,7 @@ from kraftrio.wire.messages.share_group_records import (
     ShareGroupTopicPartitions,
     ShareGroupTopicPartitionsInfo,
 )
+from kraftrio.wire.messages.group_records.values import encode_value
 
 # --- what there is ---
 

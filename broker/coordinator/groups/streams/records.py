@@ -13,7 +13,7 @@ from kraftrio.broker.coordinator.groups.streams.group_state import StreamsGroup
 from kraftrio.broker.coordinator.groups.streams.member import StreamsMember
 from kraftrio.broker.coordinator.groups.streams.tasks import TaskEpochs, Tasks, TaskSets
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord
-from kraftrio.wire.messages.group_record_keys import (
+from kraftrio.wire.messages.group_records.keys import (
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupMemberMetadataKey,
     StreamsGroupMetadataKey,
@@ -22,8 +22,7 @@ from kraftrio.wire.messages.group_record_keys import (
     StreamsGroupTopologyKey,
     encode_key,
 )
-from kraftrio.wire.messages.group_record_values import encode_value
-from kraftrio.wire.messages.streams_group_records import (
+from kraftrio.wire.messages.group_records.streams import (
     StreamsGroupCurrentAssignmentTaskIds,
     StreamsGroupCurrentMemberAssignmentValue,
     StreamsGroupMemberMetadataEndpoint,
@@ -36,6 +35,7 @@ from kraftrio.wire.messages.streams_group_records import (
     StreamsGroupTargetAssignmentTaskIds,
     StreamsGroupTopologyValue,
 )
+from kraftrio.wire.messages.group_records.values import encode_value
 
 
 def group_record(

@@ -35,7 +35,7 @@ from kraftrio.broker.coordinator.groups.streams.tasks import (
 )
 from kraftrio.broker.coordinator.groups.streams.topology.topology import topology_from_record
 from kraftrio.wire.errors import RemoteProtocolError
-from kraftrio.wire.messages.group_record_keys import (
+from kraftrio.wire.messages.group_records.keys import (
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupMemberMetadataKey,
     StreamsGroupMetadataKey,
@@ -43,8 +43,7 @@ from kraftrio.wire.messages.group_record_keys import (
     StreamsGroupTargetAssignmentMetadataKey,
     StreamsGroupTopologyKey,
 )
-from kraftrio.wire.messages.group_record_values import decode_value
-from kraftrio.wire.messages.streams_group_records import (
+from kraftrio.wire.messages.group_records.streams import (
     StreamsGroupCurrentAssignmentTaskIds,
     StreamsGroupCurrentMemberAssignmentValue,
     StreamsGroupMemberMetadataValue,
@@ -53,6 +52,7 @@ from kraftrio.wire.messages.streams_group_records import (
     StreamsGroupTargetAssignmentMetadataValue,
     StreamsGroupTopologyValue,
 )
+from kraftrio.wire.messages.group_records.values import decode_value
 from kraftrio.wire.primitives import Buffer
 
 

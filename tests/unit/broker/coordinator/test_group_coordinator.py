@@ -10,7 +10,7 @@ import trio.testing
 
 from kraftrio.base.deferred import Deferred, run_waiting
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages.group_records import encode_offset_key
+from kraftrio.wire.messages.group_records.classic import encode_offset_key
 from kraftrio.wire.messages.groups import (
     HeartbeatRequest,
     HeartbeatResponse,

@@ -10,7 +10,7 @@ import random
 from typing import Any
 
 from kraftrio.base.backoff import ExponentialBackoff
-from kraftrio.clients.consumer.heartbeats import ConsumerHeartbeats
+from kraftrio.clients.consumer.members.heartbeats import ConsumerHeartbeats
 from kraftrio.clients.heartbeat_member.member import HeartbeatMember, Lose, Reconcile, Wait
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (

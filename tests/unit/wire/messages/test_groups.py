@@ -26,14 +26,7 @@ from kraftrio.wire.messages.configs import (
     AlterClientQuotasRequest,
     OpData,
 )
-from kraftrio.wire.messages.group_record_keys import (
-    KEYS_BY_RECORD_TYPE,
-    GroupMetadataKey,
-    OffsetCommitKey,
-    decode_key,
-    encode_key,
-)
-from kraftrio.wire.messages.group_records import (
+from kraftrio.wire.messages.group_records.classic import (
     GroupMetadataValue,
     MemberMetadata,
     OffsetCommitValue,
@@ -47,6 +40,13 @@ from kraftrio.wire.messages.group_records import (
     encode_offset_key,
     encode_offset_value,
     encode_subscription,
+)
+from kraftrio.wire.messages.group_records.keys import (
+    KEYS_BY_RECORD_TYPE,
+    GroupMetadataKey,
+    OffsetCommitKey,
+    decode_key,
+    encode_key,
 )
 from kraftrio.wire.messages.groups import (
     ConsumerGroupHeartbeatAssignment,

@@ -23,7 +23,7 @@ from kraftrio.broker.coordinator.groups.streams.topology.topology import (
     input_topics,
 )
 from kraftrio.wire.messages.admin import CreatableTopic, CreatableTopicConfig
-from kraftrio.wire.messages.streams_group_records import (
+from kraftrio.wire.messages.group_records.streams import (
     StreamsGroupTopologySubtopology,
     StreamsGroupTopologyTopicInfo,
 )

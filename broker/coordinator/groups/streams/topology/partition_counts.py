@@ -22,7 +22,7 @@ from kraftrio.broker.coordinator.groups.streams.topology.topology import (
     input_topics,
 )
 from kraftrio.wire.errors import ErrorCode, KafkaError
-from kraftrio.wire.messages.streams_group_records import StreamsGroupTopologySubtopology
+from kraftrio.wire.messages.group_records.streams import StreamsGroupTopologySubtopology
 
 
 def decide_partition_counts(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kraftrio.wire.errors import ErrorCode, KafkaError
-from kraftrio.wire.messages.streams_group_records import (
+from kraftrio.wire.messages.group_records.streams import (
     StreamsGroupTopologyCopartitionGroup,
     StreamsGroupTopologySubtopology,
     StreamsGroupTopologyTopicConfig,

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages.group_records import decode_group_value
+from kraftrio.wire.messages.group_records.classic import decode_group_value
 from kraftrio.wire.messages.groups import JoinGroupResponse, SyncGroupResponse
 from tests.unit.broker.coordinator.groups.group_context import GroupContext
 

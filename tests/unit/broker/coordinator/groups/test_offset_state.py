@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kraftrio.wire.errors import ErrorCode, KafkaError
-from kraftrio.wire.messages.group_records import (
+from kraftrio.wire.messages.group_records.classic import (
     AssignmentTopicPartition,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,

@@ -6,8 +6,8 @@ import pytest
 
 from kraftrio.broker.coordinator.groups.classic.records import group_value
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages.group_record_keys import decode_key
-from kraftrio.wire.messages.group_records import decode_group_value
+from kraftrio.wire.messages.group_records.classic import decode_group_value
+from kraftrio.wire.messages.group_records.keys import decode_key
 from tests.unit.broker.coordinator.groups.group_context import GroupContext
 
 

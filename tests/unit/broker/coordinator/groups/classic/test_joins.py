@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages.group_records import decode_group_value
+from kraftrio.wire.messages.group_records.classic import decode_group_value
 from tests.unit.broker.coordinator.groups.group_context import GroupContext
 
 

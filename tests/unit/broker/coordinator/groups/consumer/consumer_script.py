@@ -37,7 +37,7 @@ from itertools import count
 from typing import Any
 
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages.group_records import (
+from kraftrio.wire.messages.group_records.classic import (
     AssignmentTopicPartition,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,

@@ -8,7 +8,7 @@ import pytest
 
 from kraftrio.broker.coordinator.groups.classic.joins import Client
 from kraftrio.wire.errors import ErrorCode, KafkaError
-from kraftrio.wire.messages.group_records import (
+from kraftrio.wire.messages.group_records.classic import (
     ConsumerProtocolSubscription,
     SubscriptionTopicPartition,
     decode_assignment,

@@ -9,7 +9,7 @@ import pytest
 
 from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages.group_records import (
+from kraftrio.wire.messages.group_records.classic import (
     AssignmentTopicPartition,
     ConsumerProtocolAssignment,
     decode_assignment,

@@ -9,7 +9,7 @@ from kraftrio.broker.coordinator.deadlines import DeadlineKey
 from kraftrio.broker.coordinator.groups.shard.kind_table import KindTable, join_outcomes
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, FollowUp, Now, Outcome
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages.group_record_keys import (
+from kraftrio.wire.messages.group_records.keys import (
     ConsumerGroupMetadataKey,
     GroupMetadataKey,
     ShareGroupMetadataKey,

@@ -16,13 +16,7 @@ from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
 from kraftrio.broker.coordinator.outcome import Now
 from kraftrio.broker.coordinator.share_initializer import ShareStateInitializer
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.wire.messages.group_record_keys import (
-    ConsumerGroupCurrentMemberAssignmentKey,
-    GroupMetadataKey,
-    OffsetCommitKey,
-    decode_key,
-)
-from kraftrio.wire.messages.group_records import (
+from kraftrio.wire.messages.group_records.classic import (
     decode_assignment,
     decode_group_value,
     decode_offset_value,
@@ -31,6 +25,12 @@ from kraftrio.wire.messages.group_records import (
     encode_group_value,
     encode_offset_key,
     encode_offset_value,
+)
+from kraftrio.wire.messages.group_records.keys import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    GroupMetadataKey,
+    OffsetCommitKey,
+    decode_key,
 )
 from kraftrio.wire.messages.groups import OffsetFetchRequestGroup
 from kraftrio.wire.primitives import ZERO_UUID, uuid_from_text

@@ -11,7 +11,7 @@ from typing import Any
 from kraftrio.broker.coordinator.groups.share.group import ShareGroup
 from kraftrio.broker.coordinator.groups.share.states import Alteration, partitions_of
 from kraftrio.wire.errors import ErrorCode, KafkaError
-from kraftrio.wire.messages.group_record_keys import decode_key
+from kraftrio.wire.messages.group_records.keys import decode_key
 from kraftrio.wire.messages.share_groups import (
     AlterShareGroupOffsetsRequestPartition,
     AlterShareGroupOffsetsRequestTopic,

@@ -20,7 +20,7 @@ from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now, Outcome
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.kraft_meta.metadata.image import PartitionImage, TopicImage
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages.group_record_keys import decode_key
+from kraftrio.wire.messages.group_records.keys import decode_key
 from kraftrio.wire.messages.streams_groups import StreamsGroupHeartbeatRequest
 from tests.unit.broker.coordinator.groups.group_context import START_WALL_MS, Properties, Settings
 

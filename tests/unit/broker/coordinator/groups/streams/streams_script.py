@@ -33,7 +33,7 @@ from itertools import count
 from typing import Any
 
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages.group_record_keys import (
+from kraftrio.wire.messages.group_records.keys import (
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupMemberMetadataKey,
     StreamsGroupMetadataKey,
@@ -42,8 +42,7 @@ from kraftrio.wire.messages.group_record_keys import (
     StreamsGroupTopologyKey,
     decode_key,
 )
-from kraftrio.wire.messages.group_record_values import decode_value, encode_value
-from kraftrio.wire.messages.streams_group_records import (
+from kraftrio.wire.messages.group_records.streams import (
     StreamsGroupCurrentMemberAssignmentValue,
     StreamsGroupMemberMetadataValue,
     StreamsGroupMetadataValue,
@@ -51,6 +50,7 @@ from kraftrio.wire.messages.streams_group_records import (
     StreamsGroupTargetAssignmentMetadataValue,
     StreamsGroupTopologyValue,
 )
+from kraftrio.wire.messages.group_records.values import decode_value, encode_value
 from kraftrio.wire.messages.streams_groups import (
     StreamsGroupDescribeRequest,
     StreamsGroupHeartbeatRequest,

@@ -33,14 +33,14 @@ from kraftrio.broker.coordinator.groups.streams.replay import StreamsReplay
 from kraftrio.broker.coordinator.groups.streams.tasks import AssignedTasks, Tasks
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord
 from kraftrio.wire.errors import RemoteProtocolError
-from kraftrio.wire.messages.group_record_keys import decode_key
-from kraftrio.wire.messages.group_record_values import encode_value
-from kraftrio.wire.messages.streams_group_records import (
+from kraftrio.wire.messages.group_records.keys import decode_key
+from kraftrio.wire.messages.group_records.streams import (
     StreamsGroupCurrentAssignmentTaskIds,
     StreamsGroupCurrentMemberAssignmentValue,
     StreamsGroupTopologySubtopology,
     StreamsGroupTopologyValue,
 )
+from kraftrio.wire.messages.group_records.values import encode_value
 
 GROUP = "group"
 MEMBER = StreamsMember(

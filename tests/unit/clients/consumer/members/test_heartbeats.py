@@ -8,7 +8,7 @@ import pytest
 
 from kraftrio.clients.config import make_config
 from kraftrio.clients.consumer.config import ConsumerConfig
-from kraftrio.clients.consumer.heartbeats import ConsumerHeartbeats
+from kraftrio.clients.consumer.members.heartbeats import ConsumerHeartbeats
 
 A, B = b"a" * 16, b"b" * 16
 

@@ -1,6 +1,6 @@
 """Declares the values of the records of `__consumer_offsets` that hold share groups (KIP-932).
 
-Keys are in `group_record_keys`, versions in `group_record_values`. Nothing but declarations.
+Keys are in `group_records/keys`, versions in `group_records/values`. Nothing but declarations.
 """
 
 from __future__ import annotations

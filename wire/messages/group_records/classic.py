@@ -2,7 +2,7 @@
 and the consumer protocol's embedded messages.
 
 A value is an int16 version and then its fields; a null value is a tombstone. The keys, of all
-kinds of groups, are in `group_record_keys`.
+kinds of groups, are in `group_records/keys`.
 
 The consumer protocol's subscription and assignment are the opaque bytes of classic members; the
 coordinator reads only the topics of a subscription, and must survive any bytes.
@@ -27,7 +27,7 @@ from kraftrio.wire.codec.message import (
     uuid,
 )
 from kraftrio.wire.errors import RemoteProtocolError
-from kraftrio.wire.messages.group_record_keys import (
+from kraftrio.wire.messages.group_records.keys import (
     GroupMetadataKey,
     OffsetCommitKey,
     encode_key,

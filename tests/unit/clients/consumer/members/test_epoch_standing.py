@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftrio.clients.consumer.epoch_standing import EpochStanding
+from kraftrio.clients.consumer.members.epoch_standing import EpochStanding
 from kraftrio.clients.group_offsets import GroupMetadata
 from kraftrio.clients.heartbeat_member.member import HeartbeatMember, Reconcile
 from kraftrio.wire.errors import ErrorCode

@@ -26,10 +26,10 @@ from kraftrio.clients.calls import Calls
 from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.auto_commit import AutoCommit
-from kraftrio.clients.consumer.classic_standing import ClassicStanding
 from kraftrio.clients.consumer.config import ConsumerConfig
 from kraftrio.clients.consumer.handover import Handover
 from kraftrio.clients.consumer.listener import ListenerCalls, RebalanceListener
+from kraftrio.clients.consumer.members.classic_standing import ClassicStanding
 from kraftrio.clients.consumer.membership.member_state import MemberState
 from kraftrio.clients.consumer.membership.membership import (
     Complete,

@@ -1,6 +1,6 @@
 """Declares what records of `__consumer_offsets` say of streams groups (KIP-1071, Kafka 4.3).
 
-The keys are in `group_record_keys`. Called by the group coordinator.
+The keys are in `group_records/keys`. Called by the group coordinator.
 """
 
 from __future__ import annotations

@@ -28,10 +28,10 @@ from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.auto_commit import AutoCommit
 from kraftrio.clients.consumer.config import ConsumerConfig
-from kraftrio.clients.consumer.epoch_standing import EpochStanding
 from kraftrio.clients.consumer.handover import Handover
-from kraftrio.clients.consumer.heartbeats import ConsumerHeartbeats
 from kraftrio.clients.consumer.listener import ListenerCalls, RebalanceListener
+from kraftrio.clients.consumer.members.epoch_standing import EpochStanding
+from kraftrio.clients.consumer.members.heartbeats import ConsumerHeartbeats
 from kraftrio.clients.errors import KafkaClientError, UnsupportedVersionError
 from kraftrio.clients.group_coordinator import GroupCoordinator
 from kraftrio.clients.heartbeat_member.member import (
