@@ -1,13 +1,15 @@
 """Serves the membership of share groups (KIP-932): heartbeats of their members, descriptions.
 
 Behaviour
-- A heartbeat is answered when its records are committed, and when those are that it builds on.
+- A heartbeat that changes nothing is answered at once; any other when its records are committed,
+  and those that it builds on.
 - Both are refused with UNSUPPORTED_VERSION unless `share.version` is 1.
 - A client may subscribe to, and see, those topics alone that it may describe.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -59,6 +61,17 @@ class ShareGroupHandlers:
         """Serve ShareGroupHeartbeat."""
         if not self._metadata.image.share_version:
             return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        client_id, client_host = context.client_id or "", f"/{context.client_host}"
+        if request.member_epoch > 0:
+            with suppress(KafkaError):  # what follows meets it again
+                unchanged = self._coordinator.read(
+                    request.group_id,
+                    lambda shard, now: shard.share.heartbeat_unchanged(
+                        request, client_id, client_host, now
+                    ),
+                )
+                if unchanged is not None:
+                    return unchanged
         if len(request.subscribed_topic_names or ()) > KEPT_ENTRIES:
             return self._long_heartbeat(request, context)
         return self._heartbeat(request, context)

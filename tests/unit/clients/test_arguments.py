@@ -202,6 +202,8 @@ ADMIN_CALLS: list[tuple[str, Call]] = [
     ("list_offsets", lambda a: a.list_offsets({T0: 1.5})),
     ("delete_records", lambda a: a.delete_records({T0: 1.5})),
     ("delete_records", lambda a: a.delete_records({T0: -2})),
+    ("remove_members", lambda a: a.remove_members("g", "ab")),
+    ("remove_members", lambda a: a.remove_members("g", [b"a"])),
     ("list_groups", lambda a: a.list_groups(states="Stable")),
     ("list_groups", lambda a: a.list_groups(types="classic")),
     ("describe_groups", lambda a: a.describe_groups("ab")),

@@ -96,7 +96,12 @@ class ConsumerGroups:
         metadata: MetadataCache,
         classic: ClassicGroups,
     ) -> None:
-        times = HeartbeatTimes("consumer", settings, metadata)
+        times = HeartbeatTimes(
+            settings,
+            metadata,
+            session_timeout="consumer.session.timeout.ms",
+            interval="consumer.heartbeat.interval.ms",
+        )
         parts = Parts(
             registry=registry,
             properties=properties,

@@ -26,15 +26,24 @@ class HeartbeatTimes:
     """See the module.
 
     Args:
-        kind: the first part of the settings' names: `consumer`, `share`, `streams`.
+        session_timeout: the name of the setting, for groups of one kind.
+        interval: likewise, of heartbeats.
     """
 
-    __slots__ = ("_configs", "_kept", "_kind", "_metadata", "_settings")
+    __slots__ = ("_configs", "_interval", "_kept", "_metadata", "_session_timeout", "_settings")
 
-    def __init__(self, kind: str, settings: GroupSettings, metadata: MetadataCache) -> None:
-        self._kind = kind
+    def __init__(
+        self,
+        settings: GroupSettings,
+        metadata: MetadataCache,
+        *,
+        session_timeout: str,
+        interval: str,
+    ) -> None:
         self._settings = settings
         self._metadata = metadata
+        self._session_timeout = session_timeout
+        self._interval = interval
         self._configs: object = None
         self._kept: dict[str, Times] = {}
 
@@ -46,9 +55,8 @@ class HeartbeatTimes:
             self._kept.clear()
         times = self._kept.get(group_id)
         if times is None:
-            number, kind = self._settings.number, self._kind
             times = self._kept[group_id] = Times(
-                number(group_id, f"{kind}.session.timeout.ms"),
-                number(group_id, f"{kind}.heartbeat.interval.ms"),
+                self._settings.number(group_id, self._session_timeout),
+                self._settings.number(group_id, self._interval),
             )
         return times

@@ -48,6 +48,7 @@ class ShareGroup:
         self._states: StateProgress | None = None
         self._subscriptions: Counter[str] = Counter()  # members, by the topic they subscribe to
         self._lacks_initialized: bool | None = None  # None: to be computed
+        self._complete_states: StateProgress | None = None  # those that lacked nothing
 
     @property
     def state_name(self) -> str:
@@ -105,6 +106,15 @@ class ShareGroup:
             topic.name in self._subscriptions and assigned.get(topic_id, set()) ^ topic.partitions
             for topic_id, topic in self._states.initialized.items()
         )
+
+    @property
+    def has_all_states(self) -> bool:
+        """Whether nothing was missing of the states, as they still are, at the last look."""
+        return self._states is not None and self._states is self._complete_states
+
+    def note_complete_states(self) -> None:
+        """A look at the topics found that each of their partitions has an initialized state."""
+        self._complete_states = self._states
 
     # --- changes by records ---
 

@@ -15,6 +15,7 @@ from typing import Any
 from kraftrio.broker.coordinator.deadlines import DeadlineKey, DeadlineQueue
 from kraftrio.broker.coordinator.groups.assignors.builtin import SHARE_ASSIGNORS
 from kraftrio.broker.coordinator.groups.group import GroupRegistry
+from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
 from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
 from kraftrio.broker.coordinator.groups.share.group import ShareGroup
@@ -57,7 +58,10 @@ from kraftrio.wire.messages.group_records.share import (
     ShareGroupTargetAssignmentMetadataValue,
 )
 from kraftrio.wire.messages.group_records.values import decode_value
-from kraftrio.wire.messages.share_groups import ShareGroupHeartbeatRequest
+from kraftrio.wire.messages.share_groups import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
 from kraftrio.wire.primitives import Buffer
 
 _DELETED_EPOCH = -1
@@ -92,8 +96,21 @@ class ShareGroups:
         initializer: StateInitializer,
     ) -> None:
         assignor = SHARE_ASSIGNORS[properties.group_share_assignors[0]]
+        times = HeartbeatTimes(
+            settings,
+            metadata,
+            session_timeout="share.session.timeout.ms",
+            interval="share.heartbeat.interval.ms",
+        )
         parts = ShareParts(
-            registry, properties, settings, metadata, TopicHashes(metadata), deadlines, assignor
+            registry=registry,
+            properties=properties,
+            settings=settings,
+            metadata=metadata,
+            hashes=TopicHashes(metadata),
+            deadlines=deadlines,
+            times=times,
+            assignor=assignor,
         )
         self._parts = parts
         self._initializer = initializer
@@ -114,6 +131,12 @@ class ShareGroups:
         return self._parts.assignor.name
 
     # --- requests ---
+
+    def heartbeat_unchanged(
+        self, request: ShareGroupHeartbeatRequest, client_id: str, client_host: str, now: Now
+    ) -> ShareGroupHeartbeatResponse | None:
+        """Answer a heartbeat that changes nothing at once; None if it may change something."""
+        return self._heartbeats.unchanged(request, client_id, client_host, now)
 
     def heartbeat(
         self, request: ShareGroupHeartbeatRequest, client_id: str, client_host: str, now: Now

@@ -79,6 +79,39 @@ class ShareHeartbeats:
     def __init__(self, parts: ShareParts) -> None:
         self._parts = parts
 
+    def unchanged(
+        self, request: Request, client_id: str, client_host: str, now: Now
+    ) -> Response | None:
+        """Answer a heartbeat that changes nothing; None if it may change something.
+
+        It tells the member nothing that the member has not just said, so that it need not wait for
+        records that are not committed yet.
+        """
+        group = self._parts.registry.get(request.group_id)
+        if not isinstance(group, ShareGroup) or request.subscribed_topic_names is not None:
+            return None
+        member = group.members.get(request.member_id)
+        epoch = group.epoch
+        if (
+            member is None
+            or request.member_epoch != epoch
+            or group.target.epoch != epoch
+            or not member.is_reconciled_to(epoch)
+            or member.client_id != client_id
+            or member.client_host != client_host
+            or request.rack_id not in (None, member.rack_id)
+            or group.refresh.is_due(epoch, now.monotonic_ms)
+            or not group.has_all_states
+            or group.lacks_initialized
+        ):
+            return None
+        self._parts.prolong_session(group.group_id, member.member_id, now)
+        return Response(
+            member_id=member.member_id,
+            member_epoch=epoch,
+            heartbeat_interval_ms=self._parts.times.of(group.group_id).interval_ms,
+        )
+
     def serve(self, request: Request, client_id: str, client_host: str, now: Now) -> Outcome:
         """Serve a heartbeat.
 
@@ -219,6 +252,8 @@ class ShareHeartbeats:
             self._parts.properties.group_share_initialize_retry_interval_ms,
         )
         if not missing:
+            if not states.initializing:
+                update.group.note_complete_states()
             return
         outcome.records.append(
             self._parts.states_record(group_id, states.with_initializing(missing))
@@ -249,9 +284,7 @@ class ShareHeartbeats:
         return Response(
             member_id=member.member_id,
             member_epoch=member.member_epoch,
-            heartbeat_interval_ms=self._parts.settings.number(
-                update.group.group_id, "share.heartbeat.interval.ms"
-            ),
+            heartbeat_interval_ms=self._parts.times.of(update.group.group_id).interval_ms,
             assignment=assignment,
         )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kraftrio.broker.coordinator.deadlines import DeadlineQueue
 from kraftrio.broker.coordinator.groups.assignors.spec import Assignor
 from kraftrio.broker.coordinator.groups.group import GroupRegistry
+from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
 from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
 from kraftrio.broker.coordinator.groups.share.group import ShareGroup
@@ -38,6 +39,7 @@ class ShareParts:
     metadata: MetadataCache
     hashes: TopicHashes
     deadlines: DeadlineQueue
+    times: HeartbeatTimes
     assignor: Assignor
 
     def find(self, group_id: str, missing: str = "Group") -> ShareGroup:
@@ -69,7 +71,7 @@ class ShareParts:
 
     def prolong_session(self, group_id: str, member_id: str, now: Now) -> None:
         """A request showed that a member lives."""
-        timeout_ms = self.settings.number(group_id, "share.session.timeout.ms")
+        timeout_ms = self.times.of(group_id).session_timeout_ms
         key = (SESSION_DEADLINE, group_id, member_id)
         self.deadlines.schedule(key, now.monotonic_ms + timeout_ms)
 

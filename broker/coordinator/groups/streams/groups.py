@@ -13,6 +13,7 @@ from collections.abc import Collection
 
 from kraftrio.broker.coordinator.deadlines import DeadlineKey, DeadlineQueue
 from kraftrio.broker.coordinator.groups.group import GroupRegistry
+from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
 from kraftrio.broker.coordinator.groups.modern.member_state import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
 from kraftrio.broker.coordinator.groups.streams.descriptions import describe_group
@@ -68,7 +69,13 @@ class StreamsGroups:
         deadlines: DeadlineQueue,
     ) -> None:
         self._registry = registry
-        self._deadlines = MemberDeadlines(deadlines, settings)
+        times = HeartbeatTimes(
+            settings,
+            metadata,
+            session_timeout="streams.session.timeout.ms",
+            interval="streams.heartbeat.interval.ms",
+        )
+        self._deadlines = MemberDeadlines(deadlines, settings, times)
         self._heartbeats = Heartbeats(
             registry, properties, settings, GroupTopics(metadata), self._deadlines
         )

@@ -336,9 +336,7 @@ class Heartbeats:
         response = StreamsGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.member_epoch,
-            heartbeat_interval_ms=self._settings.number(
-                request.group_id, "streams.heartbeat.interval.ms"
-            ),
+            heartbeat_interval_ms=self._deadlines.times.of(request.group_id).interval_ms,
             status=heartbeat.statuses,
         )
         if request.member_epoch == JOIN_EPOCH or member.assigned != heartbeat.former.assigned:

@@ -9,6 +9,7 @@ of a shard, which act on what has come.
 from __future__ import annotations
 
 from kraftrio.broker.coordinator.deadlines import DeadlineKey, DeadlineQueue
+from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
 from kraftrio.broker.coordinator.groups.properties import GroupSettings
 from kraftrio.broker.coordinator.groups.streams.member import StreamsMember
 from kraftrio.broker.coordinator.outcome import Now
@@ -20,15 +21,22 @@ _RETRY_MS = 500
 
 
 class MemberDeadlines:
-    """See the module."""
+    """See the module.
 
-    def __init__(self, deadlines: DeadlineQueue, settings: GroupSettings) -> None:
+    Attributes:
+        times: how often members heartbeat, and for how long they need not.
+    """
+
+    def __init__(
+        self, deadlines: DeadlineQueue, settings: GroupSettings, times: HeartbeatTimes
+    ) -> None:
+        self.times = times
         self._deadlines = deadlines
         self._settings = settings
 
     def prolong_session(self, group_id: str, member_id: str, now: Now) -> None:
         """A member has shown that it lives."""
-        timeout_ms = self._settings.number(group_id, "streams.session.timeout.ms")
+        timeout_ms = self.times.of(group_id).session_timeout_ms
         self._deadlines.schedule(
             (SESSION_DEADLINE, group_id, member_id), now.monotonic_ms + timeout_ms
         )

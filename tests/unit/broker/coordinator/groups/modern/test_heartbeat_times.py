@@ -18,7 +18,12 @@ def publish(metadata: MetadataCache, record: MetadataRecord) -> None:
 def test_times_are_kept_as_long_as_configurations_are() -> None:
     """A change of any configuration has them looked up again, one of topics does not."""
     settings, metadata = Settings(), MetadataCache()
-    times = HeartbeatTimes("consumer", settings, metadata)
+    times = HeartbeatTimes(
+        settings,
+        metadata,
+        session_timeout="consumer.session.timeout.ms",
+        interval="consumer.heartbeat.interval.ms",
+    )
     assert times.of("group") == (45_000, 5_000)
     settings.values["consumer.session.timeout.ms"] = 50_000
     publish(metadata, TopicRecord("topic", b"t" * 16))

@@ -52,7 +52,11 @@ class ShareContext(ConsumerContext):
             rack_id=rack_id,
             subscribed_topic_names=None if topics is None else list(topics),
         )
-        outcome = self.shard.share.heartbeat(request, client_id, "/127.0.0.1", self.now)
+        client_host = "/127.0.0.1"
+        unchanged = self.shard.share.heartbeat_unchanged(request, client_id, client_host, self.now)
+        outcome = self.shard.share.heartbeat(request, client_id, client_host, self.now)
+        if unchanged is not None:
+            assert (outcome.response, outcome.records) == (unchanged, []), "by the whole course"
         response = self.carry_out(outcome)
         assert isinstance(response, ShareGroupHeartbeatResponse)
         return response

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kraftrio.broker.coordinator.groups.share.description import describe_share_group
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.share_groups import ShareGroupHeartbeatRequest
 from tests.unit.broker.coordinator.groups.consumer.consumer_context import topic_id_of
 from tests.unit.broker.coordinator.groups.share.share_context import (
     TOPIC,
@@ -40,6 +43,34 @@ def test_partitions_are_given_once_their_states_are_initialized(context: ShareCo
     assert (given.member_epoch, assigned(given)) == (3, {TOPIC: [0, 1, 2]})
     kept = context.share_beat("a", 3)
     assert (kept.member_epoch, assigned(kept)) == (3, None)
+
+
+def test_a_heartbeat_that_changes_nothing_is_known_as_such(context: ShareContext) -> None:
+    """It is answered at once, until a topic, the states or the member ask for a look."""
+    epoch = context.share_join("a")
+    assert is_unchanged(context, "a", epoch)
+    assert not is_unchanged(context, "b", epoch)
+    assert not is_unchanged(context, "a", epoch - 1)
+    assert not is_unchanged(context, "a", epoch, client_id="another")
+    assert not is_unchanged(context, "a", epoch, subscribed_topic_names=["topic"])
+    assert not is_unchanged(context, "a", epoch, rack_id="r")
+    context.add_topic("topic", 4, first=3)
+    assert not is_unchanged(context, "a", epoch)
+    epoch = context.share_beat("a", epoch).member_epoch
+    assert not is_unchanged(context, "a", epoch), "the new partition has no state yet"
+    context.initialize_wanted()
+    epoch = context.share_beat("a", epoch).member_epoch
+    assert is_unchanged(context, "a", context.share_beat("a", epoch).member_epoch)
+
+
+def is_unchanged(
+    context: ShareContext, member_id: str, epoch: int, client_id: str = "client", **fields: Any
+) -> bool:
+    request = ShareGroupHeartbeatRequest(
+        group_id="group", member_id=member_id, member_epoch=epoch, **fields
+    )
+    answer = context.shard.share.heartbeat_unchanged(request, client_id, "/127.0.0.1", context.now)
+    return answer is not None
 
 
 def test_the_records_are_in_kafkas_order(context: ShareContext) -> None:

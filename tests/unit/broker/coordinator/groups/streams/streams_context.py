@@ -5,7 +5,7 @@ Records are appended to a list and replayed, as the runtime does, unless `append
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,12 @@ from kraftrio.broker.coordinator.groups.streams.groups import StreamsGroups
 from kraftrio.broker.coordinator.groups.streams.heartbeats import HeartbeatAnswer, Sender
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now, Outcome
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.kraft_meta.metadata.image import PartitionImage, TopicImage
+from kraftrio.kraft_meta.metadata.image import (
+    GROUP,
+    ConfigResource,
+    PartitionImage,
+    TopicImage,
+)
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.group_records.keys import decode_key
 from kraftrio.wire.messages.streams_groups import StreamsGroupHeartbeatRequest
@@ -92,6 +97,14 @@ class StreamsContext:
         group = self.registry.find(group_id, StreamsGroup)
         assert group is not None
         return group
+
+    def configure(self, group_id: str, settings: Mapping[str, str]) -> None:
+        """Set settings of one group; the image has them, too."""
+        of_group = self.settings.of_groups.setdefault(group_id, {})
+        of_group.update({name: int(value) for name, value in settings.items()})
+        image, resource = self.metadata.image, ConfigResource(GROUP, group_id)
+        configs = image.configs.set(resource, Map(settings))
+        self.metadata.image = replace(image, configs=configs)
 
     # --- topics ---
 

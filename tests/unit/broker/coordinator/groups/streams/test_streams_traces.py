@@ -51,8 +51,7 @@ class CoreScript(StreamsScript):
         return answer.response
 
     def configure(self, settings: dict[str, str]) -> None:
-        of_group = self._context.settings.of_groups.setdefault(self.group_id, {})
-        of_group.update({name: int(value) for name, value in settings.items()})
+        self._context.configure(self.group_id, settings)
 
     def make_topic(self, name: str, partitions: int) -> None:
         self._context.make_topic(name, partitions)
