@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
 from kraftrio.broker.coordinator.groups.classic.records import group_tombstone
@@ -368,22 +368,24 @@ def _updated_member(
     member: StreamsMember, request: StreamsGroupHeartbeatRequest, sender: Sender
 ) -> StreamsMember:
     """Return a member with what it says of itself, where it says it."""
-    metadata = replace(member.metadata, client_id=sender.client_id, client_host=sender.client_host)
+    said: dict[str, Any] = {"client_id": sender.client_id, "client_host": sender.client_host}
     if request.rack_id is not None:
-        metadata = replace(metadata, rack_id=request.rack_id)
+        said["rack_id"] = request.rack_id
     if request.rebalance_timeout_ms != -1:
-        metadata = replace(metadata, rebalance_timeout_ms=request.rebalance_timeout_ms)
+        said["rebalance_timeout_ms"] = request.rebalance_timeout_ms
     if request.topology is not None:
-        metadata = replace(metadata, topology_epoch=request.topology.epoch)
+        said["topology_epoch"] = request.topology.epoch
     if request.process_id is not None:
-        metadata = replace(metadata, process_id=request.process_id)
+        said["process_id"] = request.process_id
     if request.client_tags is not None:
         tags = {tag.key: tag.value for tag in request.client_tags}
-        metadata = replace(metadata, client_tags=tuple(sorted(tags.items())))
+        said["client_tags"] = tuple(sorted(tags.items()))
     if request.user_endpoint is not None:
-        endpoint = Endpoint(request.user_endpoint.host, request.user_endpoint.port)
-        metadata = replace(metadata, user_endpoint=endpoint)
-    return member if metadata == member.metadata else replace(member, metadata=metadata)
+        said["user_endpoint"] = Endpoint(request.user_endpoint.host, request.user_endpoint.port)
+    metadata = member.metadata
+    if all(getattr(metadata, name) == value for name, value in said.items()):
+        return member
+    return replace(member, metadata=replace(metadata, **said))
 
 
 def _task_ids(tasks: Mapping[str, Collection[int]]) -> list[StreamsGroupHeartbeatTaskIds]:
