@@ -43,7 +43,8 @@ PARTITIONS = 3
 TOPIC = "numbers"
 GROUP = "readers"
 MAX_IN_FLIGHT = 5
-END_DEADLINE_S = 60.0  # a member whose join was lost is waited for half a minute
+SESSION_MS = 10_000  # how long a member is waited for whose join was lost
+END_DEADLINE_S = 60.0
 
 # What a broker may answer while it comes up; everything else is a fault.
 PASSING = {
@@ -223,8 +224,8 @@ class Consumer(Worker):
         joined = client.call(
             JoinGroupRequest(
                 group_id=GROUP,
-                session_timeout_ms=30_000,
-                rebalance_timeout_ms=30_000,
+                session_timeout_ms=SESSION_MS,
+                rebalance_timeout_ms=SESSION_MS,
                 member_id=self.member_id,
                 protocol_type="consumer",
                 protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],

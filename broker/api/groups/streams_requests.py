@@ -1,7 +1,7 @@
 """Reads in slices what a long StreamsGroupHeartbeat names; refuses what no application needs.
 
 A heartbeat is served in one step. So that this stays short, a topology may have 4,000 parts
-(subtopologies, topics, settings of topics), and a member 100,000 tasks. Called by `streams_groups`.
+(subtopologies, topics, settings of topics), and a member 20,000 tasks. Called by `streams_groups`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kraftrio.wire.messages.streams_groups import (
 )
 
 MAX_TOPOLOGY_ENTRIES = 4_000
-MAX_TASKS = 100_000
+MAX_TASKS = 20_000
 _MAX_TAGS = 1_000
 _SLICE_ENTRIES = 64
 
