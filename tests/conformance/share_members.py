@@ -35,8 +35,15 @@ class ShareModel:
         errors: what may not be.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, unseen: int = 0) -> None:
+        """Know nothing of any record.
+
+        Args:
+            limit: how often the group's records are delivered.
+            unseen: so many deliveries of one may have been to members that died before they said.
+        """
         self._limit = limit
+        self._seen_limit = limit - unseen
         self._lock = threading.Lock()
         self._said: dict[tuple[str, Record], str] = {}
         self.done: dict[Record, float] = {}  # accepted or rejected, and since when that is kept
@@ -90,7 +97,7 @@ class ShareModel:
                 for offset in range(end)
                 if (partition, offset) not in self.done
                 and (partition, offset) not in self._unsure
-                and self.most.get((partition, offset), 0) < self._limit
+                and self.most.get((partition, offset), 0) < self._seen_limit
             ]
 
 

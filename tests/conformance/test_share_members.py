@@ -92,7 +92,7 @@ def test_nothing_is_lost_nor_given_too_often(
     make_broker: Callable[..., Broker], tmp_path: Path
 ) -> None:
     broker = make_broker(**SHARE_CONFIG)
-    model = ShareModel(LIMIT)
+    model = ShareModel(LIMIT, unseen=1)
     with RawClient(broker.address) as client:
         topic = create_topic(client, "shared", PARTITIONS)
         begin_at_the_start(client, "members")
@@ -128,7 +128,7 @@ def test_leaders_move_and_die(make_cluster: Callable[..., Cluster], tmp_path: Pa
     """The leaders of partitions, and of the share coordinator's topic, one after the other."""
     settings = {name: value for name, value in SHARE_CONFIG.items() if "coordinator" not in name}
     cluster = make_cluster(share_coordinator_state_topic_num_partitions=3, **settings)
-    model = ShareModel(LIMIT)
+    model = ShareModel(LIMIT, unseen=1)
     with cluster.any_client() as client:
         begin_at_the_start(client, "movers")
     topic = create_replicated(cluster, "moving")

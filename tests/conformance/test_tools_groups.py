@@ -74,15 +74,21 @@ def wait_for_state(kafka: KafkaTools, group: str, state: str, members: int) -> d
         time.sleep(0.1)
 
 
-def test_describe_idle_group(kafka: KafkaTools, filled: str, idle_group: str) -> None:
-    """A group without members keeps its offsets, and lag is counted from them."""
+def test_describe_idle_group(
+    kafka: KafkaTools, filled: str, idle_group: str, request: pytest.FixtureRequest
+) -> None:
+    """A group without members keeps its offsets, and lag is counted from them.
+
+    The broker's assignor stays with a group of the consumer protocol.
+    """
     assert offsets_of(kafka, idle_group) == {
         (filled, "0"): ("5", "5", "0"),
         (filled, "1"): ("5", "5", "0"),
     }
     kafka.produce(filled, ["b\tmore"], "--reader-property", "parse.key=true")
     assert offsets_of(kafka, idle_group)[filled, "0"] == ("5", "6", "1")
-    assert wait_for_state(kafka, idle_group, "Empty", 0)["strategy"] == "-"
+    strategy = {"classic": "-", "consumer": "uniform"}[request.node.callspec.params["idle_group"]]
+    assert wait_for_state(kafka, idle_group, "Empty", 0)["strategy"] == strategy
 
 
 def test_describe_beside_an_open_transaction(
