@@ -44,7 +44,7 @@ BURST = 12
 ANSWER_S = 0.2  # a request that parks is given up after this
 MAX_PARTITIONS = 20
 KEPT = ("fuzz-", "well-behaved", "__consumer_offsets", "__transaction_state", "__share_group_state")
-MAX_RSS_MB = 250
+MAX_RSS_MB = 150
 MAX_ROUND_TRIP_S = 5.0
 
 
