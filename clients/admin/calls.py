@@ -13,7 +13,8 @@ Called by: the admin modules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Any, Final, TypeVar
 
 import trio
@@ -269,6 +270,12 @@ class AdminCalls:
 # Begins a call of a program, which may take some milliseconds at most; None: as the settings say.
 # Raises ClosedError unless the client is open.
 Begin = Callable[[int | None], tuple[AdminCalls, Deadline]]
+
+
+def by_topic(items: Iterable[TopicPartition]) -> Iterator[tuple[str, list[TopicPartition]]]:
+    """Group partitions as requests have them, in their order."""
+    for topic, part in groupby(sorted(items), key=lambda item: item.topic):
+        yield topic, list(part)
 
 
 def _is_missing(error: KafkaClientError, deadline: Deadline) -> bool:

@@ -6,9 +6,8 @@ Called by: `admin`. KIP-183, KIP-430, KIP-455, KIP-460, KIP-595, KIP-700, KIP-83
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
 
-from kraftrio.clients.admin.calls import AdminCalls, Deadline, collect
+from kraftrio.clients.admin.calls import AdminCalls, Deadline, by_topic, collect
 from kraftrio.clients.admin.types import (
     ClusterDescription,
     ElectionType,
@@ -140,7 +139,7 @@ async def alter_partition_reassignments(
                 name=topic,
                 partitions=[_reassignable(item, wanted[item]) for item in part],
             )
-            for topic, part in groupby(sorted(wanted), key=lambda item: item.topic)
+            for topic, part in by_topic(wanted)
         ],
     )
     response: AlterPartitionReassignmentsResponse = await calls.ask_controller(

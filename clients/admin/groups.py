@@ -6,10 +6,9 @@ Called by: `admin`. KIP-88, KIP-229, KIP-396, KIP-518, KIP-709, KIP-848.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import groupby
 from typing import NamedTuple
 
-from kraftrio.clients.admin.calls import AdminCalls, Deadline, collect
+from kraftrio.clients.admin.calls import AdminCalls, Deadline, by_topic, collect
 from kraftrio.clients.admin.types import (
     GroupDescription,
     GroupListing,
@@ -61,7 +60,7 @@ from kraftrio.wire.messages.groups import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.primitives import TopicPartition, indexes_by_topic
 from kraftrio.wire.protocol.api import ApiKey
 
 # Offsets of groups name topics by name up to here, later by id.
@@ -272,7 +271,7 @@ async def alter_group_offsets(
         OffsetCommitRequestTopic(
             name=topic, partitions=[_commit(item, wanted[item]) for item in part]
         )
-        for topic, part in groupby(sorted(wanted), key=lambda item: item.topic)
+        for topic, part in by_topic(wanted)
     ]
     _, response = await calls.ask_coordinator(
         group_id,
@@ -296,11 +295,9 @@ async def delete_group_offsets(
     topics = [
         OffsetDeleteRequestTopic(
             name=topic,
-            partitions=[
-                OffsetDeleteRequestPartition(partition_index=item.partition) for item in part
-            ],
+            partitions=[OffsetDeleteRequestPartition(partition_index=index) for index in indexes],
         )
-        for topic, part in groupby(wanted, key=lambda item: item.topic)
+        for topic, indexes in indexes_by_topic(wanted).items()
     ]
     _, response = await calls.ask_coordinator(
         group_id,
@@ -384,30 +381,25 @@ def _commit(item: TopicPartition, committed: int | CommittedOffset) -> OffsetCom
 def _offset_fetch(
     group_id: str, wanted: list[TopicPartition] | None, require_stable: bool, version: int
 ) -> OffsetFetchRequest:
-    by_topic = None
-    if wanted is not None:
-        by_topic = [
-            (topic, [item.partition for item in part])
-            for topic, part in groupby(wanted, key=lambda item: item.topic)
-        ]
+    named = None if wanted is None else list(indexes_by_topic(wanted).items())
     if version < _FIRST_VERSION_WITH_GROUPS:
         return OffsetFetchRequest(
             group_id=group_id,
             topics=None
-            if by_topic is None
+            if named is None
             else [
                 OffsetFetchRequestTopic(name=topic, partition_indexes=indexes)
-                for topic, indexes in by_topic
+                for topic, indexes in named
             ],
             require_stable=require_stable,
         )
     group = OffsetFetchRequestGroup(
         group_id=group_id,
         topics=None
-        if by_topic is None
+        if named is None
         else [
             OffsetFetchRequestTopics(name=topic, partition_indexes=indexes)
-            for topic, indexes in by_topic
+            for topic, indexes in named
         ],
     )
     return OffsetFetchRequest(groups=[group], require_stable=require_stable)

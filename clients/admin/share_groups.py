@@ -9,10 +9,9 @@ Called by: `admin`. KIP-932, KIP-1226 (lag).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import groupby
 from typing import Any
 
-from kraftrio.clients.admin.calls import Begin, collect, finish
+from kraftrio.clients.admin.calls import Begin, by_topic, collect, finish
 from kraftrio.clients.admin.types import (
     Results,
     ShareGroupDescription,
@@ -41,7 +40,7 @@ from kraftrio.wire.messages.share_groups import (
     ShareGroupDescribeDescribedGroup,
     ShareGroupDescribeRequest,
 )
-from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.primitives import TopicPartition, indexes_by_topic
 
 
 class ShareGroupAdmin:
@@ -103,12 +102,10 @@ class ShareGroupAdmin:
         topics = None
         if partitions is not None:
             topics = [
-                DescribeShareGroupOffsetsRequestTopic(
-                    topic_name=topic, partitions=[item.partition for item in part]
-                )
-                for topic, part in groupby(
-                    sorted(topic_partitions("partitions", partitions)), key=_topic
-                )
+                DescribeShareGroupOffsetsRequestTopic(topic_name=topic, partitions=indexes)
+                for topic, indexes in indexes_by_topic(
+                    sorted(topic_partitions("partitions", partitions))
+                ).items()
             ]
         calls, deadline = self._begin(timeout_ms)
         group = DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)
@@ -160,7 +157,7 @@ class ShareGroupAdmin:
                     for item in part
                 ],
             )
-            for topic, part in groupby(sorted(wanted), key=_topic)
+            for topic, part in by_topic(wanted)
         ]
         calls, deadline = self._begin(timeout_ms)
         _, response = await calls.ask_coordinator(
@@ -218,10 +215,6 @@ class ShareGroupAdmin:
             ),
             raise_errors,
         )
-
-
-def _topic(item: TopicPartition) -> str:
-    return item.topic
 
 
 def _codes_of_groups(response: Any) -> list[ErrorCode]:

@@ -6,9 +6,8 @@ Called by: `admin`. KIP-4, KIP-195, KIP-204, KIP-339.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import groupby
 
-from kraftrio.clients.admin.calls import AdminCalls, Deadline, collect
+from kraftrio.clients.admin.calls import AdminCalls, Deadline, by_topic, collect
 from kraftrio.clients.admin.types import (
     CreatedTopic,
     ListedOffset,
@@ -202,7 +201,7 @@ async def list_offsets(
                         for item in part
                     ],
                 )
-                for topic, part in _by_topic(items)
+                for topic, part in by_topic(items)
             ],
             timeout_ms=calls.config.request_timeout_ms,
         )
@@ -244,7 +243,7 @@ async def delete_records(
                         for item in part
                     ],
                 )
-                for topic, part in _by_topic(items)
+                for topic, part in by_topic(items)
             ],
             timeout_ms=int(deadline.request_timeout_s * 1000),
         )
@@ -286,8 +285,3 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
             for name, value in topic.configs.items()
         ],
     )
-
-
-def _by_topic(items: Iterable[TopicPartition]) -> Iterable[tuple[str, list[TopicPartition]]]:
-    for topic, part in groupby(sorted(items), key=lambda item: item.topic):
-        yield topic, list(part)
