@@ -13,7 +13,7 @@ Called by: the admin modules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, Final, TypeVar
 
@@ -21,6 +21,7 @@ import trio
 
 from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.clients.admin.types import Results
+from kraftrio.clients.arguments import several, text
 from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.config import AdminConfig
 from kraftrio.clients.coordinators import GROUP_KEY_TYPE
@@ -270,6 +271,33 @@ class AdminCalls:
 # Begins a call of a program, which may take some milliseconds at most; None: as the settings say.
 # Raises ClosedError unless the client is open.
 Begin = Callable[[int | None], tuple[AdminCalls, Deadline]]
+
+
+def checked_group_ids(given: Iterable[str]) -> list[str]:
+    """Check the ids of groups that a program gives.
+
+    Raises:
+        TypeError, ValueError: they are none.
+    """
+    return [text("a group_id", group_id) for group_id in several("group_ids", given)]
+
+
+async def for_each_group(
+    group_ids: Iterable[str], ask: Callable[[str], Awaitable[T]]
+) -> Results[str, T]:
+    """Ask for one group after the other; an error of one is its result.
+
+    Raises:
+        TypeError, ValueError: the ids are none; nothing was asked.
+    """
+    values: dict[str, T] = {}
+    errors: dict[str, KafkaClientError] = {}
+    for group_id in checked_group_ids(group_ids):
+        try:
+            values[group_id] = await ask(group_id)
+        except KafkaClientError as error:
+            errors[group_id] = error
+    return Results(values, errors)
 
 
 def by_topic(items: Iterable[TopicPartition]) -> Iterator[tuple[str, list[TopicPartition]]]:

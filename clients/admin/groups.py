@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from kraftrio.clients.admin.calls import AdminCalls, Deadline, by_topic, collect
+from kraftrio.clients.admin.calls import (
+    AdminCalls,
+    Deadline,
+    by_topic,
+    checked_group_ids,
+    collect,
+    for_each_group,
+)
 from kraftrio.clients.admin.types import (
     GroupDescription,
     GroupListing,
@@ -129,17 +136,14 @@ async def describe_groups(
     group_ids: Iterable[str],
 ) -> Results[str, GroupDescription]:
     """Return groups' states and members, of the classic and the consumer protocol."""
-    values: dict[str, GroupDescription] = {}
-    errors: dict[str, KafkaClientError] = {}
-    for group_id in _group_ids(group_ids):
+
+    async def describe(group_id: str) -> GroupDescription:
         try:
-            try:
-                values[group_id] = await _describe_consumer(calls, group_id, deadline)
-            except (GroupIdNotFoundError, UnsupportedVersionError):
-                values[group_id] = await _describe_classic(calls, group_id, deadline)
-        except KafkaClientError as error:
-            errors[group_id] = error
-    return Results(values, errors)
+            return await _describe_consumer(calls, group_id, deadline)
+        except (GroupIdNotFoundError, UnsupportedVersionError):
+            return await _describe_classic(calls, group_id, deadline)
+
+    return await for_each_group(group_ids, describe)
 
 
 async def _describe_consumer(
@@ -182,7 +186,7 @@ async def delete_groups(
 ) -> Results[str, None]:
     """Delete groups that have no members, with their committed offsets."""
     codes: list[tuple[str, ErrorCode, str | None, None]] = []
-    for group_id in _group_ids(group_ids):
+    for group_id in checked_group_ids(group_ids):
         try:
             _, response = await calls.ask_coordinator(
                 group_id, DeleteGroupsRequest(groups_names=[group_id]), deadline, _codes_deleted
@@ -330,10 +334,6 @@ async def _coordinator_version(
         cluster.forget_coordinator(group_id)
         if not failure.retriable or not await deadline.pause():
             raise failure
-
-
-def _group_ids(given: Iterable[str]) -> list[str]:
-    return [text("a group_id", group_id) for group_id in several("group_ids", given)]
 
 
 def _codes_of_consumer_groups(response: ConsumerGroupDescribeResponse) -> list[ErrorCode]:

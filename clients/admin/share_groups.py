@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kraftrio.clients.admin.calls import Begin, by_topic, collect, finish
+from kraftrio.clients.admin.calls import Begin, by_topic, collect, finish, for_each_group
 from kraftrio.clients.admin.types import (
     Results,
     ShareGroupDescription,
@@ -19,14 +19,13 @@ from kraftrio.clients.admin.types import (
     SharePartitionOffset,
 )
 from kraftrio.clients.arguments import (
-    several,
     text,
     topic_partition,
     topic_partitions,
     whole_number,
 )
 from kraftrio.clients.arguments import topics as checked_topics
-from kraftrio.clients.errors import KafkaClientError, error_for
+from kraftrio.clients.errors import error_for
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.share_groups import (
     AlterShareGroupOffsetsRequest,
@@ -66,21 +65,17 @@ class ShareGroupAdmin:
             GroupIdNotFoundError, ...: for a group, if `raise_errors`; other kinds count as unknown.
         """
         calls, deadline = self._begin(timeout_ms)
-        values: dict[str, ShareGroupDescription] = {}
-        errors: dict[str, KafkaClientError] = {}
-        for given in several("group_ids", group_ids):
-            group_id = text("a group_id", given)
-            try:
-                node_id, response = await calls.ask_coordinator(
-                    group_id,
-                    ShareGroupDescribeRequest(group_ids=[group_id]),
-                    deadline,
-                    _codes_of_groups,
-                )
-                values[group_id] = _description(response.groups[0], node_id)
-            except KafkaClientError as error:
-                errors[group_id] = error
-        return finish(Results(values, errors), raise_errors)
+
+        async def ask(group_id: str) -> ShareGroupDescription:
+            node_id, response = await calls.ask_coordinator(
+                group_id,
+                ShareGroupDescribeRequest(group_ids=[group_id]),
+                deadline,
+                _codes_of_groups,
+            )
+            return _description(response.groups[0], node_id)
+
+        return finish(await for_each_group(group_ids, ask), raise_errors)
 
     async def list_offsets(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kraftrio.clients.admin.calls import Begin, finish
+from kraftrio.clients.admin.calls import Begin, finish, for_each_group
 from kraftrio.clients.admin.types import (
     Results,
     StreamsGroupDescription,
@@ -18,8 +18,7 @@ from kraftrio.clients.admin.types import (
     StreamsSubtopology,
     StreamsTasks,
 )
-from kraftrio.clients.arguments import several, text
-from kraftrio.clients.errors import KafkaClientError, error_for
+from kraftrio.clients.errors import error_for
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.streams_groups import (
     StreamsGroupDescribeAssignment,
@@ -55,21 +54,17 @@ class StreamsGroupAdmin:
             GroupIdNotFoundError, ...: for a group, if `raise_errors`; other kinds count as unknown.
         """
         calls, deadline = self._begin(timeout_ms)
-        values: dict[str, StreamsGroupDescription] = {}
-        errors: dict[str, KafkaClientError] = {}
-        for given in several("group_ids", group_ids):
-            group_id = text("a group_id", given)
-            try:
-                node_id, response = await calls.ask_coordinator(
-                    group_id,
-                    StreamsGroupDescribeRequest(group_ids=[group_id]),
-                    deadline,
-                    _codes_of_groups,
-                )
-                values[group_id] = _description(response.groups[0], node_id)
-            except KafkaClientError as error:
-                errors[group_id] = error
-        return finish(Results(values, errors), raise_errors)
+
+        async def ask(group_id: str) -> StreamsGroupDescription:
+            node_id, response = await calls.ask_coordinator(
+                group_id,
+                StreamsGroupDescribeRequest(group_ids=[group_id]),
+                deadline,
+                _codes_of_groups,
+            )
+            return _description(response.groups[0], node_id)
+
+        return finish(await for_each_group(group_ids, ask), raise_errors)
 
 
 def _codes_of_groups(response: StreamsGroupDescribeResponse) -> list[ErrorCode]:
