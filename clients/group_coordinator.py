@@ -9,6 +9,7 @@ Called by: the consumer and the share consumer.
 
 from __future__ import annotations
 
+import logging
 import random
 from typing import Any
 
@@ -19,12 +20,15 @@ from kraftrio.clients.config import ClientConfig
 from kraftrio.clients.errors import (
     CoordinatorNotAvailableError,
     InvalidGroupIdError,
+    KafkaClientError,
     RetriableError,
     TimedOutError,
 )
 from kraftrio.clients.node import BrokerNode
 from kraftrio.net.transport import Network
 from kraftrio.wire.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
 
 _LOST_COORDINATOR = frozenset(
     {
@@ -142,6 +146,13 @@ class GroupCoordinator:
                 lambda _node: None,
             )
         return node
+
+    async def leave(self, request: Any) -> None:
+        """Send a leave; where that fails the group notices by itself, after the session."""
+        try:
+            await self.ask(request)
+        except KafkaClientError as error:
+            logger.info("leaving the group failed, it will notice: %s", error)
 
     def forget(self) -> None:
         """Look it up again the next time."""

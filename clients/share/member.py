@@ -110,7 +110,7 @@ class ShareMember:
         self._heartbeats.topics = frozenset()
         self._assign(())
         if request is not None:
-            await self._send_leave(request)
+            await self._coordinator.leave(request)
 
     async def run(self) -> None:
         """Be a member as long as the consumer is open."""
@@ -124,7 +124,7 @@ class ShareMember:
             if request is None:
                 await self._wait(lacks_names=lacks_names)
             elif member.state is MemberState.STALE:
-                await self._send_leave(request)
+                await self._coordinator.leave(request)
             else:
                 await self._beat(request)
 
@@ -175,12 +175,6 @@ class ShareMember:
         if member.failure is not None:
             self._assign(())
             self._on_failure()
-
-    async def _send_leave(self, request: Any) -> None:
-        try:
-            await self._coordinator.ask(request)
-        except KafkaClientError as error:
-            logger.info("leaving the share group failed, it will notice: %s", error)
 
 
 def _now_ms() -> float:

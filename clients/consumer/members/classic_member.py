@@ -159,7 +159,7 @@ class ClassicMember:
         membership.forget_owned()
         self._partitions.assign(())
         if request is not None:
-            await self._send_leave(request)
+            await self._coordinator.leave(request)
 
     # -- the member's steps ---------------------------------------------------------------------
 
@@ -285,7 +285,7 @@ class ClassicMember:
                 # A deadline that has only just been reached is not past yet.
                 await trio.sleep(0.001)
             elif isinstance(request, LeaveGroupRequest):
-                await self._send_leave(request)
+                await self._coordinator.leave(request)
                 self._wake.set()
             else:
                 await self._beat(request)
@@ -307,12 +307,6 @@ class ClassicMember:
             self._coordinator.forget()
         if code != ErrorCode.NONE:
             self._wake.set()
-
-    async def _send_leave(self, request: LeaveGroupRequest) -> None:
-        try:
-            await self._coordinator.ask(request)
-        except KafkaClientError as error:
-            logger.info("leaving the group failed, it will notice: %s", error)
 
 
 def _now_ms() -> float:

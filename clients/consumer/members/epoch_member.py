@@ -143,7 +143,7 @@ class EpochMember:
         member.forget_owned()
         self._partitions.assign(())
         if request is not None:
-            await self._send_leave(request)
+            await self._coordinator.leave(request)
 
     # -- the member's steps ---------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ class EpochMember:
             elif member.state is MemberState.STALE:
                 self._turnstile.notify()
                 self._wake.set()
-                await self._send_leave(request)
+                await self._coordinator.leave(request)
             else:
                 await self._beat(request)
 
@@ -242,12 +242,6 @@ class EpochMember:
             self._coordinator.note_error(answer.error_code)
             member.heartbeat_answered(request, answer, _now_ms())
         self._wake.set()
-
-    async def _send_leave(self, request: Any) -> None:
-        try:
-            await self._coordinator.ask(request)
-        except KafkaClientError as error:
-            logger.info("leaving the group failed, it will notice: %s", error)
 
 
 def _now_ms() -> float:
