@@ -165,9 +165,11 @@ unit/clients/producer/test_transaction_manager: clients/producer/ transaction tr
 unit/clients/producer/test_transaction_manager: clients/ group_offsets
 unit/clients/share/test_consumer: clients/share/ fetcher member
 unit/clients/test_nodes: clients/ node versions
+unit/kraft_meta/controller/test_acl_control: wire/protocol/ acls
 unit/kraft_meta/controller/test_directory_control: kraft_meta/metadata/ directories
 unit/kraft_meta/controller/test_replication_control: kraft_meta/controller/ control
     partition_index
+unit/kraft_meta/metadata/test_acl_image: kraft_meta/metadata/ image_parts security_records
 unit/kraft_meta/quorum/test_service: kraft_meta/quorum/ active_controller description
     leader_watch peer_messages ready_writer settings
 unit/kraft_meta/raft/test_election_pace: kraft_meta/raft/ ready

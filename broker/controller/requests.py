@@ -7,18 +7,18 @@ when the controller gives none?
 
 Sending again, per API. A response can be lost after its request has been decided and committed.
 - Freely: what asks for a state and not for a change, so that the second time finds it done:
-  AlterConfigs, IncrementalAlterConfigs (lists have no repetitions), UpdateFeatures, ElectLeaders
-  (the second answer may be ELECTION_NOT_NEEDED), AlterPartitionReassignments that cancel nothing,
-  and everything that only reads or validates. Registration (by its incarnation id), heartbeats and
-  AlterPartition (by the partition epoch: INVALID_UPDATE_VERSION makes the leader wait for
-  the metadata) are made for it; of AllocateProducerIds a block is lost at worst.
+  AlterConfigs, IncrementalAlterConfigs (lists have no repetitions), UpdateFeatures, CreateAcls,
+  ElectLeaders (the second answer may be ELECTION_NOT_NEEDED), AlterPartitionReassignments that
+  cancel nothing, and everything that only reads or validates. Registration (by its incarnation id),
+  heartbeats and AlterPartition (by the partition epoch: INVALID_UPDATE_VERSION makes the leader
+  wait for the metadata) are made for it; of AllocateProducerIds a block is lost at worst.
 - In doubt: CreateTopics and CreatePartitions. The second time does no harm, but its answer may deny
   what the first time did (TOPIC_ALREADY_EXISTS for the topic just made). Such a denial is replaced
   by REQUEST_TIMED_OUT, which says that it may have happened.
-- Never: DeleteTopics (of that name there may be a new topic), UnregisterBroker (the broker may have
-  come back), cancellations of reassignments, and every API that is not named here. The client gets
-  REQUEST_TIMED_OUT and decides. Apache Kafka sends all of them again, and passes the second
-  answer on.
+- Never: DeleteTopics (of that name there may be a new topic), DeleteAcls (its answer names what
+  went), UnregisterBroker (the broker may have come back), cancellations of reassignments, and every
+  API that is not named here. The client gets REQUEST_TIMED_OUT and decides. Apache Kafka sends all
+  of them again, and passes the second answer on.
 
 Called by: controller/client.py. Kafka's counterparts: ForwardingManager (KIP-590),
 NodeToControllerChannelManager.
@@ -32,7 +32,7 @@ from typing import Any, Final
 
 from kraftrio.kraft_meta.controller.error_responses import error_response
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages import admin, configs, quorum
+from kraftrio.wire.messages import admin, configs, quorum, security
 
 ANSWER_LOST: Final = "The controller's answer was lost; the request may have been carried out."
 
@@ -66,6 +66,7 @@ _ASKS_FOR_A_STATE: Final = frozenset(
         quorum.DescribeQuorumRequest,
         admin.ElectLeadersRequest,
         admin.ListPartitionReassignmentsRequest,
+        security.CreateAclsRequest,
     }
 )
 
@@ -152,4 +153,6 @@ _ITEMS: Final[dict[type[Any], Callable[[Any], Sequence[Any]]]] = {
     configs.AlterConfigsResponse: lambda response: response.responses,
     configs.IncrementalAlterConfigsResponse: lambda response: response.responses,
     configs.DescribeConfigsResponse: lambda response: response.results,
+    security.CreateAclsResponse: lambda response: response.results,
+    security.DeleteAclsResponse: lambda response: response.filter_results,
 }

@@ -20,6 +20,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from kraftrio.kraft_meta.controller.acl_control import create_acls, delete_acls
 from kraftrio.kraft_meta.controller.cluster_control import ClusterControl
 from kraftrio.kraft_meta.controller.configuration_control import (
     alter_configs,
@@ -68,6 +69,7 @@ from kraftrio.wire.messages.quorum import (
     UnregisterBrokerRequest,
     UpdateFeaturesRequest,
 )
+from kraftrio.wire.messages.security import CreateAclsRequest, DeleteAclsRequest
 from kraftrio.wire.primitives import uuid_to_text
 
 _Handler = Callable[[Any, DecisionContext], ControllerResult]
@@ -108,6 +110,8 @@ class Controller:
             AlterPartitionRequest: alter_partition,
             AssignReplicasToDirsRequest: assign_replicas_to_dirs,
             UpdateFeaturesRequest: update_features,
+            CreateAclsRequest: create_acls,
+            DeleteAclsRequest: delete_acls,
             BrokerRegistrationRequest: self._cluster.register_broker,
             BrokerHeartbeatRequest: self._cluster.heartbeat,
             UnregisterBrokerRequest: self._cluster.unregister_broker,

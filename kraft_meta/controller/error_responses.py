@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages import admin, configs, quorum
+from kraftrio.wire.messages import admin, configs, quorum, security
 
 
 def error_response(request: Any, code: ErrorCode, message: str | None = None) -> Any:
@@ -148,6 +148,16 @@ def _incremental_alter_configs(
     )
 
 
+def _create_acls(request: security.CreateAclsRequest, code: ErrorCode, text: str | None) -> Any:
+    result = security.AclCreationResult(error_code=code, error_message=text)
+    return security.CreateAclsResponse(results=each(lambda _: result, request.creations))
+
+
+def _delete_acls(request: security.DeleteAclsRequest, code: ErrorCode, text: str | None) -> Any:
+    result = security.DeleteAclsFilterResult(error_code=code, error_message=text)
+    return security.DeleteAclsResponse(filter_results=each(lambda _: result, request.filters))
+
+
 def _update_features(
     _request: quorum.UpdateFeaturesRequest, code: ErrorCode, text: str | None
 ) -> Any:
@@ -176,6 +186,8 @@ _MAKERS: Final[dict[type[Any], Callable[[Any, ErrorCode, str | None], Any]]] = {
     admin.ListPartitionReassignmentsRequest: _list_partition_reassignments,
     configs.AlterConfigsRequest: _alter_configs,
     configs.IncrementalAlterConfigsRequest: _incremental_alter_configs,
+    security.CreateAclsRequest: _create_acls,
+    security.DeleteAclsRequest: _delete_acls,
     quorum.UpdateFeaturesRequest: _update_features,
     quorum.UnregisterBrokerRequest: _unregister_broker,
     quorum.BrokerRegistrationRequest: _top_level(quorum.BrokerRegistrationResponse),

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from immutables import Map
 
+from kraftrio.kraft_meta.metadata.acl_image import Acl, AclChanges
 from kraftrio.kraft_meta.metadata.directories import (
     MIGRATING,
     UNASSIGNED,
@@ -32,6 +33,7 @@ from kraftrio.kraft_meta.metadata.directories import (
     placement,
     shared,
 )
+from kraftrio.kraft_meta.metadata.image_parts import ImagePart, apply_changes, changes_between
 from kraftrio.kraft_meta.metadata.records import (
     LEADER_RECOVERED,
     NO_LEADER,
@@ -213,6 +215,14 @@ _NO_TOPIC_IDS: Final[Map[bytes, TopicImage]] = Map()
 _NO_BROKERS: Final[Map[int, BrokerImage]] = Map()
 _NO_CONFIGS: Final[Map[ConfigResource, Map[str, str]]] = Map()
 _NO_FEATURES: Final[Map[str, int]] = Map()
+_NO_ACLS: Final[Map[bytes, Acl]] = Map()
+
+PARTS: Final[tuple[type[ImagePart[Any, Any]], ...]] = (AclChanges,)
+"""The parts of the image that know their own records; each is a field of `MetadataImage`."""
+
+_PART_OF_RECORD: Final = {record: part for part in PARTS for record in part.RECORDS}
+
+P = TypeVar("P", bound=ImagePart[Any, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +238,7 @@ class MetadataImage:
     configs: Map[ConfigResource, Map[str, str]] = _NO_CONFIGS
     features: Map[str, int] = _NO_FEATURES
     next_producer_id: int = 0
+    acls: Map[bytes, Acl] = _NO_ACLS
 
     def topic(self, name: str) -> TopicImage | None:
         return self.topics_by_name.get(name)
@@ -304,6 +315,8 @@ class MetadataImage:
                 yield ConfigRecord(resource.type, resource.name, key, configs[key])
         if self.next_producer_id:
             yield ProducerIdsRecord(-1, -1, self.next_producer_id)
+        for part in PARTS:
+            yield from part.to_records(getattr(self, part.FIELD))
 
 
 def _partition_record(topic_id: bytes, index: int, partition: PartitionImage) -> PartitionRecord:
@@ -370,9 +383,11 @@ class MetadataDelta:
         changed_configs: resources and all their configurations as they are now.
         changed_features: feature levels that changed; 0 when removed.
         producer_ids_changed: next_producer_id moved.
+        part: what changed in one of PARTS.
     """
 
     __slots__ = (
+        "_parts",
         "changed_brokers",
         "changed_configs",
         "changed_features",
@@ -392,6 +407,11 @@ class MetadataDelta:
         self.changed_features: dict[str, int] = {}
         self.cluster_id = previous.cluster_id
         self.next_producer_id = previous.next_producer_id
+        self._parts = {part: part(getattr(previous, part.FIELD)) for part in PARTS}
+
+    def part(self, kind: type[P]) -> P:
+        """Return what changes in a part of the image."""
+        return cast(P, self._parts[kind])
 
     @property
     def producer_ids_changed(self) -> bool:
@@ -407,6 +427,7 @@ class MetadataDelta:
             or self.changed_features
             or self.producer_ids_changed
             or self.cluster_id != self.previous.cluster_id
+            or any(part.changed for part in self._parts.values())
         )
 
     @classmethod
@@ -427,18 +448,11 @@ class MetadataDelta:
                     topic_delta.partitions[index] = partition
             if old is None or topic_delta.partitions:
                 delta.changed_topics[topic.topic_id] = topic_delta
-        for broker_id in sorted({*previous.brokers, *image.brokers}):
-            broker = image.brokers.get(broker_id)
-            if previous.brokers.get(broker_id) != broker:
-                delta.changed_brokers[broker_id] = broker
-        for resource in sorted({*previous.configs, *image.configs}):
-            configs = image.configs.get(resource, _NO_CONFIG)
-            if previous.configs.get(resource, _NO_CONFIG) != configs:
-                delta.changed_configs[resource] = configs
-        for feature in sorted({*previous.features, *image.features}):
-            level = image.features.get(feature, 0)
-            if previous.features.get(feature, 0) != level:
-                delta.changed_features[feature] = level
+        delta.changed_brokers = changes_between(previous.brokers, image.brokers, None)
+        delta.changed_configs = changes_between(previous.configs, image.configs, _NO_CONFIG)
+        delta.changed_features = changes_between(previous.features, image.features, 0)
+        for kind, part in delta._parts.items():
+            part.become(getattr(image, kind.FIELD))
         delta.cluster_id = image.cluster_id
         delta.next_producer_id = image.next_producer_id
         return delta
@@ -484,6 +498,8 @@ class MetadataDelta:
                 self.cluster_id = record.cluster_id
             case NoOpRecord():
                 return
+            case _:
+                self._parts[_PART_OF_RECORD[type(record)]].replay(record)
 
     def apply(self, offset: int, epoch: int) -> MetadataImage:
         """Return the image after this delta; `offset` is that of the last record."""
@@ -499,34 +515,17 @@ class MetadataDelta:
                 name_mutation[changed.name] = changed
                 id_mutation[topic_id] = changed
             by_name, by_id = name_mutation.finish(), id_mutation.finish()
-        brokers = previous.brokers
-        for broker_id, broker in self.changed_brokers.items():
-            if broker is not None:
-                brokers = brokers.set(broker_id, broker)
-            elif broker_id in brokers:
-                brokers = brokers.delete(broker_id)
-        configs = previous.configs
-        for resource, values in self.changed_configs.items():
-            if values:
-                configs = configs.set(resource, values)
-            elif resource in configs:
-                configs = configs.delete(resource)
-        features = previous.features
-        for name, level in self.changed_features.items():
-            if level:
-                features = features.set(name, level)
-            elif name in features:
-                features = features.delete(name)
         return MetadataImage(
             offset=offset,
             epoch=epoch,
             cluster_id=self.cluster_id,
             topics_by_name=by_name,
             topics_by_id=by_id,
-            brokers=brokers,
-            configs=configs,
-            features=features,
+            brokers=apply_changes(previous.brokers, self.changed_brokers),
+            configs=apply_changes(previous.configs, self.changed_configs),
+            features=apply_changes(previous.features, self.changed_features),
             next_producer_id=self.next_producer_id,
+            **{kind.FIELD: part.apply() for kind, part in self._parts.items()},
         )
 
     def _topic(self, topic_id: bytes) -> TopicDelta:

@@ -1,8 +1,8 @@
 """Metadata records: what the metadata log says, as small frozen values, and their bytes.
 
-Owns: the classes of records, their type ids (Kafka's own numbers, so that a reader of either
-knows what 3 means) and their encoding: one msgpack array `[type_id, version, field...]` per record
-value, fields in the order of declaration. Rules:
+Owns: the classes of records (security_records.py has those about who may do what), their type ids
+(Kafka's own numbers, so that a reader of either knows what 3 means) and their encoding: one msgpack
+array `[type_id, version, field...]` per record value, fields in the order of declaration. Rules:
 1. A record is never changed or removed once released: new fields go to the end with a default and
    raise VERSION; a decoder fills what an older writer did not know.
 2. A type or a version that is not known here means that a newer release wrote the log: that is
@@ -19,6 +19,8 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import msgpack
+
+from kraftrio.kraft_meta.metadata.security_records import SECURITY_RECORD_CLASSES, SecurityRecord
 
 NO_LEADER: Final = -1
 NO_LEADER_CHANGE: Final = -2
@@ -213,6 +215,7 @@ MetadataRecord: TypeAlias = (
     | BrokerRegistrationChangeRecord
     | NoOpRecord
     | ClusterIdRecord
+    | SecurityRecord
 )
 
 RECORD_CLASSES: Final[tuple[type[MetadataRecord], ...]] = (
@@ -228,6 +231,7 @@ RECORD_CLASSES: Final[tuple[type[MetadataRecord], ...]] = (
     BrokerRegistrationChangeRecord,
     NoOpRecord,
     ClusterIdRecord,
+    *SECURITY_RECORD_CLASSES,
 )
 _CLASS_BY_TYPE_ID: Final = {cls.TYPE_ID: cls for cls in RECORD_CLASSES}
 _FIELD_NAMES: Final = {cls: tuple(f.name for f in fields(cls)) for cls in RECORD_CLASSES}

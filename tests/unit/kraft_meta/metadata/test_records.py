@@ -26,6 +26,10 @@ from kraftrio.kraft_meta.metadata.records import (
     decode_record,
     encode_record,
 )
+from kraftrio.kraft_meta.metadata.security_records import (
+    AccessControlEntryRecord,
+    RemoveAccessControlEntryRecord,
+)
 
 TOPIC_ID = bytes(range(16))
 
@@ -58,6 +62,8 @@ EXAMPLES: list[MetadataRecord] = [
     BrokerRegistrationChangeRecord(1, 5, log_dirs=(TOPIC_ID,)),
     NoOpRecord(),
     ClusterIdRecord("id"),
+    AccessControlEntryRecord(TOPIC_ID, 2, "töpic", 3, "User:a", "*", 3, 3),
+    RemoveAccessControlEntryRecord(TOPIC_ID),
 ]
 
 
