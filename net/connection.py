@@ -31,6 +31,7 @@ from typing import Any, Final, NamedTuple
 
 import trio
 
+from kraftrio.net.security_errors import LoginRefused, SecurityError
 from kraftrio.net.send_queue import Push, SendQueue
 from kraftrio.net.transport import Network
 from kraftrio.wire.codec.message import decode, encode_parts, spec_of
@@ -69,6 +70,18 @@ class ConnectionLost(Exception):
 
 class RequestTimedOut(ConnectionLost):
     """The request was not answered in time; the connection is closed."""
+
+
+class AuthenticationFailed(ConnectionLost):
+    """The peer did not let this side in; trying again changes nothing by itself.
+
+    The counterpart of Java's AuthenticationException; after a login, of its
+    SaslAuthenticationException.
+    """
+
+
+class HandshakeFailed(AuthenticationFailed):
+    """TLS failed: one side did not accept the other (Java's SslAuthenticationException)."""
 
 
 class ConnectionBusy(ConnectionLost):
@@ -188,7 +201,7 @@ class Connection:
         self._lost: ConnectionLost | None = None
         self._closed = trio.Event()
         self._wake_writer = trio.Event()
-        self._send_failure: str | None = None  # nothing goes out any more
+        self._send_failure: OSError | None = None  # nothing goes out any more
         self._is_receiving = False  # callbacks of replies may send
         self._queued_bytes = 0  # ever
         # Who waits for the socket to take so many bytes of them, in order.
@@ -204,6 +217,11 @@ class Connection:
     def loss(self) -> str | None:
         """Why the connection has ended; None while it has not."""
         return None if self._lost is None else self._lost.reason
+
+    @property
+    def authentication_failed(self) -> bool:
+        """Whether the connection has ended since the peer did not let this side in."""
+        return isinstance(self._lost, AuthenticationFailed)
 
     @property
     def requests_in_flight(self) -> int:
@@ -295,7 +313,7 @@ class Connection:
         when_sent: Callable[[ConnectionLost | None], object] | None = None,
     ) -> None:
         if self._lost is not None:
-            raise ConnectionLost(self._lost.reason)
+            raise type(self._lost)(self._lost.reason)
         if self._unsent.size_bytes > self._max_unsent_bytes:
             raise ConnectionBusy(f"{self._unsent.size_bytes} bytes wait to be sent")
         if self._protocol.requests_in_flight >= self._max_requests_in_flight:
@@ -321,7 +339,7 @@ class Connection:
         try:
             is_out = self._unsent.push() is Push.DONE
         except OSError as error:
-            self._end_sending(f"sending failed: {error}")
+            self._end_sending(error)
             return True
         if self._waiting_to_go:
             self._report_sent()
@@ -329,9 +347,9 @@ class Connection:
 
     # -- the end --------------------------------------------------------------------------------
 
-    def _end_sending(self, reason: str) -> None:
+    def _end_sending(self, failure: OSError) -> None:
         """End the connection after what was answered before: that is here, or never will be."""
-        self._send_failure = reason
+        self._send_failure = failure
         if not self._is_receiving:
             while self._receive():
                 pass
@@ -341,17 +359,23 @@ class Connection:
         self._lose("the connection was closed on this side")
 
     def _lose(
-        self, reason: str, *, overdue: float = -math.inf, undecodable: Reply | None = None
+        self,
+        reason: str,
+        *,
+        kind: type[ConnectionLost] = ConnectionLost,
+        overdue: float = -math.inf,
+        undecodable: Reply | None = None,
     ) -> None:
         """End the connection.
 
         Args:
+            kind: which loss it is.
             overdue: requests that were due by then have timed out.
             undecodable: the reply to the request whose response cannot be understood.
         """
         if self._lost is not None:
             return
-        lost = self._lost = ConnectionLost(reason)
+        lost = self._lost = kind(reason)
         self._network.notify_closing(self._sock)
         self._sock.close()
         self._report_sent()
@@ -390,10 +414,11 @@ class Connection:
             count = self._sock.recvmsg_into(buffers)[0]
         except BlockingIOError:
             if self._send_failure is not None:
-                self._lose(self._send_failure)
+                failure = self._send_failure
+                self._lose(f"sending failed: {failure}", kind=_loss_by(failure))
             return False
         except OSError as error:
-            self._lose(f"receiving failed: {error}")
+            self._lose(f"receiving failed: {error}", kind=_loss_by(error))
             return False
         if count == 0:
             within = " within a response" if self._protocol.is_within_frame else ""
@@ -484,6 +509,7 @@ async def open_connection(
         spare_frames: how many large responses' memory to keep for those to come.
 
     Raises:
+        AuthenticationFailed: the two sides do not accept each other (`HandshakeFailed`: by TLS).
         ConnectionLost: it cannot connect.
     """
     sock = await _connect(network, host, port, connect_timeout_s)
@@ -518,6 +544,8 @@ async def _connect(network: Network, host: str, port: int, timeout_s: float) -> 
     with trio.move_on_after(timeout_s):
         try:
             return await network.connect(host, port)
+        except SecurityError as error:
+            raise _loss_by(error)(f"cannot use {host}:{port}: {error}") from error
         except OSError as error:
             raise ConnectionLost(
                 f"cannot connect to {host}:{port}: {_innermost(error)}", refused=_is_refusal(error)
@@ -525,6 +553,13 @@ async def _connect(network: Network, host: str, port: int, timeout_s: float) -> 
         except UnicodeError as error:  # of the resolver
             raise ConnectionLost(f"{host!r} is no name of a host: {error}") from error
     raise ConnectionLost(f"cannot connect to {host}:{port} within {timeout_s:g} s")
+
+
+def _loss_by(error: OSError) -> type[ConnectionLost]:
+    """Which loss of a connection an error comes to."""
+    if not isinstance(error, SecurityError):
+        return ConnectionLost
+    return AuthenticationFailed if isinstance(error, LoginRefused) else HandshakeFailed
 
 
 def _causes(error: BaseException) -> list[BaseException]:

@@ -25,7 +25,12 @@ from typing import NamedTuple
 import trio
 
 from kraftrio.base.backoff import ExponentialBackoff
-from kraftrio.net.connection import Connection, ConnectionLost, open_connection
+from kraftrio.net.connection import (
+    AuthenticationFailed,
+    Connection,
+    ConnectionLost,
+    open_connection,
+)
 from kraftrio.net.transport import Network
 
 Address = tuple[str, int]
@@ -39,11 +44,13 @@ class Loss(NamedTuple):
         reason: what happened, in words.
         refused: nobody listens there.
         was_ready: the connection had been made.
+        authentication_failed: the node does not let this side in.
     """
 
     reason: str
     refused: bool = False
     was_ready: bool = False
+    authentication_failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,14 +210,22 @@ class Link:
                     await self._prepare(connection)
                 return await self._use(connection, use)
         except ConnectionLost as lost:
-            return Loss(lost.reason, refused=lost.refused)
+            return Loss(
+                lost.reason,
+                refused=lost.refused,
+                authentication_failed=isinstance(lost, AuthenticationFailed),
+            )
 
     async def _use(self, connection: Connection, use: Use) -> Loss | None:
         self._connection = connection
         try:
             await use(connection)
             if connection.loss is not None:
-                return Loss(connection.loss, was_ready=True)
+                return Loss(
+                    connection.loss,
+                    was_ready=True,
+                    authentication_failed=connection.authentication_failed,
+                )
             return None
         finally:
             connection.close()  # replies fail before the connection is forgotten

@@ -177,6 +177,7 @@ unit/kraft_meta/raft/test_epoch_starts: kraft_meta/raft/ values
 unit/kraft_meta/raft/test_raft: kraft_meta/raft/ elections epoch_announcements fetch_requests
     leader_loss messages ports role_transitions
 unit/net/test_connection: net/ transport
+unit/net/test_secured_network: net/ security_errors security_protocol
 unit/wire/codec/test_message: wire/ stored_bytes
 unit/wire/codec/test_message: wire/codec/ classes decoder encoder schema source
 unit/wire/codec/test_slices: wire/codec/ lazy_arrays

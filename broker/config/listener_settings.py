@@ -8,13 +8,14 @@ Rules (Kafka's)
 - For all brokers by the default resource only those of `CLUSTER_WIDE` can be set.
 - Key and trust stores are changed while a broker runs by such names alone (`WITH_PREFIX_ONLY`).
 
-Pure. Called by `dynamic_config` and `config/describe`.
+Pure. Called by `dynamic_config`, `config/describe` and whatever secures a listener.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 _PREFIXED: Final = re.compile(r"listener\.name\.[^.]*\.(.*)\Z", re.DOTALL)
 
@@ -44,6 +45,32 @@ WITH_PREFIX_ONLY: Final = frozenset(
         "ssl.truststore.type",
     }
 )
+
+
+class _Settings(Protocol):
+    originals: dict[str, str]
+
+
+def settings_of(config: _Settings, listener_name: str) -> Mapping[str, str]:
+    """Return the settings that somebody set, as they are for one listener.
+
+    What has the listener's prefix stands without it, in the place of the setting of all listeners;
+    the name of a SASL mechanism stays before its settings.
+    """
+    prefix = prefix_of(listener_name)
+    return {
+        **config.originals,
+        **{
+            name.removeprefix(prefix): text
+            for name, text in config.originals.items()
+            if name.startswith(prefix)
+        },
+    }
+
+
+def prefix_of(listener_name: str) -> str:
+    """Return what the names of a listener's own settings begin with."""
+    return f"listener.name.{listener_name.lower()}."
 
 
 def setting_of(name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Listeners: they accept connections, keep their limits, and say why connections end.
+"""Listeners: they accept connections, have them let in, keep their limits, and say why they end.
 
 Limits: frame size (`socket.request.max.bytes`), connections in all and by address, requests in
 flight and memory (`client_connection`), idle time.  A peer that breaks the protocol loses its own
@@ -20,6 +20,7 @@ import trio
 from kraftrio.base.exception_groups import innermost
 from kraftrio.base.statistics import Statistics
 from kraftrio.broker.security.principal import ANONYMOUS
+from kraftrio.broker.server.admission import Admission, AdmissionRefused
 from kraftrio.broker.server.client_connection import AcceptedConnection, PeerGone
 from kraftrio.broker.server.context import ClientInfo
 from kraftrio.broker.server.dispatch import Dispatcher
@@ -68,6 +69,7 @@ class ServerListener:
     Args:
         sock: bound by `network`.
         resources: shared with other listeners; None: unlimited, and its own.
+        admission: lets peers in before they are served; None: all of them, as they come.
         for_peers: only nodes of the cluster are expected here.
     """
 
@@ -80,9 +82,11 @@ class ServerListener:
         network: Network = _SYSTEM_NETWORK,
         resources: ServerResources | None = None,
         *,
+        admission: Admission | None = None,
         for_peers: bool = False,
     ) -> None:
         self.name = name
+        self._admission = admission
         self._resources = ServerResources() if resources is None else resources
         self._for_peers = for_peers
         self._network = network
@@ -91,6 +95,7 @@ class ServerListener:
         self._limits = limits
         self._scratch = bytearray(_SCRATCH_BYTES)
         self._connections: dict[AcceptedConnection, None] = {}  # in the order they came in
+        self._entering_count = 0  # connections that are not let in yet
         self._per_ip: Counter[str] = Counter()
         self._below_limit = trio.Event()
         self._accepted_count = 0
@@ -103,7 +108,7 @@ class ServerListener:
         """Connections, what came and went over them, and the requests of each API."""
         connections = self._connections
         return {
-            "connections": len(connections),
+            "connections": self._open_count,
             "connections_accepted_total": self._accepted_count,
             "connections_refused_total": self._refused_count,
             "received_bytes_total": self._received_bytes
@@ -112,6 +117,11 @@ class ServerListener:
             + sum(connection.sent_bytes for connection in connections),
             **self._dispatcher.statistics(),
         }
+
+    @property
+    def _open_count(self) -> int:
+        """How many connections there are, those included that are not let in yet."""
+        return len(self._connections) + self._entering_count
 
     def limit(self, limits: ServerLimits) -> None:
         """Apply other limits from now on; existing connections stay as they are."""
@@ -129,7 +139,7 @@ class ServerListener:
 
     async def _accept(self, nursery: trio.Nursery) -> None:
         while True:
-            while len(self._connections) >= self._limits.max_connections:
+            while self._open_count >= self._limits.max_connections:
                 _log.warning(
                     "connection limit reached, others wait listener=%s limit=%d",
                     self.name,
@@ -149,7 +159,7 @@ class ServerListener:
                 _log.warning("cannot accept a connection listener=%s reason=%s", self.name, error)
                 await trio.sleep(_ACCEPT_PAUSE_S)
                 continue
-            self._admit(sock, address, nursery)
+            self._take(sock, address, nursery)
 
     async def _keep_pace(self) -> None:
         """Wait while clients come too fast; nodes of the cluster may always come."""
@@ -159,7 +169,8 @@ class ServerListener:
                 return
             await trio.sleep(min(wait_s, _PACE_CHECK_S))
 
-    def _admit(self, sock: Socket, address: tuple[str, int], nursery: trio.Nursery) -> None:
+    def _take(self, sock: Socket, address: tuple[str, int], nursery: trio.Nursery) -> None:
+        """Give an accepted connection its own task, unless a limit is reached."""
         host, port = peer_host(address[0]), address[1]
         if self._per_ip[host] >= self._limits.connections_of(host):
             self._refused_count += 1
@@ -176,21 +187,53 @@ class ServerListener:
             sock.close()
             return
         client = ClientInfo(host, port, self.name, principal=ANONYMOUS, is_peer=self._for_peers)
+        self._accepted_count += 1
+        self._per_ip[host] += 1
+        if not self._for_peers:
+            self._resources.pace.accepted(trio.current_time())
+        if self._admission is None:
+            nursery.start_soon(self._serve, self._connect(sock, client))
+        else:
+            self._entering_count += 1
+            nursery.start_soon(self._admit, self._admission, sock, client)
+
+    def _connect(self, sock: Socket, client: ClientInfo) -> AcceptedConnection:
+        """Make the connection of a peer that is let in."""
         connection = AcceptedConnection(
             self._network,
             sock,
             client,
             self._dispatcher,
-            limits,
+            self._limits,
             self._resources,
             self._scratch,
         )
         self._connections[connection] = None
-        self._accepted_count += 1
-        self._per_ip[host] += 1
-        if not self._for_peers:
-            self._resources.pace.accepted(trio.current_time())
-        nursery.start_soon(self._serve, connection)
+        return connection
+
+    async def _admit(self, admission: Admission, sock: Socket, client: ClientInfo) -> None:
+        """Have a peer let in, and serve it; say why one is not."""
+        connection: AcceptedConnection | None = None
+        try:
+            connection = self._connect(await admission.admit(sock, client), client)
+        except AdmissionRefused as refusal:
+            _log.info(
+                "connection refused client=%s listener=%s reason=%s",
+                client.host,
+                self.name,
+                refusal,
+            )
+        except OSError as error:
+            _log.debug("connection lost client=%s:%d reason=%s", client.host, client.port, error)
+        except Exception:
+            _log.exception("admission failed, connection closed client=%s", client.host)
+        finally:
+            self._entering_count -= 1
+            if connection is None:
+                client.closed()
+                self._forget(client)
+        if connection is not None:
+            await self._serve(connection)
 
     async def _serve(self, connection: AcceptedConnection) -> None:
         client = connection.client
@@ -219,10 +262,14 @@ class ServerListener:
             del self._connections[connection]
             self._received_bytes += connection.received_bytes
             self._sent_bytes += connection.sent_bytes
-            self._per_ip[client.host] -= 1
-            if not self._per_ip[client.host]:
-                del self._per_ip[client.host]
-            self._below_limit.set()
+            self._forget(client)
+
+    def _forget(self, client: ClientInfo) -> None:
+        """Count a connection no longer."""
+        self._per_ip[client.host] -= 1
+        if not self._per_ip[client.host]:
+            del self._per_ip[client.host]
+        self._below_limit.set()
 
     async def _close_idle_connections(self) -> None:
         idle_s = self._limits.connections_max_idle_ms / 1000

@@ -14,7 +14,7 @@ from kraftrio.broker.config.describe import (
     describe_default_broker,
 )
 from kraftrio.broker.config.dynamic_config import DynamicConfig, validate_broker_configs
-from kraftrio.broker.config.listener_settings import setting_of
+from kraftrio.broker.config.listener_settings import setting_of, settings_of
 from kraftrio.broker.config.types import ConfigType, PropertyError
 from kraftrio.kraft_meta.metadata.image import BROKER, MetadataDelta, MetadataImage
 from kraftrio.kraft_meta.metadata.records import ConfigRecord
@@ -127,3 +127,20 @@ def test_what_the_file_sets_is_shown_as_well() -> None:
     own, _ = described({}, {}, {name: "7", P + "plain.sasl.jaas.config": "password"})
     assert (own[name].value, own[name].config_source) == ("7", STATIC_BROKER_SOURCE)
     assert own[P + "plain.sasl.jaas.config"].value is None
+
+
+def test_a_listener_has_its_own_settings_before_those_of_all() -> None:
+    config = BrokerConfig(
+        {
+            "ssl.client.auth": "none",
+            "ssl.keystore.type": "PEM",
+            "listener.name.outside.ssl.client.auth": "required",
+            "listener.name.outside.scram-sha-256.sasl.jaas.config": "x",
+            "listener.name.inside.ssl.client.auth": "requested",
+        }
+    )
+    outside = settings_of(config, "OUTSIDE")
+    assert (outside["ssl.client.auth"], outside["ssl.keystore.type"]) == ("required", "PEM")
+    assert outside["scram-sha-256.sasl.jaas.config"] == "x"
+    assert settings_of(config, "inside")["ssl.client.auth"] == "requested"
+    assert settings_of(config, "OTHER")["ssl.client.auth"] == "none"

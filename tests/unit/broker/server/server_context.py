@@ -13,6 +13,7 @@ import trio.lowlevel
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.security.authorizer import ALLOW_ALL, Authorizer
+from kraftrio.broker.server.admission import Admission
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.limits import ServerLimits
@@ -126,6 +127,7 @@ async def listening(
     network: SystemNetwork | None = None,
     resources: ServerResources | None = None,
     *,
+    admission: Admission | None = None,
     for_peers: bool = False,
 ) -> AsyncIterator[tuple[ServerListener, Connect]]:
     network = network or SystemNetwork()
@@ -139,6 +141,7 @@ async def listening(
         limits,
         network,
         resources,
+        admission=admission,
         for_peers=for_peers,
     )
 
