@@ -1,0 +1,1 @@
+"""How clients log in: the server's side of SASL, sans-IO."""

@@ -1,0 +1,1 @@
+"""What the mechanisms of SASL say: bytes to values and back, and the keys of SCRAM."""
