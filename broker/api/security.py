@@ -1,27 +1,20 @@
 """The APIs of authentication and authorization, where there is neither: SaslHandshake,
 SaslAuthenticate; Describe-, Create- and DeleteAcls; Create-, Renew-, Expire- and
-DescribeDelegationToken; DescribeUserScramCredentials.
+DescribeDelegationToken.
 
 Behaviour (Apache Kafka's, without an authorizer and on plaintext listeners)
 - SASL belongs to the start of a connection on a SASL listener: ILLEGAL_SASL_STATE, no mechanisms.
 - ACLs: SECURITY_DISABLED, which tools and MirrorMaker take as "there are none".
 - Delegation tokens: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, since no client is authenticated.
-- No user has SCRAM credentials: no entries, and RESOURCE_NOT_FOUND for a user who is named.
 - A filter or an entry of an unknown kind ends the connection, as bytes that cannot be read do.
 """
 
 from __future__ import annotations
 
 from kraftrio.broker.server.context import HandlerTable, RequestContext
-from kraftrio.broker.server.sliced_sets import distinct, repeated
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.codec.slices import Slices
 from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
-from kraftrio.wire.messages.configs import (
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
-    DescribeUserScramCredentialsResult,
-)
 from kraftrio.wire.messages.security import (
     AclCreationResult,
     CreateAclsRequest,
@@ -71,7 +64,6 @@ class SecurityHandlers:
             ApiKey.RENEW_DELEGATION_TOKEN: self.renew_delegation_token,
             ApiKey.EXPIRE_DELEGATION_TOKEN: self.expire_delegation_token,
             ApiKey.DESCRIBE_DELEGATION_TOKEN: self.describe_delegation_token,
-            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: self.describe_user_scram_credentials,
         }
 
     # --- SASL ---
@@ -175,20 +167,6 @@ class SecurityHandlers:
         """Refuse: the client is not authenticated."""
         return DescribeDelegationTokenResponse(error_code=_NO_TOKENS)
 
-    # --- SCRAM ---
-
-    def describe_user_scram_credentials(
-        self, request: DescribeUserScramCredentialsRequest, _context: RequestContext
-    ) -> Slices[DescribeUserScramCredentialsResponse]:
-        """Describe no user; one that is named is not found."""
-        users = request.users or []
-        twice = yield from repeated(user.name for user in users)
-        names = yield from distinct(user.name for user in users)
-        return DescribeUserScramCredentialsResponse(
-            error_message="",
-            results=each(lambda name: _no_credentials(name, is_repeated=name in twice), names),
-        )
-
 
 def _check_acl(resource_type: int, pattern_type: int, operation: int, permission: int) -> None:
     if (
@@ -198,15 +176,3 @@ def _check_acl(resource_type: int, pattern_type: int, operation: int, permission
         or permission not in _PERMISSIONS
     ):
         raise RemoteProtocolError("an ACL or a filter of ACLs has parts of unknown kinds")
-
-
-def _no_credentials(name: str, *, is_repeated: bool) -> DescribeUserScramCredentialsResult:
-    if is_repeated:
-        code = ErrorCode.DUPLICATE_RESOURCE
-        text = "Cannot describe SCRAM credentials for the same user twice in a single request"
-    else:
-        code = ErrorCode.RESOURCE_NOT_FOUND
-        text = "Attempt to describe a user credential that does not exist"
-    return DescribeUserScramCredentialsResult(
-        user=name, error_code=code, error_message=f"{text}: {name}"
-    )

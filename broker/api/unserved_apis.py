@@ -20,7 +20,6 @@ UNSERVED_BY_BROKERS: Final[Mapping[ApiKey, str]] = MappingProxyType(
     {
         ApiKey.PUSH_TELEMETRY: "there is no receiver of client metrics, and no subscription",
         ApiKey.ALTER_CLIENT_QUOTAS: "client quotas are not served",
-        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "SASL is not served",
         ApiKey.ADD_RAFT_VOTER: _VOTERS,
         ApiKey.REMOVE_RAFT_VOTER: _VOTERS,
     }
@@ -29,7 +28,6 @@ UNSERVED_BY_BROKERS: Final[Mapping[ApiKey, str]] = MappingProxyType(
 UNSERVED_BY_CONTROLLERS: Final[Mapping[ApiKey, str]] = MappingProxyType(
     {
         ApiKey.ALTER_CLIENT_QUOTAS: "client quotas are not served",
-        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "SASL is not served",
         ApiKey.ENVELOPE: "brokers forward requests without an envelope",
         ApiKey.CONTROLLER_REGISTRATION: _VOTERS,
     }

@@ -9,9 +9,10 @@ Sending again, per API. A response can be lost after its request has been decide
 - Freely: what asks for a state and not for a change, so that the second time finds it done:
   AlterConfigs, IncrementalAlterConfigs (lists have no repetitions), UpdateFeatures, CreateAcls,
   ElectLeaders (the second answer may be ELECTION_NOT_NEEDED), AlterPartitionReassignments that
-  cancel nothing, and everything that only reads or validates. Registration (by its incarnation id),
-  heartbeats and AlterPartition (by the partition epoch: INVALID_UPDATE_VERSION makes the leader
-  wait for the metadata) are made for it; of AllocateProducerIds a block is lost at worst.
+  cancel nothing, AlterUserScramCredentials that delete nothing, and everything that only reads or
+  validates. Registration (by its incarnation id), heartbeats and AlterPartition (by the partition
+  epoch: INVALID_UPDATE_VERSION makes the leader wait for the metadata) are made for it; of
+  AllocateProducerIds a block is lost at worst.
 - In doubt: CreateTopics and CreatePartitions. The second time does no harm, but its answer may deny
   what the first time did (TOPIC_ALREADY_EXISTS for the topic just made). Such a denial is replaced
   by REQUEST_TIMED_OUT, which says that it may have happened.
@@ -86,6 +87,8 @@ def resending(request: Any) -> Resending:
             partition.replicas is None for topic in request.topics for partition in topic.partitions
         )
         return Resending.NEVER if cancels else Resending.FREELY
+    if kind is configs.AlterUserScramCredentialsRequest:
+        return Resending.NEVER if request.deletions else Resending.FREELY
     if kind in (admin.CreateTopicsRequest, admin.CreatePartitionsRequest):
         return Resending.IN_DOUBT
     return Resending.NEVER
@@ -153,6 +156,7 @@ _ITEMS: Final[dict[type[Any], Callable[[Any], Sequence[Any]]]] = {
     configs.AlterConfigsResponse: lambda response: response.responses,
     configs.IncrementalAlterConfigsResponse: lambda response: response.responses,
     configs.DescribeConfigsResponse: lambda response: response.results,
+    configs.AlterUserScramCredentialsResponse: lambda response: response.results,
     security.CreateAclsResponse: lambda response: response.results,
     security.DeleteAclsResponse: lambda response: response.filter_results,
 }

@@ -32,6 +32,7 @@ from kraftrio.broker.api.metadata import MetadataHandlers
 from kraftrio.broker.api.offsets import OffsetHandlers
 from kraftrio.broker.api.produce.produce import ProduceHandlers
 from kraftrio.broker.api.quotas import QuotaHandlers
+from kraftrio.broker.api.scram_users import ScramUserHandlers
 from kraftrio.broker.api.security import SecurityHandlers
 from kraftrio.broker.api.share.share_state import ShareStateHandlers
 from kraftrio.broker.api.topic_partitions import TopicPartitionHandlers
@@ -108,6 +109,7 @@ def broker_handlers(
         ).table(),
         QuotaHandlers().table(),
         SecurityHandlers().table(),
+        ScramUserHandlers(metadata, channel).table(),
     )
     handlers: HandlerTable = {}
     for table in tables:

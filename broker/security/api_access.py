@@ -154,6 +154,7 @@ API_ACCESS: Final[Mapping[ApiKey, Access]] = {
     ApiKey.CREATE_ACLS: _needs((_ALTER, CLUSTER)),
     ApiKey.DELETE_ACLS: _needs((_ALTER, CLUSTER)),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _needs((_DESCRIBE, CLUSTER)),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _needs((_ALTER, CLUSTER)),
     # A token of one's own needs no permission.
     ApiKey.CREATE_DELEGATION_TOKEN: _filtered((AclOperation.CREATE_TOKENS, _USER)),
     ApiKey.RENEW_DELEGATION_TOKEN: _OPEN,

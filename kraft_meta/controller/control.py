@@ -27,6 +27,7 @@ from kraftrio.kraft_meta.metadata.image import (
     MetadataImage,
 )
 from kraftrio.kraft_meta.metadata.records import MetadataRecord
+from kraftrio.kraft_meta.metadata.security_records import UserScramCredentialRecord
 from kraftrio.kraft_meta.raft.ports import ConfigValidator, TopicConfigs
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.quorum import Feature
@@ -54,7 +55,8 @@ DEFAULT_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
 class ControllerConfig:
     """The controller's own settings, by Kafka's property names.
 
-    `cluster_id` is the id that a new cluster gets, "" for a random one.
+    `cluster_id` is the id that a new cluster gets, "" for a random one; `first_credentials` are
+    those of its first users.
     """
 
     cluster_id: str
@@ -70,6 +72,7 @@ class ControllerConfig:
     leader_imbalance_check_interval_seconds: int = 300
     max_partitions_per_request: int = 10_000
     producer_id_block_size: int = 1000
+    first_credentials: tuple[UserScramCredentialRecord, ...] = ()
     supported_features: Mapping[str, tuple[int, int]] = field(
         default_factory=lambda: DEFAULT_FEATURES
     )

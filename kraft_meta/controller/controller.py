@@ -46,6 +46,7 @@ from kraftrio.kraft_meta.controller.replication_control import (
     elect_leaders,
     elect_unclean_leaders,
 )
+from kraftrio.kraft_meta.controller.scram_control import alter_user_scram_credentials
 from kraftrio.kraft_meta.controller.topic_control import create_partitions, create_topics
 from kraftrio.kraft_meta.controller.topic_deletion import delete_topics
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
@@ -59,7 +60,11 @@ from kraftrio.wire.messages.admin import (
     ElectLeadersRequest,
     ListPartitionReassignmentsRequest,
 )
-from kraftrio.wire.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
+from kraftrio.wire.messages.configs import (
+    AlterConfigsRequest,
+    AlterUserScramCredentialsRequest,
+    IncrementalAlterConfigsRequest,
+)
 from kraftrio.wire.messages.quorum import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
@@ -112,6 +117,7 @@ class Controller:
             UpdateFeaturesRequest: update_features,
             CreateAclsRequest: create_acls,
             DeleteAclsRequest: delete_acls,
+            AlterUserScramCredentialsRequest: alter_user_scram_credentials,
             BrokerRegistrationRequest: self._cluster.register_broker,
             BrokerHeartbeatRequest: self._cluster.heartbeat,
             UnregisterBrokerRequest: self._cluster.unregister_broker,

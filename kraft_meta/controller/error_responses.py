@@ -158,6 +158,20 @@ def _delete_acls(request: security.DeleteAclsRequest, code: ErrorCode, text: str
     return security.DeleteAclsResponse(filter_results=each(lambda _: result, request.filters))
 
 
+def _alter_user_scram_credentials(
+    request: configs.AlterUserScramCredentialsRequest, code: ErrorCode, text: str | None
+) -> Any:
+    users = [one.name for one in request.deletions] + [one.name for one in request.upsertions]
+    return configs.AlterUserScramCredentialsResponse(
+        results=each(
+            lambda user: configs.AlterUserScramCredentialsResult(
+                user=user, error_code=code, error_message=text
+            ),
+            list(dict.fromkeys(users)),
+        )
+    )
+
+
 def _update_features(
     _request: quorum.UpdateFeaturesRequest, code: ErrorCode, text: str | None
 ) -> Any:
@@ -188,6 +202,7 @@ _MAKERS: Final[dict[type[Any], Callable[[Any, ErrorCode, str | None], Any]]] = {
     configs.IncrementalAlterConfigsRequest: _incremental_alter_configs,
     security.CreateAclsRequest: _create_acls,
     security.DeleteAclsRequest: _delete_acls,
+    configs.AlterUserScramCredentialsRequest: _alter_user_scram_credentials,
     quorum.UpdateFeaturesRequest: _update_features,
     quorum.UnregisterBrokerRequest: _unregister_broker,
     quorum.BrokerRegistrationRequest: _top_level(quorum.BrokerRegistrationResponse),

@@ -45,6 +45,7 @@ def bootstrap_records(config: ControllerConfig, cluster_id: str) -> list[Metadat
         _lowest, highest = config.supported_features[name]
         if highest > 0:
             records.append(FeatureLevelRecord(name, highest))
+    records += config.first_credentials
     return records
 
 

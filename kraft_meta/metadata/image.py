@@ -54,6 +54,8 @@ from kraftrio.kraft_meta.metadata.records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
+from kraftrio.kraft_meta.metadata.scram_image import ScramChanges, ScramUser
+from kraftrio.wire.sasl.scram_keys import ScramCredential
 
 __all__ = [
     "BROKER",
@@ -216,8 +218,9 @@ _NO_BROKERS: Final[Map[int, BrokerImage]] = Map()
 _NO_CONFIGS: Final[Map[ConfigResource, Map[str, str]]] = Map()
 _NO_FEATURES: Final[Map[str, int]] = Map()
 _NO_ACLS: Final[Map[bytes, Acl]] = Map()
+_NO_CREDENTIALS: Final[Map[ScramUser, ScramCredential]] = Map()
 
-PARTS: Final[tuple[type[ImagePart[Any, Any]], ...]] = (AclChanges,)
+PARTS: Final[tuple[type[ImagePart[Any, Any]], ...]] = (AclChanges, ScramChanges)
 """The parts of the image that know their own records; each is a field of `MetadataImage`."""
 
 _PART_OF_RECORD: Final = {record: part for part in PARTS for record in part.RECORDS}
@@ -239,6 +242,7 @@ class MetadataImage:
     features: Map[str, int] = _NO_FEATURES
     next_producer_id: int = 0
     acls: Map[bytes, Acl] = _NO_ACLS
+    scram_credentials: Map[ScramUser, ScramCredential] = _NO_CREDENTIALS
 
     def topic(self, name: str) -> TopicImage | None:
         return self.topics_by_name.get(name)

@@ -1,14 +1,14 @@
 """Metadata records about who may do what: `SecurityRecord`.
 
-Owns: the records of ACLs. The rules of `records`, which encodes them, hold here, too. What must
-not be shown anywhere is declared with `field(repr=False)`.
+Owns: the records of ACLs and of SCRAM credentials. The rules of `records`, which encodes them, hold
+here, too. What must not be shown anywhere is declared with `field(repr=False)`.
 
 Called by: records.py (their bytes), the controller (makes them), the image's parts (replay them).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Final, TypeAlias
 
 
@@ -37,9 +37,40 @@ class RemoveAccessControlEntryRecord:
     id: bytes
 
 
-SecurityRecord: TypeAlias = AccessControlEntryRecord | RemoveAccessControlEntryRecord
+@dataclass(frozen=True, slots=True)
+class UserScramCredentialRecord:
+    """A user has this credential of a mechanism (`wire/sasl/scram_keys`). KIP-900."""
+
+    TYPE_ID: ClassVar[int] = 11
+    VERSION: ClassVar[int] = 0
+    name: str
+    mechanism: int
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveUserScramCredentialRecord:
+    """A user has no credential of a mechanism any more."""
+
+    TYPE_ID: ClassVar[int] = 22
+    VERSION: ClassVar[int] = 0
+    name: str
+    mechanism: int
+
+
+SecurityRecord: TypeAlias = (
+    AccessControlEntryRecord
+    | RemoveAccessControlEntryRecord
+    | UserScramCredentialRecord
+    | RemoveUserScramCredentialRecord
+)
 
 SECURITY_RECORD_CLASSES: Final[tuple[type[SecurityRecord], ...]] = (
     AccessControlEntryRecord,
     RemoveAccessControlEntryRecord,
+    UserScramCredentialRecord,
+    RemoveUserScramCredentialRecord,
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import binascii
 import json
+import math
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -17,6 +18,8 @@ from typing import Any, Final, NamedTuple
 from kraftrio.wire.errors import RemoteProtocolError
 
 UNSECURED: Final = "none"
+
+_MAX_NUMBER = 1e12  # the year 33,658
 
 
 class Jws(NamedTuple):
@@ -32,16 +35,17 @@ class Jws(NamedTuple):
         return str(self.header.get("alg", ""))
 
     def number(self, claim: str) -> float | None:
-        """Return a claim that is a number; None: there is none.
+        """Return a claim that is a time, in seconds since the epoch; None: there is none.
 
         Raises:
-            RemoteProtocolError: it is no number.
+            RemoteProtocolError: it is no such number.
         """
         value = self.claims.get(claim)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise RemoteProtocolError(f"the token's claim {claim} is no number")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or abs(value) > _MAX_NUMBER or math.isnan(value):
+            raise RemoteProtocolError(f"the token's claim {claim} is no number of seconds")
         return float(value)
 
     def text(self, claim: str) -> str | None:

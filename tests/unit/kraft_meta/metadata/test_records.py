@@ -29,6 +29,8 @@ from kraftrio.kraft_meta.metadata.records import (
 from kraftrio.kraft_meta.metadata.security_records import (
     AccessControlEntryRecord,
     RemoveAccessControlEntryRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
 )
 
 TOPIC_ID = bytes(range(16))
@@ -64,6 +66,8 @@ EXAMPLES: list[MetadataRecord] = [
     ClusterIdRecord("id"),
     AccessControlEntryRecord(TOPIC_ID, 2, "töpic", 3, "User:a", "*", 3, 3),
     RemoveAccessControlEntryRecord(TOPIC_ID),
+    UserScramCredentialRecord("älice", 2, b"salt", b"stored", b"server", 4096),
+    RemoveUserScramCredentialRecord("älice", 2),
 ]
 
 

@@ -40,6 +40,12 @@ def test_no_token(token: str) -> None:
         parse_jws(token)
 
 
+@pytest.mark.parametrize("number", [float("inf"), float("nan"), -1e300, 10**400])
+def test_no_time(number: float) -> None:
+    with pytest.raises(RemoteProtocolError):
+        parse_jws(encode_unsecured({"exp": number})).number("exp")
+
+
 def test_claims_of_the_wrong_type() -> None:
     token = parse_jws(encode_unsecured({"sub": 1, "exp": True, "scope": [1]}))
     for read in (

@@ -1,0 +1,32 @@
+"""The server's side of PLAIN."""
+
+from __future__ import annotations
+
+import pytest
+
+from kraftrio.broker.security.sasl.exchange import Login, LoginFailed
+from kraftrio.broker.security.sasl.plain import PlainExchange, plain_users
+
+USERS = plain_users({"username": "broker", "password": "x", "user_alice": "secret", "user_ä": "ö"})
+
+
+@pytest.mark.parametrize(("user", "password"), [("alice", "secret"), ("ä", "ö")])
+def test_a_user_with_the_password_is_let_in(user: str, password: str) -> None:
+    exchange = PlainExchange(USERS)
+    assert exchange.evaluate(f"\0{user}\0{password}".encode(), 0) == b""
+    assert exchange.login == Login(user)
+
+
+@pytest.mark.parametrize(
+    "message", ["\0alice\0secreT", "\0bob\0secret", "\0broker\0x", "bob\0alice\0secret"]
+)
+def test_others_are_not(message: str) -> None:
+    """Those whom the JAAS text names without `user_` are no users; nobody acts for another."""
+    exchange = PlainExchange(USERS)
+    with pytest.raises(LoginFailed) as refused:
+        exchange.evaluate(message.encode(), 0)
+    assert exchange.login is None
+    assert refused.value.told is not None
+    assert "secret" not in refused.value.told + refused.value.reason
+    if message.startswith("\0"):
+        assert refused.value.told == "Authentication failed: Invalid username or password"
