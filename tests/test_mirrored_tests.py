@@ -21,7 +21,7 @@ FOLDERS = ("base", "wire", "net", "kraft_meta", "clients", "broker")
 TESTED_IN = """
 sim/test_scenarios: broker/node/ broker_handlers broker_role context controller_role
     coordination node replication services share_groups
-sim/test_served_apis: broker/api/ quotas security unserved_apis
+sim/test_served_apis: broker/api/ security unserved_apis
 spark/test_arrow: clients/spark/ arrow schema
 spark/test_filters: clients/spark/ filters
 spark/test_log: clients/spark/ log_source

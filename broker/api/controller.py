@@ -96,6 +96,7 @@ class ControllerHandlers:
             ApiKey.DESCRIBE_CONFIGS: self._configs.describe_configs,
             ApiKey.ALTER_CONFIGS: self.decide,
             ApiKey.INCREMENTAL_ALTER_CONFIGS: self.incremental_alter_configs,
+            ApiKey.ALTER_CLIENT_QUOTAS: self.decide,
             ApiKey.UPDATE_FEATURES: self.decide,
             ApiKey.UNREGISTER_BROKER: self.decide,
             ApiKey.DESCRIBE_CLUSTER: self.describe_cluster,

@@ -19,7 +19,6 @@ _VOTERS = "the voters are those of controller.quorum.voters"
 UNSERVED_BY_BROKERS: Final[Mapping[ApiKey, str]] = MappingProxyType(
     {
         ApiKey.PUSH_TELEMETRY: "there is no receiver of client metrics, and no subscription",
-        ApiKey.ALTER_CLIENT_QUOTAS: "client quotas are not served",
         ApiKey.ADD_RAFT_VOTER: _VOTERS,
         ApiKey.REMOVE_RAFT_VOTER: _VOTERS,
     }
@@ -27,7 +26,6 @@ UNSERVED_BY_BROKERS: Final[Mapping[ApiKey, str]] = MappingProxyType(
 
 UNSERVED_BY_CONTROLLERS: Final[Mapping[ApiKey, str]] = MappingProxyType(
     {
-        ApiKey.ALTER_CLIENT_QUOTAS: "client quotas are not served",
         ApiKey.ENVELOPE: "brokers forward requests without an envelope",
         ApiKey.CONTROLLER_REGISTRATION: _VOTERS,
     }

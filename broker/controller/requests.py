@@ -7,11 +7,12 @@ when the controller gives none?
 
 Sending again, per API. A response can be lost after its request has been decided and committed.
 - Freely: what asks for a state and not for a change, so that the second time finds it done:
-  AlterConfigs, IncrementalAlterConfigs (lists have no repetitions), UpdateFeatures, CreateAcls,
-  ElectLeaders (the second answer may be ELECTION_NOT_NEEDED), AlterPartitionReassignments that
-  cancel nothing, AlterUserScramCredentials that delete nothing, and everything that only reads or
-  validates. Registration (by its incarnation id), heartbeats and AlterPartition (by the partition
-  epoch: INVALID_UPDATE_VERSION makes the leader wait for the metadata) are made for it; of
+  AlterConfigs, IncrementalAlterConfigs (lists have no repetitions), AlterClientQuotas,
+  UpdateFeatures, CreateAcls, ElectLeaders (the second answer may be ELECTION_NOT_NEEDED),
+  AlterPartitionReassignments that cancel nothing, AlterUserScramCredentials that delete nothing,
+  and everything that only reads or validates. Registration (by its incarnation id), heartbeats and
+  AlterPartition (by the partition epoch: INVALID_UPDATE_VERSION makes the leader wait for the
+  metadata) are made for it; of
   AllocateProducerIds a block is lost at worst.
 - In doubt: CreateTopics and CreatePartitions. The second time does no harm, but its answer may deny
   what the first time did (TOPIC_ALREADY_EXISTS for the topic just made). Such a denial is replaced
@@ -62,6 +63,7 @@ _ASKS_FOR_A_STATE: Final = frozenset(
     {
         configs.AlterConfigsRequest,
         configs.IncrementalAlterConfigsRequest,
+        configs.AlterClientQuotasRequest,
         configs.DescribeConfigsRequest,
         quorum.UpdateFeaturesRequest,
         quorum.DescribeQuorumRequest,
@@ -155,6 +157,7 @@ _ITEMS: Final[dict[type[Any], Callable[[Any], Sequence[Any]]]] = {
     admin.ElectLeadersResponse: _elections,
     configs.AlterConfigsResponse: lambda response: response.responses,
     configs.IncrementalAlterConfigsResponse: lambda response: response.responses,
+    configs.AlterClientQuotasResponse: lambda response: response.entries,
     configs.DescribeConfigsResponse: lambda response: response.results,
     configs.AlterUserScramCredentialsResponse: lambda response: response.results,
     security.CreateAclsResponse: lambda response: response.results,

@@ -10,6 +10,7 @@ from typing import Any
 from kraftrio.base.deferred import Deferred
 from kraftrio.base.logging_setup import ProcessLoggers
 from kraftrio.broker.api.admin import AdminHandlers
+from kraftrio.broker.api.client_quotas import ClientQuotaHandlers
 from kraftrio.broker.api.cluster import ClusterHandlers
 from kraftrio.broker.api.configs import ConfigHandlers
 from kraftrio.broker.api.fetch.fetch import FetchHandlers
@@ -31,7 +32,6 @@ from kraftrio.broker.api.log_dirs import LogDirHandlers
 from kraftrio.broker.api.metadata import MetadataHandlers
 from kraftrio.broker.api.offsets import OffsetHandlers
 from kraftrio.broker.api.produce.produce import ProduceHandlers
-from kraftrio.broker.api.quotas import QuotaHandlers
 from kraftrio.broker.api.scram_users import ScramUserHandlers
 from kraftrio.broker.api.security import SecurityHandlers
 from kraftrio.broker.api.share.share_state import ShareStateHandlers
@@ -107,7 +107,7 @@ def broker_handlers(
             node.environment.clock,
             node.config.request_timeout_ms,
         ).table(),
-        QuotaHandlers().table(),
+        ClientQuotaHandlers(metadata, channel).table(),
         SecurityHandlers().table(),
         ScramUserHandlers(metadata, channel).table(),
     )

@@ -35,6 +35,7 @@ from kraftrio.kraft_meta.controller.control import (
 from kraftrio.kraft_meta.controller.directory_control import assign_replicas_to_dirs
 from kraftrio.kraft_meta.controller.feature_control import bootstrap_records, update_features
 from kraftrio.kraft_meta.controller.partition_index import PartitionIndex
+from kraftrio.kraft_meta.controller.quota_control import alter_client_quotas
 from kraftrio.kraft_meta.controller.reassignment_control import (
     alter_partition_reassignments,
     list_partition_reassignments,
@@ -61,6 +62,7 @@ from kraftrio.wire.messages.admin import (
     ListPartitionReassignmentsRequest,
 )
 from kraftrio.wire.messages.configs import (
+    AlterClientQuotasRequest,
     AlterConfigsRequest,
     AlterUserScramCredentialsRequest,
     IncrementalAlterConfigsRequest,
@@ -118,6 +120,7 @@ class Controller:
             CreateAclsRequest: create_acls,
             DeleteAclsRequest: delete_acls,
             AlterUserScramCredentialsRequest: alter_user_scram_credentials,
+            AlterClientQuotasRequest: alter_client_quotas,
             BrokerRegistrationRequest: self._cluster.register_broker,
             BrokerHeartbeatRequest: self._cluster.heartbeat,
             UnregisterBrokerRequest: self._cluster.unregister_broker,

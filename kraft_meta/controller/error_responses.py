@@ -148,6 +148,19 @@ def _incremental_alter_configs(
     )
 
 
+def _alter_client_quotas(
+    request: configs.AlterClientQuotasRequest, code: ErrorCode, text: str | None
+) -> Any:
+    return configs.AlterClientQuotasResponse(
+        entries=each(
+            lambda entry: configs.AlterClientQuotasEntryResponse(
+                error_code=code, error_message=text, entity=entry.entity
+            ),
+            request.entries,
+        )
+    )
+
+
 def _create_acls(request: security.CreateAclsRequest, code: ErrorCode, text: str | None) -> Any:
     result = security.AclCreationResult(error_code=code, error_message=text)
     return security.CreateAclsResponse(results=each(lambda _: result, request.creations))
@@ -200,6 +213,7 @@ _MAKERS: Final[dict[type[Any], Callable[[Any, ErrorCode, str | None], Any]]] = {
     admin.ListPartitionReassignmentsRequest: _list_partition_reassignments,
     configs.AlterConfigsRequest: _alter_configs,
     configs.IncrementalAlterConfigsRequest: _incremental_alter_configs,
+    configs.AlterClientQuotasRequest: _alter_client_quotas,
     security.CreateAclsRequest: _create_acls,
     security.DeleteAclsRequest: _delete_acls,
     configs.AlterUserScramCredentialsRequest: _alter_user_scram_credentials,

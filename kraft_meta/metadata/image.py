@@ -34,6 +34,7 @@ from kraftrio.kraft_meta.metadata.directories import (
     shared,
 )
 from kraftrio.kraft_meta.metadata.image_parts import ImagePart, apply_changes, changes_between
+from kraftrio.kraft_meta.metadata.quota_image import QuotaChanges, QuotaEntity
 from kraftrio.kraft_meta.metadata.records import (
     LEADER_RECOVERED,
     NO_LEADER,
@@ -219,8 +220,9 @@ _NO_CONFIGS: Final[Map[ConfigResource, Map[str, str]]] = Map()
 _NO_FEATURES: Final[Map[str, int]] = Map()
 _NO_ACLS: Final[Map[bytes, Acl]] = Map()
 _NO_CREDENTIALS: Final[Map[ScramUser, ScramCredential]] = Map()
+_NO_QUOTAS: Final[Map[QuotaEntity, Map[str, float]]] = Map()
 
-PARTS: Final[tuple[type[ImagePart[Any, Any]], ...]] = (AclChanges, ScramChanges)
+PARTS: Final[tuple[type[ImagePart[Any, Any]], ...]] = (AclChanges, ScramChanges, QuotaChanges)
 """The parts of the image that know their own records; each is a field of `MetadataImage`."""
 
 _PART_OF_RECORD: Final = {record: part for part in PARTS for record in part.RECORDS}
@@ -243,6 +245,7 @@ class MetadataImage:
     next_producer_id: int = 0
     acls: Map[bytes, Acl] = _NO_ACLS
     scram_credentials: Map[ScramUser, ScramCredential] = _NO_CREDENTIALS
+    client_quotas: Map[QuotaEntity, Map[str, float]] = _NO_QUOTAS
 
     def topic(self, name: str) -> TopicImage | None:
         return self.topics_by_name.get(name)

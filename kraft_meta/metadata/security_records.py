@@ -1,7 +1,7 @@
-"""Metadata records about who may do what: `SecurityRecord`.
+"""Metadata records about who may do what, and how much: `SecurityRecord`.
 
-Owns: the records of ACLs and of SCRAM credentials. The rules of `records`, which encodes them, hold
-here, too. What must not be shown anywhere is declared with `field(repr=False)`.
+Owns: the records of ACLs, of SCRAM credentials and of client quotas. The rules of `records`, which
+encodes them, hold here, too. What must not be shown anywhere is declared with `field(repr=False)`.
 
 Called by: records.py (their bytes), the controller (makes them), the image's parts (replay them).
 """
@@ -61,11 +61,24 @@ class RemoveUserScramCredentialRecord:
     mechanism: int
 
 
+@dataclass(frozen=True, slots=True)
+class ClientQuotaRecord:
+    """A quota of an entity has a value, or none any more. KIP-546; entities: quota_image.py."""
+
+    TYPE_ID: ClassVar[int] = 14
+    VERSION: ClassVar[int] = 0
+    entity: tuple[tuple[str, str], ...]
+    key: str
+    value: float
+    remove: bool = False
+
+
 SecurityRecord: TypeAlias = (
     AccessControlEntryRecord
     | RemoveAccessControlEntryRecord
     | UserScramCredentialRecord
     | RemoveUserScramCredentialRecord
+    | ClientQuotaRecord
 )
 
 SECURITY_RECORD_CLASSES: Final[tuple[type[SecurityRecord], ...]] = (
@@ -73,4 +86,5 @@ SECURITY_RECORD_CLASSES: Final[tuple[type[SecurityRecord], ...]] = (
     RemoveAccessControlEntryRecord,
     UserScramCredentialRecord,
     RemoveUserScramCredentialRecord,
+    ClientQuotaRecord,
 )

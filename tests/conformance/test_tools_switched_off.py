@@ -1,4 +1,4 @@
-"""Tools that look for quotas, credentials and ACLs where there are none."""
+"""Tools that look for quotas, credentials and ACLs where none were made."""
 
 from __future__ import annotations
 

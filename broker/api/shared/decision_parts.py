@@ -35,7 +35,11 @@ from kraftrio.wire.messages.admin import (
     ElectLeadersRequest,
     ListPartitionReassignmentsRequest,
 )
-from kraftrio.wire.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
+from kraftrio.wire.messages.configs import (
+    AlterClientQuotasRequest,
+    AlterConfigsRequest,
+    IncrementalAlterConfigsRequest,
+)
 from kraftrio.wire.messages.quorum import AlterPartitionRequest
 
 MOST_ENTRIES: Final = 10_000
@@ -74,6 +78,11 @@ _SHAPES: Final[dict[type[Any], _Shape]] = {
     ),
     IncrementalAlterConfigsRequest: _Shape(
         "resources", "responses", lambda one: (one.resource_type, one.resource_name)
+    ),
+    AlterClientQuotasRequest: _Shape(
+        "entries",
+        "entries",
+        lambda entry: tuple(sorted((e.entity_type, e.entity_name or "") for e in entry.entity)),
     ),
     ElectLeadersRequest: _Shape(
         "topic_partitions",
@@ -234,7 +243,7 @@ def _join(response: Any, answer: Any, shape: _Shape) -> None:
 def _ran_out_of_time(response: Any) -> bool:
     return getattr(response, "error_code", 0) == ErrorCode.REQUEST_TIMED_OUT or any(
         getattr(last, "error_code", 0) == ErrorCode.REQUEST_TIMED_OUT
-        for answers in ("topics", "results", "responses")
+        for answers in ("topics", "results", "responses", "entries")
         for last in getattr(response, answers, [])[-1:]
     )
 

@@ -1,4 +1,4 @@
-"""What a broker without security, quotas and other groups than classic ones answers to look-ups.
+"""What a broker without security and other groups than classic ones answers to look-ups.
 
 Tools, MirrorMaker and clients that guess a broker's version rely on it: nothing there is no error,
 and what cannot be is refused for good.
@@ -15,8 +15,6 @@ import pytest
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import FindCoordinatorRequest
 from kraftrio.wire.messages.configs import (
-    ComponentData,
-    DescribeClientQuotasRequest,
     DescribeUserScramCredentialsRequest,
     UserName,
 )
@@ -61,78 +59,6 @@ def acl(**changed: Any) -> AclCreation:
     """An ACL that may be: User:a may READ the topic t."""
     parts = {"resource_type": 2, "resource_pattern_type": 3, "operation": 3, "permission_type": 3}
     return AclCreation(resource_name="t", principal="User:a", host="*", **{**parts, **changed})
-
-
-# Quotas
-
-
-def quotas(*components: tuple[str, int, str | None]) -> DescribeClientQuotasRequest:
-    return DescribeClientQuotasRequest(
-        components=[ComponentData(entity_type=k, match_type=t, match=m) for k, t, m in components]
-    )
-
-
-@pytest.mark.parametrize("version", [0, 1])
-@pytest.mark.parametrize(
-    "request_",
-    [
-        quotas(),
-        quotas(("user", 2, None)),
-        quotas(("client-id", 0, "a"), ("user", 1, None)),
-        quotas(("ip", 0, "not an address")),
-    ],
-)
-def test_no_quotas(client: RawClient, request_: DescribeClientQuotasRequest, version: int) -> None:
-    response = client.call(request_, version)
-    assert (response.error_code, response.error_message, response.entries) == (NONE, "", [])
-
-
-INVALID = ErrorCode.INVALID_REQUEST
-
-
-@pytest.mark.parametrize(
-    ("request_", "code", "message"),
-    [
-        (quotas(("", 7, None)), INVALID, "Invalid empty entity type."),
-        (
-            quotas(("x", 7, None), ("x", 7, None)),
-            ErrorCode.UNSUPPORTED_VERSION,
-            "Unsupported entity type x",
-        ),
-        (
-            quotas(("user", 2, None), ("user", 7, None)),
-            INVALID,
-            "Entity type user cannot appear more than once in the filter.",
-        ),
-        (
-            quotas(("user", 0, None)),
-            INVALID,
-            "Request specified MATCH_TYPE_EXACT, but set match string to null.",
-        ),
-        (
-            quotas(("user", 1, "a")),
-            INVALID,
-            "Request specified MATCH_TYPE_DEFAULT, but also specified a match string.",
-        ),
-        (
-            quotas(("user", 2, "a")),
-            INVALID,
-            "Request specified MATCH_TYPE_SPECIFIED, but also specified a match string.",
-        ),
-        (quotas(("user", 7, None)), INVALID, "Unknown match type 7"),
-        (
-            quotas(("user", 2, None), ("ip", 2, None)),
-            INVALID,
-            "Invalid entity filter component combination. IP filter component should not be used "
-            "with user or clientId filter component.",
-        ),
-    ],
-)
-def test_filters_of_quotas_that_make_no_sense(
-    client: RawClient, request_: DescribeClientQuotasRequest, code: ErrorCode, message: str
-) -> None:
-    response = client.call(request_, 1)
-    assert (response.error_code, response.error_message, response.entries) == (code, message, None)
 
 
 # ACLs
@@ -237,7 +163,7 @@ def test_transactions_that_nobody_has_begun(
         # Kafka has no transaction coordinator before somebody has looked for one.
         client.call(FindCoordinatorRequest(key_type=1, coordinator_keys=[unknown]), 4)
         codes = [one.error_code for one in client.call(asked, 0).transaction_states]
-        if codes == [missing, INVALID, missing]:
+        if codes == [missing, ErrorCode.INVALID_REQUEST, missing]:
             break
         assert time.monotonic() < deadline, codes
         time.sleep(0.05)

@@ -1,0 +1,58 @@
+"""Which limit of a client quota applies, in Kafka's order, and who shares it."""
+
+from __future__ import annotations
+
+import pytest
+from immutables import Map
+
+from kraftrio.kraft_meta.metadata.client_limits import ClientLimits, Limit
+from kraftrio.kraft_meta.metadata.quota_image import quota_entity
+
+# All levels, the first that applies first; and who shares what is found there.
+LEVELS = [
+    ({"user": "u", "client-id": "c"}, ("u", "c")),
+    ({"user": "u", "client-id": None}, ("u", "c")),
+    ({"user": "u"}, ("u", "")),
+    ({"user": None, "client-id": "c"}, ("u", "c")),
+    ({"user": None, "client-id": None}, ("u", "c")),
+    ({"user": None}, ("u", "")),
+    ({"client-id": "c"}, ("", "c")),
+    ({"client-id": None}, ("", "c")),
+]
+
+
+def limits(levels: list[int]) -> ClientLimits:
+    quotas = {quota_entity(dict(LEVELS[i][0])): Map(k=float(i), other=99.0) for i in levels}
+    quotas[quota_entity({"ip": None})] = Map(other=5.0)
+    return ClientLimits.of(quotas, "k")
+
+
+@pytest.mark.parametrize("first", range(len(LEVELS)))
+def test_the_first_level_that_is_set_applies(first: int) -> None:
+    found = limits(list(range(first, len(LEVELS)))).find("u", "c")
+    assert found == Limit(*LEVELS[first][1], float(first))
+
+
+@pytest.mark.parametrize(
+    ("levels", "user", "client_id", "expected"),
+    [
+        ([0, 2], "u", "other", Limit("u", "", 2.0)),
+        ([0, 3], "other", "c", Limit("other", "c", 3.0)),
+        ([0, 1, 6], "other", "x", None),
+        ([4], "v", "w", Limit("v", "w", 4.0)),
+        ([7], "v", "w", Limit("", "w", 7.0)),
+        ([1, 4, 5, 7], "u", "", Limit("u", "", 5.0)),
+        ([1, 4, 7], "u", "", None),
+        ([], "u", "c", None),
+    ],
+)
+def test_what_applies_to_others(
+    levels: list[int], user: str, client_id: str, expected: Limit | None
+) -> None:
+    """A client that names no client id has only what users have."""
+    assert limits(levels).find(user, client_id) == expected
+
+
+def test_another_key_is_another_quota() -> None:
+    assert not ClientLimits.of({quota_entity({"user": "u"}): Map(k=1.0)}, "j")
+    assert ClientLimits.of({quota_entity({"user": "u"}): Map(k=1.0)}, "k")
