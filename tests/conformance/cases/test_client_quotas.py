@@ -99,9 +99,12 @@ def alter(client: RawClient) -> Iterator[Alter]:
 
     wait_found(client, {})
     yield send
-    left = found(client, quotas())
+    left: list[tuple[Parts, Values]] = [
+        (list(entity), [(key, None) for key in values])
+        for entity, values in found(client, quotas()).items()
+    ]
     if left:
-        send(*((list(entity), [(key, None) for key in values]) for entity, values in left.items()))
+        send(*left)
     wait_found(client, {})
 
 

@@ -19,6 +19,7 @@ from tests.unit.kraft_meta.controller.context import ControllerContext
 
 Parts = list[tuple[str, str | None]]
 Values = list[tuple[str, float | None]]
+Entry = tuple[Parts, Values]
 
 USER_A: Parts = [("user", "a")]
 RATE, PERCENTAGE = "producer_byte_rate", "request_percentage"
@@ -33,7 +34,7 @@ def entry(parts: Parts, values: Values) -> AlterClientQuotasEntryData:
 
 
 def alter(
-    context: ControllerContext, *entries: tuple[Parts, Values], validate_only: bool = False
+    context: ControllerContext, *entries: Entry, validate_only: bool = False
 ) -> list[tuple[ErrorCode, str | None]]:
     response = context.send(
         AlterClientQuotasRequest(
@@ -89,7 +90,7 @@ def test_what_is_so_already_makes_no_record() -> None:
 
 def test_nothing_is_changed_when_only_validated() -> None:
     context = ControllerContext()
-    bad = ([("user", "b")], [(RATE, 0.5)])
+    bad: Entry = ([("user", "b")], [(RATE, 0.5)])
     answers = alter(context, (USER_A, [(RATE, 1.0)]), bad, validate_only=True)
     assert answers == [DONE, (INVALID, f"{RATE} cannot be a fractional value.")]
     assert not any(isinstance(record, ClientQuotaRecord) for record in context.log)
@@ -141,8 +142,8 @@ def test_nothing_is_changed_when_only_validated() -> None:
 def test_what_cannot_be_is_refused_as_a_whole(parts: Parts, values: Values, message: str) -> None:
     """The other entities of the request have their quotas."""
     context = ControllerContext()
-    good: tuple[Parts, Values] = ([("user", "good")], [(RATE, 1.0)])
-    bad = (parts, [(PERCENTAGE, 1.0), *values] if "Duplicate" not in message else values)
+    good: Entry = ([("user", "good")], [(RATE, 1.0)])
+    bad: Entry = (parts, [(PERCENTAGE, 1.0), *values] if "Duplicate" not in message else values)
     if parts and parts[0][0] == "ip":
         bad = (parts, values)
     assert alter(context, bad, good) == [(INVALID, message), DONE]

@@ -9,7 +9,7 @@ from kraftrio.kraft_meta.metadata.client_limits import ClientLimits, Limit
 from kraftrio.kraft_meta.metadata.quota_image import quota_entity
 
 # All levels, the first that applies first; and who shares what is found there.
-LEVELS = [
+LEVELS: list[tuple[dict[str, str | None], tuple[str, str]]] = [
     ({"user": "u", "client-id": "c"}, ("u", "c")),
     ({"user": "u", "client-id": None}, ("u", "c")),
     ({"user": "u"}, ("u", "")),
