@@ -44,6 +44,7 @@ def described(cluster: ClusterContext, *components: ComponentData) -> list[Any]:
     request = DescribeClientQuotasRequest(components=list(components))
     response = finish(handlers(cluster).describe_client_quotas(request, context(1)))
     encode(response, 1)
+    assert response.entries is not None
     return [
         (
             [(part.entity_type, part.entity_name) for part in entry.entity],
