@@ -10,6 +10,8 @@ from tests.support.import_laws import CONTRACTS, broken_by
 WRONG_IMPORTS = {
     "folders": [
         "broker.node.node -> __main__",
+        "commands.tree -> __main__",
+        "errors -> commands.tree",
         "clients.node -> errors",
         "clients.cluster -> broker.server.server",
         "broker.node.node -> clients.cluster",
@@ -44,12 +46,20 @@ WRONG_IMPORTS = {
     ],
     "clients-inside": [
         "clients.spark.source -> clients.pipeline.cli",
+        "clients.producer.producer -> clients.cli.output",
         "clients.consumer.consumer -> clients.spark.source",
         "clients.consumer.consumer -> clients.producer.batch",
         "clients.cluster -> clients.admin.calls",
         "clients.node -> clients.cluster",
         "clients.metadata -> clients.node",
         "clients.errors -> clients.metadata",
+    ],
+    "cli": [
+        "clients.cli.topics.offsets -> clients.cli.cluster.health",
+        "clients.cli.session -> clients.cli.topics.offsets",
+        "clients.cli.partitions -> clients.cli.session",
+        "clients.cli.output -> clients.cli.partitions",
+        "clients.cli.failures -> clients.cli.output",
     ],
     "broker": [
         "broker.api.configs -> broker.node.node",

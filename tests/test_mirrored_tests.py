@@ -15,10 +15,13 @@ from pathlib import Path
 from tests.support.import_laws import import_graph
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("base", "wire", "net", "kraft_meta", "clients", "broker")
+FOLDERS = ("base", "wire", "net", "kraft_meta", "clients", "broker", "kraftrio/commands")
 
 # test: folder/ module module ...
 TESTED_IN = """
+conformance/cli/test_transcripts: clients/cli/ partitions session
+conformance/cli/test_transcripts: clients/cli/cluster/ commands
+conformance/cli/test_transcripts: clients/cli/topics/ commands offsets
 sim/test_scenarios: broker/node/ broker_handlers broker_role context controller_role
     coordination node replication services share_groups
 sim/test_served_apis: broker/api/ security unserved_apis
@@ -47,7 +50,7 @@ unit/broker/api/test_log_dirs: broker/ ports
 unit/broker/api/test_metadata: broker/metadata/ auto_topics topic_descriptions
 unit/broker/api/transactions/test_coordination: broker/coordinator/ transaction_coordinator
 unit/broker/config/test_config: broker/config/ attributes broker_table checks extra_table
-    group_table properties types
+    group_table types
 unit/broker/config/test_settings_in_force: broker/config/ without_effect
 unit/broker/config/test_topic_config: broker/config/ describe group_config validator
 unit/broker/controller/test_quorum_peers: broker/controller/ other_clusters snapshot_download
@@ -177,6 +180,8 @@ unit/kraft_meta/raft/test_election_pace: kraft_meta/raft/ ready
 unit/kraft_meta/raft/test_epoch_starts: kraft_meta/raft/ values
 unit/kraft_meta/raft/test_raft: kraft_meta/raft/ elections epoch_announcements fetch_requests
     leader_loss messages ports role_transitions
+unit/kraftrio/commands/test_tree: clients/cli/ lazy_group
+unit/kraftrio/commands/test_tree: kraftrio/commands/ cluster node node_options root
 unit/net/test_connection: net/ transport
 unit/net/test_secured_network: net/ security_errors security_protocol
 unit/wire/codec/test_message: wire/ stored_bytes
@@ -268,6 +273,6 @@ def test_each_line_is_true() -> None:
     for module, test in lines():
         path = ROOT / "tests" / f"{test}.py"
         assert path.exists(), test
-        name = "kraftrio." + module.replace("/", ".")
+        name = "kraftrio." + module.removeprefix("kraftrio/").replace("/", ".")
         assert any(name in led_to(one) for one in imported(path)), f"{test} has no {module}"
     assert all((ROOT / "tests" / f"{test}.py").exists() for test in BY_PROCESS.values())

@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from kraftrio.base.properties import parse_properties
 from kraftrio.broker.config.attributes import (
     BrokerProperties,
     HostPort,
@@ -24,7 +25,6 @@ from kraftrio.broker.config.broker_table import CORE_SHEET
 from kraftrio.broker.config.checks import check_config, check_supported
 from kraftrio.broker.config.extra_table import EXTRA_SHEET
 from kraftrio.broker.config.group_table import GROUP_SHEET
-from kraftrio.broker.config.properties import parse_properties
 from kraftrio.broker.config.types import ConfigKey, ConfigValue, PropertyError, read_sheet
 
 __all__ = [

@@ -18,8 +18,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kraftrio.base.properties import parse_properties
 from kraftrio.broker.config.attributes import address_text
-from kraftrio.broker.config.properties import parse_properties
 from kraftrio.broker.config.types import PropertyError
 from kraftrio.broker.log.checkpoints import (
     CheckpointError,

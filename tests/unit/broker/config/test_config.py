@@ -10,7 +10,6 @@ import pytest
 
 from kraftrio.broker.config.attributes import BrokerProperties
 from kraftrio.broker.config.config import BROKER_KEYS, BrokerConfig, ListenerAddress, VoterAddress
-from kraftrio.broker.config.properties import parse_properties
 from kraftrio.broker.config.types import (
     ConfigType,
     PropertyError,
@@ -267,23 +266,3 @@ def test_doubles_are_written_as_java_writes_them() -> None:
     """Doubles keep Java's exponent."""
     assert format_value(1.7976931348623157e308) == "1.7976931348623157E308"
     assert format_value(0.5) == "0.5"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("a=b", {"a": "b"}),
-        ("a : b\nc d", {"a": "b", "c": "d"}),
-        ("  # no\n! no\na=1\r\nb=2\rc=3", {"a": "1", "b": "2", "c": "3"}),
-        ("a=x,\\\n    y", {"a": "x,y"}),
-        ("a=x\\\\\nb=y", {"a": "x\\", "b": "y"}),
-        ("a\\ b\\==\\u0041\\t.", {"a b=": "A\t."}),
-        ("a=\nb", {"a": "", "b": ""}),
-        ("a=1\na=2", {"a": "2"}),
-        ("a= = b ", {"a": "= b "}),
-        ("a=x\\", {"a": "x"}),
-    ],
-)
-def test_properties_syntax(text: str, expected: dict[str, str]) -> None:
-    """Separators, comments, continuations and escapes are Java's."""
-    assert parse_properties(text) == expected

@@ -1,8 +1,8 @@
-"""Java's properties files: the text of `server.properties` becomes a mapping of names to values.
+"""Java's properties files: the text of one becomes a mapping of names to values.
 
 The rules are those of java.util.Properties: `#` and `!` comments, `=`, `:` or blanks between name
 and value, a backslash at the end of a line continues it, escapes `\\t \\n \\r \\f \\uXXXX`. Pure.
-Used by `config`.
+Used for `server.properties`, and for the files of Java clients.
 """
 
 from __future__ import annotations

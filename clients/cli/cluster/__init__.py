@@ -1,0 +1,1 @@
+"""`kraftrio cluster` and `kraftrio reassign`: brokers, health, quorum, where replicas are."""

@@ -1,0 +1,99 @@
+"""Which partitions are not as they should be, and how bad that is.
+
+Pure. Called by: `kraftrio cluster health`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from kraftrio.clients.cli.output import Row
+from kraftrio.clients.metadata import PartitionMetadata, TopicMetadata
+
+
+class Trouble(Enum):
+    """What is the matter with a partition; the worst first."""
+
+    NO_LEADER = "no leader"
+    UNDER_MIN_ISR = "under min ISR"
+    UNDER_REPLICATED = "under-replicated"
+    AT_MIN_ISR = "at min ISR"
+    OTHER_LEADER = "not the preferred leader"
+
+
+_SERIOUS = frozenset({Trouble.NO_LEADER, Trouble.UNDER_MIN_ISR, Trouble.UNDER_REPLICATED})
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A partition that is in trouble."""
+
+    trouble: Trouble
+    topic: str
+    partition: PartitionMetadata
+    min_isr: int
+
+    @property
+    def is_serious(self) -> bool:
+        """Whether records can be lost, or not be written or read."""
+        return self.trouble in _SERIOUS
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Which partition it is."""
+        return self.topic, self.partition.partition
+
+    @property
+    def row(self) -> Row:
+        """It as a row of a table."""
+        return {
+            "problem": self.trouble.value,
+            "topic": self.topic,
+            "partition": self.partition.partition,
+            "leader": self.partition.leader_id if self.partition.leader_id >= 0 else None,
+            "replicas": self.partition.replicas,
+            "isr": self.partition.isr,
+            "offline": self.partition.offline_replicas,
+            "min_isr": self.min_isr,
+        }
+
+
+def check_partitions(
+    topics: Mapping[str, TopicMetadata], min_isr: Mapping[str, int]
+) -> list[Problem]:
+    """Return what is the matter, the worst first.
+
+    Args:
+        min_isr: min.insync.replicas by topic.
+    """
+    problems = [
+        Problem(trouble, name, partition, min_isr.get(name, 1))
+        for name, topic in sorted(topics.items())
+        for partition in topic.partitions.values()
+        for trouble in _troubles(partition, min_isr.get(name, 1))
+    ]
+    order = list(Trouble)
+    return sorted(problems, key=lambda problem: order.index(problem.trouble))
+
+
+def _troubles(partition: PartitionMetadata, min_isr: int) -> list[Trouble]:
+    isr, replicas = len(partition.isr), len(partition.replicas)
+    found = []
+    if partition.leader_id < 0:
+        found.append(Trouble.NO_LEADER)
+    if isr < min_isr:
+        found.append(Trouble.UNDER_MIN_ISR)
+    if isr < replicas:
+        found.append(Trouble.UNDER_REPLICATED)
+        # All replicas in sync is as good as it gets, however many are demanded.
+        if isr == min_isr:
+            found.append(Trouble.AT_MIN_ISR)
+    if partition.leader_id >= 0 and partition.replicas and not _is_preferred(partition):
+        found.append(Trouble.OTHER_LEADER)
+    return found
+
+
+def _is_preferred(partition: PartitionMetadata) -> bool:
+    return partition.leader_id == partition.replicas[0]

@@ -1,0 +1,68 @@
+"""Why a command did not do what it was asked for, as one sentence and an exit status.
+
+Owns `CommandError`, the exit statuses, and `explain`, which says what an expected error means to
+whoever typed the command. What `explain` does not know is a fault of ours, and keeps its traceback.
+
+Called by: the commands, and the root of the command line.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from kraftrio.wire.errors import KafkaError
+
+EXIT_REFUSED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+
+_SIMILAR: Final = 0.6
+
+
+class CommandError(Exception):
+    """A command that could not be done.
+
+    Args:
+        sentence: what is the matter, and what to do next.
+        status: the exit status.
+    """
+
+    def __init__(self, sentence: str, *, status: int = EXIT_REFUSED) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+def explain(error: BaseException) -> str | None:
+    """Return the sentence of an error that can be expected; None: it is a fault of ours."""
+    if isinstance(error, CommandError):
+        return one_line(str(error))
+    if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        return explain(error.exceptions[0])
+    if isinstance(error, KafkaError):
+        sentence = one_line(str(error))
+        notes = getattr(error, "__notes__", ())
+        return "; ".join([sentence, *map(one_line, notes)])
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror}"
+    return None
+
+
+def one_line(text: str) -> str:
+    """Return a text in one line."""
+    return " ".join(text.split())
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return "; did you mean ...?" with the nearest name, or nothing if none is near."""
+    found = nearest(name, sorted(names))
+    return f"; did you mean {found!r}?" if found is not None else ""
+
+
+def nearest(name: str, names: Sequence[str]) -> str | None:
+    """Return the name that is most like another one; None if none is like it."""
+    folded = {each.casefold(): each for each in reversed(names)}
+    found = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=_SIMILAR)
+    return folded[found[0]] if found else None

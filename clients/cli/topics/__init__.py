@@ -1,0 +1,1 @@
+"""`kraftrio topic`: what topics there are, and changing them."""

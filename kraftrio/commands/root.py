@@ -1,0 +1,38 @@
+"""The root of the tree, for all but the commands that run nodes; those are here by name.
+
+Called by: `tree`.
+"""
+
+from __future__ import annotations
+
+import click
+
+from kraftrio import __version__
+from kraftrio.clients.cli.lazy_group import Entry, LazyGroup
+
+_CLIENTS = "kraftrio.clients.cli"
+
+ENTRIES = {
+    "start": Entry("kraftrio.commands.node_options:start", "Run one node in the foreground."),
+    "cluster": Entry(
+        "kraftrio.commands.cluster:cluster", "Run several nodes; describe or check a cluster."
+    ),
+    "recover-quorum": Entry(
+        "kraftrio.commands.node_options:recover_quorum",
+        "Let a controller vote whose quorum lost a majority for good.",
+    ),
+    "topic": Entry(
+        f"{_CLIENTS}.topics.commands:topic", "Topics: list, describe, create, change, delete."
+    ),
+}
+
+
+@click.group(
+    cls=LazyGroup,
+    entries=ENTRIES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Example: kraftrio topic create orders --partitions 3",
+)
+@click.version_option(__version__, message="kraftrio %(version)s")
+def root() -> None:
+    """A Kafka-compatible message broker, and the tools for it and for Apache Kafka."""

@@ -1,0 +1,55 @@
+"""Each command as people and scripts meet it: on terminals, narrow and wide, and in a pipe.
+
+TEST_BROKER=apache plays the same transcripts against Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from kraftrio.clients.cli.cluster.commands import describe, health, quorum
+from kraftrio.clients.cli.topics.commands import topic
+from tests.conformance.cli.transcripts import play, read_steps
+
+TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
+
+# Every command that uses a cluster, by its first words.
+COMMANDS = {
+    "cluster describe": describe,
+    "cluster health": health,
+    "cluster quorum": quorum,
+    "topic": topic,
+}
+
+_numbers = itertools.count(1)
+
+
+def paths(words: str, command: click.Command) -> Iterator[str]:
+    """Yield the words of a command, or of all commands of a group."""
+    if not isinstance(command, click.Group):
+        yield words
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        assert found is not None
+        yield from paths(f"{words} {name}", found)
+
+
+@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
+def test_transcript(path: Path, bootstrap: str) -> None:
+    play(path, bootstrap, f"{os.getpid() % 100_000:05}{next(_numbers):03}")
+
+
+@pytest.mark.parametrize(
+    "words", [path for words, found in COMMANDS.items() for path in paths(words, found)]
+)
+def test_each_command_has_a_transcript(words: str) -> None:
+    steps = [step for path in TRANSCRIPTS for step in read_steps(path)]
+    assert any(step.command.startswith(words) and not step.status for step in steps)
