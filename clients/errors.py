@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from typing import ClassVar, TypeVar
 
-from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
+from kraftrio.wire import errors as wire_errors
+from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
 
 __all__ = [
@@ -99,6 +100,7 @@ __all__ = [
     "error_class",
     "error_for",
     "renewed",
+    "unreadable",
 ]
 
 
@@ -126,6 +128,12 @@ class KafkaClientError(KafkaError):
 
 class RetriableError(KafkaClientError):
     """A failure that may go away by itself."""
+
+
+class CorruptRecordError(KafkaClientError):
+    """Records have come whose bytes are not those that were written, or cannot be read."""
+
+    default_code = ErrorCode.CORRUPT_MESSAGE
 
 
 class ConfigError(KafkaClientError, ValueError):
@@ -468,6 +476,7 @@ class PolicyViolationError(KafkaClientError):
 
 _ONLY_OURS = (
     AcknowledgementStateError,
+    CorruptRecordError,  # a broker that says so of what it was sent is asked again
     ConfigError,
     ClosedError,
     InvalidValueError,
@@ -507,6 +516,13 @@ def error_for(code: ErrorCode, message: str | None = None) -> KafkaClientError:
         message = message or f"the broker answered with the unknown error code {code:d}"
         code = ErrorCode.UNKNOWN_SERVER_ERROR
     return error_class(code)(message, code=code)
+
+
+def unreadable(cause: KafkaError, message: str) -> KafkaClientError:
+    """Make the exception for records that came and cannot be read."""
+    if isinstance(cause, wire_errors.CorruptRecordError):
+        return CorruptRecordError(message)
+    return error_for(cause.code, message)
 
 
 E = TypeVar("E", bound=KafkaClientError)

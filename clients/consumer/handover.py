@@ -23,9 +23,9 @@ from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.config import OffsetReset, ResetTo
 from kraftrio.clients.consumer.partition import AssignedPartition, FetchFailure, Position
 from kraftrio.clients.consumer.records import ConsumerBatch, ConsumerRecord
-from kraftrio.clients.errors import OffsetOutOfRangeError, error_for
+from kraftrio.clients.errors import KafkaClientError, OffsetOutOfRangeError, unreadable
 from kraftrio.clients.group_offsets import OffsetAndMetadata
-from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
+from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -253,9 +253,6 @@ class Handover:
         return is_new
 
 
-def _located(error: KafkaError, where: TopicPartition, offset: int) -> KafkaError:
+def _located(error: KafkaError, where: TopicPartition, offset: int) -> KafkaClientError:
     """Say where it happened."""
-    message = f"{where.topic}-{where.partition} at offset {offset}: {error}"
-    if isinstance(error, CorruptRecordError):
-        return CorruptRecordError(message)
-    return error_for(error.code, message)
+    return unreadable(error, f"{where.topic}-{where.partition} at offset {offset}: {error}")

@@ -32,6 +32,7 @@ from kraftrio.clients.errors import (
     ShareSessionNotFoundError,
     TimedOutError,
     error_for,
+    unreadable,
 )
 from kraftrio.clients.metadata import BrokerAddress
 from kraftrio.clients.node import BrokerNode
@@ -428,8 +429,8 @@ class ShareFetcher:
         if acquired.failure is not None:
             topic, index = partition.topic_partition
             self._fail(
-                error_for(
-                    acquired.failure.code,
+                unreadable(
+                    acquired.failure,
                     f"records of {topic}-{index} cannot be read, and are rejected:"
                     f" {acquired.failure}",
                 )

@@ -7,9 +7,9 @@ import pytest
 from kraftrio.clients.consumer.config import OffsetReset, ResetTo
 from kraftrio.clients.consumer.handover import Handover
 from kraftrio.clients.consumer.partition import Chunk, FetchStatus, Position
-from kraftrio.clients.errors import OffsetOutOfRangeError, error_for
+from kraftrio.clients.errors import CorruptRecordError, OffsetOutOfRangeError, error_for
 from kraftrio.clients.group_offsets import OffsetAndMetadata
-from kraftrio.wire.errors import CorruptRecordError, ErrorCode
+from kraftrio.wire.errors import ErrorCode
 from tests.unit.clients.consumer.test_assigned_partitions import EARLIEST, T0, T1, Context
 
 
