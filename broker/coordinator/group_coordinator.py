@@ -8,6 +8,7 @@ from typing import TypeAlias
 from kraftrio.base.clock import Clock
 from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
 from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
+from kraftrio.broker.coordinator.groups.shard.kinds import group_kinds
 from kraftrio.broker.coordinator.groups.share.ports import StatesToInitialize
 from kraftrio.broker.coordinator.ports import Replicas
 from kraftrio.broker.coordinator.runtime import CoordinatorRuntime
@@ -48,11 +49,10 @@ def group_coordinator(
         commit_timeout_ms=properties.offsets_commit_timeout_ms,
         compression=Compression(properties.offsets_topic_compression_codec),
     )
+    kinds = group_kinds(properties, group_settings, new_uuid, metadata, initializer)
     coordinator: GroupCoordinator = CoordinatorRuntime(
         settings,
-        lambda _partition, _leader_epoch: GroupShard(
-            properties, group_settings, new_uuid, metadata, initializer
-        ),
+        lambda _partition, _leader_epoch: GroupShard(properties, metadata, kinds),
         replicas=replicas,
         timers=timers,
         clock=clock,

@@ -75,7 +75,8 @@ class Partition:
         self.stable_waiters = StableWaiters()
         self.follower_waiters: FetchWaiters = {}
         self.watches: dict[int, FollowerWatch] = {}  # by the follower's id
-        self._uncommitted: deque[tuple[int, int]] = deque()  # (end offset, bytes) of appends
+        # (end offset, bytes) of appends; made with the first one: most partitions are idle.
+        self._uncommitted: deque[tuple[int, int]] | None = None
         self._unread_bytes = 0  # appended as follower since the high watermark last advanced
 
     def __repr__(self) -> str:
@@ -96,6 +97,8 @@ class Partition:
     def note_uncommitted(self, end_offset: int, size_bytes: int) -> None:
         """Remember the size of an append until it is committed."""
         uncommitted = self._uncommitted
+        if uncommitted is None:
+            uncommitted = self._uncommitted = deque()
         if len(uncommitted) >= _MAX_UNCOMMITTED:  # exact sizes do not matter that far behind
             size_bytes += uncommitted.pop()[1]
         uncommitted.append((end_offset, size_bytes))
@@ -109,7 +112,7 @@ class Partition:
         high_watermark = self.state.high_watermark
         self.log.update_high_watermark(high_watermark)
         if self._uncommitted:
-            committed_bytes += self._take_committed(high_watermark)
+            committed_bytes += _take_committed(self._uncommitted, high_watermark)
         if self.commit_waiters.waiting and self.commit_waiters.has_reached(high_watermark):
             self.commit_waiters.answer_reached(high_watermark, self.state.check_committed())
         if self.fetch_waiters or self.stable_waiters.waiting:
@@ -122,12 +125,6 @@ class Partition:
             waiter.count(size_bytes)
         if self.stable_waiters.waiting:
             self.stable_waiters.count(size_bytes, self.log.last_stable_offset)
-
-    def _take_committed(self, high_watermark: int) -> int:
-        uncommitted, total = self._uncommitted, 0
-        while uncommitted and uncommitted[0][0] <= high_watermark:
-            total += uncommitted.popleft()[1]
-        return total
 
     def notify_followers(self, appended_bytes: int) -> None:
         """Something changed for followers: so many bytes more, or (0) what can wait a little."""
@@ -237,9 +234,9 @@ class Partition:
         nothing. Requests that wait for a commit go on waiting: they are about what this log holds.
         """
         self._fail_confirmations(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self._uncommitted.clear()
+        self._uncommitted = None
         if self.log.log_end_offset > self.state.high_watermark:
-            self._uncommitted.append((self.log.log_end_offset, _ENOUGH_BYTES))
+            self.note_uncommitted(self.log.log_end_offset, _ENOUGH_BYTES)
         self.wake_fetches()
 
     def wake_fetches(self) -> None:
@@ -255,7 +252,7 @@ class Partition:
 
     def abandon(self, code: ErrorCode) -> None:
         """This replica no longer leads: nothing that waits on it can succeed."""
-        self._uncommitted.clear()
+        self._uncommitted = None
         self.commit_waiters.answer_all(code)
         self.low_watermark_waiters.answer_all(code)
         self._fail_confirmations(code)
@@ -265,3 +262,11 @@ class Partition:
         confirmations, self.confirmations = self.confirmations, []
         for confirmation in confirmations:
             confirmation.finish(code)
+
+
+def _take_committed(uncommitted: deque[tuple[int, int]], high_watermark: int) -> int:
+    """Remove the appends that are committed; return their bytes."""
+    total = 0
+    while uncommitted and uncommitted[0][0] <= high_watermark:
+        total += uncommitted.popleft()[1]
+    return total

@@ -68,7 +68,7 @@ def _stable_once_the_marker_is_appended() -> list[Patch]:
 
     def update(self: ProducerStateManager, *arguments: Any, **options: Any) -> Any:
         completed = original(self, *arguments, **options)
-        self._unreplicated.clear()
+        self._unreplicated = None
         return completed
 
     return [(ProducerStateManager, "update", update)]

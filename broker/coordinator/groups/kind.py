@@ -1,8 +1,9 @@
 """What the shard asks of one kind of group: classic, consumer (KIP-848), share or streams.
 
 The shard holds the groups of all kinds in one registry, and a table of the kinds. It hands each
-record, deadline and follow-up to the kind that names its class. Requests do not go through that
-table: a handler asks the kind that serves them (`shard.classic.join`).
+record, deadline and follow-up to the kind whose class says that it is its own, and makes that kind
+if it is the first one. Requests do not go through that table: a handler asks the kind that serves
+them (`shard.classic.join`).
 
 A kind's state is what its records make of it. A request makes records, and the shard replays them
 once they are appended, as it does when it loads; so a failed append leaves nothing behind, and the
@@ -13,7 +14,7 @@ describe.)
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from kraftrio.broker.coordinator.deadlines import DeadlineKey
 from kraftrio.broker.coordinator.groups.group import Group
@@ -26,21 +27,17 @@ from kraftrio.wire.primitives import Buffer
 class GroupKind(Protocol):
     """See the module."""
 
-    @property
-    def group_type(self) -> type[Group]:
-        """The class of this kind's groups."""
+    group_type: ClassVar[type[Group]]
+    """The class of this kind's groups."""
 
-    @property
-    def record_keys(self) -> Collection[type[GroupRecordKey]]:
-        """The keys of the records that are this kind's."""
+    record_keys: ClassVar[Collection[type[GroupRecordKey]]]
+    """The keys of the records that are this kind's."""
 
-    @property
-    def deadline_kinds(self) -> Collection[str]:
-        """The first items of this kind's keys in the shard's deadlines."""
+    deadline_kinds: ClassVar[Collection[str]]
+    """The first items of this kind's keys in the shard's deadlines."""
 
-    @property
-    def follow_ups(self) -> Collection[type[FollowUp]]:
-        """The follow-ups of this kind's outcomes."""
+    follow_ups: ClassVar[Collection[type[FollowUp]]]
+    """The follow-ups of this kind's outcomes."""
 
     def replay(self, key: Any, value: Buffer | None, now: Now) -> None:
         """Apply one record, whose key was read already; a null value is a tombstone.

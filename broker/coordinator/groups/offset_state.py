@@ -74,7 +74,7 @@ class OffsetState:
         self._properties = properties
         self._committed: OffsetTable[StoredOffset] = OffsetTable()
         self._uncommitted: OffsetTable[StoredOffset | OffsetRemoved] = OffsetTable()
-        self._appended: deque[_Appended] = deque()
+        self._appended: deque[_Appended] | None = None  # made when there is one: most have none
         self._pending = PendingOffsets()
 
     # --- look-ups ---
@@ -236,7 +236,7 @@ class OffsetState:
     def _store(self, change: CommitChange, end_offset: int) -> None:
         for topic, offsets in change.topics.items():
             self._uncommitted.store(change.group_id, topic, offsets)
-        self._appended.append(_Appended(end_offset, change))
+        self._note_appended(_Appended(end_offset, change))
 
     def replay(
         self,
@@ -281,12 +281,18 @@ class OffsetState:
             return
         removed = OffsetRemoved(key)
         self._uncommitted.store(key.group_id, key.topic, {key.partition: removed})
-        self._appended.append(_Appended(record_offset + 1, removed))
+        self._note_appended(_Appended(record_offset + 1, removed))
+
+    def _note_appended(self, appended: _Appended) -> None:
+        if self._appended is None:
+            self._appended = deque()
+        self._appended.append(appended)
 
     def on_committed(self, end_offset: int) -> None:
         """Show changes up to an offset of the partition (rule 2)."""
-        while self._appended and self._appended[0].end_offset <= end_offset:
-            change = self._appended.popleft().change
+        appended = self._appended
+        while appended and appended[0].end_offset <= end_offset:
+            change = appended.popleft().change
             if isinstance(change, OffsetRemoved):
                 key = change.key
                 self._committed.remove(key)

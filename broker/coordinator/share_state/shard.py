@@ -17,7 +17,6 @@ messages.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Final
 
@@ -74,7 +73,7 @@ class ShareStateShard:
         self._redundant_offset = self._pruned_offset = 0
         self._written_offset = self._committed_offset = 0  # the ends of what was
         self._prune_after_offset = 0  # is committed
-        self._cold: deque[SharePartitionKey] = deque()  # still to be looked at
+        self._cold: list[SharePartitionKey] = []  # still to be looked at, the last one first
         self._deadlines = DeadlineQueue()
 
     # --- requests ---
@@ -295,10 +294,10 @@ class ShareStateShard:
         """Snapshots of the next states whose last one is long ago."""
         interval_ms = self._properties.share_coordinator_cold_partition_snapshot_interval_ms
         if not self._cold and any(not one.state.is_cold for one in self._stored.values()):
-            self._cold.extend(self._stored)
+            self._cold.extend(reversed(self._stored))
         records = []
         for _ in range(min(_COLD_AT_ONCE, len(self._cold))):
-            key = self._cold.popleft()
+            key = self._cold.pop()
             stored = self._stored.get(key)
             if stored is not None and now.wall_ms - stored.state.written_ms >= interval_ms:
                 records.append(snapshot_record(key, stored.state.rewritten(now.wall_ms)))

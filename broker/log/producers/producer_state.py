@@ -196,7 +196,8 @@ class ProducerStateManager:
         self._producers: dict[int, ProducerEntry] = {}
         # First offset -> producer id, in order: appends only go up, and loading sorts.
         self._ongoing: dict[int, int] = {}
-        self._unreplicated = UnreplicatedTransactions()
+        # Made with the first one: most partitions have no transactions.
+        self._unreplicated: UnreplicatedTransactions | None = None
 
     # Checking and recording
 
@@ -295,6 +296,8 @@ class ProducerStateManager:
         self, producer_id: int, first_offset: int, last_offset: int, is_aborted: bool
     ) -> CompletedTransaction:
         self._ongoing.pop(first_offset, None)
+        if self._unreplicated is None:
+            self._unreplicated = UnreplicatedTransactions()
         self._unreplicated.add(first_offset, last_offset)
         return CompletedTransaction(
             producer_id,
@@ -310,6 +313,8 @@ class ProducerStateManager:
     def first_unstable_offset(self) -> int | None:
         """First offset of a transaction that is open or whose marker is not replicated yet."""
         undecided = next(iter(self._ongoing), None)
+        if self._unreplicated is None:
+            return undecided
         unreplicated = self._unreplicated.first_offset
         if undecided is None or unreplicated is None:
             return unreplicated if undecided is None else undecided
@@ -423,7 +428,7 @@ class ProducerStateManager:
         """Forget everything, before a snapshot is loaded and the log replayed from its offset."""
         self._producers.clear()
         self._ongoing.clear()
-        self._unreplicated.clear()
+        self._unreplicated = None
         self.map_end_offset = map_end_offset
 
     def snapshot_bytes(self) -> bytes:

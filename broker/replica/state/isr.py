@@ -10,9 +10,12 @@ by `isr_keeper` and `isr_proposals`.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from kraftrio.wire.errors import ErrorCode
+
+_set_of = lru_cache(maxsize=1000)(frozenset[int])  # many partitions have the same members
 
 
 class IsrMember(NamedTuple):
@@ -80,6 +83,6 @@ class Isr:
         self.settle()
 
     def _find_maximal(self) -> None:
-        self.maximal = frozenset(self.committed)
+        self.maximal = _set_of(self.committed)
         if self.pending is not None:
             self.maximal = self.maximal.union(self.pending.broker_ids)

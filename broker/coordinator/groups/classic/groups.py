@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import ClassVar
 
 from kraftrio.broker.coordinator.deadlines import DeadlineKey, DeadlineQueue
 from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup, GroupState
@@ -60,7 +61,7 @@ from kraftrio.broker.coordinator.outcome import (
 )
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.group_records.classic import decode_group_value
-from kraftrio.wire.messages.group_records.keys import GroupMetadataKey
+from kraftrio.wire.messages.group_records.keys import GroupMetadataKey, GroupRecordKey
 from kraftrio.wire.messages.groups import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -107,6 +108,15 @@ class ClassicGroups:
         deadlines: the shard's.
     """
 
+    group_type: ClassVar[type[Group]] = ClassicGroup
+    record_keys: ClassVar[Collection[type[GroupRecordKey]]] = (GroupMetadataKey,)
+    deadline_kinds: ClassVar[Collection[str]] = (MEMBER_DEADLINE, JOIN_DEADLINE, SYNC_DEADLINE)
+    follow_ups: ClassVar[Collection[type[FollowUp]]] = (
+        GroupCreated,
+        AssignmentStored,
+        StaticMemberStored,
+    )
+
     def __init__(
         self,
         registry: GroupRegistry,
@@ -128,11 +138,6 @@ class ClassicGroups:
         )
 
     # --- a kind of group ---
-
-    group_type = ClassicGroup
-    record_keys = (GroupMetadataKey,)
-    deadline_kinds = (MEMBER_DEADLINE, JOIN_DEADLINE, SYNC_DEADLINE)
-    follow_ups = (GroupCreated, AssignmentStored, StaticMemberStored)
 
     def replay(self, key: GroupMetadataKey, value: Buffer | None, _now: Now) -> None:
         """Apply the record of a group."""

@@ -10,14 +10,13 @@ Sans-IO: called by the shard with the time as a `Now`, answers with an `Outcome`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from typing import ClassVar
 
 from kraftrio.broker.coordinator.deadlines import DeadlineKey, DeadlineQueue
 from kraftrio.broker.coordinator.groups.assignors.builtin import CONSUMER_ASSIGNORS
-from kraftrio.broker.coordinator.groups.classic.groups import ClassicGroups
 from kraftrio.broker.coordinator.groups.consumer.classic_members import ClassicMembers
-from kraftrio.broker.coordinator.groups.consumer.conversions import Conversions, Downgrade
+from kraftrio.broker.coordinator.groups.consumer.conversions import Conversions
 from kraftrio.broker.coordinator.groups.consumer.departures import Departures, MemberFenced
 from kraftrio.broker.coordinator.groups.consumer.group import ConsumerGroup
 from kraftrio.broker.coordinator.groups.consumer.heartbeats import Heartbeats
@@ -39,7 +38,7 @@ from kraftrio.broker.coordinator.groups.consumer.regular_expressions import (
     LOOKUP_DEADLINE,
     RegularExpressions,
 )
-from kraftrio.broker.coordinator.groups.group import GroupRegistry
+from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
 from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
 from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
@@ -82,9 +81,9 @@ class ConsumerGroups:
         departures: serves members that leave.
     """
 
-    group_type = ConsumerGroup
-    deadline_kinds = (*MEMBER_DEADLINES, LOOKUP_DEADLINE)
-    follow_ups = (MemberFenced,)
+    group_type: ClassVar[type[Group]] = ConsumerGroup
+    deadline_kinds: ClassVar[Collection[str]] = (*MEMBER_DEADLINES, LOOKUP_DEADLINE)
+    follow_ups: ClassVar[Collection[type[FollowUp]]] = (MemberFenced,)
 
     def __init__(
         self,
@@ -94,20 +93,15 @@ class ConsumerGroups:
         deadlines: DeadlineQueue,
         new_uuid: Callable[[], str],
         metadata: MetadataCache,
-        classic: ClassicGroups,
+        times: HeartbeatTimes,
+        hashes: TopicHashes,
     ) -> None:
-        times = HeartbeatTimes(
-            settings,
-            metadata,
-            session_timeout="consumer.session.timeout.ms",
-            interval="consumer.heartbeat.interval.ms",
-        )
         parts = Parts(
             registry=registry,
             properties=properties,
             settings=settings,
             metadata=metadata,
-            hashes=TopicHashes(metadata),
+            hashes=hashes,
             times=times,
             timers=MemberTimers(deadlines, times),
             assignors={
@@ -117,20 +111,10 @@ class ConsumerGroups:
         )
         conversions, updates = Conversions(parts), MemberUpdates(parts)
         self._parts = parts
-        self._classic = classic
         self._regexes = RegularExpressions(parts, deadlines)
         self.departures = Departures(parts, conversions)
         self._heartbeats = Heartbeats(parts, conversions, updates, self._regexes, self.departures)
         self.classic_members = ClassicMembers(parts, conversions, updates, self._regexes)
-        self._replays: dict[type[GroupRecordKey], Callable[[Any, Buffer | None], None]] = {
-            ConsumerGroupMetadataKey: self._replay_epoch,
-            ConsumerGroupPartitionMetadataKey: self._replay_partition_metadata,
-            ConsumerGroupMemberMetadataKey: self._replay_member,
-            ConsumerGroupTargetAssignmentMetadataKey: self._replay_target_epoch,
-            ConsumerGroupTargetAssignmentMemberKey: self._replay_target,
-            ConsumerGroupCurrentMemberAssignmentKey: self._replay_current,
-            ConsumerGroupRegularExpressionKey: self._replay_regex,
-        }
 
     @property
     def default_assignor(self) -> str:
@@ -160,11 +144,6 @@ class ConsumerGroups:
         return self._heartbeats.serve(request, client, now)
 
     # --- the kind ---
-
-    @property
-    def record_keys(self) -> Collection[type[GroupRecordKey]]:
-        """The keys of the records of consumer groups."""
-        return self._replays.keys()
 
     def on_loaded(self, now: Now) -> Outcome:
         """Start the sessions of the members that were read from the log."""
@@ -206,13 +185,11 @@ class ConsumerGroups:
         """Give the records that remove a group."""
         return group_tombstones(group)
 
-    def apply(self, downgrade: Downgrade, now: Now) -> None:
-        """Put the classic group in the place of the consumer group, whose records are gone."""
-        group_id = downgrade.group.group_id
-        former = self._parts.registry.find(group_id, ConsumerGroup)
+    def give_way(self, group_id: str) -> None:
+        """Drop a group whose records are gone, for one of another kind."""
+        former = self._find(group_id)
         assert former is not None
         self._remove(former)
-        self._classic.adopt(downgrade.group, now, rebalances=downgrade.rebalances)
 
     def _remove(self, group: ConsumerGroup) -> None:
         for member_id in group.members:
@@ -227,7 +204,7 @@ class ConsumerGroups:
         Raises:
             RemoteProtocolError: the value cannot be read.
         """
-        self._replays[type(key)](key, value)
+        self._replays[type(key)](self, key, value)
 
     def _find(self, group_id: str) -> ConsumerGroup | None:
         return self._parts.registry.find(group_id, ConsumerGroup)
@@ -315,3 +292,14 @@ class ConsumerGroups:
         record = decode_value(ConsumerGroupRegularExpressionValue, value)
         subscriptions = self._make(key.group_id).subscriptions
         subscriptions.resolve(key.regular_expression, resolved_of(record))
+
+    _replays: ClassVar[Mapping[type[GroupRecordKey], Callable[..., None]]] = {
+        ConsumerGroupMetadataKey: _replay_epoch,
+        ConsumerGroupPartitionMetadataKey: _replay_partition_metadata,
+        ConsumerGroupMemberMetadataKey: _replay_member,
+        ConsumerGroupTargetAssignmentMetadataKey: _replay_target_epoch,
+        ConsumerGroupTargetAssignmentMemberKey: _replay_target,
+        ConsumerGroupCurrentMemberAssignmentKey: _replay_current,
+        ConsumerGroupRegularExpressionKey: _replay_regex,
+    }
+    record_keys: ClassVar[Collection[type[GroupRecordKey]]] = _replays.keys()

@@ -62,7 +62,7 @@ class RegularExpressions:
         self._parts = parts
         self._deadlines = deadlines
         self._lookups: dict[str, Generator[None, None, Resolved]] = {}
-        self._topics_version = -1
+        self._topics_version = parts.metadata.image.offset
 
     def on_topics_changed(self) -> None:
         """Topics may have been made: what was found before does not hold them."""

@@ -6,16 +6,15 @@ without members gives way to a classic one, but for share groups; one with membe
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
 from kraftrio.broker.coordinator.groups.classic.groups import ClassicGroups
 from kraftrio.broker.coordinator.groups.classic.joins import Client
 from kraftrio.broker.coordinator.groups.classic.replies import refuse_join
 from kraftrio.broker.coordinator.groups.consumer.group import ConsumerGroup
 from kraftrio.broker.coordinator.groups.consumer.groups import ConsumerGroups
-from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
-from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now, Outcome, Ticket
+from kraftrio.broker.coordinator.groups.group import GroupRegistry
+from kraftrio.broker.coordinator.groups.shard.kind_table import KindTable
+from kraftrio.broker.coordinator.outcome import Now, Outcome, Ticket
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (
     HeartbeatRequest,
@@ -30,23 +29,12 @@ _GIVING_WAY = frozenset({"consumer", "streams"})
 
 
 class ClassicRequests:
-    """See the module.
+    """See the module."""
 
-    Args:
-        tombstones: gives the records that remove a group.
-    """
-
-    def __init__(
-        self,
-        registry: GroupRegistry,
-        classic: ClassicGroups,
-        consumer: ConsumerGroups,
-        tombstones: Callable[[Group], list[CoordinatorRecord]],
-    ) -> None:
+    def __init__(self, registry: GroupRegistry, kinds: KindTable) -> None:
         self._registry = registry
-        self._classic = classic
-        self._consumer = consumer
-        self._tombstones = tombstones
+        self._kinds = kinds
+        self._classic = kinds.of(ClassicGroups)
 
     def join(self, request: JoinGroupRequest, client: Client, ticket: Ticket, now: Now) -> Outcome:
         """Serve JoinGroup: answered by the outcome's response, or by the ticket later.
@@ -58,10 +46,10 @@ class ClassicRequests:
         if group is None or isinstance(group, ClassicGroup):
             return self._classic.join(request, client, ticket, now)
         if isinstance(group, ConsumerGroup) and group.members:
-            return self._consumer.classic_members.join(group, request, client, now)
+            return self._kinds.of(ConsumerGroups).classic_members.join(group, request, client, now)
         if group.is_unused and group.group_type in _GIVING_WAY:
             return self._classic.join_in_place_of(
-                group, self._tombstones(group), request, client, ticket, now
+                group, self._kinds.tombstones(group), request, client, ticket, now
             )
         outcome = Outcome()
         refuse_join(ticket, "", ErrorCode.INCONSISTENT_GROUP_PROTOCOL, outcome)
@@ -77,7 +65,7 @@ class ClassicRequests:
         if group is None or isinstance(group, ClassicGroup):
             return self._classic.sync(request, ticket, now)
         if isinstance(group, ConsumerGroup) and group.members:
-            return self._consumer.classic_members.sync(group, request, now)
+            return self._kinds.of(ConsumerGroups).classic_members.sync(group, request, now)
         outcome = Outcome()
         outcome.reply(ticket, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         return outcome
@@ -90,7 +78,7 @@ class ClassicRequests:
         """
         group = self._registry.get(request.group_id)
         if isinstance(group, ConsumerGroup):
-            return self._consumer.classic_members.heartbeat(group, request, now)
+            return self._kinds.of(ConsumerGroups).classic_members.heartbeat(group, request, now)
         return self._classic.heartbeat(request, now)
 
     def leave(self, group_id: str, members: list[MemberIdentity], now: Now) -> Outcome:
@@ -103,5 +91,5 @@ class ClassicRequests:
         """
         group = self._registry.get(group_id)
         if isinstance(group, ConsumerGroup):
-            return self._consumer.departures.leave_classic(group, members, now)
+            return self._kinds.of(ConsumerGroups).departures.leave_classic(group, members, now)
         return self._classic.leave(group_id, members, now)

@@ -14,7 +14,8 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 
 from kraftrio.broker.coordinator.deadlines import DeadlineQueue
 from kraftrio.broker.coordinator.groups.classic.groups import ClassicGroups
@@ -26,7 +27,6 @@ from kraftrio.broker.coordinator.groups.consumer.description import (
 from kraftrio.broker.coordinator.groups.consumer.group import ConsumerGroup
 from kraftrio.broker.coordinator.groups.consumer.groups import ConsumerGroups
 from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
-from kraftrio.broker.coordinator.groups.kind import GroupKind
 from kraftrio.broker.coordinator.groups.offset_commit import (
     DEFAULT_RETENTION_TIME_MS,
     CommitChange,
@@ -37,13 +37,16 @@ from kraftrio.broker.coordinator.groups.offset_commit import (
 )
 from kraftrio.broker.coordinator.groups.offset_state import OffsetState
 from kraftrio.broker.coordinator.groups.offset_table import OffsetKey
-from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
+from kraftrio.broker.coordinator.groups.properties import GroupProperties
 from kraftrio.broker.coordinator.groups.shard.administration import choose_groups, describe_group
 from kraftrio.broker.coordinator.groups.shard.classic_requests import ClassicRequests
-from kraftrio.broker.coordinator.groups.shard.kind_table import KindTable, join_outcomes
+from kraftrio.broker.coordinator.groups.shard.kind_table import (
+    KindDirectory,
+    KindTable,
+    join_outcomes,
+)
 from kraftrio.broker.coordinator.groups.shard.offset_expiry import ExpirySliceStored, OffsetExpiry
 from kraftrio.broker.coordinator.groups.share.groups import ShareGroups
-from kraftrio.broker.coordinator.groups.share.ports import StateInitializer
 from kraftrio.broker.coordinator.groups.streams.groups import StreamsGroups
 from kraftrio.broker.coordinator.outcome import (
     Change,
@@ -81,46 +84,47 @@ class GroupShard:
 
     Attributes:
         groups: of every kind.
-        classic: the classic groups.
+        classic: the classic groups; this and the other kinds are made when they are first needed.
         consumer: the consumer groups; serves their requests.
         share: the share groups; serves their requests.
         streams: the streams groups; serves their requests.
         classic_requests: serves the requests of classic members, whatever group they are in.
 
     Args:
-        settings: of single groups.
-        new_uuid: makes ids that no other member has.
+        directory: of all kinds of group.
         metadata: the topics that groups read.
-        initializer: has the states of share groups initialized.
     """
 
     def __init__(
-        self,
-        properties: GroupProperties,
-        settings: GroupSettings,
-        new_uuid: Callable[[], str],
-        metadata: MetadataCache,
-        initializer: StateInitializer,
+        self, properties: GroupProperties, metadata: MetadataCache, directory: KindDirectory
     ) -> None:
         self._properties = properties
         self._metadata = metadata
         self._deadlines = DeadlineQueue()
         self.groups = GroupRegistry()
-        self.classic = ClassicGroups(self.groups, properties, self._deadlines, new_uuid)
         self.offsets = OffsetState(properties)
-        self.consumer = ConsumerGroups(
-            self.groups, properties, settings, self._deadlines, new_uuid, metadata, self.classic
-        )
-        self.share = ShareGroups(
-            self.groups, properties, settings, self._deadlines, metadata, initializer
-        )
-        self.streams = StreamsGroups(self.groups, properties, settings, metadata, self._deadlines)
-        kinds: list[GroupKind] = [self.classic, self.consumer, self.share, self.streams]
-        self._kinds = KindTable(kinds)
-        self.classic_requests = ClassicRequests(
-            self.groups, self.classic, self.consumer, self._kinds.tombstones
-        )
+        self._kinds = KindTable(directory, self.groups, self._deadlines)
         self._expiry = OffsetExpiry(self.groups, self.offsets, self._kinds.tombstones)
+
+    @cached_property
+    def classic(self) -> ClassicGroups:
+        return self._kinds.of(ClassicGroups)
+
+    @cached_property
+    def consumer(self) -> ConsumerGroups:
+        return self._kinds.of(ConsumerGroups)
+
+    @cached_property
+    def share(self) -> ShareGroups:
+        return self._kinds.of(ShareGroups)
+
+    @cached_property
+    def streams(self) -> StreamsGroups:
+        return self._kinds.of(StreamsGroups)
+
+    @cached_property
+    def classic_requests(self) -> ClassicRequests:
+        return ClassicRequests(self.groups, self._kinds)
 
     # --- life of the shard ---
 
@@ -202,7 +206,8 @@ class GroupShard:
     ) -> None:
         """Apply a commit that was just appended, or that a group is of another kind."""
         if isinstance(change, Downgrade):
-            self.consumer.apply(change, now)
+            self.consumer.give_way(change.group.group_id)
+            self.classic.adopt(change.group, now, rebalances=change.rebalances)
             return
         assert isinstance(change, CommitChange)
         self.classic.ensure_group(change.group_id, now.wall_ms)
@@ -335,7 +340,9 @@ class GroupShard:
     def on_topics_deleted(self, topics: Mapping[str, bytes]) -> Outcome:
         """Remove the offsets of deleted topics, given by name with the id each had."""
         records = self.offsets.delete_topics(topics)
-        records += self.share.on_topics_deleted(topics)
+        share = self._kinds.made(ShareGroups)
+        if share is not None:
+            records += share.on_topics_deleted(topics)
         return Outcome(records=records, replay=True, splittable=True)
 
     def on_topics_changed(self, names: Collection[str], now: Now) -> None:

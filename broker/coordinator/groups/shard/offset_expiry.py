@@ -7,7 +7,6 @@ the records of the one before are committed, and ends the run if they cannot be.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -32,6 +31,8 @@ class OffsetExpiry:
         tombstones: gives the records that remove a group.
     """
 
+    __slots__ = ("_group_ids", "_groups", "_offsets", "_tombstones", "_topics")
+
     def __init__(
         self,
         groups: GroupRegistry,
@@ -41,8 +42,8 @@ class OffsetExpiry:
         self._groups = groups
         self._offsets = offsets
         self._tombstones = tombstones
-        self._group_ids: deque[str] = deque()  # the first one is in work
-        self._topics: deque[str] = deque()  # of the group in work
+        self._group_ids: list[str] = []  # to be looked at; the last one is in work
+        self._topics: list[str] = []  # of the group in work, likewise
 
     @property
     def is_done(self) -> bool:
@@ -51,7 +52,8 @@ class OffsetExpiry:
 
     def begin(self) -> None:
         """Begin a run over the groups that there are."""
-        self._group_ids = deque(group.group_id for group in self._groups)
+        self._group_ids = [group.group_id for group in self._groups]
+        self._group_ids.reverse()
         self._begin_group()
 
     def end(self) -> None:
@@ -61,27 +63,28 @@ class OffsetExpiry:
     def _begin_group(self) -> None:
         self._topics.clear()
         if self._group_ids:
-            self._topics.extend(self._offsets.newest_of(self._group_ids[0]))
+            self._topics.extend(self._offsets.newest_of(self._group_ids[-1]))
+            self._topics.reverse()
 
     def next_records(self, now: Now) -> list[CoordinatorRecord]:
         """Give the tombstones of one slice."""
         records: list[CoordinatorRecord] = []
         looked_at = removed_of_group = 0
         while self._group_ids and looked_at < _MAX_LOOKED_AT and len(records) < _MAX_RECORDS:
-            group = self._groups.get(self._group_ids[0])
+            group = self._groups.get(self._group_ids[-1])
             looked_at += 1
             if group is not None and self._topics:
-                found = self._offsets.expire(group, self._topics[0], now)
+                found = self._offsets.expire(group, self._topics[-1], now)
                 looked_at += found.looked_at
                 room = _MAX_RECORDS - len(records)
                 if len(found.records) <= room:
-                    self._topics.popleft()
+                    self._topics.pop()
                 records += found.records[:room]
                 removed_of_group += min(len(found.records), room)
                 continue
             if group is not None and self._may_go(group, removed_of_group):
                 records += self._tombstones(group)
-            self._group_ids.popleft()
+            self._group_ids.pop()
             self._begin_group()
             removed_of_group = 0
         return records

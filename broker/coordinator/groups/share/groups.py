@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 from kraftrio.broker.coordinator.deadlines import DeadlineKey, DeadlineQueue
 from kraftrio.broker.coordinator.groups.assignors.builtin import SHARE_ASSIGNORS
-from kraftrio.broker.coordinator.groups.group import GroupRegistry
+from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
 from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
 from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
@@ -82,9 +82,9 @@ class ShareGroups:
         states: serves what is asked about the states of share partitions.
     """
 
-    group_type = ShareGroup
-    deadline_kinds = (SESSION_DEADLINE,)
-    follow_ups = (StatesWanted, ShareMemberFenced)
+    group_type: ClassVar[type[Group]] = ShareGroup
+    deadline_kinds: ClassVar[Collection[str]] = (SESSION_DEADLINE,)
+    follow_ups: ClassVar[Collection[type[FollowUp]]] = (StatesWanted, ShareMemberFenced)
 
     def __init__(
         self,
@@ -93,21 +93,17 @@ class ShareGroups:
         settings: GroupSettings,
         deadlines: DeadlineQueue,
         metadata: MetadataCache,
+        times: HeartbeatTimes,
+        hashes: TopicHashes,
         initializer: StateInitializer,
     ) -> None:
         assignor = SHARE_ASSIGNORS[properties.group_share_assignors[0]]
-        times = HeartbeatTimes(
-            settings,
-            metadata,
-            session_timeout="share.session.timeout.ms",
-            interval="share.heartbeat.interval.ms",
-        )
         parts = ShareParts(
             registry=registry,
             properties=properties,
             settings=settings,
             metadata=metadata,
-            hashes=TopicHashes(metadata),
+            hashes=hashes,
             deadlines=deadlines,
             times=times,
             assignor=assignor,
@@ -116,14 +112,6 @@ class ShareGroups:
         self._initializer = initializer
         self._heartbeats = ShareHeartbeats(parts)
         self.states = ShareStates(parts)
-        self._replays: dict[type[GroupRecordKey], Callable[[Any, Buffer | None, Now], None]] = {
-            ShareGroupMetadataKey: self._replay_epoch,
-            ShareGroupMemberMetadataKey: self._replay_member,
-            ShareGroupTargetAssignmentMetadataKey: self._replay_target_epoch,
-            ShareGroupTargetAssignmentMemberKey: self._replay_target,
-            ShareGroupCurrentMemberAssignmentKey: self._replay_current,
-            ShareGroupStatePartitionMetadataKey: self._replay_states,
-        }
 
     @property
     def assignor(self) -> str:
@@ -157,11 +145,6 @@ class ShareGroups:
         return self._find(group_id) is not None
 
     # --- the kind ---
-
-    @property
-    def record_keys(self) -> Collection[type[GroupRecordKey]]:
-        """The keys of the records of share groups."""
-        return self._replays.keys()
 
     def on_loaded(self, now: Now) -> Outcome:
         """Start the sessions of the members that were read from the log."""
@@ -220,7 +203,7 @@ class ShareGroups:
         Raises:
             RemoteProtocolError: the value cannot be read.
         """
-        self._replays[type(key)](key, value, now)
+        self._replays[type(key)](self, key, value, now)
 
     def _find(self, group_id: str) -> ShareGroup | None:
         return self._parts.registry.find(group_id, ShareGroup)
@@ -312,3 +295,13 @@ class ShareGroups:
             return
         record = decode_value(ShareGroupStatePartitionMetadataValue, value)
         self._make(key.group_id).set_states(states_of(record, now.wall_ms))
+
+    _replays: ClassVar[Mapping[type[GroupRecordKey], Callable[..., None]]] = {
+        ShareGroupMetadataKey: _replay_epoch,
+        ShareGroupMemberMetadataKey: _replay_member,
+        ShareGroupTargetAssignmentMetadataKey: _replay_target_epoch,
+        ShareGroupTargetAssignmentMemberKey: _replay_target,
+        ShareGroupCurrentMemberAssignmentKey: _replay_current,
+        ShareGroupStatePartitionMetadataKey: _replay_states,
+    }
+    record_keys: ClassVar[Collection[type[GroupRecordKey]]] = _replays.keys()

@@ -10,11 +10,13 @@ Sans-IO: called by the shard with the time as a `Now`, answers with an `Outcome`
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import ClassVar
 
 from kraftrio.broker.coordinator.deadlines import DeadlineKey, DeadlineQueue
-from kraftrio.broker.coordinator.groups.group import GroupRegistry
+from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
 from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
 from kraftrio.broker.coordinator.groups.modern.member_state import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
 from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
 from kraftrio.broker.coordinator.groups.streams.descriptions import describe_group
 from kraftrio.broker.coordinator.groups.streams.group_state import StreamsGroup
@@ -40,6 +42,7 @@ from kraftrio.broker.coordinator.groups.streams.topology.topics import GroupTopi
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, FollowUp, Now, Outcome
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.wire.errors import ErrorCode, KafkaError
+from kraftrio.wire.messages.group_records.keys import GroupRecordKey
 from kraftrio.wire.messages.streams_groups import (
     StreamsGroupDescribeDescribedGroup,
     StreamsGroupHeartbeatRequest,
@@ -56,35 +59,35 @@ class StreamsGroups:
         deadlines: the shard's.
     """
 
-    group_type = StreamsGroup
-    deadline_kinds = (SESSION_DEADLINE, REBALANCE_DEADLINE, FIRST_ASSIGNMENT_DEADLINE)
-    follow_ups: tuple[type[FollowUp], ...] = ()
+    group_type: ClassVar[type[Group]] = StreamsGroup
+    record_keys: ClassVar[Collection[type[GroupRecordKey]]] = StreamsReplay.record_keys
+    deadline_kinds: ClassVar[Collection[str]] = (
+        SESSION_DEADLINE,
+        REBALANCE_DEADLINE,
+        FIRST_ASSIGNMENT_DEADLINE,
+    )
+    follow_ups: ClassVar[Collection[type[FollowUp]]] = ()
 
     def __init__(
         self,
         registry: GroupRegistry,
         properties: GroupProperties,
         settings: GroupSettings,
-        metadata: MetadataCache,
         deadlines: DeadlineQueue,
+        metadata: MetadataCache,
+        times: HeartbeatTimes,
+        hashes: TopicHashes,
     ) -> None:
         self._registry = registry
-        times = HeartbeatTimes(
-            settings,
-            metadata,
-            session_timeout="streams.session.timeout.ms",
-            interval="streams.heartbeat.interval.ms",
-        )
         self._deadlines = MemberDeadlines(deadlines, settings, times)
         self._heartbeats = Heartbeats(
-            registry, properties, settings, GroupTopics(metadata), self._deadlines
+            registry, properties, settings, GroupTopics(metadata, hashes), self._deadlines
         )
         self._replay = StreamsReplay(registry, metadata.topic_name)
-        self.record_keys = self._replay.record_keys
 
     # --- a kind of group ---
 
-    def replay(self, key: object, value: Buffer | None, _now: Now) -> None:
+    def replay(self, key: GroupRecordKey, value: Buffer | None, _now: Now) -> None:
         """Apply one record."""
         self._replay.apply(key, value)
 

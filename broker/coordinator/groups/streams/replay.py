@@ -8,9 +8,9 @@ kind cannot be applied.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
 from kraftrio.broker.coordinator.groups.group import GroupRegistry
@@ -36,6 +36,7 @@ from kraftrio.broker.coordinator.groups.streams.tasks import (
 from kraftrio.broker.coordinator.groups.streams.topology.topology import topology_from_record
 from kraftrio.wire.errors import RemoteProtocolError
 from kraftrio.wire.messages.group_records.keys import (
+    GroupRecordKey,
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupMemberMetadataKey,
     StreamsGroupMetadataKey,
@@ -59,6 +60,9 @@ from kraftrio.wire.primitives import Buffer
 class StreamsReplay:
     """See the module. One for each shard.
 
+    Attributes:
+        record_keys: the keys of the records that are applied here.
+
     Args:
         topic_name: tells the name of the topic that has an id now.
     """
@@ -66,23 +70,10 @@ class StreamsReplay:
     def __init__(self, registry: GroupRegistry, topic_name: Callable[[bytes], str | None]) -> None:
         self._registry = registry
         self._topic_name = topic_name
-        self._appliers: Mapping[type, Callable[[Any, Buffer | None], None]] = {
-            StreamsGroupMetadataKey: self._apply_group,
-            StreamsGroupMemberMetadataKey: self._apply_member,
-            StreamsGroupTargetAssignmentMetadataKey: self._apply_target_epoch,
-            StreamsGroupTargetAssignmentMemberKey: self._apply_target,
-            StreamsGroupCurrentMemberAssignmentKey: self._apply_current_assignment,
-            StreamsGroupTopologyKey: self._apply_topology,
-        }
 
-    @property
-    def record_keys(self) -> tuple[type, ...]:
-        """The keys of the records that are applied here."""
-        return tuple(self._appliers)
-
-    def apply(self, key: object, value: Buffer | None) -> None:
+    def apply(self, key: GroupRecordKey, value: Buffer | None) -> None:
         """Apply one record; RemoteProtocolError if its value cannot be read."""
-        self._appliers[type(key)](key, value)
+        self._appliers[type(key)](self, key, value)
 
     def _find(self, group_id: str) -> StreamsGroup | None:
         return self._registry.find(group_id, StreamsGroup)
@@ -180,6 +171,16 @@ class StreamsReplay:
             return
         topology = topology_from_record(decode_value(StreamsGroupTopologyValue, value))
         self._find_or_make(key.group_id).topology = topology
+
+    _appliers: ClassVar[Mapping[type[GroupRecordKey], Callable[..., None]]] = {
+        StreamsGroupMetadataKey: _apply_group,
+        StreamsGroupMemberMetadataKey: _apply_member,
+        StreamsGroupTargetAssignmentMetadataKey: _apply_target_epoch,
+        StreamsGroupTargetAssignmentMemberKey: _apply_target,
+        StreamsGroupCurrentMemberAssignmentKey: _apply_current_assignment,
+        StreamsGroupTopologyKey: _apply_topology,
+    }
+    record_keys: ClassVar[Collection[type[GroupRecordKey]]] = _appliers.keys()
 
 
 def _member_metadata(read: StreamsGroupMemberMetadataValue) -> MemberMetadata:

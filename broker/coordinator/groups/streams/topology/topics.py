@@ -14,9 +14,9 @@ from kraftrio.broker.metadata.cache import MetadataCache
 class GroupTopics:
     """See the module."""
 
-    def __init__(self, metadata: MetadataCache) -> None:
+    def __init__(self, metadata: MetadataCache, hashes: TopicHashes) -> None:
         self._metadata = metadata
-        self._hashes = TopicHashes(metadata)
+        self._hashes = hashes
 
     def partition_count(self, name: str) -> int | None:
         """How many partitions a topic has; None: there is no such topic."""

@@ -15,6 +15,7 @@ from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
 from kraftrio.broker.coordinator.groups.classic.joins import Client
 from kraftrio.broker.coordinator.groups.offset_commit import Committer, NamedPartition
 from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
+from kraftrio.broker.coordinator.groups.shard.kinds import group_kinds
 from kraftrio.broker.coordinator.groups.share.ports import StatesToInitialize
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now, Outcome, ProducerOfBatch
 from kraftrio.broker.metadata.cache import MetadataCache
@@ -128,8 +129,12 @@ class GroupContext:
         self._held: list[tuple[int, Outcome]] = []
         self.append_error = ErrorCode.NONE
         self.wanted: list[StatesToInitialize] = []
-        self.shard = GroupShard(self.properties, self.settings, self._new_uuid, self.metadata, self)
+        self.shard = self._new_shard()
         self.carry_out(self.shard.on_loaded(self.now))
+
+    def _new_shard(self) -> GroupShard:
+        kinds = group_kinds(self.properties, self.settings, self._new_uuid, self.metadata, self)
+        return GroupShard(self.properties, self.metadata, kinds)
 
     def initialize(self, states: StatesToInitialize) -> None:
         """Note that states of share partitions are wanted."""
@@ -229,9 +234,7 @@ class GroupContext:
             self.properties, self.group_id, metadata=self.metadata, settings=self.settings
         )
         other.now, other.log, other._uuids = self.now, list(self.log), self._uuids + 100
-        other.shard = GroupShard(
-            other.properties, other.settings, other._new_uuid, other.metadata, other
-        )
+        other.shard = other._new_shard()
         other.producers, other.markers = dict(self.producers), dict(self.markers)
         for offset, (key, value) in enumerate(self.log):
             if offset in self.markers:

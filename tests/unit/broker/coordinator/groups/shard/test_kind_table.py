@@ -1,22 +1,31 @@
-"""Which kind of group a record, a deadline or a follow-up goes to."""
+"""Which kind of group a record, a deadline or a follow-up goes to, and when a kind is made."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, ClassVar, TypeAlias
 
-from kraftrio.broker.coordinator.deadlines import DeadlineKey
-from kraftrio.broker.coordinator.groups.shard.kind_table import KindTable, join_outcomes
+from kraftrio.broker.coordinator.deadlines import DeadlineKey, DeadlineQueue
+from kraftrio.broker.coordinator.groups.group import GroupRegistry
+from kraftrio.broker.coordinator.groups.shard.kind_table import (
+    KindDirectory,
+    KindTable,
+    join_outcomes,
+)
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, FollowUp, Now, Outcome
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.group_records.keys import (
     ConsumerGroupMetadataKey,
     GroupMetadataKey,
+    GroupRecordKey,
     ShareGroupMetadataKey,
 )
 from kraftrio.wire.primitives import Buffer
 
 NOW = Now(0.0, 0)
+
+Keys: TypeAlias = Collection[type[GroupRecordKey]]
+FollowUps: TypeAlias = Collection[type[FollowUp]]
 
 
 class RedStored(FollowUp):
@@ -30,13 +39,12 @@ class BlueStored(FollowUp):
 class Kind:
     """A kind of group that notes what it is asked."""
 
-    def __init__(
-        self, group_type: type[Any], key: type[Any], deadline: str, follow_up: type[FollowUp]
-    ) -> None:
-        self.group_type = group_type
-        self.record_keys = (key,)
-        self.deadline_kinds = (deadline,)
-        self.follow_ups = (follow_up,)
+    group_type: ClassVar[type[Any]]
+    record_keys: ClassVar[Keys]
+    deadline_kinds: ClassVar[Collection[str]]
+    follow_ups: ClassVar[FollowUps]
+
+    def __init__(self, _registry: GroupRegistry, _deadlines: DeadlineQueue) -> None:
         self.asked: list[Any] = []
 
     def replay(self, key: Any, value: Buffer | None, _now: Now) -> None:
@@ -63,22 +71,58 @@ class Kind:
         return [CoordinatorRecord(repr(group).encode(), None)]
 
 
+class Red(Kind):
+    """Its groups are numbers."""
+
+    group_type: ClassVar[type[Any]] = int
+    record_keys: ClassVar[Keys] = (GroupMetadataKey,)
+    deadline_kinds: ClassVar[Collection[str]] = ("red",)
+    follow_ups: ClassVar[FollowUps] = (RedStored,)
+
+
+class Blue(Kind):
+    """Its groups are texts."""
+
+    group_type: ClassVar[type[Any]] = str
+    record_keys: ClassVar[Keys] = (ConsumerGroupMetadataKey,)
+    deadline_kinds: ClassVar[Collection[str]] = ("blue",)
+    follow_ups: ClassVar[FollowUps] = (BlueStored,)
+
+
+def new_table() -> KindTable:
+    return KindTable(KindDirectory({Red: Red, Blue: Blue}), GroupRegistry(), DeadlineQueue())
+
+
 def test_each_kind_gets_what_is_its_own() -> None:
     """Groups are told apart by their class; types of records that nobody serves are passed over."""
-    red = Kind(int, GroupMetadataKey, "red", RedStored)
-    blue = Kind(str, ConsumerGroupMetadataKey, "blue", BlueStored)
-    kinds = KindTable([red, blue])
+    kinds = new_table()
     kinds.replay(GroupMetadataKey(group="r"), b"value", NOW)
     kinds.replay(ConsumerGroupMetadataKey(group_id="b"), None, NOW)
     kinds.replay(ShareGroupMetadataKey(group_id="s"), b"value", NOW)
     kinds.on_deadline(("red", "group"), NOW)
     kinds.on_append_done(BlueStored(), ErrorCode.NOT_COORDINATOR, NOW)
-    assert red.asked == [(GroupMetadataKey(group="r"), b"value"), ("red", "group")]
-    assert blue.asked == [
+    assert kinds.of(Red).asked == [(GroupMetadataKey(group="r"), b"value"), ("red", "group")]
+    assert kinds.of(Blue).asked == [
         (ConsumerGroupMetadataKey(group_id="b"), None),
         (BlueStored, ErrorCode.NOT_COORDINATOR),
     ]
     assert kinds.tombstones(17) == [CoordinatorRecord(b"17", None)]  # type: ignore[arg-type]
+
+
+def test_a_kind_is_made_when_it_is_needed_first() -> None:
+    """By a record, or by whoever asks for it; it stays the same one."""
+    kinds = new_table()
+    assert list(kinds) == []
+    assert kinds.made(Red) is None
+    kinds.replay(ShareGroupMetadataKey(group_id="s"), b"value", NOW)
+    assert list(kinds) == []
+    kinds.replay(GroupMetadataKey(group="r"), b"value", NOW)
+    red = kinds.made(Red)
+    assert red is not None
+    assert kinds.of(Red) is red
+    assert list(kinds) == [red]
+    blue = kinds.of(Blue)
+    assert list(kinds) == [red, blue]
 
 
 def test_what_all_kinds_answer_becomes_one_outcome() -> None:

@@ -13,6 +13,7 @@ from kraftrio.broker.coordinator.groups.consumer.group import ConsumerGroup
 from kraftrio.broker.coordinator.groups.consumer.records import group_records, member_tombstones
 from kraftrio.broker.coordinator.groups.offset_table import OffsetKey
 from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
+from kraftrio.broker.coordinator.groups.shard.kinds import group_kinds
 from kraftrio.broker.coordinator.outcome import Now
 from kraftrio.broker.coordinator.share_initializer import ShareStateInitializer
 from kraftrio.broker.metadata.cache import MetadataCache
@@ -56,18 +57,14 @@ def records(partition: int) -> Iterator[Record]:
 
 
 def _new_shard() -> GroupShard:
+    properties, metadata = Properties(), MetadataCache()
     initializer = ShareStateInitializer(NoShareCoordinators())
-    return GroupShard(Properties(), Settings(), lambda: "uuid", MetadataCache(), initializer)
+    kinds = group_kinds(properties, Settings(), lambda: "uuid", metadata, initializer)
+    return GroupShard(properties, metadata, kinds)
 
 
 def replay(partition: int, end_offset: int = 1 << 62) -> GroupShard:
-    shard = GroupShard(
-        Properties(),
-        Settings(),
-        lambda: "uuid",
-        MetadataCache(),
-        ShareStateInitializer(NoShareCoordinators()),
-    )
+    shard = _new_shard()
     data = read_log(partition)
     for header in iter_headers(data):
         if header.base_offset >= end_offset:
@@ -215,13 +212,7 @@ def test_state_is_written_as_kafka_writes_it() -> None:
             group = group_from_record(key.group, decode_group_value(record.value))
             assert encode_group_value(group_value(group)) == record.value
         elif isinstance(key, OffsetCommitKey) and record.value is not None:
-            shard = GroupShard(
-                Properties(),
-                Settings(),
-                lambda: "uuid",
-                MetadataCache(),
-                ShareStateInitializer(NoShareCoordinators()),
-            )
+            shard = _new_shard()
             shard.replay(record.offset, record.key, record.value, NOW)
             offset = shard.offsets.get(OffsetKey(key.group, key.topic, key.partition))
             assert offset is not None

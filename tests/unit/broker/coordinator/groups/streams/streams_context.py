@@ -13,6 +13,8 @@ from immutables import Map
 
 from kraftrio.broker.coordinator.deadlines import DeadlineQueue
 from kraftrio.broker.coordinator.groups.group import GroupRegistry
+from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
+from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
 from kraftrio.broker.coordinator.groups.streams.group_state import StreamsGroup
 from kraftrio.broker.coordinator.groups.streams.groups import StreamsGroups
 from kraftrio.broker.coordinator.groups.streams.heartbeats import HeartbeatAnswer, Sender
@@ -59,8 +61,20 @@ class StreamsContext:
         """Begin anew from the log, as after a crash."""
         self.registry = GroupRegistry()
         self.deadlines = DeadlineQueue()
+        times = HeartbeatTimes(
+            self.settings,
+            self.metadata,
+            session_timeout="streams.session.timeout.ms",
+            interval="streams.heartbeat.interval.ms",
+        )
         self.groups = StreamsGroups(
-            self.registry, self.properties, self.settings, self.metadata, self.deadlines
+            self.registry,
+            self.properties,
+            self.settings,
+            self.deadlines,
+            self.metadata,
+            times,
+            TopicHashes(self.metadata),
         )
         for record in self.log:
             self._replay(record)

@@ -1,0 +1,78 @@
+"""The kinds of group that a broker serves, and how a shard's are made.
+
+What depends on topics and settings alone, and not on which groups a shard has, is made once for all
+shards: hashes of topics, times of heartbeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kraftrio.broker.coordinator.groups.classic.groups import ClassicGroups
+from kraftrio.broker.coordinator.groups.consumer.groups import ConsumerGroups
+from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
+from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
+from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
+from kraftrio.broker.coordinator.groups.shard.kind_table import KindDirectory
+from kraftrio.broker.coordinator.groups.share.groups import ShareGroups
+from kraftrio.broker.coordinator.groups.share.ports import StateInitializer
+from kraftrio.broker.coordinator.groups.streams.groups import StreamsGroups
+from kraftrio.broker.metadata.cache import MetadataCache
+
+
+def group_kinds(
+    properties: GroupProperties,
+    settings: GroupSettings,
+    new_uuid: Callable[[], str],
+    metadata: MetadataCache,
+    initializer: StateInitializer,
+) -> KindDirectory:
+    """The kinds of group of one broker.
+
+    Args:
+        settings: of single groups.
+        new_uuid: makes ids that no other member has.
+        metadata: the topics that groups read.
+        initializer: has the states of share groups initialized.
+    """
+
+    def times(kind: str) -> HeartbeatTimes:
+        return HeartbeatTimes(
+            settings,
+            metadata,
+            session_timeout=f"{kind}.session.timeout.ms",
+            interval=f"{kind}.heartbeat.interval.ms",
+        )
+
+    hashes = TopicHashes(metadata)
+    consumer_times, share_times, streams_times = map(times, ("consumer", "share", "streams"))
+    return KindDirectory(
+        {
+            ClassicGroups: lambda registry, deadlines: ClassicGroups(
+                registry, properties, deadlines, new_uuid
+            ),
+            ConsumerGroups: lambda registry, deadlines: ConsumerGroups(
+                registry,
+                properties,
+                settings,
+                deadlines,
+                new_uuid,
+                metadata,
+                consumer_times,
+                hashes,
+            ),
+            ShareGroups: lambda registry, deadlines: ShareGroups(
+                registry,
+                properties,
+                settings,
+                deadlines,
+                metadata,
+                share_times,
+                hashes,
+                initializer,
+            ),
+            StreamsGroups: lambda registry, deadlines: StreamsGroups(
+                registry, properties, settings, deadlines, metadata, streams_times, hashes
+            ),
+        }
+    )
