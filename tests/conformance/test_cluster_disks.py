@@ -25,16 +25,16 @@ from tests.conformance.java_tools import KafkaTools
 from tests.integration.disks import FailingDisk
 
 MIB = 1 << 20
-# What node 1 leads: enough that each of its directories gets some.
-LED_BY_1 = ("1:2:3", "1:3:2") * 3
+# What node 1 leads: more than one of its directories gets, which is half of all; so that each of
+# them has some.
+LED_BY_1 = ("1:2:3", "1:3:2") * 4
 PLACES = (*LED_BY_1, "2:3:1", "3:1:2", "2:1:3", "3:2:1")
 PARTITIONS = len(PLACES)
 RATE = 400
 OFFSETS_TOPIC = "__consumer_offsets"
-OFFSETS_PARTITIONS = 12
 # One for each partition.
 GROUPS = {
-    partition_for(group, OFFSETS_PARTITIONS): group
+    partition_for(group, PARTITIONS): group
     for group in (f"group-{number}" for number in range(100))
 }
 META = "meta.properties"
@@ -118,7 +118,7 @@ def two_disks(directories: dict[int, Path], tmp_path: Path) -> Iterator[Cluster]
         return {"log.dirs": f"{folder / f'node-{node_id}'},{directories[node_id]}"}
 
     settings: dict[str, Any] = {
-        "offsets_topic_num_partitions": OFFSETS_PARTITIONS,
+        "offsets_topic_num_partitions": PARTITIONS,
         **FAST_CHECKPOINTS,
     }
     with Cluster(folder, 3, overrides, **settings) as made:
@@ -294,9 +294,13 @@ def test_groups_move_with_their_directory(
     two_disks: Cluster, fault: Fault, tools_at: Callable[[Cluster], KafkaTools]
 ) -> None:
     """The coordinators of that directory alone move, with everything that was committed."""
-    cluster = two_disks
-    tools_at(cluster).create_topic("t")
-    assert len(GROUPS) == OFFSETS_PARTITIONS
+    cluster, kafka = two_disks, tools_at(two_disks)
+    kafka.create_topic("t")
+    kafka.run(
+        "kafka-topics", "--create", "--topic", OFFSETS_TOPIC, "--replica-assignment",
+        ",".join(PLACES), "--config", "cleanup.policy=compact",
+    )  # fmt: skip
+    assert len(GROUPS) == PARTITIONS
     before = {n: commit(cluster, group, 1) for n, group in GROUPS.items()}
     cluster.wait_healthy()
     partitions = partitions_of(cluster, OFFSETS_TOPIC)

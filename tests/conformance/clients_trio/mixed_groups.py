@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from tests.conformance.clients_trio.consuming import TrioConsumer, TrioMember
 from tests.conformance.java_tools import KafkaTools
 
 PARTITIONS = 6
+SHARED_DEADLINE_S = 90.0  # the session of a killed member may last 45 s, the broker's default
 ASSIGNORS = {
     "range": "org.apache.kafka.clients.consumer.RangeAssignor",
     "roundrobin": "org.apache.kafka.clients.consumer.RoundRobinAssignor",
@@ -248,8 +250,8 @@ def _partitions(text: str) -> frozenset[int]:
 
 
 def wait_asking(condition: Callable[[], bool], wanted: Callable[[], str]) -> None:
-    """Ask again until it is so; each question is a tool's run."""
-    for _ in range(60):
-        if condition():
-            return
-    raise AssertionError(wanted())
+    """Ask again until it is so; each question is a tool's run, however long that takes."""
+    deadline = time.monotonic() + SHARED_DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, wanted()
+        time.sleep(0.1)

@@ -44,6 +44,7 @@ def tools(consumer_groups: Broker, tool_runner: ToolRunner) -> KafkaTools:
     return KafkaTools(consumer_groups.address, tool_runner)
 
 
+@pytest.mark.timeout(240)
 def test_one_owner_per_partition(
     tools: KafkaTools, unique_topic: Names, unique_group: Names
 ) -> None:
