@@ -91,6 +91,7 @@ unit/broker/coordinator/groups/streams/test_streams_traces:
     topics topology
 unit/broker/coordinator/groups/test_offset_layers: broker/coordinator/groups/ offset_commit
 unit/broker/coordinator/groups/shard/test_kind_table: broker/coordinator/groups/ kind
+unit/broker/coordinator/test_idle_shards: broker/coordinator/groups/shard/ kinds
 unit/broker/coordinator/groups/test_offset_state: broker/coordinator/groups/ offset_table
     properties
 unit/broker/coordinator/test_runtime: broker/coordinator/ loading outcome outcome_runner ports
