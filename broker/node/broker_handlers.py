@@ -49,6 +49,7 @@ from kraftrio.broker.node.coordination import Coordination
 from kraftrio.broker.node.log_directories import LogDirectories
 from kraftrio.broker.node.replication import Replication
 from kraftrio.broker.server.context import HandlerTable
+from kraftrio.broker.server.throttling import Throttle
 from kraftrio.wire.messages.quorum import DescribeQuorumRequest
 
 _DESCRIBE_QUORUM_VERSION = 2
@@ -60,12 +61,13 @@ def broker_handlers(
     channel: ControllerChannel,
     replication: Replication,
     coordination: Coordination,
+    throttle: Throttle,
 ) -> HandlerTable:
     """Build the handlers that a broker's listeners serve."""
     auto_topics = coordination.auto_topics
     groups, transactions = coordination.groups, coordination.transactions
     tables = (
-        _data_path(node, metadata, replication),
+        _data_path(node, metadata, replication, throttle),
         _cluster(node, metadata, channel, auto_topics),
         LogDirHandlers(
             node.dynamic,
@@ -119,7 +121,7 @@ def broker_handlers(
 
 
 def _data_path(
-    node: NodeContext, metadata: MetadataCache, replication: Replication
+    node: NodeContext, metadata: MetadataCache, replication: Replication, throttle: Throttle
 ) -> HandlerTable:
     config, environment = node.config, node.environment
     replicas = replication.replica_manager
@@ -135,6 +137,7 @@ def _data_path(
             replication.leader_quota,
             node.resources.response_memory,
             selects_by_rack=config.replica_selector_class == RACK_AWARE_SELECTOR,
+            throttle=throttle,
         ),
     )
     return {

@@ -17,6 +17,7 @@ from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.replica.metadata_changes import MetadataChanges
 from kraftrio.broker.replica.quota import ReplicationQuota
 from kraftrio.kraft_meta.metadata.image import BROKER, TOPIC, MetadataDelta, MetadataImage
+from kraftrio.kraft_meta.metadata.quota_image import QuotaChanges, QuotaEntity
 
 
 class TopicCoordinator(Protocol):
@@ -35,10 +36,19 @@ class ConnectedToBrokers(Protocol):
         """Brokers may have moved, come or gone."""
 
 
+class FollowsClientQuotas(Protocol):
+    """What holds clients to their quotas."""
+
+    def change(self, quotas: Mapping[QuotaEntity, Mapping[str, float] | None], /) -> None:
+        """Take over all values of some entities as they are now; None: they have none."""
+
+
 class MetadataPublisher:
     """Applies (delta, image) to one broker.
 
     Args:
+        quotas: of replication.
+        clients: hold clients to their quotas.
         coordinators: by the internal topic whose partitions they serve.
         when_applied: called last, when the whole broker acts by the image.
     """
@@ -52,6 +62,7 @@ class MetadataPublisher:
         coordinators: Mapping[str, TopicCoordinator],
         connected: Sequence[ConnectedToBrokers],
         quotas: Sequence[ReplicationQuota],
+        clients: Sequence[FollowsClientQuotas],
         when_applied: Callable[[MetadataDelta, MetadataImage], object],
     ) -> None:
         self._broker_id = broker_id
@@ -61,6 +72,7 @@ class MetadataPublisher:
         self._coordinators = coordinators
         self._connected = connected
         self._quotas = quotas
+        self._clients = clients
         self._when_applied = when_applied
         self.applied_offset = -1
 
@@ -68,6 +80,9 @@ class MetadataPublisher:
         """Apply one image; when this returns the whole broker acts by it."""
         self._metadata.image = image
         self._publish_configs(delta, image)
+        if changed := delta.part(QuotaChanges).changed:
+            for client in self._clients:
+                client.change(changed)
         self._replicas.apply_delta(delta, image)
         if delta.changed_brokers:
             for connected in self._connected:

@@ -16,8 +16,11 @@ from kraftrio.broker.node.coordination import Coordination
 from kraftrio.broker.node.metadata_publisher import MetadataPublisher
 from kraftrio.broker.node.replication import Replication
 from kraftrio.broker.node.share_groups import share_handlers, share_partitions
+from kraftrio.broker.security.quotas.client_quotas import ClientQuotas
+from kraftrio.broker.security.quotas.sampled_rate import RateWindows
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.sliced_work import SlicedWork
+from kraftrio.broker.server.throttling import Throttle
 from kraftrio.kraft_meta.controller.control import DEFAULT_FEATURES
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
 
@@ -39,6 +42,12 @@ class BrokerServices:
         self.share_partitions = share_partitions(
             node, self.metadata, replication, self.coordination
         )
+        client_quotas = ClientQuotas(
+            RateWindows(
+                node.config.quota_window_num, node.config.quota_window_size_seconds * 1000.0
+            )
+        )
+        self._throttle = Throttle(client_quotas, node.environment.clock)
         self.publisher = MetadataPublisher(
             node.config.node_id,
             self.metadata,
@@ -47,11 +56,14 @@ class BrokerServices:
             self.coordination.by_topic,
             (self.fetchers, *self.coordination.links.values()),
             (replication.leader_quota, replication.follower_quota),
+            (client_quotas,),
             self._when_applied,
         )
         self._handlers = broker_handlers(
-            node, self.metadata, self.channel, replication, self.coordination
-        ) | share_handlers(node, self.metadata, self.coordination, self.share_partitions)
+            node, self.metadata, self.channel, replication, self.coordination, self._throttle
+        ) | share_handlers(
+            node, self.metadata, self.coordination, self.share_partitions, self._throttle
+        )
         self.coordination.local_calls.serve(self._handlers)
 
     def _when_applied(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -79,6 +91,9 @@ class BrokerServices:
             lambda: dispatcher.advertised(), self.metadata, DEFAULT_FEATURES
         )
         dispatcher = Dispatcher(
-            {**self._handlers, **api_versions.table()}, UNSERVED_BY_BROKERS, self.sliced_work
+            {**self._handlers, **api_versions.table()},
+            UNSERVED_BY_BROKERS,
+            self.sliced_work,
+            throttle=self._throttle,
         )
         return dispatcher

@@ -14,6 +14,7 @@ from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.coordination import Coordination
 from kraftrio.broker.node.replication import Replication
 from kraftrio.broker.server.context import HandlerTable
+from kraftrio.broker.server.throttling import Throttle
 from kraftrio.broker.share.led_share_partition import ShareServices
 from kraftrio.broker.share.sessions import ShareSessions
 from kraftrio.broker.share.share_partitions import SharePartitions
@@ -41,6 +42,7 @@ def share_handlers(
     metadata: MetadataCache,
     coordination: Coordination,
     partitions: SharePartitions,
+    throttle: Throttle,
 ) -> HandlerTable:
     """Build the handlers of ShareFetch and ShareAcknowledge."""
     services = ShareFetchServices(
@@ -48,6 +50,7 @@ def share_handlers(
         node.environment.clock,
         node.config.fetch_max_bytes,
         node.resources.response_memory,
+        throttle,
     )
     settings = coordination.group_settings
 

@@ -11,6 +11,9 @@ Raw non-blocking sockets (the port `net/transport.Network` makes and waits for t
 stream, no object per request but its slot: several times the requests per second of a stream with
 one send per response.
 
+A client that has used more than its quota is answered, and then no request is taken from it for as
+long as it was told to wait (`throttling`).
+
 Memory
 - Records that lie in files are sent from there as the socket takes them (`SendQueue`), in turns of
   bounded size; what the disk has to be asked for is loaded by a worker thread.
@@ -174,6 +177,8 @@ class AcceptedConnection:
         sock, protocol = self._sock, self._protocol
         while not self._closed:
             await trio.lowlevel.checkpoint()
+            if self.client.muted_until_s:
+                await self._sit_out()
             if protocol.growth_bytes:
                 await self._wait_for_memory_of_frame()
             try:
@@ -259,6 +264,7 @@ class AcceptedConnection:
         return (
             protocol.slots_in_flight >= self._limits.max_in_flight_requests
             or bool(self.client.queued_work)
+            or self.client.muted_until_s > 0.0
             or responses.encoded_held_bytes + responses.unsent.held_bytes >= _HELD_LIMIT_BYTES
             or (self._sending and protocol.has_ready_response)
         )
@@ -269,7 +275,22 @@ class AcceptedConnection:
 
     async def _wait_for_room(self) -> None:
         while self._must_pause() and not self._closed:
-            await self._reader_woken()
+            if self.client.muted_until_s:
+                await self._sit_out()
+            else:
+                await self._reader_woken()
+
+    async def _sit_out(self) -> None:
+        """Take no request while the client has to wait; it keeps the memory that it has."""
+        client, shares = self.client, (self._request_memory, self._response_memory)
+        for share in shares:
+            share.is_resting = True
+        while not self._closed and trio.current_time() < client.muted_until_s:
+            with trio.move_on_at(client.muted_until_s):
+                await self._reader_woken()
+        client.muted_until_s = 0.0
+        for share in shares:
+            share.is_resting = False
 
     async def _send_all_ready(self) -> None:
         """Send what is ready before a later request closes the connection (as in Kafka)."""

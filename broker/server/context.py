@@ -45,6 +45,8 @@ class ClientInfo:
     on_close: list[Callable[[], None]] = field(default_factory=list, compare=False, repr=False)
     queued_work: deque[Any] | None = field(default=None, compare=False, repr=False)
     """Work that `sliced_work` still has to do for this connection; later requests wait for it."""
+    muted_until_s: float = field(default=0.0, compare=False, repr=False)
+    """On Trio's clock: no request is taken from this connection before (KIP-219); 0: any time."""
 
     def closed(self) -> None:
         """Run the callbacks; the server calls this once, when the connection has ended."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from types import GeneratorType
-from typing import Any
+from typing import Any, TypeVar
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.base.statistics import Statistics
@@ -27,6 +27,7 @@ from kraftrio.broker.security.authorizer import ALLOW_ALL, Authorizer
 from kraftrio.broker.server.context import ClientInfo, Handler, RequestContext
 from kraftrio.broker.server.routes import Route, build_routes
 from kraftrio.broker.server.sliced_work import SlicedWork, Work, do_at_once
+from kraftrio.broker.server.throttling import Throttle
 from kraftrio.wire.codec.lazy_arrays import is_little
 from kraftrio.wire.codec.message import decode, encode, encode_pieces
 from kraftrio.wire.codec.slices import decode_slices, encode_slices
@@ -35,6 +36,8 @@ from kraftrio.wire.messages.cluster import ApiVersion, ApiVersionsResponse
 from kraftrio.wire.protocol.api import APIS, ApiKey
 from kraftrio.wire.protocol.framing import RequestStart, parse_request_start
 from kraftrio.wire.stored_bytes import Piece, StoredBytes
+
+T = TypeVar("T")
 
 Encoder = Callable[[], list[Piece]]
 """Gives the bytes of a response, or raises the error that closes the connection."""
@@ -58,6 +61,7 @@ class Dispatcher:
         sliced_work: does what takes long; None: all is done at once.
         access: what each API needs; has a line for every handler.
         authorizer: asked once for each request, and by handlers for what it names.
+        throttle: holds clients to their quotas; None: there are none.
 
     Raises:
         ValueError: a handler's API has no line in `access`.
@@ -71,7 +75,9 @@ class Dispatcher:
         *,
         access: Mapping[ApiKey, Access] = API_ACCESS,
         authorizer: Authorizer = ALLOW_ALL,
+        throttle: Throttle | None = None,
     ) -> None:
+        self._throttle = throttle
         self._unserved = unserved or {}
         self._authorizer = authorizer
         self._sliced_work = sliced_work
@@ -153,17 +159,31 @@ class Dispatcher:
             return self._work(client, self._serve(route, frame, position, context), route)
         request: Any
         request, _ = decode(route.request, version, frame, position)
-        response = route.handler(request, context)
+        response = self._call(route, request, context, len(frame))
         if type(response) is GeneratorType:
             response = _first_steps(response)
         if type(response) is not GeneratorType and not isinstance(response, Deferred):
             if response is None:
                 return None
             if route.is_data_path or is_little(response):
-                return _encoder(response, route, context)
+                return self._encoder(response, route, context)
         elif route.is_data_path and isinstance(response, Deferred):
-            return _answer_when_sent(response, route, context)
+            return self._answer_when_sent(response, route, context)
         return self._work(client, self._respond(response, route, context), route)
+
+    def _call(self, route: Route, request: Any, context: RequestContext, size_bytes: int) -> Any:
+        """Call the handler; while there are quotas, through the throttle."""
+        throttle = self._throttle
+        if throttle is None or not throttle.quotas.is_on:
+            return route.handler(request, context)
+        return throttle.handle(route.handler, request, context, size_bytes)
+
+    def _counted(self, work: Work[T], context: RequestContext) -> Work[T]:
+        """Have the time of some work counted while there are quotas."""
+        throttle = self._throttle
+        if throttle is None or not throttle.quotas.is_on:
+            return work
+        return throttle.count_steps(work, context)
 
     def _work(self, client: ClientInfo, work: Work[Answer], route: Route) -> Answer:
         """Let work be done in slices, at once as far as there is time."""
@@ -187,10 +207,11 @@ class Dispatcher:
         """Decode, handle and encode in slices."""
         request: Any
         if len(frame) > route.large_bytes:
-            request = yield from decode_slices(route.request, context.api_version, frame, position)
+            decoding: Work[Any] = decode_slices(route.request, context.api_version, frame, position)
+            request = yield from self._counted(decoding, context)
         else:
             request, _ = decode(route.request, context.api_version, frame, position)
-        response = route.handler(request, context)
+        response = self._call(route, request, context, len(frame))
         del request, frame
         return (yield from self._respond(response, route, context))
 
@@ -199,14 +220,15 @@ class Dispatcher:
         if type(response) is GeneratorType:
             response = yield from response
         elif route.is_data_path:
-            return _answer_when_sent(response, route, context)
+            return self._answer_when_sent(response, route, context)
         if isinstance(response, Deferred):
             if not response.done:
                 return self._respond_later(response, route, context)
             response = response.value
         if response is None:
             return None
-        parts = yield from encode_slices(response, context.api_version)
+        encoding = encode_slices(response, context.api_version)
+        parts = yield from self._counted(encoding, context)
         answer = _with_header(parts, route, context)
         return lambda: answer
 
@@ -219,7 +241,7 @@ class Dispatcher:
             if response.error is not None:
                 encoder.fail(response.error)
             elif type(response.value) is not GeneratorType and is_little(response.value):
-                encoder.complete(_encoder(response.value, route, context))
+                encoder.complete(self._encoder(response.value, route, context))
             else:
                 # Not urgent: many may have waited for the same.
                 work = self._respond(response.value, route, context)
@@ -228,6 +250,23 @@ class Dispatcher:
 
         response.when_done(on_response)
         return encoder
+
+    def _answer_when_sent(self, response: Any, route: Route, context: RequestContext) -> Answer:
+        """Encode a response of the data path when it is sent."""
+        if response is None:
+            return None
+        if isinstance(response, Deferred):
+            return response.map(lambda value: self._encoder(value, route, context))
+        return self._encoder(response, route, context)
+
+    def _encoder(self, response: Any, route: Route, context: RequestContext) -> Encoder:
+        def encoder() -> list[Piece]:
+            return _with_header(encode_pieces(response, context.api_version), route, context)
+
+        throttle = self._throttle
+        if throttle is None or not throttle.quotas.is_on:
+            return encoder
+        return throttle.count_call(encoder, context)
 
 
 def _is_admitted(
@@ -252,19 +291,6 @@ def _first_steps(work: Work[Any]) -> Any:
 def _after(awaited: Deferred[Any], work: Work[Any]) -> Work[Any]:
     yield awaited
     return (yield from work)
-
-
-def _answer_when_sent(response: Any, route: Route, context: RequestContext) -> Answer:
-    """Encode a response of the data path when it is sent."""
-    if response is None:
-        return None
-    if isinstance(response, Deferred):
-        return response.map(lambda value: _encoder(value, route, context))
-    return _encoder(response, route, context)
-
-
-def _encoder(response: Any, route: Route, context: RequestContext) -> Encoder:
-    return lambda: _with_header(encode_pieces(response, context.api_version), route, context)
 
 
 def _with_header(parts: Sequence[Piece], route: Route, context: RequestContext) -> list[Piece]:

@@ -10,7 +10,7 @@ Owns: `MemoryBudget` and the `MemoryShare` of each connection, sans-IO. Rules:
    little again. So a large request always gets through, and there is no deadlock among those
    that wait.
 5. Rule 4 depends on progress of those that hold memory. A connection that makes none while others
-   wait is closed: `close_stalled`.
+   wait is closed: `close_stalled`. Not so one that was told to wait, for its quota's sake.
 
 `client_connection` takes shares; `resources` closes those that stall.
 """
@@ -37,6 +37,7 @@ class MemoryShare:
         on_room: called after `take` granted none, when it may be tried again.
         give_up: called when others wait for what is held here, and nothing moves.
         is_peer: of a broker or controller of the cluster.
+        is_resting: it was told to wait, and is not expected to make progress.
         moved_bytes: received or sent so far, counted by the owner: its progress.
     """
 
@@ -46,6 +47,7 @@ class MemoryShare:
         "give_up",
         "held_bytes",
         "is_peer",
+        "is_resting",
         "moved_bytes",
         "on_room",
     )
@@ -59,6 +61,7 @@ class MemoryShare:
         self._checked_bytes = -1
         self.held_bytes = 0
         self.is_peer = False
+        self.is_resting = False
         self.moved_bytes = 0
 
     def take(self, size_bytes: int) -> bool:
@@ -181,7 +184,7 @@ class MemoryBudget:
         peers, clients = self._waiting
         stalled: list[MemoryShare] = []
         for share in self._large:
-            if not self.waiting_count or share in peers or share in clients:
+            if not self.waiting_count or share.is_resting or share in peers or share in clients:
                 share.reset_progress()
             elif share.has_stalled():
                 stalled.append(share)

@@ -15,9 +15,15 @@ Kafka's counterpart: ClientQuotaManager's DefaultQuotaCallback.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from kraftrio.kraft_meta.metadata.quota_image import CLIENT_ID, DEFAULT_NAME, USER, QuotaEntity
+from kraftrio.kraft_meta.metadata.quota_image import (
+    CLIENT_ID,
+    DEFAULT_NAME,
+    IP,
+    USER,
+    QuotaEntity,
+)
 
 _Key = tuple[str | None, str | None]  # user, client id; None: not of the entity
 
@@ -36,22 +42,30 @@ class Limit(NamedTuple):
 
 
 class ClientLimits:
-    """The limits of one quota (by its key) for users and client ids."""
+    """The limits of one quota for users and client ids.
 
-    __slots__ = ("_limits",)
+    Args:
+        key: the quota's (`quota_image`).
+    """
 
-    def __init__(self, limits: Mapping[_Key, float]) -> None:
-        self._limits = dict(limits)
+    __slots__ = ("_key", "_limits")
 
-    @classmethod
-    def of(cls, quotas: Mapping[QuotaEntity, Mapping[str, float]], key: str) -> ClientLimits:
-        """Return the limits that an image's quotas have under a key."""
-        limits: dict[_Key, float] = {}
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._limits: dict[_Key, float] = {}
+
+    def change(self, quotas: Mapping[QuotaEntity, Mapping[str, float] | None]) -> None:
+        """Take over all values of some entities as they are now; None: they have none."""
         for entity, values in quotas.items():
-            if key in values:
-                names = dict(entity)
-                limits[names.get(USER), names.get(CLIENT_ID)] = values[key]
-        return cls(limits)
+            names = dict(entity)
+            if IP in names:
+                continue
+            found = (names.get(USER), names.get(CLIENT_ID))
+            value = values.get(self._key) if values is not None else None
+            if value is not None:
+                self._limits[found] = value
+            else:
+                self._limits.pop(found, None)
 
     def __bool__(self) -> bool:
         return bool(self._limits)
@@ -74,6 +88,3 @@ class ClientLimits:
                 if value is not None:
                     return Limit("", client_id, value)
         return None
-
-
-NO_LIMITS: Final = ClientLimits({})

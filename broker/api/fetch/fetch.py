@@ -19,6 +19,8 @@ Behaviour (Apache Kafka's)
   takes it (`StoredBytes`).
 - A consumer is served by any replica from version 11 on, up to the high watermark known there; a
   leader may name it a nearer one (KIP-392, `nearest_replica`).
+- A consumer gets no more at once than its quota allows in all windows; what would make it wait is
+  not given, but how long to wait (KIP-219). Its session stays as it was; a new one is not made.
 - Followers outside of the ISR get nothing of a throttled partition while the quota is used up.
 
 Version notes: 5 log start offsets, 7 sessions (KIP-227), 9 leader epochs (KIP-320), 11 the
@@ -46,7 +48,7 @@ from kraftrio.broker.api.fetch.reads import (
     replica_id_of,
     uses_topic_ids,
 )
-from kraftrio.broker.api.fetch.session import FetchPlan, FetchSessions, ParkedFetch
+from kraftrio.broker.api.fetch.session import FetchSessions, ParkedFetch
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.waiters import FetchWaiter
@@ -77,8 +79,9 @@ class FetchHandlers:
         self._sessions = sessions
         self._timers = timers
         self._clock = clock
+        self._throttle = settings.throttle
         self._reader = FetchReader(replica_manager, metadata, settings)
-        self._long = LongFetches(self._reader, metadata, sessions, timers, clock)
+        self._long = LongFetches(self._reader, metadata, sessions, timers, clock, settings.throttle)
 
     def table(self) -> HandlerTable:
         return {ApiKey.FETCH: self.fetch}
@@ -118,7 +121,7 @@ class FetchHandlers:
             or reading.records_bytes >= request.min_bytes
             or reading.must_answer
         ):
-            return self._respond(plan, reading, context)
+            return self._respond(fetch, reading, context)
         return self._wait(fetch, reading, context)
 
     def _wait(
@@ -137,7 +140,7 @@ class FetchHandlers:
             on_close.remove(waiter.drop)
             # Of a follower's partitions very many may have become due: its next fetch reads more.
             few = itertools.islice(plan.partitions(), PART_ENTRIES)
-            response.resolve(lambda: self._respond(plan, self._read(fetch, few), context))
+            response.resolve(lambda: self._respond(fetch, self._read(fetch, few), context))
 
         on_close.append(waiter.drop)
         waiter.woken.then(lambda _: answer())
@@ -151,7 +154,22 @@ class FetchHandlers:
         self._reader.read_some(fetch, reading, entries)
         return reading
 
-    def _respond(self, plan: FetchPlan, reading: Reading, context: RequestContext) -> FetchResponse:
-        answer = FetchAnswer(plan, self._metadata, context)
+    def _respond(
+        self, fetch: OngoingFetch, reading: Reading, context: RequestContext
+    ) -> FetchResponse:
+        throttle, wait_ms = self._throttle, 0
+        if (
+            throttle is not None
+            and throttle.quotas.is_on
+            and fetch.replica_id < 0
+            and reading.records_bytes
+        ):
+            is_granted, wait_ms = throttle.try_to_consume(context, reading.records_bytes)
+            if not is_granted:
+                session_id = self._sessions.leave(fetch.plan)
+                return FetchResponse(throttle_time_ms=wait_ms, session_id=session_id)
+        answer = FetchAnswer(fetch.plan, self._metadata, context)
         answer.add(reading)
-        return answer.response()
+        response = answer.response()
+        response.throttle_time_ms = wait_ms
+        return response

@@ -4,7 +4,7 @@ Behaviour: as of any other (`fetch/fetch`), but that the partitions are not all 
 moment. Each part is read and answered in one step. A fetch that may have to wait looks first, until
 it has found enough, and notes nothing of what it saw; what comes meanwhile counts from the moment
 when a partition was looked at. A later fetch of the same session ends an earlier one, which answers
-with what it has read so far.
+with what it has read so far. A consumer with a quota gets what was read, and how long to wait.
 
 Called by `fetch/fetch`; what drives the work is `sliced_work`.
 """
@@ -41,6 +41,7 @@ from kraftrio.broker.replica.waiters import FetchWaiter
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.request_parts import PART_ENTRIES, parts
 from kraftrio.broker.server.sliced_work import Work
+from kraftrio.broker.server.throttling import Throttle
 from kraftrio.wire.codec.lazy_arrays import each, each_dropped
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import FetchRequest, FetchResponse, PartitionData
@@ -74,7 +75,9 @@ class LongFetches:
         sessions: FetchSessions,
         timers: Timers,
         clock: Clock,
+        throttle: Throttle | None = None,
     ) -> None:
+        self._throttle = throttle
         self._reader = reader
         self._metadata = metadata
         self._sessions = sessions
@@ -167,6 +170,9 @@ class LongFetches:
             reading.clear()
             yield None
         response = answer.response()
+        throttle = self._throttle
+        if throttle is not None and throttle.quotas.is_on and fetch.replica_id < 0:
+            response.throttle_time_ms = throttle.consume(context, reading.records_bytes)
         for topic in response.responses:
             topic.partitions = each(_unpacked, each_dropped(topic.partitions))
             yield None

@@ -28,6 +28,7 @@ from kraftrio.broker.replica.ports import ReplicationThrottle
 from kraftrio.broker.replica.waiters import FetchWaiters
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.memory_budget import MemoryBudget
+from kraftrio.broker.server.throttling import Throttle
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.data import (
     AbortedTransaction,
@@ -65,6 +66,7 @@ class OngoingFetch:
         refused: what must not be read by this follower.
         session: of a follower; the replicas that it reads report their changes to it.
         only_leader: is a replica that does not lead no answer?
+        most_bytes: what it may be answered with at most, the first batch apart.
     """
 
     request: FetchRequest
@@ -73,6 +75,7 @@ class OngoingFetch:
     refused: dict[FetchKey, KafkaError] = field(default_factory=dict)
     session: FetchSession | None = None
     only_leader: bool = True
+    most_bytes: int = 0
 
 
 class Reading:
@@ -128,6 +131,7 @@ class FetchSettings:
     Attributes:
         max_bytes: above which no answer grows (fetch.max.bytes).
         leader_quota: bounds what followers outside of the ISR get; None: nothing does.
+        throttle: holds consumers to their quotas; None: they have none.
         response_memory: while it has no room, nothing is read for an answer.
         selects_by_rack: is a consumer sent to a replica in its rack (replica.selector.class)?
     """
@@ -136,6 +140,7 @@ class FetchSettings:
     leader_quota: ReplicationThrottle | None = None
     response_memory: MemoryBudget | None = None
     selects_by_rack: bool = False
+    throttle: Throttle | None = None
 
 
 class FetchReader:
@@ -164,6 +169,11 @@ class FetchReader:
         """Begin to work on a fetch; a follower's session hears from now on what changes."""
         session = plan.session
         fetch = OngoingFetch(request, plan, replica_id)
+        fetch.most_bytes = min(request.max_bytes, self._settings.max_bytes)
+        throttle = self._settings.throttle
+        if replica_id < 0 and throttle is not None and throttle.quotas.is_on:
+            fetch.most_bytes = int(min(fetch.most_bytes, throttle.most_consumed_bytes(context)))
+            request.min_bytes = min(request.min_bytes, fetch.most_bytes)
         if replica_id == CONSUMER_REPLICA_ID:
             fetch.only_leader = context.api_version < _ANY_REPLICA_VERSION
         elif replica_id >= 0:
@@ -222,7 +232,7 @@ class FetchReader:
         """
         memory, plan = self._settings.response_memory, fetch.plan
         return Reading(
-            min(fetch.request.max_bytes, self._settings.max_bytes),
+            fetch.most_bytes,
             _HOLD_BYTES_IN_ALL if memory is None or memory.has_room else 0,
             plan.session is not None and plan.is_partial,
             only_looks,

@@ -482,6 +482,19 @@ class FetchSessions:
             ErrorCode.NONE, session.session_id, True, session, session.due, session.epoch
         )
 
+    def leave(self, plan: FetchPlan) -> int:
+        """Answer a planned fetch with no partitions, not even those that changed.
+
+        A new session ends, since its client takes only a full answer for one.
+
+        Returns:
+            The session's id for that answer.
+        """
+        if plan.session is not None and not plan.incremental:
+            self._sessions.pop(plan.session_id, None)
+            return 0
+        return plan.session_id
+
     def _touch(self, session: FetchSession, now_ms: float) -> None:
         session.last_used_ms = now_ms
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)

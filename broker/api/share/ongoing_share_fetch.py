@@ -19,6 +19,7 @@ from kraftrio.broker.security.authorizer import AclOperation, Resource, Resource
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.memory_budget import MemoryBudget
 from kraftrio.broker.server.sliced_work import Work
+from kraftrio.broker.server.throttling import Throttle
 from kraftrio.broker.share.led_share_partition import LedSharePartition, Taken
 from kraftrio.broker.share.sessions import SessionPartition, ShareSession
 from kraftrio.broker.share.share_partitions import SharePartitions
@@ -47,12 +48,32 @@ class ShareFetchServices:
     Attributes:
         max_bytes: above which no answer grows (fetch.max.bytes).
         response_memory: while it has no room, nothing is read for an answer.
+        throttle: holds consumers to their quotas; None: they have none.
     """
 
     timers: Timers
     clock: Clock
     max_bytes: int
     response_memory: MemoryBudget | None = None
+    throttle: Throttle | None = None
+
+    def most_bytes(self, request: ShareFetchRequest, context: RequestContext) -> int:
+        """How many bytes of records an answer may have, the first batch apart."""
+        most_bytes = min(request.max_bytes, self.max_bytes)
+        throttle = self.throttle
+        if throttle is None or not throttle.quotas.is_on:
+            return most_bytes
+        return int(min(most_bytes, throttle.most_consumed_bytes(context)))
+
+    def wait_ms(self, size_bytes: int, context: RequestContext) -> int:
+        """How long a member has to wait that is given so many bytes of records.
+
+        They are given in any case: they are acquired, and would wait for the end of their locks.
+        """
+        throttle = self.throttle
+        if throttle is None or not throttle.quotas.is_on:
+            return 0
+        return throttle.consume(context, size_bytes)
 
     def pause(self, delay_ms: float) -> Deferred[None]:
         """What is completed after a while."""
@@ -132,7 +153,7 @@ class OngoingShareFetch:
         self._session = session
         self._answers = answers
         memory = services.response_memory
-        self._max_bytes = min(request.max_bytes, services.max_bytes)
+        self._max_bytes = services.most_bytes(request, context)
         self._may_hold = _HOLD_BYTES_IN_ALL if memory is None or memory.has_room else 0
         self._until_ms = services.clock.monotonic_ms() + request.max_wait_ms
         self._is_refused = False  # somewhere, while it waited

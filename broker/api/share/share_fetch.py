@@ -104,7 +104,9 @@ class ShareFetchHandler:
         told = yield from answers.told()
         if epoch == FINAL_EPOCH:
             self._share_partitions.end_session(session)
-        return (yield from self._response(told, acknowledgements, member, context))
+        response = yield from self._response(told, acknowledgements, member, context)
+        response.throttle_time_ms = self._services.wait_ms(answers.record_bytes, context)
+        return response
 
     def _session(
         self, request: ShareFetchRequest, member: SessionKey, context: RequestContext

@@ -11,8 +11,11 @@ from kraftrio.broker.api.fetch.reads import FetchSettings
 from kraftrio.broker.api.fetch.session import FetchSessions
 from kraftrio.broker.api.offsets import OffsetHandlers
 from kraftrio.broker.api.produce.produce import ProduceHandlers
+from kraftrio.broker.security.quotas.client_quotas import ClientQuotas
+from kraftrio.broker.security.quotas.sampled_rate import RateWindows
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.memory_budget import MemoryBudget
+from kraftrio.broker.server.throttling import Throttle
 from kraftrio.wire.codec.message import records_view
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import (
@@ -46,14 +49,20 @@ class Handlers:
         self.broker = broker
         self.quota = Quota()
         self.answers_memory = MemoryBudget(1 << 20)
+        self.throttle = Throttle(ClientQuotas(RateWindows()), broker.clock)
+        self.sessions = FetchSessions(10, random.Random(1))
         self.fetches = FetchHandlers(
             broker.replicas,
             broker.metadata,
-            FetchSessions(10, random.Random(1)),
+            self.sessions,
             broker.timers,
             broker.clock,
             FetchSettings(
-                55_000_000, self.quota, self.answers_memory, selects_by_rack=selects_by_rack
+                55_000_000,
+                self.quota,
+                self.answers_memory,
+                selects_by_rack=selects_by_rack,
+                throttle=self.throttle,
             ),
         )
         self.offsets = OffsetHandlers(broker.replicas)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from immutables import Map
+
 from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.metadata.cache import MetadataCache
@@ -21,6 +23,7 @@ from kraftrio.kraft_meta.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from kraftrio.kraft_meta.metadata.security_records import ClientQuotaRecord
 from kraftrio.wire.topic_names import CONSUMER_OFFSETS
 
 _ID = b"\x01" * 16
@@ -68,6 +71,7 @@ class Broker:
             {CONSUMER_OFFSETS: part("groups")},
             [part("fetchers")],
             [cast(Any, Quota("quota", self.calls))],
+            [part("clients")],
             lambda _delta, image: self.calls.append(("applied", image.offset)),
         )
 
@@ -109,6 +113,15 @@ def test_settings_come_before_replicas_and_these_before_fetchers_and_coordinator
         ("applied", broker.publisher.applied_offset),
     ]
     assert broker.publisher.applied_offset == broker.metadata.image.offset
+
+
+def test_clients_are_held_to_other_quotas_only_when_these_change() -> None:
+    broker = Broker()
+    entity = (("user", "a"),)
+    calls = broker.publish(ClientQuotaRecord(entity, "producer_byte_rate", 9.0))
+    assert calls[0] == ("clients", "change", {entity: Map(producer_byte_rate=9.0)})
+    calls = broker.publish(ConfigRecord(BROKER, "1", _RATE, "9"))
+    assert not any(call[0] == "clients" for call in calls)
 
 
 def test_coordinators_follow_the_leaders_of_their_topic() -> None:

@@ -19,6 +19,7 @@ from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.limits import ServerLimits
 from kraftrio.broker.server.resources import ServerResources
 from kraftrio.broker.server.server import ServerListener
+from kraftrio.broker.server.throttling import Throttle
 from kraftrio.net.transport import SystemNetwork
 from kraftrio.wire.codec.message import encode
 from kraftrio.wire.errors import ErrorCode
@@ -49,6 +50,7 @@ class Handlers:
         self.big_answer = ""
         self.seen: list[RequestContext] = []
         self.authorizer: Authorizer = ALLOW_ALL
+        self.throttle: Throttle | None = None
 
     def metadata(self, request: MetadataRequest, context: RequestContext) -> Any:
         deferred: Deferred[MetadataResponse] = Deferred()
@@ -79,6 +81,7 @@ class Handlers:
                 ApiKey.PRODUCE: self.produce,
             },
             authorizer=self.authorizer,
+            throttle=self.throttle,
         )
 
 

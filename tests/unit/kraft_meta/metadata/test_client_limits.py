@@ -6,7 +6,7 @@ import pytest
 from immutables import Map
 
 from kraftrio.kraft_meta.metadata.client_limits import ClientLimits, Limit
-from kraftrio.kraft_meta.metadata.quota_image import quota_entity
+from kraftrio.kraft_meta.metadata.quota_image import QuotaEntity, quota_entity
 
 # All levels, the first that applies first; and who shares what is found there.
 LEVELS: list[tuple[dict[str, str | None], tuple[str, str]]] = [
@@ -24,7 +24,13 @@ LEVELS: list[tuple[dict[str, str | None], tuple[str, str]]] = [
 def limits(levels: list[int]) -> ClientLimits:
     quotas = {quota_entity(dict(LEVELS[i][0])): Map(k=float(i), other=99.0) for i in levels}
     quotas[quota_entity({"ip": None})] = Map(other=5.0)
-    return ClientLimits.of(quotas, "k")
+    return made("k", quotas)
+
+
+def made(key: str, quotas: dict[QuotaEntity, Map[str, float]]) -> ClientLimits:
+    found = ClientLimits(key)
+    found.change(quotas)
+    return found
 
 
 @pytest.mark.parametrize("first", range(len(LEVELS)))
@@ -54,5 +60,17 @@ def test_what_applies_to_others(
 
 
 def test_another_key_is_another_quota() -> None:
-    assert not ClientLimits.of({quota_entity({"user": "u"}): Map(k=1.0)}, "j")
-    assert ClientLimits.of({quota_entity({"user": "u"}): Map(k=1.0)}, "k")
+    assert not made("j", {quota_entity({"user": "u"}): Map(k=1.0)})
+    assert made("k", {quota_entity({"user": "u"}): Map(k=1.0)})
+    assert not made("k", {quota_entity({"ip": None}): Map(k=1.0)})
+
+
+def test_limits_change_with_the_metadata() -> None:
+    found = limits([2, 5])
+    user = quota_entity({"user": "u"})
+    found.change({user: Map(k=7.0)})
+    assert found.find("u", "c") == Limit("u", "", 7.0)
+    found.change({user: Map(other=7.0)})
+    assert found.find("u", "c") == Limit("u", "", 5.0)
+    found.change({quota_entity({"user": None}): None})
+    assert not found

@@ -7,6 +7,7 @@ import trio
 
 from kraftrio.base.deferred import Deferred, run_waiting
 from kraftrio.broker.log.producers.producer_state import AppendOrigin
+from kraftrio.kraft_meta.metadata.quota_image import quota_entity
 from kraftrio.kraft_meta.metadata.records import (
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
@@ -400,3 +401,72 @@ async def test_a_follower_that_is_being_taken_into_the_isr_is_not_throttled() ->
         assert [one.broker_id for one in broker.proposed[-1].isr] == [1, 2, 3]
         broker.append(1)
         assert len(part(handlers.fetch(0, 3)).records or b"") == SIZE
+
+
+def hold_to(handlers: Handlers, bytes_per_second: float) -> None:
+    entity = quota_entity({"user": None})
+    handlers.throttle.quotas.change({entity: {"consumer_byte_rate": bytes_per_second}})
+
+
+def answered(fetched: FetchResponse | Deferred[FetchResponse]) -> tuple[int, int, int]:
+    """How long to wait, in which session, and how many records there are."""
+    response = fetched.value if isinstance(fetched, Deferred) else fetched
+    parts = [one for topic in response.responses for one in topic.partitions]
+    count = sum(len(records_of(records_view(one.records))) for one in parts)
+    return response.throttle_time_ms, response.session_id, count
+
+
+async def test_a_consumer_gets_no_more_at_once_than_its_quota_allows() -> None:
+    """Nothing for as long as that would make it wait, and then the same again."""
+    broker = Broker()
+    async with broker.running():
+        broker.lead((1,))
+        handlers = Handlers(broker)
+        broker.append(100)
+        hold_to(handlers, SIZE)  # ten at once
+        assert answered(handlers.fetch(0)) == (0, 0, 10)
+        wait_ms, session, count = answered(handlers.fetch(10))
+        assert (wait_ms > 9000, session, count) == (True, 0, 0)
+        assert answered(handlers.fetch(10, replica_id=-2))[0] > 9000
+        hold_to(handlers, 100 * SIZE)
+        assert answered(handlers.fetch(10)) == (0, 0, 90)
+
+
+async def test_a_batch_above_all_windows_of_a_quota_still_comes() -> None:
+    broker = Broker()
+    async with broker.running():
+        broker.lead((1,))
+        handlers = Handlers(broker)
+        broker.append(2)
+        hold_to(handlers, 1)
+        wait_ms, _, count = answered(handlers.fetch(0))
+        assert (wait_ms > 10_000, count) == (True, 1)
+        assert answered(handlers.fetch(1))[2] == 0
+
+
+async def test_the_session_of_a_consumer_that_waits_stays_as_it_was() -> None:
+    """It misses nothing; a new one is not made, since an answer without partitions makes none."""
+    broker = Broker()
+    async with broker.running():
+        broker.lead((1,))
+        handlers = Handlers(broker)
+        broker.append(100)
+        hold_to(handlers, SIZE)
+        _, session, count = answered(handlers.fetch(0, session=(0, 0)))
+        assert (session > 0, count) == (True, 10)
+        wait_ms, same, count = answered(handlers.fetch(10, session=(session, 1)))
+        assert (wait_ms > 0, same, count) == (True, session, 0)
+        assert answered(handlers.fetch(10, session=(0, 0)))[1:] == (0, 0)
+        assert len(handlers.sessions) == 1
+        hold_to(handlers, 1000 * SIZE)
+        assert answered(handlers.fetch(10, session=(session, 2))) == (0, session, 90)
+
+
+async def test_followers_have_no_quota() -> None:
+    broker = Broker()
+    async with broker.running():
+        broker.lead()
+        handlers = Handlers(broker)
+        broker.append(100)
+        hold_to(handlers, 1)
+        assert answered(handlers.fetch(0, 2)) == (0, 0, 100)
