@@ -1,9 +1,10 @@
 """A network whose connections are encrypted and logged in before anybody sends a request.
 
-Owns: `SecuredNetwork`, and the ports of its two steps, `TlsClient` and `Login`. Rules:
+Owns: `SecuredNetwork`, and the ports of its two steps, `TlsClient` and `Login`, with what keeps a
+login alive. Rules:
 1. `connect` returns when TCP, then TLS, then the login are done: whoever dials knows nothing of
    them, and limits their time together with that of connecting.
-2. A step owns the socket that it is given: it returns one to go on with, or has closed it.
+2. A step owns the socket that it is given: there is one to go on with, or it has closed it.
 3. Listening sockets are the inner network's: a server secures what it accepts by its admission.
 
 Called by: the wiring of brokers (a network for each listener that they dial) and of clients.
@@ -11,9 +12,13 @@ Called by: the wiring of brokers (a network for each listener that they dial) an
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeAlias
 
 from kraftrio.net.transport import ACCEPT_BACKLOG, FileSender, Network, Socket
+
+Call: TypeAlias = Callable[[Any, int], Awaitable[Any]]
+"""Sends a request in a version, and returns the response."""
 
 
 class TlsClient(Protocol):
@@ -32,11 +37,37 @@ class TlsClient(Protocol):
         """
 
 
+class LoginSession(Protocol):
+    """A login that ends some time (KIP-368).
+
+    Attributes:
+        renew_at: when to log in again, by Trio's clock.
+    """
+
+    renew_at: float
+
+    async def renew(self, call: Call) -> LoginSession | None:
+        """Log in again over the connection that has been made, which sends nothing else meanwhile.
+
+        Args:
+            call: sends a request in a version, and returns the response.
+
+        Returns:
+            The session that there is now; None: it has no end.
+
+        Raises:
+            LoginRefused: the peer does not accept it any more.
+        """
+
+
 class Login(Protocol):
     """Tells the peer who this side is."""
 
-    async def log_in(self, network: Network, sock: Socket, host: str) -> Socket:
+    async def log_in(self, network: Network, sock: Socket, host: str) -> LoginSession | None:
         """Log in over a connected socket.
+
+        Returns:
+            What keeps the login alive; None: it has no end.
 
         Raises:
             LoginRefused: the peer does not accept it; the socket is closed.
@@ -61,12 +92,16 @@ class SecuredNetwork:
         self._login = login
 
     async def connect(self, host: str, port: int) -> Any:
+        return (await self.open(host, port))[0]
+
+    async def open(self, host: str, port: int) -> tuple[Any, LoginSession | None]:
+        """Connect, and return the socket with what keeps its login alive, if that has an end."""
         sock = await self._inner.connect(host, port)
         if self._tls is not None:
             sock = await self._tls.secure(self._inner, sock, host)
-        if self._login is not None:
-            sock = await self._login.log_in(self._inner, sock, host)
-        return sock
+        if self._login is None:
+            return sock, None
+        return sock, await self._login.log_in(self._inner, sock, host)
 
     def bind(
         self, host: str, port: int, *, backlog: int = ACCEPT_BACKLOG, ipv6_only: bool = False

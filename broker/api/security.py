@@ -1,9 +1,7 @@
-"""The APIs of authentication and authorization, where there is neither: SaslHandshake,
-SaslAuthenticate; Describe-, Create- and DeleteAcls; Create-, Renew-, Expire- and
-DescribeDelegationToken.
+"""The APIs of authorization and delegation tokens, where there are none: Describe-, Create- and
+DeleteAcls; Create-, Renew-, Expire- and DescribeDelegationToken.
 
 Behaviour (Apache Kafka's, without an authorizer and on plaintext listeners)
-- SASL belongs to the start of a connection on a SASL listener: ILLEGAL_SASL_STATE, no mechanisms.
 - ACLs: SECURITY_DISABLED, which tools and MirrorMaker take as "there are none".
 - Delegation tokens: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, since no client is authenticated.
 - A filter or an entry of an unknown kind ends the connection, as bytes that cannot be read do.
@@ -32,10 +30,6 @@ from kraftrio.wire.messages.security import (
     ExpireDelegationTokenResponse,
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
 )
 from kraftrio.wire.protocol.api import ApiKey
 
@@ -55,8 +49,6 @@ class SecurityHandlers:
     def table(self) -> HandlerTable:
         """The handlers by API."""
         return {
-            ApiKey.SASL_HANDSHAKE: self.sasl_handshake,
-            ApiKey.SASL_AUTHENTICATE: self.sasl_authenticate,
             ApiKey.DESCRIBE_ACLS: self.describe_acls,
             ApiKey.CREATE_ACLS: self.create_acls,
             ApiKey.DELETE_ACLS: self.delete_acls,
@@ -65,23 +57,6 @@ class SecurityHandlers:
             ApiKey.EXPIRE_DELEGATION_TOKEN: self.expire_delegation_token,
             ApiKey.DESCRIBE_DELEGATION_TOKEN: self.describe_delegation_token,
         }
-
-    # --- SASL ---
-
-    def sasl_handshake(
-        self, _request: SaslHandshakeRequest, _context: RequestContext
-    ) -> SaslHandshakeResponse:
-        """Refuse: a client tries SASL on a listener without it."""
-        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
-
-    def sasl_authenticate(
-        self, _request: SaslAuthenticateRequest, _context: RequestContext
-    ) -> SaslAuthenticateResponse:
-        """Refuse, likewise."""
-        return SaslAuthenticateResponse(
-            error_code=ErrorCode.ILLEGAL_SASL_STATE,
-            error_message="SaslAuthenticate request received after successful authentication",
-        )
 
     # --- ACLs ---
 

@@ -32,6 +32,7 @@ from kraftrio.broker.api.log_dirs import LogDirHandlers
 from kraftrio.broker.api.metadata import MetadataHandlers
 from kraftrio.broker.api.offsets import OffsetHandlers
 from kraftrio.broker.api.produce.produce import ProduceHandlers
+from kraftrio.broker.api.sasl import SaslHandlers
 from kraftrio.broker.api.scram_users import ScramUserHandlers
 from kraftrio.broker.api.security import SecurityHandlers
 from kraftrio.broker.api.share.share_state import ShareStateHandlers
@@ -110,6 +111,7 @@ def broker_handlers(
             node.config.request_timeout_ms,
         ).table(),
         ClientQuotaHandlers(metadata, channel).table(),
+        SaslHandlers(node.timers).table(),
         SecurityHandlers().table(),
         ScramUserHandlers(metadata, channel).table(),
     )

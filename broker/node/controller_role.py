@@ -18,6 +18,7 @@ from kraftrio.broker.api.api_versions import ApiVersionsHandler
 from kraftrio.broker.api.configs import ConfigHandlers
 from kraftrio.broker.api.controller import ControllerHandlers
 from kraftrio.broker.api.quorum import QuorumHandlers
+from kraftrio.broker.api.sasl import SaslHandlers
 from kraftrio.broker.api.scram_users import ScramUserHandlers
 from kraftrio.broker.api.security import SecurityHandlers
 from kraftrio.broker.api.unserved_apis import UNSERVED_BY_CONTROLLERS
@@ -64,6 +65,7 @@ class ControllerRole:
         )
         self._handlers = {
             **controller.table(),
+            **SaslHandlers(node.timers).table(),
             **SecurityHandlers().table(),
             **ScramUserHandlers(self._metadata, decider).table(),
             **QuorumHandlers(quorum).table(),

@@ -117,6 +117,7 @@ class AcceptedConnection:
         self._closed = False
         self._given_up = False
         self.client = client
+        client.end = self.close
         self.last_active = trio.current_time()
 
     async def serve(self) -> None:

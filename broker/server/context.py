@@ -17,6 +17,7 @@ from kraftrio.broker.security.authorizer import (
     authorized_operations,
 )
 from kraftrio.broker.security.principal import ANONYMOUS, KafkaPrincipal
+from kraftrio.broker.security.sasl.authenticator import Authenticator
 from kraftrio.wire.protocol.api import ApiKey
 
 
@@ -25,7 +26,11 @@ class ClientInfo:
     """One connection's peer, filled in by the server and by the peer's own ApiVersions request
     (KIP-511).
 
+    `login`: how it has logged in by SASL, and may do so again; None on listeners without SASL.
+
     `is_peer`: it is a broker or a controller of the cluster, and comes first where memory is short.
+
+    `end`: makes the connection end soon, whatever it does now.
 
     `on_close` holds what ends with this connection: dropping a parked request, noting that a node
     is gone. Rules: each callback runs once, in order, when the connection has ended for any reason,
@@ -40,8 +45,10 @@ class ClientInfo:
     software_name: str = "unknown"
     software_version: str = "unknown"
     principal: KafkaPrincipal = ANONYMOUS
+    login: Authenticator | None = field(default=None, compare=False, repr=False)
     is_peer: bool = False
     is_closed: bool = False
+    end: Callable[[], None] | None = field(default=None, compare=False, repr=False)
     on_close: list[Callable[[], None]] = field(default_factory=list, compare=False, repr=False)
     queued_work: deque[Any] | None = field(default=None, compare=False, repr=False)
     """Work that `sliced_work` still has to do for this connection; later requests wait for it."""
@@ -51,6 +58,7 @@ class ClientInfo:
     def closed(self) -> None:
         """Run the callbacks; the server calls this once, when the connection has ended."""
         self.is_closed = True
+        self.end = None
         callbacks, self.on_close = self.on_close, []
         for callback in callbacks:
             callback()

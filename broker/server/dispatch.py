@@ -141,6 +141,8 @@ class Dispatcher:
                 f"{ApiKey(api_key).name} version {version} is not served"
                 f" ({route.min_version}..{route.max_version} are)"
             )
+        if client.login is not None:
+            client.login.check(api_key)
         route.request_count += 1
         authorizer = self._authorizer
         permission = route.permission
