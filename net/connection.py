@@ -14,6 +14,8 @@ Owns: the socket, what waits to be sent, and what waits for an answer. Rules:
    Callbacks of replies run synchronously, also within `close`, and must not raise.
 5. Bounded: the size of a response, the bytes not sent yet and the requests not answered yet. Above
    the last two `send` refuses with `ConnectionBusy` and the connection is as it was.
+6. Where the login has an end (KIP-368) it is renewed before. Requests wait meanwhile: the peer
+   takes none between the first step of a login and the last.
 
 Versions are the caller's: nothing is negotiated. Protocol guide, "Network" and "Request Header".
 
@@ -31,6 +33,7 @@ from typing import Any, Final, NamedTuple
 
 import trio
 
+from kraftrio.net.secured_network import LoginSession, SecuredNetwork
 from kraftrio.net.security_errors import LoginRefused, SecurityError
 from kraftrio.net.send_queue import Push, SendQueue
 from kraftrio.net.transport import Network
@@ -50,6 +53,7 @@ DEFAULT_MAX_UNSENT_BYTES: Final = 64 << 20
 DEFAULT_MAX_REQUESTS_IN_FLIGHT: Final = 10_000
 
 _SCRATCH_BYTES = 64 << 10
+_LOGIN_TIMEOUT_S = 30.0
 # A name may have an address of a family that this machine does not have: it says nothing.
 _NO_SUCH_ADDRESS_HERE = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
@@ -94,6 +98,16 @@ class _RequestKind(NamedTuple):
     api: Api
     flexible_request: bool  # its header has tagged fields
     flexible_response: bool
+
+
+class _Queued(NamedTuple):
+    """A request that is encoded, and not framed yet."""
+
+    kind: _RequestKind
+    api_version: int
+    parts: list[Any]
+    reply: Reply | None
+    when_sent: Callable[[ConnectionLost | None], object] | None
 
 
 _kinds: dict[tuple[type[Any], int], _RequestKind] = {}
@@ -206,6 +220,7 @@ class Connection:
         self._queued_bytes = 0  # ever
         # Who waits for the socket to take so many bytes of them, in order.
         self._waiting_to_go: deque[tuple[int, Callable[[ConnectionLost | None], object]]] = deque()
+        self._held: list[_Queued] | None = None  # what waits for the end of a login
         self._next_deadline = math.inf  # what the watcher sleeps until
         self._wake_watcher = trio.Event()
 
@@ -226,7 +241,7 @@ class Connection:
     @property
     def requests_in_flight(self) -> int:
         """How many requests wait for their answer."""
-        return self._protocol.requests_in_flight
+        return self._protocol.requests_in_flight + len(self._held or ())
 
     @property
     def unsent_bytes(self) -> int:
@@ -316,13 +331,19 @@ class Connection:
             raise type(self._lost)(self._lost.reason)
         if self._unsent.size_bytes > self._max_unsent_bytes:
             raise ConnectionBusy(f"{self._unsent.size_bytes} bytes wait to be sent")
-        if self._protocol.requests_in_flight >= self._max_requests_in_flight:
+        if self.requests_in_flight >= self._max_requests_in_flight:
             raise ConnectionBusy(f"{self._max_requests_in_flight} requests wait for answers")
+        queued = _Queued(kind, api_version, encode_parts(request, api_version), reply, when_sent)
+        if self._held is None:
+            self._frame(queued, at_once=at_once)
+        else:
+            self._held.append(queued)
+
+    def _frame(self, queued: _Queued, *, at_once: bool = False) -> None:
+        """Put a request among what is sent, and its reply among those that are expected."""
+        kind, api_version, encoded, reply, when_sent = queued
         correlation_id, parts = self._protocol.frame_request(
-            kind.api.key,
-            api_version,
-            encode_parts(request, api_version),
-            flexible=kind.flexible_request,
+            kind.api.key, api_version, encoded, flexible=kind.flexible_request
         )
         if reply is not None:
             self._protocol.expect_response(correlation_id, reply, flexible=kind.flexible_response)
@@ -385,10 +406,18 @@ class Connection:
         self._wake_watcher.set()
         while self._waiting_to_go:
             self._waiting_to_go.popleft()[1](lost)
+        for queued in self._held or ():
+            if queued.when_sent is not None:
+                queued.when_sent(lost)
         if undecodable is not None:
             undecodable._finish(None, lost)
-        for reply in self._protocol.waiting():
+        for reply in self._unanswered():
             reply._finish(None, RequestTimedOut(reason) if reply._deadline <= overdue else lost)
+
+    def _unanswered(self) -> list[Reply]:
+        """The replies that have not come, in the order of their requests."""
+        held = [queued.reply for queued in self._held or () if queued.reply is not None]
+        return [*self._protocol.waiting(), *held]
 
     # -- tasks ----------------------------------------------------------------------------------
 
@@ -467,7 +496,33 @@ class Connection:
             self._lose(f"the connection failed: {error}")
 
     def _earliest_deadline(self) -> float:
-        return min((reply._deadline for reply in self._protocol.waiting()), default=math.inf)
+        return min((reply._deadline for reply in self._unanswered()), default=math.inf)
+
+    async def _keep_logged_in(self, session: LoginSession | None) -> None:
+        """Log in again whenever the login is about to end; other requests wait meanwhile."""
+        while session is not None:
+            await trio.sleep_until(session.renew_at)
+            self._held = []
+            try:
+                session = await session.renew(self._call_for_login)
+            except LoginRefused as error:
+                self._lose(f"the login has ended: {error}", kind=AuthenticationFailed)
+                return
+            except ConnectionLost:
+                return
+            held, self._held = self._held, None
+            for queued in held:
+                self._frame(queued)
+
+    async def _call_for_login(self, request: Any, api_version: int) -> Any:
+        """Send a request past those that are held, and return its response."""
+        if self._lost is not None:
+            raise ConnectionLost(self._lost.reason)
+        kind = _kind_of(type(request), api_version)
+        reply = Reply(kind.api, api_version, trio.current_time() + _LOGIN_TIMEOUT_S)
+        self._frame(_Queued(kind, api_version, encode_parts(request, api_version), reply, None))
+        self._wake_watcher.set()
+        return await reply.wait()
 
     async def _watch_deadlines(self) -> None:
         """Close the connection when a request is not answered in time."""
@@ -512,7 +567,7 @@ async def open_connection(
         AuthenticationFailed: the two sides do not accept each other (`HandshakeFailed`: by TLS).
         ConnectionLost: it cannot connect.
     """
-    sock = await _connect(network, host, port, connect_timeout_s)
+    sock, session = await _connect(network, host, port, connect_timeout_s)
     connection = Connection(
         network,
         sock,
@@ -529,6 +584,8 @@ async def open_connection(
         nursery.start_soon(connection._read)
         nursery.start_soon(connection._write)
         nursery.start_soon(connection._watch_deadlines)
+        if session is not None:
+            nursery.start_soon(connection._keep_logged_in, session)
         try:
             yield connection
         except (Exception, trio.Cancelled) as error:
@@ -540,10 +597,14 @@ async def open_connection(
         raise failure
 
 
-async def _connect(network: Network, host: str, port: int, timeout_s: float) -> Any:
+async def _connect(
+    network: Network, host: str, port: int, timeout_s: float
+) -> tuple[Any, LoginSession | None]:
     with trio.move_on_after(timeout_s):
         try:
-            return await network.connect(host, port)
+            if isinstance(network, SecuredNetwork):
+                return await network.open(host, port)
+            return await network.connect(host, port), None
         except SecurityError as error:
             raise _loss_by(error)(f"cannot use {host}:{port}: {error}") from error
         except OSError as error:
