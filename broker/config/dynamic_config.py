@@ -27,6 +27,7 @@ from kraftrio.broker.config.types import (
     UpdateMode,
     read_sheet,
 )
+from kraftrio.broker.config.without_effect import reason_without_effect
 from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.kraft_meta.metadata.image import BROKER, TOPIC, MetadataImage
 
@@ -71,8 +72,13 @@ def _applicable(configs: Mapping[str, str], *, per_broker: bool) -> dict[str, st
     return {
         name: text
         for name, text in configs.items()
-        if name in BROKER_KEYS and BROKER_KEYS[name].update_mode in modes
+        if update_mode(name) in modes and (name in BROKER_KEYS or _is_in_force_for_a_listener(name))
     }
+
+
+def _is_in_force_for_a_listener(name: str) -> bool:
+    setting = listener_settings.setting_of(name)
+    return setting in BROKER_KEYS and reason_without_effect(name) is None
 
 
 class DynamicConfig:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kraftrio.broker.config.listener_settings import setting_of
 from kraftrio.broker.config.types import ConfigValue
 
 # Names, several with one reason; a name that ends with `*` stands for all that begin so.
@@ -104,7 +105,7 @@ _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "transaction.remove.expired.transaction.cleanup.interval.ms",
         ),
     ),
-    ("clients have no quotas", ("quota.window.*", "controller.quota.window.*")),
+    ("the controller counts no client's changes", ("controller.quota.window.*",)),
     (
         "metrics are not reported",
         ("metric.reporters", "metrics.*", "kafka.metrics.*"),
@@ -120,7 +121,6 @@ _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "connection.failed.authentication.delay.ms",
         ),
     ),
-    ("each listener has the settings of all of them", ("listener.name.*",)),
     (
         "tiered storage is not supported",
         (
@@ -146,8 +146,17 @@ _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
 _PATTERNS = {pattern: reason for reason, patterns in _REASONS for pattern in patterns}
 
 
+# What a listener may have of its own, by how the names begin.
+_OF_ONE_LISTENER = ("max.connection",)
+
+
 def reason_without_effect(name: str) -> str | None:
     """Why a setting changes nothing; None: it changes something."""
+    of_listener = setting_of(name)
+    if of_listener is not None:
+        if not of_listener.startswith(_OF_ONE_LISTENER):
+            return "each listener has the settings of all of them"
+        name = of_listener
     for pattern, reason in _PATTERNS.items():
         if name == pattern or (pattern.endswith("*") and name.startswith(pattern[:-1])):
             return reason

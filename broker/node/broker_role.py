@@ -33,7 +33,7 @@ from kraftrio.broker.log.manager.log_dir import PendingLog
 from kraftrio.broker.log.manager.log_dirs import LogDirError
 from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.services import BrokerServices
-from kraftrio.broker.node.settings import PLAINTEXT_PROTOCOL_ID, server_limits
+from kraftrio.broker.node.settings import PLAINTEXT_PROTOCOL_ID, connection_limits, server_limits
 from kraftrio.broker.node.stop_signals import cancel_when
 from kraftrio.broker.server.listening import BoundListener
 from kraftrio.broker.server.resources import ServerResources
@@ -290,4 +290,4 @@ class BrokerRole:
 
 def _limit(server: ServerListener, resources: ServerResources, config: BrokerConfig) -> None:
     server.limit(server_limits(config))
-    resources.pace.rate = config.max_connection_creation_rate
+    resources.connections.limit(connection_limits(config))

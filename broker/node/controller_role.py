@@ -10,6 +10,7 @@ Called by: `node`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import trio
 
@@ -26,8 +27,9 @@ from kraftrio.broker.controller.broker_sessions import BrokerSessions
 from kraftrio.broker.controller.local_controller import LocalController
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.node.context import NodeContext
-from kraftrio.broker.node.settings import server_limits
+from kraftrio.broker.node.settings import controller_connection_limits, server_limits
 from kraftrio.broker.security.api_access import CONTROLLER_API_ACCESS
+from kraftrio.broker.server.connection_quotas import ConnectionQuotas
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.listening import BoundListener
 from kraftrio.broker.server.server import ServerListener
@@ -43,7 +45,10 @@ class ControllerRole:
         quorum, environment = node.quorum, node.environment
         self._limits = server_limits(node.config)
         self._network = environment.network
-        self._resources = node.resources
+        # Its connections are counted by themselves, and come as fast as they can.
+        self._resources = replace(
+            node.resources, connections=ConnectionQuotas(controller_connection_limits(node.config))
+        )
         self._quorum = quorum
         self._sliced_work = SlicedWork(environment.clock.monotonic_ms)
         self._metadata = MetadataCache()

@@ -15,9 +15,9 @@ from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.coordination import Coordination
 from kraftrio.broker.node.metadata_publisher import MetadataPublisher
 from kraftrio.broker.node.replication import Replication
+from kraftrio.broker.node.settings import quota_windows
 from kraftrio.broker.node.share_groups import share_handlers, share_partitions
 from kraftrio.broker.security.quotas.client_quotas import ClientQuotas
-from kraftrio.broker.security.quotas.sampled_rate import RateWindows
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.sliced_work import SlicedWork
 from kraftrio.broker.server.throttling import Throttle
@@ -42,11 +42,7 @@ class BrokerServices:
         self.share_partitions = share_partitions(
             node, self.metadata, replication, self.coordination
         )
-        client_quotas = ClientQuotas(
-            RateWindows(
-                node.config.quota_window_num, node.config.quota_window_size_seconds * 1000.0
-            )
-        )
+        client_quotas = ClientQuotas(quota_windows(node.config))
         self._throttle = Throttle(client_quotas, node.environment.clock)
         self.publisher = MetadataPublisher(
             node.config.node_id,
@@ -56,7 +52,7 @@ class BrokerServices:
             self.coordination.by_topic,
             (self.fetchers, *self.coordination.links.values()),
             (replication.leader_quota, replication.follower_quota),
-            (client_quotas,),
+            (client_quotas, node.resources.connections),
             self._when_applied,
         )
         self._handlers = broker_handlers(

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import logging
 import resource
+from collections.abc import Mapping
 
 from kraftrio.base.start_errors import StartError
-from kraftrio.broker.config.config import BrokerConfig
+from kraftrio.broker.config.config import BROKER_KEYS, BrokerConfig
+from kraftrio.broker.config.listener_settings import settings_of
 from kraftrio.broker.controller.client import ControllerClientConfig
 from kraftrio.broker.node.environment import Environment
-from kraftrio.broker.server.accept_pace import AcceptPace
+from kraftrio.broker.security.quotas.sampled_rate import RateWindows
+from kraftrio.broker.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from kraftrio.broker.server.limits import ServerLimits
 from kraftrio.broker.server.memory_budget import MemoryBudget
 from kraftrio.broker.server.resources import ServerResources
@@ -23,6 +26,8 @@ from kraftrio.kraft_meta.raft.voters import Voter, VoterEndpoint, VoterSet
 
 PLAINTEXT_PROTOCOL_ID = 0
 _FILES_FOR_LOGS = 200
+_MAX_CONNECTIONS = "max.connections"
+_MAX_CREATION_RATE = "max.connection.creation.rate"
 _FEW_FILES = 4096
 _FEWEST_FILES = 64
 _log = logging.getLogger("kraftrio.node")
@@ -92,21 +97,59 @@ def controller_config(config: BrokerConfig, cluster_id: str) -> ControllerConfig
 
 def server_limits(config: BrokerConfig) -> ServerLimits:
     """What a listener grants its clients."""
-    # Clients may not take the files that logs need: above this they wait as above max.connections.
-    open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for_clients = config.max_connections
-    if open_files != resource.RLIM_INFINITY:
-        for_clients = max(open_files - max(_FILES_FOR_LOGS, open_files // 4), 1)
     return ServerLimits(
         socket_request_max_bytes=config.socket_request_max_bytes,
-        max_connections=min(config.max_connections, for_clients),
-        max_connections_per_ip=config.max_connections_per_ip,
-        max_connections_per_ip_overrides=config.max_connections_per_ip_overrides,
         connections_max_idle_ms=config.connections_max_idle_ms,
         max_in_flight_requests=config.kraftrio_max_inflight_requests_per_connection,
         socket_send_buffer_bytes=config.socket_send_buffer_bytes,
         socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
     )
+
+
+def connection_limits(config: BrokerConfig) -> ConnectionLimits:
+    """How many connections a broker grants, and how fast they may come."""
+    # Clients may not take the files that logs need: above this they wait as above max.connections.
+    open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for_clients = config.max_connections
+    if open_files != resource.RLIM_INFINITY:
+        for_clients = max(open_files - max(_FILES_FOR_LOGS, open_files // 4), 1)
+    own = {one.name: settings_of(config, one.name) for one in config.broker_listeners}
+    return ConnectionLimits(
+        max_connections=min(config.max_connections, for_clients),
+        max_connections_per_ip=config.max_connections_per_ip,
+        max_connections_per_ip_overrides=config.max_connections_per_ip_overrides,
+        max_connection_creation_rate=config.max_connection_creation_rate,
+        of_listener=_numbers(own, _MAX_CONNECTIONS),
+        rate_of_listener=_numbers(own, _MAX_CREATION_RATE),
+        protected_listener=config.inter_broker_listener_name if len(own) > 1 else None,
+    )
+
+
+def controller_connection_limits(config: BrokerConfig) -> ConnectionLimits:
+    """How many connections a controller grants."""
+    limits = connection_limits(config)
+    return ConnectionLimits(
+        max_connections=limits.max_connections,
+        max_connections_per_ip=limits.max_connections_per_ip,
+        max_connections_per_ip_overrides=limits.max_connections_per_ip_overrides,
+    )
+
+
+def _numbers(settings: Mapping[str, Mapping[str, str]], name: str) -> dict[str, int]:
+    """Return what a setting is for each listener, where somebody has set it."""
+    key = BROKER_KEYS[name]
+    numbers = {}
+    for listener, texts in settings.items():
+        if name in texts:
+            value = key.parse(texts[name])
+            assert isinstance(value, int)
+            numbers[listener] = value
+    return numbers
+
+
+def quota_windows(config: BrokerConfig) -> RateWindows:
+    """What client quotas are measured over."""
+    return RateWindows(config.quota_window_num, config.quota_window_size_seconds * 1000.0)
 
 
 def server_resources(config: BrokerConfig, environment: Environment) -> ServerResources:
@@ -115,7 +158,7 @@ def server_resources(config: BrokerConfig, environment: Environment) -> ServerRe
         request_memory=MemoryBudget(config.queued_max_request_bytes),
         response_memory=MemoryBudget(config.kraftrio_queued_max_response_bytes),
         run_in_thread=environment.run_in_thread,
-        pace=AcceptPace(config.max_connection_creation_rate),
+        connections=ConnectionQuotas(connection_limits(config), quota_windows(config)),
     )
 
 

@@ -1,4 +1,4 @@
-"""What all connections of a node share: memory, threads that load files, the pace of accepting."""
+"""What all connections of a node share: memory, threads that load files, how many they may be."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import trio
 
 from kraftrio.base.statistics import Statistics
 from kraftrio.base.threads import RunInThread, run_in_worker_thread
-from kraftrio.broker.server.accept_pace import AcceptPace
+from kraftrio.broker.server.connection_quotas import ConnectionQuotas
 from kraftrio.broker.server.memory_budget import MemoryBudget
 
 _STALL_CHECK_INTERVAL_S = 5.0
@@ -23,14 +23,14 @@ class ServerResources:
         request_memory: of requests that have not arrived whole, or are not handled.
         response_memory: of encoded responses that sockets have not taken.
         loads: how many threads load files at a time.
-        pace: how fast connections are accepted.
+        connections: how many there may be, and how fast they may come.
     """
 
     request_memory: MemoryBudget = field(default_factory=lambda: MemoryBudget(0))
     response_memory: MemoryBudget = field(default_factory=lambda: MemoryBudget(0))
     run_in_thread: RunInThread = run_in_worker_thread
     loads: trio.CapacityLimiter = field(default_factory=lambda: trio.CapacityLimiter(_MAX_LOADS))
-    pace: AcceptPace = field(default_factory=AcceptPace)
+    connections: ConnectionQuotas = field(default_factory=ConnectionQuotas)
 
     async def run(self) -> None:
         """Close connections that hold memory which others wait for and stand still, until

@@ -1,6 +1,6 @@
 """Listeners: they accept connections, have them let in, keep their limits, and say why they end.
 
-Limits: frame size (`socket.request.max.bytes`), connections in all and by address, requests in
+Limits: frame size (`socket.request.max.bytes`), connections (`connection_quotas`), requests in
 flight and memory (`client_connection`), idle time.  A peer that breaks the protocol loses its own
 connection only.  An unexpected exception is logged with the request that met it, and closes that
 connection; it is never answered with silence.
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections import Counter
 from typing import Any
 
 import trio
@@ -22,6 +21,7 @@ from kraftrio.base.statistics import Statistics
 from kraftrio.broker.security.principal import ANONYMOUS
 from kraftrio.broker.server.admission import Admission, AdmissionRefused
 from kraftrio.broker.server.client_connection import AcceptedConnection, PeerGone
+from kraftrio.broker.server.connection_quotas import MOST_HELD
 from kraftrio.broker.server.context import ClientInfo
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.limits import ServerLimits
@@ -88,6 +88,8 @@ class ServerListener:
         self.name = name
         self._admission = admission
         self._resources = ServerResources() if resources is None else resources
+        self._quotas = self._resources.connections
+        self._quotas.add(self)
         self._for_peers = for_peers
         self._network = network
         self._sock = sock
@@ -96,8 +98,8 @@ class ServerListener:
         self._scratch = bytearray(_SCRATCH_BYTES)
         self._connections: dict[AcceptedConnection, None] = {}  # in the order they came in
         self._entering_count = 0  # connections that are not let in yet
-        self._per_ip: Counter[str] = Counter()
-        self._below_limit = trio.Event()
+        self._held_count = 0  # those that are not to be served
+        self._limits_changed = trio.Event()
         self._accepted_count = 0
         self._refused_count = 0
         # Of connections that have ended.
@@ -126,7 +128,27 @@ class ServerListener:
     def limit(self, limits: ServerLimits) -> None:
         """Apply other limits from now on; existing connections stay as they are."""
         self._limits = limits
-        self._below_limit.set()
+
+    def limits_changed(self) -> None:
+        """There may be room for a connection that waits."""
+        self._limits_changed.set()
+
+    def silent_since(self) -> float | None:
+        """Since when the connection has been silent that has been so for longest."""
+        return min((one.last_active for one in self._connections), default=None)
+
+    def close_most_silent(self) -> None:
+        """Close that connection."""
+        silent = min(self._connections, key=lambda one: one.last_active)
+        client = silent.client
+        _log.warning(
+            "connection closed to make room for brokers client=%s:%d listener=%s"
+            " reason=max.connections",
+            client.host,
+            client.port,
+            self.name,
+        )
+        silent.close()
 
     async def run(self) -> None:
         """Accept and serve until cancelled; then close every connection."""
@@ -139,15 +161,7 @@ class ServerListener:
 
     async def _accept(self, nursery: trio.Nursery) -> None:
         while True:
-            while self._open_count >= self._limits.max_connections:
-                _log.warning(
-                    "connection limit reached, others wait listener=%s limit=%d",
-                    self.name,
-                    self._limits.max_connections,
-                )
-                self._below_limit = trio.Event()
-                await self._below_limit.wait()
-            await self._keep_pace()
+            await self._wait_for_room()
             await self._network.wait_readable(self._sock)
             try:
                 sock, address = self._sock.accept()
@@ -161,20 +175,35 @@ class ServerListener:
                 continue
             self._take(sock, address, nursery)
 
-    async def _keep_pace(self) -> None:
-        """Wait while clients come too fast; nodes of the cluster may always come."""
-        while not self._for_peers:
-            wait_s = self._resources.pace.wait_s(trio.current_time())
+    async def _wait_for_room(self) -> None:
+        """Wait until one more connection may come, and not too fast."""
+        quotas = self._quotas
+        while True:
+            self._limits_changed = trio.Event()
+            limit = quotas.limit_reached(self.name)
+            if limit is not None:
+                _log.warning(
+                    "connection limit reached, others wait listener=%s limit=%d", self.name, limit
+                )
+                await self._limits_changed.wait()
+                continue
+            wait_s = quotas.wait_s(self.name, trio.current_time())
             if not wait_s:
                 return
-            await trio.sleep(min(wait_s, _PACE_CHECK_S))
+            with trio.move_on_after(min(wait_s, _PACE_CHECK_S)):
+                await self._limits_changed.wait()
 
     def _take(self, sock: Socket, address: tuple[str, int], nursery: trio.Nursery) -> None:
-        """Give an accepted connection its own task, unless a limit is reached."""
+        """Give an accepted connection its own task, unless its address has too many."""
         host, port = peer_host(address[0]), address[1]
-        if self._per_ip[host] >= self._limits.connections_of(host):
-            self._refused_count += 1
-            _log.warning("connections refused client=%s reason=max.connections.per.ip", host)
+        quotas, now_s = self._quotas, trio.current_time()
+        hold_ms = quotas.hold_ms(host, now_s)
+        if hold_ms:
+            self._refuse(host, "connection_creation_rate")
+            nursery.start_soon(self._hold, sock, hold_ms / 1000)
+            return
+        if not quotas.may_have_one_more(host):
+            self._refuse(host, "max.connections.per.ip")
             sock.close()
             return
         limits = self._limits
@@ -188,14 +217,26 @@ class ServerListener:
             return
         client = ClientInfo(host, port, self.name, principal=ANONYMOUS, is_peer=self._for_peers)
         self._accepted_count += 1
-        self._per_ip[host] += 1
-        if not self._for_peers:
-            self._resources.pace.accepted(trio.current_time())
+        quotas.opened(self.name, host, now_s)
         if self._admission is None:
             nursery.start_soon(self._serve, self._connect(sock, client))
         else:
             self._entering_count += 1
             nursery.start_soon(self._admit, self._admission, sock, client)
+
+    def _refuse(self, host: str, reason: str) -> None:
+        self._refused_count += 1
+        _log.warning("connections refused client=%s reason=%s", host, reason)
+
+    async def _hold(self, sock: Socket, hold_s: float) -> None:
+        """Close a connection after a while, without a word; at once if too many are held."""
+        self._held_count += 1
+        try:
+            if self._held_count <= MOST_HELD:
+                await trio.sleep(hold_s)
+        finally:
+            self._held_count -= 1
+            sock.close()
 
     def _connect(self, sock: Socket, client: ClientInfo) -> AcceptedConnection:
         """Make the connection of a peer that is let in."""
@@ -266,10 +307,7 @@ class ServerListener:
 
     def _forget(self, client: ClientInfo) -> None:
         """Count a connection no longer."""
-        self._per_ip[client.host] -= 1
-        if not self._per_ip[client.host]:
-            del self._per_ip[client.host]
-        self._below_limit.set()
+        self._quotas.closed(self.name, client.host)
 
     async def _close_idle_connections(self) -> None:
         idle_s = self._limits.connections_max_idle_ms / 1000

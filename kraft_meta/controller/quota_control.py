@@ -40,8 +40,8 @@ from kraftrio.wire.messages.configs import (
 
 # The greatest whole number of a quota, and the name of its type in messages; None: any number.
 _Kind = tuple[int, str] | None
-_LONG: Final = (2**63 - 1, "LONG")
-_INT: Final = (2**31 - 1, "INT")
+_LONG: Final = (2**63 - 1, "a LONG")
+_INT: Final = (2**31 - 1, "an INT")
 _CLIENT_KEYS: Final[Mapping[str, _Kind]] = {
     PRODUCER_BYTE_RATE: _LONG,
     CONSUMER_BYTE_RATE: _LONG,
@@ -146,7 +146,7 @@ def _check_value(kinds: Mapping[str, _Kind], key: str, value: float) -> None:
         return
     greatest, type_name = kind
     if value > greatest:
-        raise _invalid(f"Proposed value for {key} is too large for a {type_name}.")
+        raise _invalid(f"Proposed value for {key} is too large for {type_name}.")
     if value % 1.0 > _LEAST_FRACTION:
         raise _invalid(f"{key} cannot be a fractional value.")
 

@@ -1,4 +1,5 @@
-"""Which limit of a client quota applies to a user and a client id: `ClientLimits`.
+"""Which limit of a client quota applies to a user and a client id, or to an address: `ClientLimits`,
+`AddressLimits`.
 
 The order is Kafka's, the first that is set applies:
 1. this user with this client id; 2. this user, any client id; 3. this user;
@@ -7,6 +8,7 @@ The order is Kafka's, the first that is set applies:
 "Any" is the default entity. Who shares a limit follows from where it was found: of 1, 2, 4 and 5
 each pair of user and client id has it for itself, of 3 and 6 each user, of 7 and 8 each client id.
 A client that names no client id has only what users have (3 and 6).
+An address has its own limit, or that of any address; each address has it for itself.
 
 Pure. Called by: the quotas of the broker and of the controller.
 Kafka's counterpart: ClientQuotaManager's DefaultQuotaCallback.
@@ -15,10 +17,12 @@ Kafka's counterpart: ClientQuotaManager's DefaultQuotaCallback.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from ipaddress import ip_address
+from typing import NamedTuple, Protocol
 
 from kraftrio.kraft_meta.metadata.quota_image import (
     CLIENT_ID,
+    CONNECTION_CREATION_RATE,
     DEFAULT_NAME,
     IP,
     USER,
@@ -39,6 +43,16 @@ class Limit(NamedTuple):
     user: str
     client_id: str
     value: float
+
+
+class Limits(Protocol):
+    """What a quota allows whom."""
+
+    def change(self, quotas: Mapping[QuotaEntity, Mapping[str, float] | None], /) -> None:
+        """Take over all values of some entities as they are now; None: they have none."""
+
+    def find(self, user: str, client_id: str, /) -> Limit | None:
+        """Return what applies; None: nothing does."""
 
 
 class ClientLimits:
@@ -88,3 +102,38 @@ class ClientLimits:
                 if value is not None:
                     return Limit("", client_id, value)
         return None
+
+
+class AddressLimits:
+    """How many connections a second addresses may make; an address stands for a client id."""
+
+    __slots__ = ("_limits",)
+
+    def __init__(self) -> None:
+        self._limits: dict[str, float] = {}
+
+    def change(self, quotas: Mapping[QuotaEntity, Mapping[str, float] | None]) -> None:
+        """Take over all values of some entities as they are now; None: they have none."""
+        for entity, values in quotas.items():
+            names = dict(entity)
+            if IP not in names:
+                continue
+            address = _shortest(names[IP])
+            value = values.get(CONNECTION_CREATION_RATE) if values is not None else None
+            if value is not None:
+                self._limits[address] = value
+            else:
+                self._limits.pop(address, None)
+
+    def find(self, _user: str, address: str) -> Limit | None:
+        """Return what applies to an address; None: nothing does."""
+        limits = self._limits
+        if not limits:
+            return None
+        value = limits.get(address, limits.get(DEFAULT_NAME))
+        return None if value is None else Limit("", address, value)
+
+
+def _shortest(address: str) -> str:
+    """Return an address as sockets name their peers."""
+    return str(ip_address(address)) if address else DEFAULT_NAME

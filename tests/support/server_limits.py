@@ -6,8 +6,6 @@ from kraftrio.broker.server.limits import ServerLimits
 
 LIMITS = ServerLimits(
     socket_request_max_bytes=1 << 20,
-    max_connections=100,
-    max_connections_per_ip=100,
     connections_max_idle_ms=600_000,
     max_in_flight_requests=100,
     socket_send_buffer_bytes=-1,

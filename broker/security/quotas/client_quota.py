@@ -20,7 +20,7 @@ from collections import OrderedDict
 from typing import Final, NamedTuple
 
 from kraftrio.broker.security.quotas.sampled_rate import RateWindows, SampledRate
-from kraftrio.kraft_meta.metadata.client_limits import ClientLimits
+from kraftrio.kraft_meta.metadata.client_limits import Limits
 
 MOST_CLIENTS: Final = 20_000
 
@@ -54,7 +54,7 @@ class ClientQuota:
     """
 
     def __init__(
-        self, limits: ClientLimits, windows: RateWindows, *, most_wait_ms: float = math.inf
+        self, limits: Limits, windows: RateWindows, *, most_wait_ms: float = math.inf
     ) -> None:
         self.limits = limits
         self._windows = windows

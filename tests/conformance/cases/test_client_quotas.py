@@ -213,7 +213,7 @@ def test_nothing_is_changed_when_only_validated(alter: Alter, client: RawClient)
         (
             [("ip", None)],
             [(CONNECTIONS, 2.0**31)],
-            f"Proposed value for {CONNECTIONS} is too large for a INT.",
+            f"Proposed value for {CONNECTIONS} is too large for an INT.",
         ),
     ],
 )

@@ -155,7 +155,7 @@ def test_a_start_warns_about_it(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["listener.name.plaintext.max.connections", "rsm.config.x", "rlmm.config.y"]
+    "name", ["listener.name.plaintext.num.network.threads", "rsm.config.x", "rlmm.config.y"]
 )
 def test_a_start_warns_about_names_with_a_prefix(name: str) -> None:
     """They are known by their prefix, so that Kafka's files load, and change nothing."""

@@ -9,13 +9,18 @@ import pytest
 
 from kraftrio.base.start_errors import StartError
 from kraftrio.broker.config.config import BrokerConfig
+from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.node.settings import (
+    connection_limits,
     controller_config,
+    controller_connection_limits,
     quorum_config,
     raise_open_files_limit,
-    server_limits,
     voter_set,
 )
+from kraftrio.broker.server.connection_quotas import UNLIMITED
+from kraftrio.kraft_meta.metadata.image import BROKER, MetadataDelta, MetadataImage
+from kraftrio.kraft_meta.metadata.records import ConfigRecord
 from kraftrio.kraft_meta.raft.voters import VoterEndpoint
 
 
@@ -46,12 +51,12 @@ def test_clients_leave_open_files_for_logs(
 ) -> None:
     """A quarter of the files that may be open, at least 200, is not for connections."""
     OpenFiles(monkeypatch, open_files, open_files)
-    assert server_limits(config(max_connections="5000")).max_connections == connections
+    assert connection_limits(config(max_connections="5000")).max_connections == connections
 
 
 def test_a_lower_max_connections_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     OpenFiles(monkeypatch, 1000, 1000)
-    assert server_limits(config(max_connections="10")).max_connections == 10
+    assert connection_limits(config(max_connections="10")).max_connections == 10
 
 
 def test_as_many_files_are_opened_as_the_system_allows(
@@ -94,3 +99,37 @@ def test_voters_are_those_of_the_configuration() -> None:
         9: (VoterEndpoint("C", "c", 9093),),
         8: (VoterEndpoint("C", "b", 9093),),
     }
+
+
+def test_a_listener_has_limits_of_its_own() -> None:
+    """The brokers' listener is protected as soon as there is another one."""
+    listeners = "INSIDE://h:9092,OUTSIDE://h:9093"
+    several = {
+        "listeners": listeners,
+        "listener_security_protocol_map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+        "inter_broker_listener_name": "INSIDE",
+        "max_connections": "30",
+        "listener_name_outside_max_connections": "10",
+        "listener_name_outside_max_connection_creation_rate": "3",
+        "max_connection_creation_rate": "5",
+    }
+    limits = connection_limits(config(**several))
+    assert (limits.max_connections, limits.max_connection_creation_rate) == (30, 5)
+    assert limits.of_listener == {"INSIDE": 30, "OUTSIDE": 10}
+    assert limits.rate_of_listener == {"INSIDE": 5, "OUTSIDE": 3}
+    assert limits.protected_listener == "INSIDE"
+    assert connection_limits(config()).protected_listener is None
+    of_controllers = controller_connection_limits(config(**several))
+    assert (of_controllers.max_connections, of_controllers.of_listener) == (30, {})
+    assert of_controllers.max_connection_creation_rate == UNLIMITED
+
+
+def test_limits_of_a_listener_change_while_it_runs() -> None:
+    dynamic = DynamicConfig(config(node_id="1"), pytest.fail)
+    delta = MetadataDelta(MetadataImage())
+    prefix = "listener.name.plaintext."
+    delta.replay(ConfigRecord(BROKER, "1", f"{prefix}max.connections", "7"))
+    delta.replay(ConfigRecord(BROKER, "", f"{prefix}max.connection.creation.rate", "9"))
+    dynamic.on_image(delta.apply(1, 1))
+    limits = connection_limits(dynamic.current)
+    assert (limits.of_listener, limits.rate_of_listener) == ({"PLAINTEXT": 7}, {"PLAINTEXT": 9})

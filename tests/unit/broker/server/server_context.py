@@ -132,13 +132,14 @@ async def listening(
     *,
     admission: Admission | None = None,
     for_peers: bool = False,
+    name: str = "PLAINTEXT",
 ) -> AsyncIterator[tuple[ServerListener, Connect]]:
     network = network or SystemNetwork()
     sock = network.bind("127.0.0.1", 0)
     port = sock.getsockname()[1]
     resources = resources or ServerResources()
     listener = ServerListener(
-        "PLAINTEXT",
+        name,
         sock,
         handlers.dispatcher(),
         limits,

@@ -82,7 +82,7 @@ async def test_whoever_is_not_let_in_is_forgotten(
             assert await client.is_closed()
             while listener.statistics()["connections"]:
                 await trio.lowlevel.checkpoint()
-            assert not listener._per_ip
+            assert listener._quotas.count == 0
             assert gate.closed == gate.clients, "what hangs on the connection ends with it"
     lines = [record.getMessage() for record in caplog.records]
     expected = {
@@ -99,7 +99,7 @@ async def test_who_is_being_let_in_counts_and_ends_with_the_listener() -> None:
         clients = [await connect(), await connect()]
         await settled()
         assert listener.statistics()["connections"] == 2
-        assert listener._per_ip["127.0.0.1"] == 2
+        assert listener._quotas.count == 2
     assert [one.is_closed for one in gate.clients] == [True, True]
     assert len(clients) == 2
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import socket
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import trio
 import trio.lowlevel
 
-from kraftrio.broker.server.accept_pace import AcceptPace
+from kraftrio.broker.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from kraftrio.broker.server.resources import ServerResources
+from kraftrio.kraft_meta.metadata.quota_image import quota_entity
 from kraftrio.wire.codec.message import encode
 from kraftrio.wire.messages.cluster import (
     MetadataResponse,
@@ -33,6 +35,10 @@ from tests.unit.broker.server.server_context import (
 )
 
 
+def granting(**limits: Any) -> ServerResources:
+    return ServerResources(connections=ConnectionQuotas(ConnectionLimits(**limits)))
+
+
 async def test_a_fault_of_ours_closes_that_connection_and_is_logged_with_its_request(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -49,7 +55,7 @@ async def test_a_fault_of_ours_closes_that_connection_and_is_logged_with_its_req
 
 
 async def test_connections_of_one_address_are_limited() -> None:
-    async with listening(Handlers(), replace(LIMITS, max_connections_per_ip=2)) as (_, connect):
+    async with listening(Handlers(), resources=granting(max_connections_per_ip=2)) as (_, connect):
         kept = [await connect(), await connect()]
         refused = await connect()
         assert await refused.is_closed()
@@ -60,7 +66,7 @@ async def test_connections_of_one_address_are_limited() -> None:
 
 async def test_connections_come_no_faster_than_allowed() -> None:
     """max.connection.creation.rate: a second's worth at once, then by and by, until it changes."""
-    resources = ServerResources(pace=AcceptPace(4))
+    resources = granting(max_connection_creation_rate=4)
     async with listening(Handlers(), resources=resources) as (listener, connect):
         begin = trio.current_time()
         clients = [await connect() for _ in range(5)]
@@ -68,12 +74,12 @@ async def test_connections_come_no_faster_than_allowed() -> None:
             await client.send(18, 0, 1, b"")
             assert (await client.receive())[0] == 1
         assert trio.current_time() - begin >= 0.2
-        resources.pace.rate = 0
+        resources.connections.limit(ConnectionLimits(max_connection_creation_rate=0))
         late = await connect()
         await late.send(18, 0, 1, b"")
         await settled()
         assert len(listener._connections) == 5
-        resources.pace.rate = 1e9
+        resources.connections.limit(ConnectionLimits())
         assert (await late.receive())[0] == 1
 
 
@@ -99,7 +105,7 @@ async def test_statistics_count_connections_bytes_and_requests() -> None:
         assert after["received_bytes_total"] == before["received_bytes_total"]
         assert after["sent_bytes_total"] == before["sent_bytes_total"]
         assert before["connections"] == 2, "a snapshot does not change"
-        listener.limit(replace(LIMITS, max_connections_per_ip=1))
+        resources.connections.limit(ConnectionLimits(max_connections_per_ip=1))
         assert await (await connect()).is_closed()
         assert listener.statistics()["connections_refused_total"] == 1
     assert not any(resources.statistics().values())
@@ -107,22 +113,24 @@ async def test_statistics_count_connections_bytes_and_requests() -> None:
 
 async def test_limits_may_change_while_it_listens() -> None:
     """Who waits is let in when there is more room; a lower limit closes nobody's connection."""
-    few = replace(LIMITS, max_connections=1)
-    async with listening(Handlers(), few) as (listener, connect):
+    resources = granting(max_connections=1)
+    async with listening(Handlers(), resources=resources) as (listener, connect):
         first, second = await connect(), await connect()
         await second.send(18, 0, 1, b"")
         await first.send(18, 0, 1, b"")
         assert (await first.receive())[0] == 1
         assert len(listener._connections) == 1
-        listener.limit(replace(few, max_connections=2))
+        resources.connections.limit(ConnectionLimits(max_connections=2))
         assert (await second.receive())[0] == 1
-        listener.limit(replace(few, max_connections_per_ip_overrides={"127.0.0.1": 1}))
+        resources.connections.limit(
+            ConnectionLimits(max_connections=1, max_connections_per_ip_overrides={"127.0.0.1": 1})
+        )
         await first.send(18, 0, 2, b"")
         assert (await first.receive())[0] == 2
 
 
 async def test_above_the_connection_limit_a_client_waits_its_turn() -> None:
-    async with listening(Handlers(), replace(LIMITS, max_connections=1)) as (_, connect):
+    async with listening(Handlers(), resources=granting(max_connections=1)) as (_, connect):
         first, second = await connect(), await connect()
         await first.send(18, 0, 1, b"")
         assert (await first.receive())[0] == 1
@@ -165,3 +173,52 @@ async def test_the_end_of_a_listener_ends_its_connections_in_the_order_they_came
             context.client.port for context in handlers.seen
         ]
     assert sorted(ended) == ["a", "b", "c"]
+
+
+async def test_a_flood_from_one_address_is_held_off_while_others_come_and_work() -> None:
+    """What comes too fast from there is closed after a while, and never served."""
+    resources = ServerResources()
+    flooder = quota_entity({"ip": "127.0.0.2"})
+    resources.connections.change({flooder: {"connection_creation_rate": 1.0}})
+    async with listening(Handlers(), resources=resources) as (listener, connect):
+        port = listener._sock.getsockname()[1]
+        served = [await connect()]
+        flood = [await from_address("127.0.0.2", port) for _ in range(60)]
+        served.append(await connect())
+        for client in served:
+            await client.send(18, 0, 1, b"")
+            assert (await client.receive())[0] == 1
+        statistics = listener.statistics()
+        assert (statistics["connections"], statistics["connections_refused_total"]) == (12, 50)
+        closed = trio.socket.from_stdlib_socket(flood[-1])
+        assert await closed.recv(1) == b""
+        for sock in flood:
+            sock.close()
+
+
+async def from_address(host: str, port: int) -> socket.socket:
+    """Connect from another address of this machine."""
+    sock = socket.socket()
+    sock.bind((host, 0))
+    sock.setblocking(False)
+    async_sock = trio.socket.from_stdlib_socket(sock)
+    await async_sock.connect(("127.0.0.1", port))
+    return sock
+
+
+async def test_a_client_makes_room_for_a_broker() -> None:
+    """The one that has been silent for longest is closed, not the one that just spoke."""
+    resources = granting(max_connections=2, protected_listener="BROKERS")
+    async with listening(Handlers(), resources=resources) as (_, connect):
+        silent, busy = await connect(), await connect()
+        for client in (silent, busy):
+            await client.send(18, 0, 1, b"")
+            assert (await client.receive())[0] == 1
+        brokers = listening(Handlers(), resources=resources, name="BROKERS")
+        async with brokers as (_, connect_broker):
+            broker = await connect_broker()
+            await broker.send(18, 0, 1, b"")
+            assert (await broker.receive())[0] == 1
+            assert await silent.is_closed()
+            await busy.send(18, 0, 2, b"")
+            assert (await busy.receive())[0] == 2

@@ -129,7 +129,7 @@ def test_nothing_is_changed_when_only_validated() -> None:
         (
             [("ip", None)],
             [("connection_creation_rate", 2.0**31)],
-            "Proposed value for connection_creation_rate is too large for a INT.",
+            "Proposed value for connection_creation_rate is too large for an INT.",
         ),
         (
             USER_A,

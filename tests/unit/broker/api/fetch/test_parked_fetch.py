@@ -33,8 +33,6 @@ from tests.unit.broker.replica.replica_context import TOPIC_ID, Broker, topic
 
 _LIMITS = ServerLimits(
     socket_request_max_bytes=1 << 20,
-    max_connections=10,
-    max_connections_per_ip=10,
     connections_max_idle_ms=600_000,
     max_in_flight_requests=10,
     socket_send_buffer_bytes=-1,
