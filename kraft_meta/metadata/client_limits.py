@@ -1,5 +1,5 @@
-"""Which limit of a client quota applies to a user and a client id, or to an address: `ClientLimits`,
-`AddressLimits`.
+"""Which limit of a client quota applies to whom: `ClientLimits` for users and client ids,
+`AddressLimits` for addresses.
 
 The order is Kafka's, the first that is set applies:
 1. this user with this client id; 2. this user, any client id; 3. this user;
