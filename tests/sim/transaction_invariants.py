@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import struct
 from bisect import insort
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from kraftrio.broker.replica.partition import Partition
@@ -48,22 +50,35 @@ class Ending(NamedTuple):
     commit: bool
 
 
+class Span(NamedTuple):
+    """Where a decided transaction lies."""
+
+    marker_offset: int
+    first_offset: int
+    producer_id: int
+
+
 @dataclass(slots=True)
-class _Partition:
+class StableData:
     """What is committed of a partition, as far as any replica ever held it to be."""
 
     end: int = 0
     open: dict[int, int] = field(default_factory=dict)  # producer id -> first offset
-    spans: list[tuple[int, int]] = field(default_factory=list)  # offsets of marker and first record
+    spans: list[Span] = field(default_factory=list)  # by their markers
 
-    def last_stable_offset(self, high_watermark: int) -> int:
-        """Where committed data ends for whoever holds this much to be committed."""
-        offset = high_watermark
-        for first in self.open.values():
-            offset = min(offset, first)
-        for marker_offset, first in reversed(self.spans):
-            if marker_offset < high_watermark:
+    def last_stable_offset(
+        self, high_watermark: int, first_offset: Callable[[Span], int] | None = None
+    ) -> int:
+        """Where committed data ends for whoever holds this much to be committed.
+
+        Args:
+            first_offset: where a decided transaction begins in a log; None: where it began.
+        """
+        offset = min([high_watermark, *self.open.values()])
+        for span in reversed(self.spans):
+            if span.marker_offset < high_watermark:
                 break
+            first = span.first_offset if first_offset is None else first_offset(span)
             offset = min(offset, first)
         return offset
 
@@ -82,7 +97,7 @@ class TransactionInvariants:
     """See the module."""
 
     def __init__(self) -> None:
-        self._partitions: dict[tuple[bytes, int], _Partition] = {}
+        self._partitions: dict[tuple[bytes, int], StableData] = {}
         self._transactions: dict[str, _Transaction] = {}
         self._prepared: set[Ending] = set()
         self._marked: dict[Ending, set[TopicPartition]] = {}
@@ -107,7 +122,7 @@ class TransactionInvariants:
             knows_all: which transactions were not decided when it began.
         """
         log, tp = partition.log, partition.topic_partition
-        known = self._partitions.setdefault(key, _Partition())
+        known = self._partitions.setdefault(key, StableData())
         high_watermark = log.high_watermark
         if high_watermark > known.end:
             for header, data in _batches(partition, known.end, high_watermark):
@@ -115,6 +130,10 @@ class TransactionInvariants:
             known.end = high_watermark
         found = log.last_stable_offset
         expected = max(known.last_stable_offset(high_watermark), log.log_start_offset)
+        if found > expected:
+            # What compaction has removed of a decided transaction holds nothing back.
+            left = partial(_first_left, partition)
+            expected = max(known.last_stable_offset(high_watermark, left), log.log_start_offset)
         if found > high_watermark or (found != expected and knows_all):
             raise SimulationFailure(
                 f"{name}: the last stable offset is {found}, but must be {expected} with a high"
@@ -122,14 +141,14 @@ class TransactionInvariants:
             )
 
     def _commit(
-        self, tp: TopicPartition, known: _Partition, header: BatchHeader, data: Any
+        self, tp: TopicPartition, known: StableData, header: BatchHeader, data: Any
     ) -> None:
         ending = _ending(header, data)
         if ending is not None:
             self._marked.setdefault(ending, set()).add(tp)
             first = known.open.pop(header.producer_id, None)
             if first is not None:
-                insort(known.spans, (header.base_offset, first))
+                insort(known.spans, Span(header.base_offset, first, header.producer_id))
         elif header.is_transactional and not header.is_control:
             known.open.setdefault(header.producer_id, header.base_offset)
         if tp.topic == _STATES and not header.is_control:
@@ -201,6 +220,14 @@ def _ending(header: BatchHeader, data: Any) -> Ending | None:
     if marker is None:
         return None
     return Ending(header.producer_id, header.producer_epoch, marker.commit)
+
+
+def _first_left(partition: Partition, span: Span) -> int:
+    """The first offset that a log still has of a decided transaction; else its marker's."""
+    for header, _ in _batches(partition, span.first_offset, span.marker_offset):
+        if header.producer_id == span.producer_id:
+            return header.base_offset
+    return span.marker_offset
 
 
 def _batches(partition: Partition, start: int, end: int) -> list[tuple[BatchHeader, Any]]:
