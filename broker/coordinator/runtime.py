@@ -5,7 +5,8 @@ from a key (a group id, say) to its partition. It knows neither the topic nor wh
 about: `settings` and `new_shard` say so. Rules:
 
 1. A shard is made by `elect` and dropped by `resign`; everything it had not committed is dropped
-   with it, and parked requests are answered with NOT_COORDINATOR.
+   with it, and parked requests are answered with NOT_COORDINATOR. Nothing in it refers back to it:
+   what the collector passes over (`base/live_objects`) would stay for good.
 2. Requests meet COORDINATOR_LOAD_IN_PROGRESS until everything that the partition held at the
    election is replayed (`loading`). An empty partition is ready at once.
 3. What a shard decides is carried out in one go, with no await (`outcome_runner`).
@@ -140,7 +141,7 @@ class CoordinatorRuntime(Generic[ShardT]):
                     former.shard.on_leader_epoch(leader_epoch)
                 return
             self.resign(partition)
-        timer = ShardTimer(self._timers, self._clock, lambda: self._on_deadline(led))
+        timer = ShardTimer(self._timers, self._clock, partial(self._on_deadline, partition))
         shard = self._new_shard(partition, leader_epoch)
         led = LedPartition(TopicPartition(self.topic, partition), leader_epoch, shard, timer)
         self._led[partition] = led
@@ -203,7 +204,8 @@ class CoordinatorRuntime(Generic[ShardT]):
         if led.is_led:
             self.elect(led.topic_partition.partition, led.leader_epoch)
 
-    def _on_deadline(self, led: LedPartition[ShardT]) -> None:
+    def _on_deadline(self, partition: int) -> None:
+        led = self._led[partition]  # whose timer ends with it
         for outcome in led.shard.on_deadline(self._runner.now()):
             self._runner.run(led, outcome)
         led.arm_timer()

@@ -30,7 +30,7 @@ import trio
 
 from kraftrio.base.exception_groups import innermost
 from kraftrio.base.line_output import STANDARD_OUTPUT, LineOutput
-from kraftrio.base.live_objects import freeze_live_objects
+from kraftrio.base.live_objects import LiveObjects
 from kraftrio.base.start_errors import NodeError, StartError, reason
 from kraftrio.base.timers import Timers
 from kraftrio.broker.config.attributes import address_text
@@ -301,7 +301,7 @@ def run_until_stopped(config: BrokerConfig) -> int:
     for warning in config.warnings:
         _log.warning("%s", warning)
     raise_open_files_limit()
-    node = Node(config, Environment(freeze_objects=freeze_live_objects), _announce)
+    node = Node(config, Environment(freeze_objects=LiveObjects().freeze), _announce)
     failure: BaseException | None = None
     try:
         trio.run(node.run)

@@ -6,7 +6,7 @@ import gc
 import weakref
 from contextlib import suppress
 
-from kraftrio.base.live_objects import freeze_live_objects, making_what_stays
+from kraftrio.base.live_objects import LiveObjects, making_what_stays
 
 
 class Knot:
@@ -23,9 +23,26 @@ def test_what_is_in_use_is_frozen_and_what_refers_only_to_itself_is_freed() -> N
         kept, dropped = Knot(), Knot()
         gone = weakref.ref(dropped)
         del dropped
-        freeze_live_objects()
+        LiveObjects().freeze()
         assert gone() is None
         assert not any(one is kept for one in gc.get_objects())
+    finally:
+        gc.unfreeze()
+        gc.enable()
+
+
+def test_what_is_dropped_once_it_was_frozen_goes_when_there_is_twice_as_much() -> None:
+    """Over and over: never much more than twice of what is in use."""
+    gc.disable()
+    try:
+        live = LiveObjects()
+        live.freeze()
+        first_count = gc.get_freeze_count()
+        for _ in range(10):
+            knots = [Knot() for _ in range(first_count // 3)]
+            live.freeze()
+            knots.clear()
+        assert gc.get_freeze_count() < 3.1 * first_count
     finally:
         gc.unfreeze()
         gc.enable()
