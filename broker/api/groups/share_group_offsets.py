@@ -36,6 +36,7 @@ from kraftrio.broker.share_state import (
     NO_DELIVERY_COMPLETE_COUNT,
     NO_START_OFFSET,
     SharePartitionKey,
+    SharePartitionState,
     message_of,
 )
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -61,6 +62,7 @@ from kraftrio.wire.protocol.api import ApiKey
 _MAX_PARTITIONS = 10_000  # in a request, a topic without any as one; each is asked about
 _MAX_ALTERED_TOPICS = 2_000  # they are decided about in one turn
 _NO_LAG = -1
+_MIN_LAG, _MAX_LAG = -(2**63), 2**63 - 1
 
 
 class _Described(NamedTuple):
@@ -464,5 +466,11 @@ def _described_partition(
             return DescribeShareGroupOffsetsResponsePartition(
                 partition_index=index, error_code=end, error_message=message_of(end)
             )
-        described.lag = end - state.start_offset - state.delivery_complete_count
+        described.lag = _lag(end, state)
     return described
+
+
+def _lag(end_offset: int, state: SharePartitionState) -> int:
+    """What is not yet finished with, as far as a response can tell: states may say anything."""
+    lag = end_offset - state.start_offset - state.delivery_complete_count
+    return max(_MIN_LAG, min(lag, _MAX_LAG))

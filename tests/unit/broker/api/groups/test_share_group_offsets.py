@@ -111,6 +111,22 @@ def test_offsets_from_their_beginning_to_their_end() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("start_offset", "count", "lag"),
+    [(-(2**63), 0, 2**63 - 1), (2**63 - 1, 2**31 - 1, -(2**63)), (-2, 3, 29)],
+)
+def test_states_that_no_log_can_have(start_offset: int, count: int, lag: int) -> None:
+    """A client of the share coordinator may have it store any; the lag is the nearest there is."""
+    broker = ShareGroupsStandIn()
+    broker.log_end_offsets = {0: 30}
+    alter(broker, {TOPIC: {0: 1}})
+    broker.share.read(leader_epoch=6)
+    broker.share.write(
+        start_offset=start_offset, state_epoch=1, leader_epoch=6, delivery_complete_count=count
+    )
+    assert rows(describe(broker)) == [(TOPIC, 0, start_offset, lag, NONE)]
+
+
 def test_what_a_group_does_not_know_has_no_offset() -> None:
     broker = ShareGroupsStandIn()
     assert rows(describe(broker)) == []
