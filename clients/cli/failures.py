@@ -34,12 +34,17 @@ class CommandError(Exception):
         self.status = status
 
 
+def innermost(error: BaseException) -> BaseException:
+    """Return what alone happened within nurseries; several things stay together."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
 def explain(error: BaseException) -> str | None:
     """Return the sentence of an error that can be expected; None: it is a fault of ours."""
     if isinstance(error, CommandError):
         return one_line(str(error))
-    if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        return explain(error.exceptions[0])
     if isinstance(error, KafkaError):
         sentence = one_line(str(error))
         notes = getattr(error, "__notes__", ())

@@ -33,6 +33,7 @@ from kraftrio.wire.records.batch import (
     verify_crc,
 )
 from kraftrio.wire.records.rows import batch_rows
+from kraftrio.wire.records.values import batch_values
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -182,6 +183,11 @@ class ConsumerBatch:
         Raises:
             KafkaError: the records cannot be read.
         """
+        whole = self._whole or self
+        if self._records is None and whole._records is None and self._is_dense:
+            first = self.first_offset - self._header.base_offset
+            last = self.next_offset - self._header.base_offset
+            return batch_values(self._buffer, self._header)[first:last]
         return [record.value for record in self.records()]
 
     def starting_at(self, offset: int) -> ConsumerBatch:

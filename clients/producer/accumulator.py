@@ -137,6 +137,12 @@ class Accumulator:
         batch.timestamps.append(timestamp_ms)
         return Delivery(batch, index)
 
+    def queue_without_key(self, topic: TopicQueues, partition: int | None) -> PartitionQueue | None:
+        """Return where the next record without a key goes; None: the partition is not there."""
+        if partition is None:
+            return self.sticky.choose(topic)
+        return topic.queues[partition] if 0 <= partition < len(topic.queues) else None
+
     def memory_for(self, queue: PartitionQueue, record_bytes: int) -> int:
         """Return how much memory a new batch takes that begins with a record of this size.
 

@@ -47,12 +47,14 @@ from kraftrio.clients.producer.accumulator import Accumulator
 from kraftrio.clients.producer.batch import (
     RECORD_OVERHEAD_BYTES,
     SHORT_BYTES,
+    Batch,
     Delivery,
     Headers,
     RecordMetadata,
     record_size,
     wait_batch,
 )
+from kraftrio.clients.producer.bulk import Values
 from kraftrio.clients.producer.queues import PartitionQueue, TopicQueues
 from kraftrio.clients.producer.sender import Sender
 from kraftrio.clients.producer.transaction import Transaction
@@ -227,6 +229,57 @@ class Producer:
         if isinstance(accepted, Delivery):
             return accepted
         return await self._send_to_new(accepted, known, None, key, value, (), now_ms)
+
+    async def send_values(
+        self, topic: str, values: Sequence[bytes], *, partition: int | None = None
+    ) -> list[Batch]:
+        """Accept records that have nothing but a value, faster than one by one.
+
+        What is cancelled may have accepted some of them, the first ones.
+
+        Args:
+            partition: None: as of the partitioner's choice, a batch at a time.
+
+        Returns:
+            the batches they were put into; `wait_batch` waits for one, `Batch.raise_failure` tells
+            why a record of it was given up.
+
+        Raises:
+            TimedOutError, BufferExhaustedError, ...: as `send`; the first values may be accepted.
+        """
+        if self._partitioner is not None:  # which wants to see each of them
+            deliveries = [await self.send(topic, each, partition=partition) for each in values]
+            return list(dict.fromkeys(each.batch for each in deliveries))
+        batches: list[Batch] = []
+        if not values:
+            await trio.lowlevel.checkpoint()
+            return batches
+        if not self._is_open or self._sender is None:
+            raise ClosedError("the producer is not open")
+        if set(map(type, values)) != {bytes}:
+            values = [content("value", each) or b"" for each in values]
+        left = Values(values, int(time.time() * 1000))
+        while not left.is_empty:
+            if self._schedule.wants_sender:
+                self._sender.pump()
+                if self._core.closed_bytes >= self._yield_at:
+                    self._yield_at = self._core.closed_bytes + _YIELD_BYTES
+                    await trio.lowlevel.checkpoint()
+            known = self._topics.get(topic)
+            queue = None if known is None else self._core.queue_without_key(known, partition)
+            batch = None if queue is None else queue.open
+            self._open_transaction()
+            if batch is not None and self._is_open and left.fill(batch):
+                if not batches or batches[-1] is not batch:
+                    batches.append(batch)
+                continue
+            # No batch takes it: the next value goes the way of all others, which opens one.
+            delivery = await self.send(
+                topic, left.take(), partition=partition, timestamp_ms=left.timestamp_ms
+            )
+            if not batches or batches[-1] is not delivery.batch:
+                batches.append(delivery.batch)
+        return batches
 
     async def _send_checked(
         self,

@@ -24,6 +24,8 @@ ENTRIES = {
     "topic": Entry(
         f"{_CLIENTS}.topics.commands:topic", "Topics: list, describe, create, change, delete."
     ),
+    "produce": Entry(f"{_CLIENTS}.records.commands:produce", "Write lines into a topic."),
+    "consume": Entry(f"{_CLIENTS}.records.commands:consume", "Print the records of topics."),
 }
 
 

@@ -42,9 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run_tree(arguments: list[str]) -> int:
-    import click
-
-    from kraftrio.clients.cli.failures import EXIT_INTERRUPTED, EXIT_REFUSED, explain
+    from kraftrio.clients.cli.failures import innermost
     from kraftrio.commands.root import root
 
     for stream in (sys.stdout, sys.stderr):
@@ -53,25 +51,38 @@ def _run_tree(arguments: list[str]) -> int:
         status = root.main(arguments, prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
-    except click.exceptions.NoArgsIsHelpError as error:
-        print(error.format_message(), file=sys.stderr)
-        return _EXIT_USAGE
-    except click.UsageError as error:
-        return _complain(_usage_sentence(error), error.exit_code)
-    except click.ClickException as error:
-        return _complain(error.format_message(), error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read it has seen enough; what is left must not complain when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_REFUSED
-    except Exception as error:
-        sentence = explain(error)
-        if sentence is None:
+    except BaseException as error:
+        ended = _end(innermost(error))
+        if ended is None:
             raise
-        sys.stdout.flush()
-        return _complain(sentence, getattr(error, "status", EXIT_REFUSED))
+        return ended
+
+
+def _end(error: BaseException) -> int | None:
+    """Say why a command ended and return its exit status; None: it is a fault of ours."""
+    import click
+
+    from kraftrio.clients.cli.failures import EXIT_INTERRUPTED, EXIT_REFUSED, explain
+
+    match error:
+        case click.exceptions.NoArgsIsHelpError():
+            print(error.format_message(), file=sys.stderr)
+            return _EXIT_USAGE
+        case click.UsageError():
+            return _complain(_usage_sentence(error), error.exit_code)
+        case click.ClickException():
+            return _complain(error.format_message(), error.exit_code)
+        case KeyboardInterrupt() | click.Abort():
+            return EXIT_INTERRUPTED
+        case BrokenPipeError():
+            # Whoever read it has seen enough; what is left must not complain when Python ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return EXIT_REFUSED
+    sentence = explain(error)
+    if sentence is None:
+        return None
+    sys.stdout.flush()
+    return _complain(sentence, getattr(error, "status", EXIT_REFUSED))
 
 
 def _usage_sentence(error: click.UsageError) -> str:

@@ -22,6 +22,7 @@ from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from kraftrio.wire.primitives import Buffer, encode_varint, read_uvarint, read_uvarlong
 from kraftrio.wire.records.columns import MIN_RUN_RECORDS, encode_uniform, uniform_run
 from kraftrio.wire.records.inlining import inlined
+from kraftrio.wire.records.keyless import MIN_RECORDS, encode_keyless
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -149,7 +150,7 @@ def _check_each(data: bytes, pos: int, first: int, end: int, found: _Found) -> i
         raw, pos = read_uvarint(data, pos)
         if not raw & 1:
             pos += raw >> 1
-        pos = _skip_headers(data, pos) if data[pos] else pos + 1
+        pos = skip_headers(data, pos) if data[pos] else pos + 1
         if pos + pos != twice_end:
             _invalid(f"record {expected} does not end where its size says")
     found.max_raw, found.index_of_max, found.negative_raw = max_raw, index_of_max, negative_raw
@@ -256,6 +257,10 @@ def encode_columns(
         uniform = encode_uniform(timestamps, keys, values, base_timestamp)
         if uniform is not None:
             return uniform
+        if len(values) >= MIN_RECORDS and keys.count(None) == len(keys):
+            keyless = encode_keyless(timestamps, values, base_timestamp)
+            if keyless is not None:
+                return keyless
         every: Iterable[Headers] = repeat(())
     else:
         every = [headers.get(index, ()) for index in range(len(values))]
@@ -338,7 +343,7 @@ def _decode_headers(data: bytes, pos: int) -> tuple[Headers, int]:
     return tuple(headers), pos
 
 
-def _skip_headers(data: bytes, pos: int) -> int:
+def skip_headers(data: bytes, pos: int) -> int:
     raw, pos = read_uvarint(data, pos)
     _check_header_count(raw, len(data) - pos)
     for _ in range(raw >> 1):

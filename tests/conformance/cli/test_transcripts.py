@@ -14,6 +14,7 @@ import click
 import pytest
 
 from kraftrio.clients.cli.cluster.commands import describe, health, quorum
+from kraftrio.clients.cli.records.commands import consume, produce
 from kraftrio.clients.cli.topics.commands import topic
 from tests.conformance.cli.transcripts import play, read_steps
 
@@ -24,6 +25,8 @@ COMMANDS = {
     "cluster describe": describe,
     "cluster health": health,
     "cluster quorum": quorum,
+    "consume": consume,
+    "produce": produce,
     "topic": topic,
 }
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from kraftrio.clients.cli.failures import CommandError, did_you_mean, explain, nearest
+from kraftrio.clients.cli.failures import CommandError, did_you_mean, explain, innermost, nearest
 from kraftrio.clients.errors import TopicExistsError
 
 
 def test_expected_errors_are_one_sentence() -> None:
     assert explain(CommandError("this\n  is it")) == "this is it"
     assert explain(TopicExistsError("it is there")) == "it is there"
-    assert explain(ExceptionGroup("of a nursery", [CommandError("inside")])) == "inside"
     assert explain(FileNotFoundError(2, "No such file", "a")) == "a: No such file"
+
+
+def test_what_happened_within_nurseries() -> None:
+    error = CommandError("inside")
+    assert innermost(ExceptionGroup("outer", [ExceptionGroup("inner", [error])])) is error
+    both = ExceptionGroup("two", [error, CommandError("beside")])
+    assert innermost(both) is both
 
 
 def test_what_else_failed_is_said_too() -> None:

@@ -99,6 +99,17 @@ def test_a_batch_tells_of_itself_undecoded() -> None:
     assert found.rows()[0] == Record(10, 1_000, b"k10", b"v10", ())
 
 
+def test_values_of_parts() -> None:
+    """Nothing but values is decoded, whichever part of a batch is asked."""
+    found = only(batch(10, 5), 11)
+    first, rest = found.split(2)
+    assert rest is not None
+    assert first.values() == [b"v11", b"v12"]
+    assert rest.values() == [b"v13", b"v14"]
+    assert found._records is first._records is rest._records is None
+    assert [record.value for record in first] == first.values()
+
+
 def test_records_before_the_position_are_left_out() -> None:
     """Brokers send the whole batch that holds it."""
     found = only(batch(10, 5), 12)

@@ -114,6 +114,44 @@ async def test_flush_waits_for_what_was_sent_before() -> None:
             await producer.flush()
 
 
+async def test_values_in_bulk() -> None:
+    """As sent one by one: in order, in batches that are full, with the same refusals."""
+    values = [b"%d" % index for index in range(5_000)]
+    async with fake_cluster(2) as fake:
+        fake.add_topic("t", [1])
+        fake.add_topic("two", [1, 2])
+        async with make_producer(fake, batch_size=1_000, linger_ms=5_000) as producer:
+            batches = await producer.send_values("t", values)
+            assert await producer.send_values("t", []) == []
+            await producer.send_values("two", values, partition=1)
+            with pytest.raises(TypeError):
+                await producer.send_values("t", [b"a", "b"])  # type: ignore[list-item]
+            with pytest.raises(RecordTooLargeError):
+                await producer.send_values("t", [b"first", b"x" * 2_000_000, b"last"])
+            await producer.flush()
+            for batch in batches:
+                batch.raise_failure()
+            assert sum(batch.record_count for batch in batches) == 5_001  # "first" joined the last
+        assert fake.values("t") == [*values, b"first"]
+        assert [record.value for record in fake.logs["two", 1].records] == values
+        with pytest.raises(ClosedError):
+            await producer.send_values("t", values)
+
+
+async def test_values_in_bulk_go_to_the_partitioner() -> None:
+    """One of the program's own wants to see each of them."""
+    async with fake_cluster() as fake:
+        fake.add_topic("t", [1, 1])
+
+        def by_value(topic: str, key: bytes | None, value: bytes | None, count: int) -> int:
+            return int(value or b"0") % count
+
+        async with make_producer(fake, partitioner=by_value) as producer:
+            await producer.send_values("t", [b"0", b"1", b"2"])
+        assert [record.value for record in fake.logs["t", 0].records] == [b"0", b"2"]
+        assert [record.value for record in fake.logs["t", 1].records] == [b"1"]
+
+
 async def test_sending_in_bulk() -> None:
     """Many batches over several partitions and brokers: each in order, memory all back."""
     async with fake_cluster(2) as fake:

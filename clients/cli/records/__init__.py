@@ -1,0 +1,1 @@
+"""`kraftrio produce` and `kraftrio consume`: lines into records, and records into lines."""

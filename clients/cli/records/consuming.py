@@ -1,0 +1,132 @@
+"""The course of `kraftrio consume`: records in, lines out, up to a count, an end, or a signal.
+
+Owns `Consuming`. Rules:
+1. What a poll brings is printed at once and in one piece. Where only values are wanted, nothing but
+   values is decoded.
+2. A partition that is to be read up to an end is done when the position is there: the last offsets
+   may be no records (markers, compaction).
+3. What a group has not seen printed is not committed: no record beyond the count is taken.
+
+Called by: the command.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterable, Mapping
+
+import trio
+
+from kraftrio.clients.cli.records.rendering import Renderer
+from kraftrio.clients.cli.records.writing import Writer
+from kraftrio.clients.consumer.consumer import Consumer
+from kraftrio.clients.consumer.records import ConsumerBatch, ConsumerRecord
+from kraftrio.wire.primitives import TopicPartition
+
+_RECORDS_PER_POLL = 20_000
+_LOOK_AGAIN_MS = 100
+
+Wanted = Callable[[ConsumerRecord], bool]
+
+
+class Consuming:
+    """See the module.
+
+    Args:
+        render: makes the lines; None: values as they are, a line each.
+        wanted: which records are printed and counted; None: all.
+        count: how many; None: as many as there are.
+        ends: where to stop in each partition; None: nowhere.
+
+    Attributes:
+        printed_records: how many.
+    """
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        writer: Writer,
+        render: Renderer | None,
+        *,
+        wanted: Wanted | None = None,
+        count: int | None = None,
+        ends: Mapping[TopicPartition, int] | None = None,
+    ) -> None:
+        self._consumer = consumer
+        self._writer = writer
+        self._render = render
+        self._wanted = wanted
+        self._count = count
+        self._ends = ends
+        self.printed_records = 0
+
+    async def run(self) -> None:
+        """Print until there is enough, or a signal says so."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_stop_at_signals, nursery.cancel_scope)
+            while not await self._is_done():
+                timeout_ms = None if self._ends is None else _LOOK_AGAIN_MS
+                left = _RECORDS_PER_POLL
+                if self._count is not None and self._wanted is None:
+                    left = min(left, self._count - self.printed_records)
+                records = await self._consumer.poll(timeout_ms, max_records=left)
+                with trio.CancelScope(shield=True):  # what was taken is printed
+                    await self._print(records.batches)
+            nursery.cancel_scope.cancel()
+
+    async def _is_done(self) -> bool:
+        if self._count is not None and self.printed_records >= self._count:
+            return True
+        if self._ends is None:
+            return False
+        assigned = self._consumer.assignment
+        if not assigned:
+            return False  # the group has not decided yet
+        for item in assigned:
+            end = self._ends.get(item)
+            if end and await self._consumer.position(item) < end:
+                return False
+        return True
+
+    async def _print(self, batches: Iterable[ConsumerBatch]) -> None:
+        if self._render is None:
+            for batch in batches:
+                if self._is_beyond(batch):
+                    values = [record.value for record in self._chosen(batch)]
+                else:
+                    values = batch.values()
+                if None in values:
+                    values = [value or b"" for value in values]
+                self.printed_records += len(values)
+                values.append(b"")
+                await self._writer.write(b"\n".join(values))  # type: ignore[arg-type]
+            return
+        records = [record for batch in batches for record in self._chosen(batch)]
+        if self._count is not None:
+            records = records[: self._count - self.printed_records]
+        if records:
+            self.printed_records += len(records)
+            await self._writer.write(self._render(records))
+
+    def _chosen(self, batch: ConsumerBatch) -> Iterable[ConsumerRecord]:
+        records: Iterable[ConsumerRecord] = batch.records()
+        if self._ends is not None and self._is_beyond(batch):
+            end = self._ends[batch.topic_partition]
+            records = [record for record in records if record.offset < end]
+        if self._wanted is not None:
+            records = filter(self._wanted, records)
+        return records
+
+    def _is_beyond(self, batch: ConsumerBatch) -> bool:
+        """Whether some of it is behind the end: more was written meanwhile."""
+        if self._ends is None:
+            return False
+        return batch.next_offset > self._ends.get(batch.topic_partition, batch.next_offset)
+
+
+async def _stop_at_signals(scope: trio.CancelScope) -> None:
+    """An interrupt is how a person ends it: the group is left, what was printed is committed."""
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _ in signals:
+            scope.cancel()
+            return
