@@ -21,6 +21,8 @@ FOLDERS = ("base", "wire", "net", "kraft_meta", "clients", "broker", "kraftrio/c
 TESTED_IN = """
 conformance/cli/test_transcripts: clients/cli/ partitions session
 conformance/cli/test_transcripts: clients/cli/cluster/ commands
+conformance/cli/test_transcripts: clients/cli/configs/ commands
+conformance/cli/test_transcripts: clients/cli/groups/ commands
 conformance/cli/test_transcripts: clients/cli/records/ commands consuming producing progress starts
 conformance/cli/test_transcripts: clients/cli/topics/ commands offsets
 sim/test_scenarios: broker/node/ broker_handlers broker_role context controller_role

@@ -26,6 +26,10 @@ ENTRIES = {
     ),
     "produce": Entry(f"{_CLIENTS}.records.commands:produce", "Write lines into a topic."),
     "consume": Entry(f"{_CLIENTS}.records.commands:consume", "Print the records of topics."),
+    "group": Entry(
+        f"{_CLIENTS}.groups.commands:group", "Groups of consumers: lag, members, offsets."
+    ),
+    "config": Entry(f"{_CLIENTS}.configs.commands:config", "Settings of everything."),
 }
 
 

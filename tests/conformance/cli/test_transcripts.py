@@ -14,6 +14,8 @@ import click
 import pytest
 
 from kraftrio.clients.cli.cluster.commands import describe, health, quorum
+from kraftrio.clients.cli.configs.commands import config
+from kraftrio.clients.cli.groups.commands import group
 from kraftrio.clients.cli.records.commands import consume, produce
 from kraftrio.clients.cli.topics.commands import topic
 from tests.conformance.cli.transcripts import play, read_steps
@@ -25,7 +27,9 @@ COMMANDS = {
     "cluster describe": describe,
     "cluster health": health,
     "cluster quorum": quorum,
+    "config": config,
     "consume": consume,
+    "group": group,
     "produce": produce,
     "topic": topic,
 }

@@ -1,0 +1,1 @@
+"""`kraftrio config`: settings of everything that has settings."""
