@@ -1,9 +1,7 @@
-"""The APIs of authorization and delegation tokens, where there are none: Describe-, Create- and
-DeleteAcls; Create-, Renew-, Expire- and DescribeDelegationToken.
+"""The APIs of authorization, where there is none: Describe-, Create- and DeleteAcls.
 
 Behaviour (Apache Kafka's, without an authorizer and on plaintext listeners)
 - ACLs: SECURITY_DISABLED, which tools and MirrorMaker take as "there are none".
-- Delegation tokens: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, since no client is authenticated.
 - A filter or an entry of an unknown kind ends the connection, as bytes that cannot be read do.
 """
 
@@ -17,24 +15,15 @@ from kraftrio.wire.messages.security import (
     AclCreationResult,
     CreateAclsRequest,
     CreateAclsResponse,
-    CreateDelegationTokenRequest,
-    CreateDelegationTokenResponse,
     DeleteAclsFilterResult,
     DeleteAclsRequest,
     DeleteAclsResponse,
     DescribeAclsRequest,
     DescribeAclsResponse,
-    DescribeDelegationTokenRequest,
-    DescribeDelegationTokenResponse,
-    ExpireDelegationTokenRequest,
-    ExpireDelegationTokenResponse,
-    RenewDelegationTokenRequest,
-    RenewDelegationTokenResponse,
 )
 from kraftrio.wire.protocol.api import ApiKey
 
 _NO_AUTHORIZER = "No Authorizer is configured."
-_NO_TOKENS = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 # What an ACL is about: kinds of resources and patterns, operations, allow or deny.
 _RESOURCE_TYPES = range(1, 8)
@@ -52,10 +41,6 @@ class SecurityHandlers:
             ApiKey.DESCRIBE_ACLS: self.describe_acls,
             ApiKey.CREATE_ACLS: self.create_acls,
             ApiKey.DELETE_ACLS: self.delete_acls,
-            ApiKey.CREATE_DELEGATION_TOKEN: self.create_delegation_token,
-            ApiKey.RENEW_DELEGATION_TOKEN: self.renew_delegation_token,
-            ApiKey.EXPIRE_DELEGATION_TOKEN: self.expire_delegation_token,
-            ApiKey.DESCRIBE_DELEGATION_TOKEN: self.describe_delegation_token,
         }
 
     # --- ACLs ---
@@ -105,42 +90,6 @@ class SecurityHandlers:
             error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER
         )
         return DeleteAclsResponse(filter_results=each(lambda _: refused, request.filters))
-
-    # --- delegation tokens ---
-
-    def create_delegation_token(
-        self, _request: CreateDelegationTokenRequest, context: RequestContext
-    ) -> CreateDelegationTokenResponse:
-        """Refuse: the client is not authenticated."""
-        kind, name = context.principal
-        return CreateDelegationTokenResponse(
-            error_code=_NO_TOKENS,
-            principal_type=kind,
-            principal_name=name,
-            token_requester_principal_type=kind if context.api_version >= 3 else "",
-            token_requester_principal_name=name if context.api_version >= 3 else "",
-            issue_timestamp_ms=-1,
-            expiry_timestamp_ms=-1,
-            max_timestamp_ms=-1,
-        )
-
-    def renew_delegation_token(
-        self, _request: RenewDelegationTokenRequest, _context: RequestContext
-    ) -> RenewDelegationTokenResponse:
-        """Refuse: the client is not authenticated."""
-        return RenewDelegationTokenResponse(error_code=_NO_TOKENS, expiry_timestamp_ms=-1)
-
-    def expire_delegation_token(
-        self, _request: ExpireDelegationTokenRequest, _context: RequestContext
-    ) -> ExpireDelegationTokenResponse:
-        """Refuse: the client is not authenticated."""
-        return ExpireDelegationTokenResponse(error_code=_NO_TOKENS, expiry_timestamp_ms=-1)
-
-    def describe_delegation_token(
-        self, _request: DescribeDelegationTokenRequest, _context: RequestContext
-    ) -> DescribeDelegationTokenResponse:
-        """Refuse: the client is not authenticated."""
-        return DescribeDelegationTokenResponse(error_code=_NO_TOKENS)
 
 
 def _check_acl(resource_type: int, pattern_type: int, operation: int, permission: int) -> None:

@@ -26,7 +26,6 @@ UNSERVED_BY_BROKERS: Final[Mapping[ApiKey, str]] = MappingProxyType(
 
 UNSERVED_BY_CONTROLLERS: Final[Mapping[ApiKey, str]] = MappingProxyType(
     {
-        ApiKey.ENVELOPE: "brokers forward requests without an envelope",
         ApiKey.CONTROLLER_REGISTRATION: _VOTERS,
     }
 )

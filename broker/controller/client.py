@@ -38,6 +38,7 @@ from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.base.deferred import Deferred
 from kraftrio.base.statistics import Statistics
 from kraftrio.base.timers import Timer, Timers
+from kraftrio.broker.controller.envelopes import ENVELOPE_VERSION, unwrap_response, wrap
 from kraftrio.broker.controller.requests import (
     ANSWER_LOST,
     Resending,
@@ -49,6 +50,7 @@ from kraftrio.broker.controller.requests import (
     resending,
 )
 from kraftrio.broker.ports import MetadataQuorum
+from kraftrio.kraft_meta.controller.token_control import TokenRequest
 from kraftrio.kraft_meta.quorum.active_controller import NotController
 from kraftrio.kraft_meta.raft.voters import VoterSet
 from kraftrio.net.connection import (
@@ -251,8 +253,11 @@ class ControllerClient:
             self._dispatch(pending)
 
     def _send(self, pending: _Pending, line: _LeaderConnection, connection: Connection) -> None:
+        request, api_version = pending.request, pending.api_version
+        if isinstance(request, TokenRequest):
+            request, api_version = wrap(request, api_version), ENVELOPE_VERSION
         try:
-            reply = connection.send(pending.request, pending.api_version)
+            reply = connection.send(request, api_version)
         except ConnectionBusy:
             self._send_later(pending)
             return
@@ -277,6 +282,8 @@ class ControllerClient:
         except ConnectionLost:
             self._on_lost(pending)
         else:
+            if isinstance(pending.request, TokenRequest):
+                response = unwrap_response(pending.request, pending.api_version, response)
             line.last_answer_at = trio.current_time()
             decision: Any = response
             line.decides = not is_not_controller(response)

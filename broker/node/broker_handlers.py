@@ -13,6 +13,7 @@ from kraftrio.broker.api.admin import AdminHandlers
 from kraftrio.broker.api.client_quotas import ClientQuotaHandlers
 from kraftrio.broker.api.cluster import ClusterHandlers
 from kraftrio.broker.api.configs import ConfigHandlers
+from kraftrio.broker.api.delegation_tokens import DelegationTokenHandlers
 from kraftrio.broker.api.fetch.fetch import FetchHandlers
 from kraftrio.broker.api.fetch.reads import FetchSettings
 from kraftrio.broker.api.fetch.session import FetchSessions
@@ -49,6 +50,7 @@ from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.coordination import Coordination
 from kraftrio.broker.node.log_directories import LogDirectories
 from kraftrio.broker.node.replication import Replication
+from kraftrio.broker.node.settings import token_settings
 from kraftrio.broker.server.context import HandlerTable
 from kraftrio.broker.server.throttling import Throttle
 from kraftrio.wire.messages.quorum import DescribeQuorumRequest
@@ -114,6 +116,7 @@ def broker_handlers(
         SaslHandlers(node.timers).table(),
         SecurityHandlers().table(),
         ScramUserHandlers(metadata, channel).table(),
+        DelegationTokenHandlers(metadata, channel, token_settings(node.config).secret_key).table(),
     )
     handlers: HandlerTable = {}
     for table in tables:

@@ -18,6 +18,8 @@ from kraftrio.base.logging_setup import ProcessLoggers
 from kraftrio.broker.api.api_versions import ApiVersionsHandler
 from kraftrio.broker.api.configs import ConfigHandlers
 from kraftrio.broker.api.controller import ControllerHandlers
+from kraftrio.broker.api.delegation_tokens import DelegationTokenHandlers
+from kraftrio.broker.api.envelope import EnvelopeHandler
 from kraftrio.broker.api.quorum import QuorumHandlers
 from kraftrio.broker.api.sasl import SaslHandlers
 from kraftrio.broker.api.scram_users import ScramUserHandlers
@@ -27,7 +29,11 @@ from kraftrio.broker.controller.broker_sessions import BrokerSessions
 from kraftrio.broker.controller.local_controller import LocalController
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.node.context import NodeContext
-from kraftrio.broker.node.settings import controller_connection_limits, server_limits
+from kraftrio.broker.node.settings import (
+    controller_connection_limits,
+    server_limits,
+    token_settings,
+)
 from kraftrio.broker.security.api_access import CONTROLLER_API_ACCESS
 from kraftrio.broker.server.connection_quotas import ConnectionQuotas
 from kraftrio.broker.server.dispatch import Dispatcher
@@ -73,6 +79,10 @@ class ControllerRole:
             **SaslHandlers(node.timers).table(),
             **SecurityHandlers().table(),
             **ScramUserHandlers(self._metadata, decider).table(),
+            **DelegationTokenHandlers(
+                self._metadata, decider, token_settings(node.config).secret_key
+            ).table(),
+            **EnvelopeHandler(decider).table(),
             **QuorumHandlers(quorum).table(),
         }
 

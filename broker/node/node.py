@@ -56,6 +56,7 @@ from kraftrio.broker.node.stop_signals import cancel_when, is_impatient, stop_si
 from kraftrio.broker.node.storage import NodeStorage
 from kraftrio.broker.server.listening import BoundListener, bind_listeners
 from kraftrio.kraft_meta.metadata.records import UnknownRecordError
+from kraftrio.kraft_meta.metadata.security_records import UserScramCredentialRecord
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdError
 from kraftrio.kraft_meta.quorum.service import QuorumService
 from kraftrio.kraft_meta.quorum.settings import QuorumPorts
@@ -81,6 +82,7 @@ class Node:
 
     Args:
         announce: prints the ready line.
+        first_credentials: what the first users get, if this node leads a new cluster first.
 
     Raises:
         StartError: its storage cannot be used.
@@ -91,8 +93,10 @@ class Node:
         config: BrokerConfig,
         environment: Environment,
         announce: Callable[[str], None],
+        first_credentials: tuple[UserScramCredentialRecord, ...] = (),
     ) -> None:
         self._config = config
+        self._first_credentials = first_credentials
         self._environment = environment
         self._announce = announce
         self._timers = Timers()
@@ -135,7 +139,9 @@ class Node:
         validator = NodeConfigValidator(self._dynamic)
         quorum = QuorumService(
             quorum_config(self._config),
-            controller_config(self._config, self._storage.identity.cluster_id),
+            controller_config(
+                self._config, self._storage.identity.cluster_id, self._first_credentials
+            ),
             QuorumPorts(
                 log=self._storage.metadata_log,
                 election_store=self._storage.election_store,
@@ -289,8 +295,13 @@ def _announce(line: str) -> None:
         _log.warning("the ready line cannot be written reason=%s", output.failure)
 
 
-def run_until_stopped(config: BrokerConfig) -> int:
+def run_until_stopped(
+    config: BrokerConfig, first_credentials: tuple[UserScramCredentialRecord, ...] = ()
+) -> int:
     """Run a node in this process until it is stopped, or fails.
+
+    Args:
+        first_credentials: those of the first users, where the cluster is new.
 
     Returns:
         the exit status.
@@ -301,7 +312,8 @@ def run_until_stopped(config: BrokerConfig) -> int:
     for warning in config.warnings:
         _log.warning("%s", warning)
     raise_open_files_limit()
-    node = Node(config, Environment(freeze_objects=LiveObjects().freeze), _announce)
+    environment = Environment(freeze_objects=LiveObjects().freeze)
+    node = Node(config, environment, _announce, first_credentials)
     failure: BaseException | None = None
     try:
         trio.run(node.run)

@@ -9,6 +9,7 @@ import logging
 import resource
 from collections.abc import Mapping
 
+from kraftrio.base.secret import Secret
 from kraftrio.base.start_errors import StartError
 from kraftrio.broker.config.config import BROKER_KEYS, BrokerConfig
 from kraftrio.broker.config.listener_settings import settings_of
@@ -19,7 +20,8 @@ from kraftrio.broker.server.connection_quotas import ConnectionLimits, Connectio
 from kraftrio.broker.server.limits import ServerLimits
 from kraftrio.broker.server.memory_budget import MemoryBudget
 from kraftrio.broker.server.resources import ServerResources
-from kraftrio.kraft_meta.controller.control import ControllerConfig
+from kraftrio.kraft_meta.controller.control import ControllerConfig, TokenSettings
+from kraftrio.kraft_meta.metadata.security_records import UserScramCredentialRecord
 from kraftrio.kraft_meta.quorum.settings import QuorumConfig
 from kraftrio.kraft_meta.raft.ready import RaftConfig
 from kraftrio.kraft_meta.raft.voters import Voter, VoterEndpoint, VoterSet
@@ -79,7 +81,23 @@ def controller_client_config(config: BrokerConfig) -> ControllerClientConfig:
     )
 
 
-def controller_config(config: BrokerConfig, cluster_id: str) -> ControllerConfig:
+def token_settings(config: BrokerConfig) -> TokenSettings:
+    """What delegation tokens live by."""
+    prefix = "delegation.token."
+    secret_key = config.value(f"{prefix}secret.key")
+    return TokenSettings(
+        secret_key=None if secret_key is None else Secret(str(secret_key)),
+        max_lifetime_ms=int(str(config.value(f"{prefix}max.lifetime.ms"))),
+        expiry_time_ms=int(str(config.value(f"{prefix}expiry.time.ms"))),
+        check_interval_ms=int(str(config.value(f"{prefix}expiry.check.interval.ms"))),
+    )
+
+
+def controller_config(
+    config: BrokerConfig,
+    cluster_id: str,
+    first_credentials: tuple[UserScramCredentialRecord, ...] = (),
+) -> ControllerConfig:
     """What the controller decides by."""
     return ControllerConfig(
         cluster_id=cluster_id,
@@ -92,6 +110,8 @@ def controller_config(config: BrokerConfig, cluster_id: str) -> ControllerConfig
         unclean_leader_election_enable=config.unclean_leader_election_enable,
         auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
         leader_imbalance_check_interval_seconds=config.leader_imbalance_check_interval_seconds,
+        first_credentials=first_credentials,
+        tokens=token_settings(config),
     )
 
 

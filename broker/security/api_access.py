@@ -164,6 +164,7 @@ API_ACCESS: Final[Mapping[ApiKey, Access]] = {
         (_DESCRIBE, _TOKEN), (AclOperation.DESCRIBE_TOKENS, _USER)
     ),
     # Between the nodes of the cluster
+    ApiKey.ENVELOPE: _needs((_CLUSTER_ACTION, CLUSTER)),
     ApiKey.VOTE: _needs((_CLUSTER_ACTION, CLUSTER)),
     ApiKey.BEGIN_QUORUM_EPOCH: _needs((_CLUSTER_ACTION, CLUSTER)),
     ApiKey.END_QUORUM_EPOCH: _needs((_CLUSTER_ACTION, CLUSTER)),

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from kraftrio.base.secret import Secret
 from kraftrio.kraft_meta.controller.partition_index import PartitionIndex
 from kraftrio.kraft_meta.metadata.image import (
     BROKER,
@@ -52,6 +53,16 @@ DEFAULT_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class TokenSettings:
+    """The settings `delegation.token.*`."""
+
+    secret_key: Secret | None = None
+    max_lifetime_ms: int = 604_800_000
+    expiry_time_ms: int = 86_400_000
+    check_interval_ms: int = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerConfig:
     """The controller's own settings, by Kafka's property names.
 
@@ -73,6 +84,7 @@ class ControllerConfig:
     max_partitions_per_request: int = 10_000
     producer_id_block_size: int = 1000
     first_credentials: tuple[UserScramCredentialRecord, ...] = ()
+    tokens: TokenSettings = TokenSettings()
     supported_features: Mapping[str, tuple[int, int]] = field(
         default_factory=lambda: DEFAULT_FEATURES
     )

@@ -48,6 +48,7 @@ from kraftrio.kraft_meta.controller.replication_control import (
     elect_unclean_leaders,
 )
 from kraftrio.kraft_meta.controller.scram_control import alter_user_scram_credentials
+from kraftrio.kraft_meta.controller.token_control import TokenControl, TokenRequest
 from kraftrio.kraft_meta.controller.topic_control import create_partitions, create_topics
 from kraftrio.kraft_meta.controller.topic_deletion import delete_topics
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
@@ -92,6 +93,7 @@ class Controller:
         topic_configs: TopicConfigs,
         rng: random.Random,
         new_uuid: Callable[[], bytes],
+        wall_ms: Callable[[], int],
     ) -> None:
         self.config = config
         self.image = MetadataImage()
@@ -101,6 +103,7 @@ class Controller:
         self._rng = rng
         self._new_uuid = new_uuid
         self._cluster = ClusterControl(config)
+        self._tokens = TokenControl(config.tokens, wall_ms)
         self.index = PartitionIndex()
         self._next_balance_ms: float | None = None
         self._unclean_elections_due_ms: float | None = None
@@ -120,6 +123,7 @@ class Controller:
             CreateAclsRequest: create_acls,
             DeleteAclsRequest: delete_acls,
             AlterUserScramCredentialsRequest: alter_user_scram_credentials,
+            TokenRequest: self._tokens.decide,
             AlterClientQuotasRequest: alter_client_quotas,
             BrokerRegistrationRequest: self._cluster.register_broker,
             BrokerHeartbeatRequest: self._cluster.heartbeat,
@@ -135,6 +139,7 @@ class Controller:
         self.index = PartitionIndex.of(image)
         self._now_ms = now_ms
         self._cluster.activate(image, now_ms)
+        self._tokens.activate(now_ms)
         # The former controller may have been interrupted, or configured differently.
         self._unclean_elections_due_ms = now_ms
         if self.config.auto_leader_rebalance_enable:
@@ -205,6 +210,7 @@ class Controller:
             return None
         deadlines = [
             self._cluster.next_deadline_ms(),
+            self._tokens.next_deadline_ms(),
             self._next_balance_ms,
             self._unclean_elections_due_ms,
         ]
@@ -215,6 +221,7 @@ class Controller:
         assert self.is_active
         self._now_ms = now_ms
         records = self._cluster.fence_expired(self.image, self.index, now_ms)
+        records = records or self._tokens.expire(self.image, now_ms)
         if records:
             return records
         if _is_due(self._unclean_elections_due_ms, now_ms):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from kraftrio.kraft_meta.controller.token_control import TokenRequest
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages import admin, configs, quorum, security
@@ -204,6 +205,10 @@ def _top_level(response_class: Callable[..., Any]) -> Callable[[Any, ErrorCode, 
     return make
 
 
+def _token_request(request: TokenRequest, code: ErrorCode, text: str | None) -> Any:
+    return error_response(request.message, code, text)
+
+
 _MAKERS: Final[dict[type[Any], Callable[[Any, ErrorCode, str | None], Any]]] = {
     admin.CreateTopicsRequest: _create_topics,
     admin.DeleteTopicsRequest: _delete_topics,
@@ -217,6 +222,10 @@ _MAKERS: Final[dict[type[Any], Callable[[Any, ErrorCode, str | None], Any]]] = {
     security.CreateAclsRequest: _create_acls,
     security.DeleteAclsRequest: _delete_acls,
     configs.AlterUserScramCredentialsRequest: _alter_user_scram_credentials,
+    TokenRequest: _token_request,
+    security.CreateDelegationTokenRequest: _top_level(security.CreateDelegationTokenResponse),
+    security.RenewDelegationTokenRequest: _top_level(security.RenewDelegationTokenResponse),
+    security.ExpireDelegationTokenRequest: _top_level(security.ExpireDelegationTokenResponse),
     quorum.UpdateFeaturesRequest: _update_features,
     quorum.UnregisterBrokerRequest: _unregister_broker,
     quorum.BrokerRegistrationRequest: _top_level(quorum.BrokerRegistrationResponse),

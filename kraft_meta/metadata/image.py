@@ -56,6 +56,7 @@ from kraftrio.kraft_meta.metadata.records import (
     UnregisterBrokerRecord,
 )
 from kraftrio.kraft_meta.metadata.scram_image import ScramChanges, ScramUser
+from kraftrio.kraft_meta.metadata.token_image import DelegationToken, TokenChanges
 from kraftrio.wire.sasl.scram_keys import ScramCredential
 
 __all__ = [
@@ -222,7 +223,14 @@ _NO_ACLS: Final[Map[bytes, Acl]] = Map()
 _NO_CREDENTIALS: Final[Map[ScramUser, ScramCredential]] = Map()
 _NO_QUOTAS: Final[Map[QuotaEntity, Map[str, float]]] = Map()
 
-PARTS: Final[tuple[type[ImagePart[Any, Any]], ...]] = (AclChanges, ScramChanges, QuotaChanges)
+_NO_TOKENS: Final[Map[str, DelegationToken]] = Map()
+
+PARTS: Final[tuple[type[ImagePart[Any, Any]], ...]] = (
+    AclChanges,
+    ScramChanges,
+    QuotaChanges,
+    TokenChanges,
+)
 """The parts of the image that know their own records; each is a field of `MetadataImage`."""
 
 _PART_OF_RECORD: Final = {record: part for part in PARTS for record in part.RECORDS}
@@ -245,6 +253,7 @@ class MetadataImage:
     next_producer_id: int = 0
     acls: Map[bytes, Acl] = _NO_ACLS
     scram_credentials: Map[ScramUser, ScramCredential] = _NO_CREDENTIALS
+    delegation_tokens: Map[str, DelegationToken] = _NO_TOKENS
     client_quotas: Map[QuotaEntity, Map[str, float]] = _NO_QUOTAS
 
     def topic(self, name: str) -> TopicImage | None:

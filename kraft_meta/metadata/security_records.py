@@ -73,12 +73,38 @@ class ClientQuotaRecord:
     remove: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class DelegationTokenRecord:
+    """A delegation token exists, or has changed (`token_image.py`). KIP-48, KIP-900."""
+
+    TYPE_ID: ClassVar[int] = 10
+    VERSION: ClassVar[int] = 0
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issue_timestamp: int
+    max_timestamp: int
+    expiration_timestamp: int
+    token_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveDelegationTokenRecord:
+    """A delegation token is gone."""
+
+    TYPE_ID: ClassVar[int] = 26
+    VERSION: ClassVar[int] = 0
+    token_id: str
+
+
 SecurityRecord: TypeAlias = (
     AccessControlEntryRecord
     | RemoveAccessControlEntryRecord
     | UserScramCredentialRecord
     | RemoveUserScramCredentialRecord
     | ClientQuotaRecord
+    | DelegationTokenRecord
+    | RemoveDelegationTokenRecord
 )
 
 SECURITY_RECORD_CLASSES: Final[tuple[type[SecurityRecord], ...]] = (
@@ -87,4 +113,6 @@ SECURITY_RECORD_CLASSES: Final[tuple[type[SecurityRecord], ...]] = (
     UserScramCredentialRecord,
     RemoveUserScramCredentialRecord,
     ClientQuotaRecord,
+    DelegationTokenRecord,
+    RemoveDelegationTokenRecord,
 )

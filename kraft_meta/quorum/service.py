@@ -282,6 +282,7 @@ class QuorumService:
             ports.topic_configs,
             ports.rng,
             lambda: new_uuid(ports.rng),
+            self._clock.wall_ms,
         )
         active = ActiveController(controller, core, self._publication, self._clock, self._wake_up)
         self._core, self._active = core, active

@@ -50,6 +50,14 @@ def parser() -> argparse.ArgumentParser:
     start.add_argument(
         "--listen", metavar="HOST:PORT", help="client listener; port 0 picks a free one"
     )
+    start.add_argument(
+        "--add-scram",
+        metavar="USER",
+        action="append",
+        default=[],
+        help="a first user of a new cluster: SCRAM-SHA-256=[name=NAME,password=PASSWORD] (may be"
+        " repeated); give it to each controller",
+    )
     _add_common_options(start)
     start.set_defaults(run=_start)
     cluster = commands.add_parser(
@@ -81,6 +89,11 @@ def parser() -> argparse.ArgumentParser:
     )
     _add_common_options(cluster)
     cluster.set_defaults(run=_cluster)
+    _add_recover_quorum(commands)
+    return parser
+
+
+def _add_recover_quorum(commands: argparse._SubParsersAction[_OneLineParser]) -> None:
     recover = commands.add_parser(
         "recover-quorum",
         help="let a controller that lost its disk vote, when a majority is lost for good",
@@ -96,7 +109,6 @@ def parser() -> argparse.ArgumentParser:
     )
     _add_common_options(recover)
     recover.set_defaults(run=_recover_quorum, listen=None)
-    return parser
 
 
 def _add_common_options(command: argparse.ArgumentParser) -> None:
@@ -159,10 +171,14 @@ def _start(arguments: argparse.Namespace) -> int:
 
     with making_what_stays():
         from kraftrio.base.start_errors import StartError
+        from kraftrio.broker.node.first_users import FirstUserError, first_credentials
         from kraftrio.broker.node.node import run_until_stopped
 
     try:
-        return run_until_stopped(config)
+        return run_until_stopped(config, first_credentials(arguments.add_scram, os.urandom))
+    except FirstUserError as error:
+        _complain(f"--add-scram: {error}")
+        return EXIT_USAGE
     except StartError as error:
         _complain(str(error))
         return EXIT_FAILURE

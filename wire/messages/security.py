@@ -11,6 +11,7 @@ from __future__ import annotations
 from kraftrio.wire.codec.message import (
     STRING,
     array,
+    boolean,
     bytes_,
     error,
     explanation,
@@ -51,6 +52,16 @@ class SaslAuthenticateResponse:
     error_message: str | None = explanation(nullable="0+")
     auth_bytes: bytes = bytes_()
     session_lifetime_ms: int = int64("1+", ignorable=True)
+
+
+# A principal, within an envelope (KIP-590)
+
+
+@message("0", flexible="0+")
+class DefaultPrincipalData:
+    type: str = string()
+    name: str = string()
+    token_authenticated: bool = boolean()
 
 
 # DescribeAcls (key 29)

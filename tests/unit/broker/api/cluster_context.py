@@ -116,6 +116,7 @@ class ClusterContext:
             self.validator,
             random.Random(1),
             lambda: next(self.ids),
+            lambda: 1_700_000_000_000,
         )
         self.submitted: list[Any] = []
         self.held: list[Callable[[], None]] | None = None

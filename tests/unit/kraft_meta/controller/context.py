@@ -36,6 +36,7 @@ from kraftrio.wire.messages.quorum import (
 
 CLUSTER_ID = "cluster"
 SESSION_MS = 9000
+WALL_MS = 1_700_000_000_000  # when it is 0 by the other clock
 
 
 class FakeConfigs:
@@ -78,7 +79,14 @@ class ControllerContext:
 
     def _new_controller(self) -> Controller:
         configs = FakeConfigs()
-        return Controller(self.config, configs, configs, self._rng, lambda: self._rng.randbytes(16))
+        return Controller(
+            self.config,
+            configs,
+            configs,
+            self._rng,
+            lambda: self._rng.randbytes(16),
+            lambda: WALL_MS + int(self.now_ms),
+        )
 
     def fail_over(self) -> None:
         """Another controller takes over: what is committed is all it has."""

@@ -29,7 +29,9 @@ from kraftrio.kraft_meta.metadata.records import (
 from kraftrio.kraft_meta.metadata.security_records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
+    DelegationTokenRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
@@ -69,6 +71,8 @@ EXAMPLES: list[MetadataRecord] = [
     RemoveAccessControlEntryRecord(TOPIC_ID),
     UserScramCredentialRecord("älice", 2, b"salt", b"stored", b"server", 4096),
     RemoveUserScramCredentialRecord("älice", 2),
+    DelegationTokenRecord("User:a", "User:b", ("User:c",), 1, 2, 3, "id"),
+    RemoveDelegationTokenRecord("id"),
     ClientQuotaRecord((("client-id", ""), ("user", "ä")), "producer_byte_rate", 1.5),
     ClientQuotaRecord((("ip", "::1"),), "connection_creation_rate", 0.0, remove=True),
 ]
