@@ -39,6 +39,7 @@ unit/broker/api/fetch/test_parked_fetch: broker/server/ limits
 unit/broker/api/groups/test_consumer_groups: broker/coordinator/groups/consumer/ description
 unit/broker/api/groups/test_streams_groups: broker/api/groups/ streams_requests
 unit/broker/api/groups/test_streams_groups: wire/messages/ streams_groups
+unit/broker/api/groups/test_consumer_groups: broker/api/groups/ modern_groups
 unit/broker/api/groups/test_groups: broker/api/groups/ offset_requests
 unit/broker/api/produce/test_produce: broker/api/produce/ long_produce
 unit/broker/api/produce/test_refused_batches: broker/replica/ append_gate
@@ -87,7 +88,7 @@ unit/broker/coordinator/groups/streams/test_group_properties: broker/coordinator
 unit/broker/coordinator/groups/streams/test_replay: broker/coordinator/groups/streams/ records
 unit/broker/coordinator/groups/streams/test_replay: wire/messages/group_records/ streams
 unit/broker/coordinator/groups/streams/test_streams_traces: broker/coordinator/groups/streams/
-    descriptions endpoints group_state groups heartbeats member member_checks request_checks
+    descriptions endpoints group_state groups member member_checks request_checks
     target_assignment
 unit/broker/coordinator/groups/streams/test_streams_traces:
     broker/coordinator/groups/streams/topology/ configured_topology partition_counts topic_problem

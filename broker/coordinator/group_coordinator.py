@@ -52,7 +52,7 @@ def group_coordinator(
     kinds = group_kinds(properties, group_settings, new_uuid, metadata, initializer)
     coordinator: GroupCoordinator = CoordinatorRuntime(
         settings,
-        lambda _partition, _leader_epoch: GroupShard(properties, metadata, kinds),
+        lambda _partition, _leader_epoch: GroupShard(properties, kinds),
         replicas=replicas,
         timers=timers,
         clock=clock,

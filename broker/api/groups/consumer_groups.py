@@ -14,20 +14,26 @@ Version notes
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from kraftrio.base.deferred import Deferred
-from kraftrio.broker.api.shared.authorized_operations import group_operations
+from kraftrio.broker.api.groups.modern_groups import (
+    answer_unchanged,
+    describe_group,
+    may_describe,
+)
 from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator
 from kraftrio.broker.coordinator.groups.consumer.checks import check_request
+from kraftrio.broker.coordinator.groups.consumer.description import (
+    describe_consumer_group,
+    described_topics,
+)
 from kraftrio.broker.coordinator.groups.consumer.parts import HeartbeatClient
 from kraftrio.broker.coordinator.groups.properties import GroupProperties
 from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
 from kraftrio.broker.coordinator.outcome import Now, Outcome
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.security.authorizer import AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.sliced_work import Work
 from kraftrio.kraft_meta.metadata.image import MetadataImage
@@ -84,18 +90,17 @@ class ConsumerGroupHandlers:
         if not self._is_enabled():
             return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         client_id, client_host = context.client_id or "", f"/{context.client_host}"
-        if request.member_epoch > 0:
-            with suppress(KafkaError):  # what follows meets it again
-                unchanged = self._coordinator.read(
-                    request.group_id,
-                    lambda shard, now: shard.consumer.heartbeat_unchanged(
-                        request, client_id, client_host, now
-                    ),
-                )
-                if unchanged is not None:
-                    return unchanged
+        unchanged = answer_unchanged(
+            self._coordinator,
+            request,
+            lambda shard, now: shard.consumer.heartbeat_unchanged(
+                request, client_id, client_host, now
+            ),
+        )
+        if unchanged is not None:
+            return unchanged
         client = HeartbeatClient(
-            client_id, client_host, context.api_version, partial(_may_describe, context)
+            client_id, client_host, context.api_version, partial(may_describe, context)
         )
         if _is_long(request):
             return self._long_heartbeat(request, client)
@@ -151,19 +156,22 @@ class ConsumerGroupHandlers:
         described = ConsumerGroupDescribeDescribedGroup(group_id=group_id)
         if not self._is_enabled():
             described.error_code = ErrorCode.UNSUPPORTED_VERSION
-        elif not group_id:
-            described.error_code = ErrorCode.INVALID_GROUP_ID
-        else:
-            try:
-                described = self._coordinator.read(
-                    group_id, lambda shard, _now: _describe_visible(shard, group_id, context)
-                )
-                described.authorized_operations = group_operations(
-                    context, group_id, is_asked=request.include_authorized_operations
-                )
-            except KafkaError as error:
-                described.error_code, described.error_message = error.code, error.message
-        return described
+            return described
+        return describe_group(
+            self._coordinator,
+            described,
+            lambda shard: self._find(shard, group_id),
+            context,
+            operations_asked=request.include_authorized_operations,
+        )
+
+    def _find(
+        self, shard: GroupShard, group_id: str
+    ) -> tuple[ConsumerGroupDescribeDescribedGroup, set[str]]:
+        """A group's description, and the topics in it."""
+        group, metadata = shard.consumer.find(group_id), self._metadata
+        described = describe_consumer_group(group, shard.consumer.default_assignor, metadata)
+        return described, described_topics(group, metadata)
 
 
 def _serve(
@@ -178,23 +186,6 @@ def _serve(
 
 def _refuse(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
-
-
-def _may_describe(context: RequestContext, topic: str) -> bool:
-    return context.is_authorized(AclOperation.DESCRIBE, Resource(ResourceType.TOPIC, topic))
-
-
-def _describe_visible(
-    shard: GroupShard, group_id: str, context: RequestContext
-) -> ConsumerGroupDescribeDescribedGroup:
-    """Describe a group, unless it has topics that the client may not know of."""
-    topics = shard.topics_of_consumer_group(group_id)
-    if not all(_may_describe(context, topic) for topic in topics):
-        raise KafkaError(
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            "The group has described topic(s) that the client is not authorized to describe.",
-        )
-    return shard.describe_consumer_group(group_id)
 
 
 # --- long requests ---

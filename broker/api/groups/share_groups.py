@@ -9,12 +9,15 @@ Behaviour
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from kraftrio.base.deferred import Deferred
-from kraftrio.broker.api.shared.authorized_operations import group_operations
+from kraftrio.broker.api.groups.modern_groups import (
+    answer_unchanged,
+    describe_group,
+    may_describe,
+)
 from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator
 from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
 from kraftrio.broker.coordinator.groups.share.description import describe_share_group
@@ -62,16 +65,15 @@ class ShareGroupHandlers:
         if not self._metadata.image.share_version:
             return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         client_id, client_host = context.client_id or "", f"/{context.client_host}"
-        if request.member_epoch > 0:
-            with suppress(KafkaError):  # what follows meets it again
-                unchanged = self._coordinator.read(
-                    request.group_id,
-                    lambda shard, now: shard.share.heartbeat_unchanged(
-                        request, client_id, client_host, now
-                    ),
-                )
-                if unchanged is not None:
-                    return unchanged
+        unchanged = answer_unchanged(
+            self._coordinator,
+            request,
+            lambda shard, now: shard.share.heartbeat_unchanged(
+                request, client_id, client_host, now
+            ),
+        )
+        if unchanged is not None:
+            return unchanged
         if len(request.subscribed_topic_names or ()) > KEPT_ENTRIES:
             return self._long_heartbeat(request, context)
         return self._heartbeat(request, context)
@@ -98,7 +100,7 @@ class ShareGroupHandlers:
         if not 0 < len(request.member_id) <= _MAX_MEMBER_ID_LENGTH:
             return ShareGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST)
         names = request.subscribed_topic_names or ()
-        if not all(_may_describe(context, name) for name in names):
+        if not all(may_describe(context, name) for name in names):
             return ShareGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         done: Deferred[ShareGroupHeartbeatResponse] = self._coordinator.write(
             request.group_id,
@@ -129,37 +131,29 @@ class ShareGroupHandlers:
             AclOperation.DESCRIBE, Resource(ResourceType.GROUP, group_id)
         ):
             described.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
-        elif not group_id:
-            described.error_code = ErrorCode.INVALID_GROUP_ID
         else:
-            try:
-                described = self._coordinator.read(
-                    group_id, lambda shard, _now: self._describe_visible(shard, group_id, context)
-                )
-                described.authorized_operations = group_operations(
-                    context, group_id, is_asked=request.include_authorized_operations
-                )
-            except KafkaError as error:
-                described.error_code, described.error_message = error.code, error.message
+            return describe_group(
+                self._coordinator,
+                described,
+                lambda shard: self._find(shard, group_id),
+                context,
+                operations_asked=request.include_authorized_operations,
+            )
         return described
 
-    def _describe_visible(
-        self, shard: GroupShard, group_id: str, context: RequestContext
-    ) -> ShareGroupDescribeDescribedGroup:
-        """Describe a group, unless it has topics that the client may not know of."""
-        group = shard.share.find(group_id)
-        described = describe_share_group(group, shard.share.assignor, self._metadata)
+    def _find(
+        self, shard: GroupShard, group_id: str
+    ) -> tuple[ShareGroupDescribeDescribedGroup, set[str]]:
+        """A group's description, and the topics in it."""
+        described = describe_share_group(
+            shard.share.find(group_id), shard.share.assignor, self._metadata
+        )
         topics = {
             topic.topic_name
             for member in described.members
             for topic in member.assignment.topic_partitions
         }
-        if not all(_may_describe(context, topic) for topic in topics):
-            raise KafkaError(
-                ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                "The group has described topic(s) that the client is not authorized to describe.",
-            )
-        return described
+        return described, topics
 
 
 def _serve(
@@ -178,7 +172,3 @@ def _serve(
 
 def _refuse(error: KafkaError) -> ShareGroupHeartbeatResponse:
     return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
-
-
-def _may_describe(context: RequestContext, topic: str) -> bool:
-    return context.is_authorized(AclOperation.DESCRIBE, Resource(ResourceType.TOPIC, topic))

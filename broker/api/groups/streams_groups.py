@@ -1,7 +1,8 @@
 """Serves the requests about streams groups (KIP-1071): heartbeats of their members, descriptions.
 
 Behaviour
-- A heartbeat is answered when its records are committed, and when those are that it builds on.
+- A heartbeat that changes nothing is answered at once. Any other is answered when its records are
+  committed, and when those are that it builds on.
 - Internal topics that the group lacks are made by this broker, if the member may create them; what
   went wrong a moment ago is told beside the status that they are missing.
 - Both APIs are refused with UNSUPPORTED_VERSION unless `streams.version` is 1 and `streams` is
@@ -19,10 +20,16 @@ from functools import partial
 from typing import Any, Protocol
 
 from kraftrio.base.deferred import Deferred
+from kraftrio.broker.api.groups.modern_groups import (
+    answer_unchanged,
+    describe_group,
+    may_describe,
+)
 from kraftrio.broker.api.groups.streams_requests import is_long, read_in_slices
-from kraftrio.broker.api.shared.authorized_operations import group_operations
 from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator
 from kraftrio.broker.coordinator.groups.properties import GroupProperties
+from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
+from kraftrio.broker.coordinator.groups.streams import descriptions
 from kraftrio.broker.coordinator.groups.streams.heartbeats import HeartbeatAnswer, Sender
 from kraftrio.broker.coordinator.groups.streams.request_checks import check_request, topics_of
 from kraftrio.broker.coordinator.groups.streams.topology.topic_problem import HeartbeatStatus
@@ -85,30 +92,37 @@ class StreamsGroupHandlers:
         """Serve StreamsGroupHeartbeat."""
         if not self._is_enabled:
             return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        sender = Sender(context.client_id or "", f"/{context.client_host}")
+        unchanged = answer_unchanged(
+            self._coordinator,
+            request,
+            lambda shard, now: shard.streams.heartbeat_unchanged(request, sender, now),
+        )
+        if unchanged is not None:
+            return unchanged
         if is_long(request):
-            return self._long_heartbeat(request, context)
-        return self._heartbeat(request, context)
+            return self._long_heartbeat(request, sender, context)
+        return self._heartbeat(request, sender, context)
 
     def _long_heartbeat(
-        self, request: StreamsGroupHeartbeatRequest, context: RequestContext
+        self, request: StreamsGroupHeartbeatRequest, sender: Sender, context: RequestContext
     ) -> Work[Any]:
         """Read in slices what a request names, if it is not too much."""
         try:
             yield from read_in_slices(request)
         except KafkaError as error:
             return _refuse(error)
-        return self._heartbeat(request, context)
+        return self._heartbeat(request, sender, context)
 
     def _heartbeat(
-        self, request: StreamsGroupHeartbeatRequest, context: RequestContext
+        self, request: StreamsGroupHeartbeatRequest, sender: Sender, context: RequestContext
     ) -> StreamsGroupHeartbeatResponse | Deferred[StreamsGroupHeartbeatResponse]:
         try:
             check_request(request)
-            if not all(_may_describe(context, topic) for topic in topics_of(request)):
+            if not all(may_describe(context, topic) for topic in topics_of(request)):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         except KafkaError as error:
             return _refuse(error)
-        sender = Sender(context.client_id or "", f"/{context.client_host}")
         done: Deferred[HeartbeatAnswer] = self._coordinator.write(
             request.group_id,
             lambda shard, now: shard.streams.heartbeat(request, sender, now),
@@ -163,37 +177,27 @@ class StreamsGroupHandlers:
         if not self._is_enabled:
             described.error_code = ErrorCode.UNSUPPORTED_VERSION
             return described
-        if not group_id:
-            described.error_code = ErrorCode.INVALID_GROUP_ID
-            return described
-        try:
-            described = self._coordinator.read(
-                group_id, lambda shard, _now: shard.streams.describe(group_id)
-            )
-        except KafkaError as error:
-            described.error_code = error.code
-            return described
-        if described.error_code is not ErrorCode.NONE:
-            return described
-        if not all(_may_describe(context, topic) for topic in _described_topics(described)):
-            return StreamsGroupDescribeDescribedGroup(
-                group_id=group_id,
-                error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                error_message="The described group uses topics that the client is not "
-                "authorized to describe.",
-            )
-        described.authorized_operations = group_operations(
-            context, group_id, is_asked=request.include_authorized_operations
+        return describe_group(
+            self._coordinator,
+            described,
+            lambda shard: _find(shard, group_id),
+            context,
+            operations_asked=request.include_authorized_operations,
+            not_visible="The described group uses topics that the client is not "
+            "authorized to describe.",
         )
-        return described
 
 
 def _refuse(error: KafkaError) -> StreamsGroupHeartbeatResponse:
     return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
 
-def _may_describe(context: RequestContext, topic: str) -> bool:
-    return context.is_authorized(AclOperation.DESCRIBE, Resource(ResourceType.TOPIC, topic))
+def _find(
+    shard: GroupShard, group_id: str
+) -> tuple[StreamsGroupDescribeDescribedGroup, Iterable[str]]:
+    """A group's description, and the topics in it."""
+    described = descriptions.describe_group(shard.streams.find(group_id))
+    return described, _described_topics(described)
 
 
 def _add_detail(response: StreamsGroupHeartbeatResponse, detail: str) -> None:

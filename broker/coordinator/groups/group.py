@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol, TypeVar
 
-from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.errors import ErrorCode, KafkaError
 
 G = TypeVar("G")
 
@@ -91,6 +91,24 @@ class GroupRegistry:
         """The group with an id, if it is of a kind."""
         group = self._groups.get(group_id)
         return group if isinstance(group, kind) else None
+
+    def require(self, group_id: str, kind: type[G], kind_name: str, *, missing: str = "Group") -> G:
+        """The group with an id, of a kind, or what Kafka says where there is none.
+
+        Args:
+            kind_name: as in `group_type`.
+            missing: what the message calls a group that is not there.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND.
+        """
+        group = self._groups.get(group_id)
+        if isinstance(group, kind):
+            return group
+        reason = f"{missing} {group_id} not found."
+        if group is not None:
+            reason = f"Group {group_id} is not a {kind_name} group."
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, reason)
 
     def all_of(self, kind: type[G]) -> list[G]:
         """The groups of a kind."""

@@ -24,6 +24,7 @@ from kraftrio.broker.coordinator.groups.classic.group_state import (
 )
 from kraftrio.broker.coordinator.groups.classic.records import group_record, group_tombstone
 from kraftrio.broker.coordinator.groups.consumer.group import (
+    CONSUMER_GROUP_TYPE,
     CONSUMER_PROTOCOL_TYPE,
     ConsumerGroup,
 )
@@ -99,11 +100,7 @@ class Conversions:
             KafkaError: GROUP_ID_NOT_FOUND, there is none, or one of another kind that stays so.
         """
         group = self._parts.registry.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            return group
-        if group is None:
-            if not may_be_new:
-                raise _not_found(f"Consumer group {group_id} not found.")
+        if group is None and may_be_new:
             return ConsumerGroup(group_id)
         if may_be_new and isinstance(group, ClassicGroup):
             records.append(group_tombstone(group_id))
@@ -113,7 +110,9 @@ class Conversions:
             converted = self._converted(group)
             records += group_records(converted)
             return converted
-        raise _not_found(f"Group {group_id} is not a consumer group.")
+        return self._parts.registry.require(
+            group_id, ConsumerGroup, CONSUMER_GROUP_TYPE, missing="Consumer group"
+        )
 
     def _check_upgrade(self, group: ClassicGroup) -> None:
         start = f"Cannot upgrade classic group {group.group_id} to consumer group because "

@@ -10,7 +10,10 @@ from typing import Any
 from kraftrio.broker.coordinator.deadlines import DeadlineKey
 from kraftrio.broker.coordinator.groups.consumer.checks import check_instance
 from kraftrio.broker.coordinator.groups.consumer.conversions import Conversions
-from kraftrio.broker.coordinator.groups.consumer.group import ConsumerGroup
+from kraftrio.broker.coordinator.groups.consumer.group import (
+    CONSUMER_GROUP_TYPE,
+    ConsumerGroup,
+)
 from kraftrio.broker.coordinator.groups.consumer.member import NO_PARTITIONS, ConsumerMember
 from kraftrio.broker.coordinator.groups.consumer.member_timers import REBALANCE_DEADLINE
 from kraftrio.broker.coordinator.groups.consumer.parts import Parts
@@ -57,12 +60,7 @@ class Departures:
         group_id, member_id, instance_id = (
             request.group_id, request.member_id, request.instance_id,
         )  # fmt: skip
-        group = self._parts.registry.find(group_id, ConsumerGroup)
-        if group is None:
-            what = "not found." if self._parts.registry.get(group_id) is None else (
-                "is not a consumer group."
-            )  # fmt: skip
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}")
+        group = self._parts.registry.require(group_id, ConsumerGroup, CONSUMER_GROUP_TYPE)
         response = ConsumerGroupHeartbeatResponse(
             member_id=member_id, member_epoch=request.member_epoch
         )

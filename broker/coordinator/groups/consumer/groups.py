@@ -18,7 +18,10 @@ from kraftrio.broker.coordinator.groups.assignors.builtin import CONSUMER_ASSIGN
 from kraftrio.broker.coordinator.groups.consumer.classic_members import ClassicMembers
 from kraftrio.broker.coordinator.groups.consumer.conversions import Conversions
 from kraftrio.broker.coordinator.groups.consumer.departures import Departures, MemberFenced
-from kraftrio.broker.coordinator.groups.consumer.group import ConsumerGroup
+from kraftrio.broker.coordinator.groups.consumer.group import (
+    CONSUMER_GROUP_TYPE,
+    ConsumerGroup,
+)
 from kraftrio.broker.coordinator.groups.consumer.heartbeats import Heartbeats
 from kraftrio.broker.coordinator.groups.consumer.member import ConsumerMember
 from kraftrio.broker.coordinator.groups.consumer.member_timers import (
@@ -142,6 +145,10 @@ class ConsumerGroups:
             KafkaError: the request is refused, and nothing has changed.
         """
         return self._heartbeats.serve(request, client, now)
+
+    def find(self, group_id: str) -> ConsumerGroup:
+        """Return a group; KafkaError GROUP_ID_NOT_FOUND."""
+        return self._parts.registry.require(group_id, ConsumerGroup, CONSUMER_GROUP_TYPE)
 
     # --- the kind ---
 

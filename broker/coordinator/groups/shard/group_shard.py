@@ -20,11 +20,6 @@ from functools import cached_property
 from kraftrio.broker.coordinator.deadlines import DeadlineQueue
 from kraftrio.broker.coordinator.groups.classic.groups import ClassicGroups
 from kraftrio.broker.coordinator.groups.consumer.conversions import Downgrade
-from kraftrio.broker.coordinator.groups.consumer.description import (
-    describe_consumer_group,
-    described_topics,
-)
-from kraftrio.broker.coordinator.groups.consumer.group import ConsumerGroup
 from kraftrio.broker.coordinator.groups.consumer.groups import ConsumerGroups
 from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
 from kraftrio.broker.coordinator.groups.offset_commit import (
@@ -55,13 +50,11 @@ from kraftrio.broker.coordinator.outcome import (
     Outcome,
     ProducerOfBatch,
 )
-from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.wire.codec.slices import Slices
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.group_records.classic import decode_offset_value
 from kraftrio.wire.messages.group_records.keys import OffsetCommitKey, decode_key
 from kraftrio.wire.messages.groups import (
-    ConsumerGroupDescribeDescribedGroup,
     DeletableGroupResult,
     DescribedGroup,
     OffsetDeleteRequest,
@@ -92,14 +85,10 @@ class GroupShard:
 
     Args:
         directory: of all kinds of group.
-        metadata: the topics that groups read.
     """
 
-    def __init__(
-        self, properties: GroupProperties, metadata: MetadataCache, directory: KindDirectory
-    ) -> None:
+    def __init__(self, properties: GroupProperties, directory: KindDirectory) -> None:
         self._properties = properties
-        self._metadata = metadata
         self._deadlines = DeadlineQueue()
         self.groups = GroupRegistry()
         self.offsets = OffsetState(properties)
@@ -389,34 +378,6 @@ class GroupShard:
     def describe(self, group_id: str, *, api_version: int) -> DescribedGroup:
         """Answer DescribeGroups for one group."""
         return describe_group(group_id, self.groups.get(group_id), api_version=api_version)
-
-    def describe_consumer_group(self, group_id: str) -> ConsumerGroupDescribeDescribedGroup:
-        """Answer ConsumerGroupDescribe for one group.
-
-        Raises:
-            KafkaError: GROUP_ID_NOT_FOUND.
-        """
-        group = self._consumer_group(group_id)
-        return describe_consumer_group(group, self.consumer.default_assignor, self._metadata)
-
-    def topics_of_consumer_group(self, group_id: str) -> set[str]:
-        """The topics that a description of a consumer group tells of.
-
-        Raises:
-            KafkaError: GROUP_ID_NOT_FOUND.
-        """
-        return described_topics(self._consumer_group(group_id), self._metadata)
-
-    def _consumer_group(self, group_id: str) -> ConsumerGroup:
-        group = self.groups.find(group_id, ConsumerGroup)
-        if group is None:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, self.refusal("consumer", group_id))
-        return group
-
-    def refusal(self, kind: str, group_id: str) -> str:
-        """Say why there is no group of a kind that is not served (consumer, share, streams)."""
-        is_known = self.groups.get(group_id) is not None
-        return f"Group {group_id} " + (f"is not a {kind} group." if is_known else "not found.")
 
     def choose(self, states_filter: Sequence[str], types_filter: Sequence[str]) -> list[Group]:
         """Choose the groups that ListGroups asks for."""

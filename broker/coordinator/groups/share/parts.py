@@ -11,13 +11,12 @@ from kraftrio.broker.coordinator.groups.group import GroupRegistry
 from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
 from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
-from kraftrio.broker.coordinator.groups.share.group import ShareGroup
+from kraftrio.broker.coordinator.groups.share.group import SHARE_GROUP_TYPE, ShareGroup
 from kraftrio.broker.coordinator.groups.share.records import states_record
 from kraftrio.broker.coordinator.groups.share.state_progress import StateProgress, TopicProgress
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.kraft_meta.metadata.image import TopicImage
-from kraftrio.wire.errors import ErrorCode, KafkaError
 
 SESSION_DEADLINE = "share-session"
 """First part of a member's deadline key; then come group id and member id."""
@@ -51,13 +50,7 @@ class ShareParts:
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND.
         """
-        group = self.registry.get(group_id)
-        if isinstance(group, ShareGroup):
-            return group
-        reason = f"{missing} {group_id} not found."
-        if group is not None:
-            reason = f"Group {group_id} is not a share group."
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, reason)
+        return self.registry.require(group_id, ShareGroup, SHARE_GROUP_TYPE, missing=missing)
 
     def find_or_make(self, group_id: str) -> ShareGroup:
         """Return a share group, or one that is not in the registry yet.

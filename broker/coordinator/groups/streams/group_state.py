@@ -129,6 +129,20 @@ class StreamsGroup:
         """What a member is to have."""
         return self.target.get(member_id, NO_TASKS)
 
+    def is_ready_for(self, member: StreamsMember) -> bool:
+        """Whether the topics let a member run the topology that it has, as the group last looked.
+
+        A topology that was stored since then is yet to be looked at.
+        """
+        topology, configured = self.topology, self.configured
+        return (
+            topology is not None
+            and configured is not None
+            and configured.is_ready
+            and configured.epoch == self.validated_topology_epoch
+            and member.metadata.topology_epoch >= topology.epoch
+        )
+
     # --- what any group is asked ---
 
     @property

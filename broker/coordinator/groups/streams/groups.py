@@ -18,8 +18,7 @@ from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatT
 from kraftrio.broker.coordinator.groups.modern.member_state import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
 from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
-from kraftrio.broker.coordinator.groups.streams.descriptions import describe_group
-from kraftrio.broker.coordinator.groups.streams.group_state import StreamsGroup
+from kraftrio.broker.coordinator.groups.streams.group_state import STREAMS_GROUP_TYPE, StreamsGroup
 from kraftrio.broker.coordinator.groups.streams.heartbeats import (
     HeartbeatAnswer,
     Heartbeats,
@@ -44,7 +43,6 @@ from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.group_records.keys import GroupRecordKey
 from kraftrio.wire.messages.streams_groups import (
-    StreamsGroupDescribeDescribedGroup,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
@@ -148,6 +146,12 @@ class StreamsGroups:
 
     # --- requests ---
 
+    def heartbeat_unchanged(
+        self, request: StreamsGroupHeartbeatRequest, sender: Sender, now: Now
+    ) -> StreamsGroupHeartbeatResponse | None:
+        """Answer a heartbeat that changes nothing at once; None if it may change something."""
+        return self._heartbeats.unchanged(request, sender, now)
+
     def heartbeat(self, request: StreamsGroupHeartbeatRequest, sender: Sender, now: Now) -> Outcome:
         """Serve StreamsGroupHeartbeat; the response is a `HeartbeatAnswer`."""
         try:
@@ -162,7 +166,7 @@ class StreamsGroups:
         return Outcome(records=records, replay=True, response=answer, stable=True)
 
     def _leave(self, request: StreamsGroupHeartbeatRequest) -> Outcome:
-        group = self._find(request.group_id)
+        group = self.find(request.group_id)
         member = group.member(request.member_id)
         if request.shutdown_application and group.shutdown_member_id is None:
             group.shutdown_member_id = request.member_id
@@ -173,24 +177,9 @@ class StreamsGroups:
             records=_removal(group, member), replay=True, response=HeartbeatAnswer(response)
         )
 
-    def describe(self, group_id: str) -> StreamsGroupDescribeDescribedGroup:
-        """Describe a group, or say that there is none of this kind."""
-        try:
-            return describe_group(self._find(group_id))
-        except KafkaError as error:
-            return StreamsGroupDescribeDescribedGroup(
-                group_id=group_id, error_code=error.code, error_message=error.message
-            )
-
-    def _find(self, group_id: str) -> StreamsGroup:
+    def find(self, group_id: str) -> StreamsGroup:
         """Return a group; KafkaError GROUP_ID_NOT_FOUND."""
-        group = self._registry.get(group_id)
-        if isinstance(group, StreamsGroup):
-            return group
-        message = f"Group {group_id} " + (
-            "not found." if group is None else "is not a streams group."
-        )
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
+        return self._registry.require(group_id, StreamsGroup, STREAMS_GROUP_TYPE)
 
 
 def _removal(group: StreamsGroup, member: StreamsMember) -> list[CoordinatorRecord]:

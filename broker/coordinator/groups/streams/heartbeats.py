@@ -25,7 +25,7 @@ from kraftrio.broker.coordinator.groups.modern.member_state import JOIN_EPOCH
 from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
 from kraftrio.broker.coordinator.groups.streams.assignors.sticky import StickyTaskAssignor
 from kraftrio.broker.coordinator.groups.streams.endpoints import partitions_by_endpoint
-from kraftrio.broker.coordinator.groups.streams.group_state import StreamsGroup
+from kraftrio.broker.coordinator.groups.streams.group_state import STREAMS_GROUP_TYPE, StreamsGroup
 from kraftrio.broker.coordinator.groups.streams.member import (
     Endpoint,
     StreamsMember,
@@ -123,6 +123,46 @@ class Heartbeats:
         self._deadlines = deadlines
         self._assignor = StickyTaskAssignor()
 
+    # --- what changes nothing ---
+
+    def unchanged(
+        self, request: StreamsGroupHeartbeatRequest, sender: Sender, now: Now
+    ) -> StreamsGroupHeartbeatResponse | None:
+        """Answer a heartbeat that changes nothing; None if it may change something.
+
+        It tells the member nothing that the member has not just said, so that it need not wait for
+        records that are not committed yet.
+        """
+        group = self._registry.get(request.group_id)
+        if not isinstance(group, StreamsGroup) or not _says_nothing_new(request):
+            return None
+        member = group.members.get(request.member_id)
+        epoch = group.group_epoch
+        if (
+            member is None
+            or not epoch == group.assignment_epoch == request.member_epoch
+            or not member.is_reconciled_to(epoch)
+            or member.metadata.client_id != sender.client_id
+            or member.metadata.client_host != sender.client_host
+            or not group.is_ready_for(member)
+            or group.refresh.is_due(epoch, now.monotonic_ms)
+            or group.endpoint_epoch != request.endpoint_information_epoch
+            or group.shutdown_member_id is not None
+            or group.assignment_configs != self.assignment_configs(request.group_id)
+            or self._deadlines.is_first_assignment_delayed(request.group_id)
+        ):
+            return None
+        self._deadlines.prolong_session(request.group_id, request.member_id, now)
+        return StreamsGroupHeartbeatResponse(
+            member_id=member.member_id,
+            member_epoch=epoch,
+            heartbeat_interval_ms=self._deadlines.times.of(request.group_id).interval_ms,
+            status=[],
+            endpoint_information_epoch=group.endpoint_epoch,
+        )
+
+    # --- the whole course ---
+
     def serve(
         self, request: StreamsGroupHeartbeatRequest, sender: Sender, now: Now
     ) -> tuple[HeartbeatAnswer, list[CoordinatorRecord]]:
@@ -189,14 +229,9 @@ class Heartbeats:
 
     def find(self, group_id: str) -> StreamsGroup:
         """Return a group; KafkaError GROUP_ID_NOT_FOUND."""
-        group = self._registry.get(group_id)
-        if isinstance(group, StreamsGroup):
-            return group
-        if group is None:
-            message = f"Streams group {group_id} not found."
-        else:
-            message = f"Group {group_id} is not a streams group."
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
+        return self._registry.require(
+            group_id, StreamsGroup, STREAMS_GROUP_TYPE, missing="Streams group"
+        )
 
     def _group_to_join(self, group_id: str, records: list[CoordinatorRecord]) -> StreamsGroup:
         """Return the group that a member joins, a new one unless there is one.
@@ -362,6 +397,23 @@ class Heartbeats:
                 "and requested a shutdown for the entire application.",
             )
         return response
+
+
+def _says_nothing_new(request: StreamsGroupHeartbeatRequest) -> bool:
+    """Whether a request has only what every heartbeat has."""
+    return (
+        request.member_epoch > JOIN_EPOCH
+        and request.topology is None
+        and request.active_tasks is None
+        and request.standby_tasks is None
+        and request.warmup_tasks is None
+        and request.rack_id is None
+        and request.rebalance_timeout_ms == -1
+        and request.process_id is None
+        and request.user_endpoint is None
+        and request.client_tags is None
+        and not request.shutdown_application
+    )
 
 
 def _updated_member(

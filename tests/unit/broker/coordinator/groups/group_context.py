@@ -134,7 +134,7 @@ class GroupContext:
 
     def _new_shard(self) -> GroupShard:
         kinds = group_kinds(self.properties, self.settings, self._new_uuid, self.metadata, self)
-        return GroupShard(self.properties, self.metadata, kinds)
+        return GroupShard(self.properties, kinds)
 
     def initialize(self, states: StatesToInitialize) -> None:
         """Note that states of share partitions are wanted."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from kraftrio.broker.coordinator.groups.shard.administration import listed_group
-from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.groups import DescribedGroup
 from tests.unit.broker.coordinator.groups.group_context import GroupContext
 
@@ -66,9 +68,18 @@ def test_describe_an_unknown_group(
 
 def test_classic_groups_are_no_consumer_groups(context: GroupContext) -> None:
     """Nor of any other kind; a request for those is refused with the reason."""
-    assert context.shard.refusal("share", "group") == "Group group not found."
+    shard = context.shard
+    finders: dict[str, Callable[[str], object]] = {
+        "consumer": shard.consumer.find, "share": shard.share.find, "streams": shard.streams.find
+    }  # fmt: skip
+    for find in finders.values():
+        with pytest.raises(KafkaError, match=r"Group group not found\.$"):
+            find("group")
     context.stable_group()
-    assert context.shard.refusal("share", "group") == "Group group is not a share group."
+    for name, find in finders.items():
+        with pytest.raises(KafkaError, match=rf"Group group is not a {name} group\.$") as refused:
+            find("group")
+        assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_list_groups(context: GroupContext) -> None:

@@ -57,10 +57,10 @@ def records(partition: int) -> Iterator[Record]:
 
 
 def _new_shard() -> GroupShard:
-    properties, metadata = Properties(), MetadataCache()
+    properties = Properties()
     initializer = ShareStateInitializer(NoShareCoordinators())
-    kinds = group_kinds(properties, Settings(), lambda: "uuid", metadata, initializer)
-    return GroupShard(properties, metadata, kinds)
+    kinds = group_kinds(properties, Settings(), lambda: "uuid", MetadataCache(), initializer)
+    return GroupShard(properties, kinds)
 
 
 def replay(partition: int, end_offset: int = 1 << 62) -> GroupShard:

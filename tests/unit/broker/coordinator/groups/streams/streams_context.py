@@ -102,7 +102,11 @@ class StreamsContext:
 
     def heartbeat(self, request: StreamsGroupHeartbeatRequest) -> HeartbeatAnswer:
         """Serve a heartbeat."""
-        answer = self.carry_out(self.groups.heartbeat(request, SENDER, self.now))
+        unchanged = self.groups.heartbeat_unchanged(request, SENDER, self.now)
+        outcome = self.groups.heartbeat(request, SENDER, self.now)
+        if unchanged is not None:
+            assert (outcome.response, outcome.records) == (HeartbeatAnswer(unchanged), [])
+        answer = self.carry_out(outcome)
         assert isinstance(answer, HeartbeatAnswer)
         return answer
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from kraftrio.broker.coordinator.groups.streams.descriptions import describe_group
 from kraftrio.broker.coordinator.groups.streams.request_checks import check_request
 from kraftrio.broker.coordinator.groups.streams.topology.configured_topology import InternalTopic
 from kraftrio.wire.codec.message import decode, encode
 from kraftrio.wire.errors import KafkaError
 from kraftrio.wire.messages.streams_groups import (
+    StreamsGroupDescribeDescribedGroup,
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
     StreamsGroupHeartbeatResponse,
@@ -38,10 +40,10 @@ class CoreScript(StreamsScript):
         return decode(type(response), 0, encode(response, 0))[0]
 
     def _answer(self, request: Any) -> Any:
-        groups = self._context.groups
         if isinstance(request, StreamsGroupDescribeRequest):
-            described = [groups.describe(group_id) for group_id in request.group_ids]
-            return StreamsGroupDescribeResponse(groups=described)
+            return StreamsGroupDescribeResponse(
+                groups=list(map(self._described, request.group_ids))
+            )
         try:
             check_request(request)
         except KafkaError as error:
@@ -49,6 +51,14 @@ class CoreScript(StreamsScript):
         answer = self._context.heartbeat(request)
         self._missing.update({topic.name: topic for topic in answer.missing_topics})
         return answer.response
+
+    def _described(self, group_id: str) -> StreamsGroupDescribeDescribedGroup:
+        try:
+            return describe_group(self._context.groups.find(group_id))
+        except KafkaError as error:
+            return StreamsGroupDescribeDescribedGroup(
+                group_id=group_id, error_code=error.code, error_message=error.message
+            )
 
     def configure(self, settings: dict[str, str]) -> None:
         self._context.configure(self.group_id, settings)
