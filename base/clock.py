@@ -23,3 +23,6 @@ class Clock:
     def monotonic_ms(self) -> float:
         """Milliseconds on Trio's clock; never goes back, virtual in tests with a mock clock."""
         return trio.current_time() * 1000.0
+
+    ticks_ns = staticmethod(time.perf_counter_ns)
+    """Nanoseconds, for how long something took: the hot path reads it, so it is no more."""

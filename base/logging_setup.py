@@ -39,6 +39,7 @@ LEVELS: Final[dict[str, int]] = {
 _PACKAGE = "kraftrio"
 _FIELDS = "kraftrio_fields"
 _LEFT_OUT = "kraftrio_left_out"
+_STACK = "kraftrio_stack"
 
 
 def level_name(level: int) -> str:
@@ -83,9 +84,14 @@ class LineFormatter(logging.Formatter):
         if left_out := getattr(record, _LEFT_OUT, 0):
             line += f" left_out={left_out}"
         if record.exc_info:
-            trace = self.formatException(record.exc_info)
-            line += "".join(f"\n    {one}" for one in trace.splitlines())
+            line += _indented(self.formatException(record.exc_info))
+        if stack := getattr(record, _STACK, ""):
+            line += _indented(stack)
         return line
+
+
+def _indented(text: str) -> str:
+    return "".join(f"\n    {one}" for one in text.splitlines())
 
 
 class LimitedLines(logging.Filter):
@@ -111,6 +117,14 @@ def log_event(logger: logging.Logger, level: int, message: str, **fields: object
     """Log a message with key=value pairs after it."""
     if logger.isEnabledFor(level):
         logger.log(level, message, extra={_FIELDS: fields})
+
+
+def log_with_stack(
+    logger: logging.Logger, level: int, message: str, stack: str, **fields: object
+) -> None:
+    """Log a message with key=value pairs, and the stack of another thread on lines of its own."""
+    if logger.isEnabledFor(level):
+        logger.log(level, message, extra={_FIELDS: fields, _STACK: stack})
 
 
 def setup_logging(level: str, stream: IO[str] | None = None) -> logging.Handler:

@@ -11,7 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, TypeAlias
 
+from kraftrio.base.histogram import Spread
+
 Statistics: TypeAlias = Mapping[str, float]
+
+LabelledStatistics: TypeAlias = Mapping[str, Mapping[tuple[str, ...], float | Spread]]
+"""Figures of many things of a kind (topics, APIs): by name, then by what they are of."""
 
 
 class HasStatistics(Protocol):
@@ -23,4 +28,12 @@ class HasStatistics(Protocol):
         It costs a walk over what the shell holds at most, and nothing while nobody asks: what is
         counted on the hot path is counted by a plain addition.
         """
+        ...
+
+
+class HasLabelledStatistics(Protocol):
+    """A shell with figures of many things of a kind, under the same rules."""
+
+    def labelled_statistics(self) -> LabelledStatistics:
+        """A snapshot, as `HasStatistics.statistics` gives one."""
         ...

@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from kraftrio.base.version import VERSION as __version__
+
 if TYPE_CHECKING:
     from kraftrio.clients.admin.admin import Admin as Admin
     from kraftrio.clients.admin.types import NewTopic as NewTopic
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
     from kraftrio.clients.spark.log_source import KraftrioLogSource as KraftrioLogSource
     from kraftrio.clients.spark.source import KraftrioSource as KraftrioSource
     from kraftrio.wire.primitives import TopicPartition as TopicPartition
-
-__version__ = "0.1.0"
 
 __all__ = [
     "AcknowledgeType",

@@ -53,6 +53,8 @@ unit/broker/api/test_controller: wire/messages/ admin
 unit/broker/api/test_log_dirs: broker/ ports
 unit/broker/api/test_metadata: broker/metadata/ auto_topics topic_descriptions
 unit/broker/api/transactions/test_coordination: broker/coordinator/ transaction_coordinator
+unit/broker/node/test_observation: broker/metrics/ endpoint
+unit/clients/test_public_names: base/ version
 unit/broker/config/test_config: broker/config/ attributes broker_table checks extra_table
     group_table types
 unit/broker/config/test_settings_in_force: broker/config/ without_effect

@@ -311,6 +311,11 @@ class BrokerProperties:
     kafka_metrics_polling_interval_secs: int
     kafka_metrics_reporters: list[str]
     telemetry_max_bytes: int
+    metrics_listener: HostPort | None
+    metrics_max_series: int
+    slow_request_ms: int
+    event_loop_stall_ms: int
+    log_dirs_free_bytes_warning: int
     config_providers: list[str]
     principal_builder_class: str | None
     security_providers: str | None

@@ -154,6 +154,8 @@ class BrokerConfig(BrokerProperties):
         self._resolve_log()
         self._resolve_listeners()
         self._resolve_quorum()
+        address = str(self.values["metrics.listener"] or "")
+        self.metrics_listener = parse_host_port("metrics.listener", address) if address else None
         check_config(self)
         defaults = {key.name: key.default for key in BROKER_KEYS.values()}
         self.warnings.extend(check_supported(self, defaults))

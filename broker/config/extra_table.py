@@ -40,6 +40,16 @@ kafka.metrics.reporters | list | |  | low
     Java classes that report metrics; without effect here.
 telemetry.max.bytes | int | 1048576 | 1.. | low
     Largest metrics push of a client.
+metrics.listener | string | | | medium
+    Where /metrics, /health and /ready are served, as host:port; empty: nowhere.
+metrics.max.series | int | 2000 | 1.. | low
+    Most series of one metric (topics, partitions, groups); the others are not shown.
+slow.request.ms | long | 1000 | 0.. | medium | cluster
+    A request that takes longer is logged, with where its time went; 0: none is.
+event.loop.stall.ms | int | 500 | 0.. | low
+    A turn of the event loop that takes longer is logged, with what held it; 0: none is.
+log.dirs.free.bytes.warning | long | 1073741824 | 0.. | medium
+    Less free space than this in a log directory is warned of; 0: it is not.
 config.providers | list | |  | low | cluster
     Java classes that fill in values; not supported here.
 principal.builder.class | class | null | | medium | broker

@@ -107,8 +107,14 @@ _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     ("the controller counts no client's changes", ("controller.quota.window.*",)),
     (
-        "metrics are not reported",
-        ("metric.reporters", "metrics.*", "kafka.metrics.*"),
+        "metrics are shown at metrics.listener, and sampled by who reads them there",
+        (
+            "metric.reporters",
+            "metrics.num.samples",
+            "metrics.recording.level",
+            "metrics.sample.window.ms",
+            "kafka.metrics.*",
+        ),
     ),
     (
         "listeners are not encrypted and do not authenticate",

@@ -266,6 +266,10 @@ class CoordinatorRuntime(Generic[ShardT]):
                 results.append(operation(led.shard))
         return results
 
+    def active_shards(self) -> list[ShardT]:
+        """The shards that are loaded."""
+        return [led.shard for led in self._led.values() if led.state is LoadState.ACTIVE]
+
     def write(
         self,
         key: str,

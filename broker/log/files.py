@@ -14,10 +14,12 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 from collections.abc import Sequence
 from typing import Protocol
 
 from kraftrio.broker.log.read_ahead import ReadAhead
+from kraftrio.broker.log.sync_times import SYNC_TIMES
 from kraftrio.wire.primitives import Buffer
 
 # Linux refuses more pieces in one writev.
@@ -205,8 +207,10 @@ class OsFile:
             if error.errno == errno.EBADF and self._fd < 0:
                 return  # closed by its owner, who synced it or deleted it
             raise
+        began = time.perf_counter_ns()
         try:
             os.fdatasync(fd)
+            SYNC_TIMES.add(self._path, began, time.perf_counter_ns())
         except OSError as error:
             # What was to be written may be gone, also for want of space: no later sync mends that.
             raise OSError(errno.EIO, f"sync failed: {error.strerror}", self._path) from error

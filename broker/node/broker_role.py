@@ -49,13 +49,17 @@ _log = logging.getLogger("kraftrio.node")
 
 
 class BrokerRole:
-    """See the module; one per node with the broker role."""
+    """See the module; one per node with the broker role.
+
+    Attributes:
+        services: the broker's parts.
+    """
 
     def __init__(self, node: NodeContext) -> None:
         self._node = node
         self._config = node.config
         self._log_manager = node.storage.log_manager
-        self._services = BrokerServices(node)
+        self.services = BrokerServices(node)
 
     # -- joining --------------------------------------------------------------------------------
 
@@ -66,7 +70,7 @@ class BrokerRole:
             StartError: the controller refuses this broker, or no log directory can be used.
         """
         try:
-            await self._services.channel.register(
+            await self.services.channel.register(
                 self._registration(sockets),
                 self._config.initial_broker_registration_timeout_ms / 1000,
             )
@@ -76,10 +80,10 @@ class BrokerRole:
             raise StartError(str(error)) from error
         except RegistrationError as error:
             raise StartError(str(error)) from error
-        broker_epoch = self._services.channel.broker_epoch
+        broker_epoch = self.services.channel.broker_epoch
         await self._wait_for_image(lambda image: image.offset >= broker_epoch)
         await self._load_logs()
-        self._node.quorum.subscribe(self._services.publisher.publish)
+        self._node.quorum.subscribe(self.services.publisher.publish)
         self._set_stray_logs_aside()
 
     async def _wait_for_image(self, is_awaited: Callable[[MetadataImage], bool]) -> None:
@@ -142,7 +146,7 @@ class BrokerRole:
             raise StartError(str(group.exceptions[0])) from group
         self._log_manager.dirs.finish_loading()
         self._node.environment.freeze_objects()
-        await self._services.moves.load()
+        await self.services.moves.load()
 
     def _placement(self, image: MetadataImage, topic_partition: TopicPartition) -> Placement | None:
         """Where the metadata places a replica on this broker, if it does."""
@@ -206,7 +210,7 @@ class BrokerRole:
             raise NodeError(str(innermost(group))) from innermost(group)
 
     def _start_tasks(self, nursery: trio.Nursery) -> None:
-        services, environment = self._services, self._node.environment
+        services, environment = self.services, self._node.environment
         maintenance = LogMaintenance(
             self._log_manager,
             environment.clock,
@@ -214,6 +218,7 @@ class BrokerRole:
             environment.run_in_thread,
             services.moves.is_moving,
         )
+        self._node.metrics.add("upkeep", maintenance.statistics)
         nursery.start_soon(services.moves.run)
         nursery.start_soon(services.sliced_work.run)
         for coordinator in services.coordination.by_topic.values():
@@ -224,7 +229,7 @@ class BrokerRole:
         nursery.start_soon(maintenance.run)
 
     def _accept_clients(self, nursery: trio.Nursery, sockets: Sequence[BoundListener]) -> None:
-        services, environment = self._services, self._node.environment
+        services, environment = self.services, self._node.environment
         limits = server_limits(self._node.dynamic.current)
         for listener, sock in sockets:
             server = ServerListener(
@@ -235,12 +240,13 @@ class BrokerRole:
                 environment.network,
                 self._node.resources,
             )
+            self._node.metrics.add("connections", server.statistics, listener.name)
             self._node.dynamic.subscribe(partial(_limit, server, self._node.resources))
             nursery.start_soon(server.run)
 
     async def _become_active(self, nursery: trio.Nursery, stopping: trio.Event) -> None:
         """Heartbeat until the image shows this broker unfenced, or the node stops; and go on."""
-        channel = self._services.channel
+        channel = self.services.channel
         timeout_s = self._config.initial_broker_registration_timeout_ms / 1000
         with trio.CancelScope() as waiting:
             nursery.start_soon(cancel_when, stopping, waiting)
@@ -270,7 +276,7 @@ class BrokerRole:
             self._node.environment.network,
             self._node.quorum,
             config.node_id,
-            self._services.channel.controlled_shutdown,
+            self.services.channel.controlled_shutdown,
         )
         await departure.leave(config.kraftrio_shutdown_timeout_ms / 1000)
 
@@ -279,10 +285,10 @@ class BrokerRole:
 
         In a thread, so that a second signal is heard meanwhile.
         """
-        broker_epoch = self._services.channel.broker_epoch
+        broker_epoch = self.services.channel.broker_epoch
 
         def close_logs() -> None:
-            self._services.moves.close()
+            self.services.moves.close()
             self._log_manager.close(broker_epoch)
 
         await self._node.environment.run_in_thread(close_logs)

@@ -11,6 +11,7 @@ from kraftrio.base.timers import Timers
 from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.controller.client import ControllerClient
+from kraftrio.broker.metrics.registry import MetricsRegistry
 from kraftrio.broker.node.environment import Environment
 from kraftrio.broker.node.storage import NodeStorage
 from kraftrio.broker.server.resources import ServerResources
@@ -25,6 +26,7 @@ class NodeContext:
         dynamic: the settings in force.
         controller: the way to the active controller.
         resources: what all listeners share.
+        metrics: the figures of the node's parts, which each part adds itself to.
     """
 
     dynamic: DynamicConfig
@@ -34,6 +36,7 @@ class NodeContext:
     timers: Timers
     environment: Environment
     resources: ServerResources
+    metrics: MetricsRegistry
 
     @property
     def config(self) -> BrokerConfig:

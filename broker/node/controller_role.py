@@ -55,6 +55,7 @@ class ControllerRole:
         self._resources = replace(
             node.resources, connections=ConnectionQuotas(controller_connection_limits(node.config))
         )
+        self._metrics = node.metrics
         self._quorum = quorum
         self._sliced_work = SlicedWork(environment.clock.monotonic_ms)
         self._metadata = MetadataCache()
@@ -117,4 +118,5 @@ class ControllerRole:
                     self._resources,
                     for_peers=True,
                 )
+                self._metrics.add("connections", server.statistics, listener.name)
                 nursery.start_soon(server.run)

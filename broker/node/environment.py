@@ -24,6 +24,7 @@ class Environment:
     """Files, clocks, randomness, network and threads of one node.
 
     Attributes:
+        has_threads: whether a part of a node may run beside its event loop for good.
         freeze_objects: takes the objects that there are out of the garbage collector's sight
             (see `base/live_objects`).
     """
@@ -33,4 +34,5 @@ class Environment:
     rng: random.Random = field(default_factory=random.SystemRandom)
     network: Network = field(default_factory=SystemNetwork)
     run_in_thread: RunInThread = run_in_worker_thread
+    has_threads: bool = False
     freeze_objects: Callable[[], None] = lambda: None

@@ -40,10 +40,12 @@ from kraftrio.broker.config.validator import NodeConfigValidator
 from kraftrio.broker.controller.client import ControllerClient
 from kraftrio.broker.controller.quorum_peers import QuorumPeers
 from kraftrio.broker.log.metadata.names import MetadataLogError
+from kraftrio.broker.metrics.registry import MetricsRegistry
 from kraftrio.broker.node.broker_role import BrokerRole
 from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.controller_role import ControllerRole
 from kraftrio.broker.node.environment import Environment
+from kraftrio.broker.node.observation import Observation
 from kraftrio.broker.node.settings import (
     controller_client_config,
     controller_config,
@@ -119,9 +121,13 @@ class Node:
             timers=self._timers,
             environment=environment,
             resources=server_resources(config, environment),
+            metrics=MetricsRegistry(config.metrics_max_series),
         )
+        self._observation = Observation(self._context)
         self._controller = ControllerRole(self._context) if config.is_controller else None
         self._broker = BrokerRole(self._context) if config.is_broker else None
+        if self._broker is not None:
+            self._observation.add_broker(self._broker.services)
 
     def _make_peers(self) -> QuorumPeers | None:
         """The way to the other voters; None in a quorum of one."""
@@ -180,10 +186,12 @@ class Node:
         sockets: list[BoundListener] = []
         try:
             bind_listeners(self._config, self._environment.network, sockets)
+            metrics_socket = self._observation.bind()
             controller_names = self._config.controller_listener_names
             for_broker = [one for one in sockets if one[0].name not in controller_names]
             for_controller = [one for one in sockets if one[0].name in controller_names]
             async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._observation.run, metrics_socket, stopping)
                 with trio.CancelScope() as starting:
                     nursery.start_soon(cancel_when, stopping, starting)
                     await self._start(nursery, for_broker, for_controller)
@@ -260,7 +268,7 @@ class Node:
             raise kind(text) from error
 
     def _report_ready(self, sockets: list[BoundListener]) -> None:
-        self._is_serving = True
+        self._is_serving = self._observation.is_serving = True
         config = self._config
         listener, sock = sockets[0]
         address = address_text(listener.host or socket.gethostname(), sock.getsockname()[1])
@@ -312,7 +320,7 @@ def run_until_stopped(
     for warning in config.warnings:
         _log.warning("%s", warning)
     raise_open_files_limit()
-    environment = Environment(freeze_objects=LiveObjects().freeze)
+    environment = Environment(has_threads=True, freeze_objects=LiveObjects().freeze)
     node = Node(config, environment, _announce, first_credentials)
     failure: BaseException | None = None
     try:

@@ -179,6 +179,7 @@ def server_resources(config: BrokerConfig, environment: Environment) -> ServerRe
         response_memory=MemoryBudget(config.kraftrio_queued_max_response_bytes),
         run_in_thread=environment.run_in_thread,
         connections=ConnectionQuotas(connection_limits(config), quota_windows(config)),
+        ticks_ns=environment.clock.ticks_ns,
     )
 
 

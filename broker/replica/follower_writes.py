@@ -69,6 +69,7 @@ class FollowerWrites:
         log = partition.log
         try:
             if len(records):
+                partition.traffic.replication_bytes_in += len(records)
                 log.append_as_follower(records, self._clock.wall_ms(), leader_epoch=leader_epoch)
             partition.on_leader_answer(leader_high_watermark, len(records))
             if leader_log_start_offset > log.log_start_offset:

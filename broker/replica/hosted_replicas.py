@@ -18,6 +18,7 @@ from kraftrio.broker.replica.ports import MetadataBrokers
 from kraftrio.broker.replica.replica_roles import ReplicaRoles
 from kraftrio.broker.replica.settings import ReplicaSettings
 from kraftrio.broker.replica.state.partition_state import Role
+from kraftrio.broker.replica.traffic import Traffics
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
 
@@ -38,7 +39,9 @@ class HostedReplicas:
         roles: ReplicaRoles,
         metadata: MetadataCache,
         clock: Clock,
+        traffics: Traffics,
     ) -> None:
+        self._traffics = traffics
         self._settings = settings
         self._partitions = partitions
         self._unmade = unmade
@@ -119,6 +122,7 @@ class HostedReplicas:
             self._settings.broker_id,
             self._brokers,
             self._settings.lag_time_max_ms,
+            self._traffics.enter(topic_partition.topic),
         )
         self._partitions[topic_partition] = partition
         self._roles.apply(partition, unmade.image)
@@ -127,3 +131,4 @@ class HostedReplicas:
     def remove(self, topic_partition: TopicPartition) -> None:
         """It is not hosted here any more."""
         del self._partitions[topic_partition]
+        self._traffics.leave(topic_partition.topic)

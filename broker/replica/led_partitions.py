@@ -10,7 +10,7 @@ Called by `api/produce` and the coordinators.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from kraftrio.base.clock import Clock
 from kraftrio.base.timers import Timers
@@ -143,6 +143,9 @@ class LedPartitions:
                 self._on_append(partition, len(records), wake_followers)
             raise UnflushedError(before, refusal.message) from error
         if not info.duplicate:
+            traffic = partition.traffic
+            traffic.bytes_in += len(records)
+            traffic.records_in += info.last_offset - info.base_offset + 1
             self._on_append(partition, len(records), wake_followers)
         return info
 
@@ -176,6 +179,18 @@ class LedPartitions:
         if partition is None or partition.state.high_watermark < end_offset:
             return False
         return partition.state.check_committed() is ErrorCode.NONE
+
+    def why_uncommitted(self, appends: Iterable[tuple[TopicPartition, int]]) -> str:
+        """Say which replicas some appends (partition and end offset) still wait for."""
+        for topic_partition, end_offset in appends:
+            partition = self._partitions.get(topic_partition)
+            if partition is None or partition.state.high_watermark >= end_offset:
+                continue
+            behind = partition.state.members_behind(end_offset)
+            if behind:
+                name = f"{topic_partition.topic}-{topic_partition.partition}"
+                return f"replication of {name} to {','.join(map(str, behind))}"
+        return ""
 
     def when_committed(
         self,

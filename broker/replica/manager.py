@@ -7,6 +7,7 @@ The parts:
 - `isrs`: followers' fetches, and the ISRs that follow from them;
 - `follower_writes`: what the fetchers do to the logs that follow;
 - `metadata_changes`: applies what the controller decided, through `roles` to each replica;
+- `traffics`: what came and went, by topic;
 - `disk_errors`, `failures`: what a failing disk means for a request, and for a log directory.
 
 Rules: `PartitionState` decides (role, ISR, high watermark) and `PartitionLog` stores the bytes; a
@@ -37,6 +38,7 @@ from kraftrio.broker.replica.record_deletions import RecordDeletions
 from kraftrio.broker.replica.replica_reads import ReplicaReads
 from kraftrio.broker.replica.replica_roles import ReplicaRoles
 from kraftrio.broker.replica.settings import ReplicaSettings
+from kraftrio.broker.replica.traffic import Traffics
 from kraftrio.wire.primitives import TopicPartition
 
 
@@ -66,7 +68,10 @@ class ReplicaManager:
         self.disk_errors = DiskErrors(log_manager, clock, self._fetchers.on_no_space)
         self.unmade = UnmadeLogs(settings.broker_id, log_manager, directory_reports)
         self.roles = ReplicaRoles(self._fetchers, self.isrs, self.disk_errors, clock)
-        self.hosted = HostedReplicas(settings, partitions, self.unmade, self.roles, metadata, clock)
+        self.traffics = Traffics()
+        self.hosted = HostedReplicas(
+            settings, partitions, self.unmade, self.roles, metadata, clock, self.traffics
+        )
         self.reads = ReplicaReads(self.disk_errors)
         self.deletions = RecordDeletions(self.disk_errors, timers)
         self.led = LedPartitions(

@@ -16,6 +16,7 @@ from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.broker.replica.offset_waiters import OffsetWaiters
 from kraftrio.broker.replica.state.followers import Brokers
 from kraftrio.broker.replica.state.partition_state import PartitionState
+from kraftrio.broker.replica.traffic import TopicTraffic
 from kraftrio.broker.replica.waiters import (
     CommitCallback,
     Confirmation,
@@ -46,6 +47,7 @@ class Partition:
         "state",
         "topic_id",
         "topic_partition",
+        "traffic",
         "watches",
     )
 
@@ -57,8 +59,10 @@ class Partition:
         broker_id: int,
         brokers: Brokers,
         lag_time_max_ms: float,
+        traffic: TopicTraffic,
     ) -> None:
         self.topic_partition = topic_partition
+        self.traffic = traffic
         self.topic_id = topic_id
         self.log = log
         self.state = PartitionState(

@@ -34,6 +34,7 @@ from kraftrio.broker.server.context import ClientInfo
 from kraftrio.broker.server.dispatch import Dispatcher, Encoder
 from kraftrio.broker.server.limits import ServerLimits
 from kraftrio.broker.server.memory_budget import FREE_BYTES
+from kraftrio.broker.server.request_figures import RequestTimes
 from kraftrio.broker.server.resources import ServerResources
 from kraftrio.broker.server.response_queue import AHEAD_BYTES, ResponseQueue
 from kraftrio.net.send_queue import Push, SendQueue
@@ -77,6 +78,7 @@ class AcceptedConnection:
         "_limits",
         "_network",
         "_protocol",
+        "_received",
         "_request_memory",
         "_resources",
         "_response_memory",
@@ -112,8 +114,12 @@ class AcceptedConnection:
         self._request_memory = resources.request_memory.share(self._on_memory, self._give_up)
         self._response_memory = resources.response_memory.share(self._on_memory, self._give_up)
         self._responses = ResponseQueue(
-            self._protocol, SendQueue(sock, network.file_sender(sock)), self._response_memory
+            self._protocol,
+            SendQueue(sock, network.file_sender(sock)),
+            self._response_memory,
+            resources,
         )
+        self._received = 0  # when, the last bytes
         self._closed = False
         self._given_up = False
         self.client = client
@@ -134,6 +140,7 @@ class AcceptedConnection:
         finally:
             self._closed = True
             self._responses.clear()
+            self._forget_parked()
             self._protocol.discard()
             self._request_memory.close()
             self._response_memory.close()
@@ -198,6 +205,7 @@ class AcceptedConnection:
             if count == 0:
                 return
             self.last_active = now = trio.current_time()
+            self._received = self._resources.ticks_ns()
             self._request_memory.moved_bytes += count
             frames = protocol.bytes_received(count, buffers)
             held_bytes = protocol.unfinished_bytes + sum(map(len, frames))
@@ -239,26 +247,44 @@ class AcceptedConnection:
                 raise
 
     def _serve_request(self, frame: memoryview, start: RequestStart) -> None:
-        responses = self._responses
+        responses, ticks_ns = self._responses, self._resources.ticks_ns
         responses.current = start
-        answer = self._dispatcher.handle(frame, start, self.client)
+        times = RequestTimes(start, self.client, self._received, ticks_ns(), len(frame))
+        answer = self._dispatcher.handle(frame, start, self.client, times)
+        times.handled = times.completed = ticks_ns()
         if answer is None:
-            return
-        if isinstance(answer, Deferred):
-            slot = self._protocol.open_slot(start)
-            answer.when_done(lambda encoder: self._fill(slot, encoder))
+            self._resources.requests.note(times, times.completed)
+        elif isinstance(answer, Deferred):
+            self._park(answer, times)
         elif self._is_next_to_send():
-            responses.unsent.append(answer())
+            responses.put_next(answer, times)
         else:
-            responses.put(self._protocol.open_slot(start), answer)
+            slot = self._protocol.open_slot(start)
+            slot.times = times
+            responses.put(slot, answer)
+
+    def _park(self, answer: Deferred[Encoder], times: RequestTimes) -> None:
+        """Keep a request's place until there is an answer."""
+        slot = self._protocol.open_slot(times.start)
+        slot.times = times
+        self._resources.requests.parked[times] = None
+        answer.when_done(lambda encoder: self._fill(slot, encoder))
 
     def _is_next_to_send(self) -> bool:
         """Whether no response waits for its turn: the next one then needs no slot."""
         return not self._protocol.slots_in_flight and not self._sending
 
     def _fill(self, slot: ResponseSlot, encoder: Deferred[Encoder]) -> None:
+        times = slot.times
+        times.completed = self._resources.ticks_ns()
+        self._resources.requests.parked.pop(times, None)
         self._responses.put_later(slot, encoder)
         self._wake_writer.set()
+
+    def _forget_parked(self) -> None:
+        """Nobody waits for the answers any more."""
+        for slot in self._protocol.slots():
+            self._resources.requests.parked.pop(slot.times, None)
 
     def _must_pause(self) -> bool:
         protocol, responses = self._protocol, self._responses

@@ -5,9 +5,9 @@ which version, and what its sender may do; and what a handler is.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from kraftrio.broker.security.authorizer import (
     ALLOW_ALL,
@@ -64,9 +64,22 @@ class ClientInfo:
             callback()
 
 
+class Waits(Protocol):
+    """Takes note of what a request waits for (`request_figures.RequestTimes`)."""
+
+    codes: Sequence[int]
+    response_bytes: int
+
+    def wait_for(self, explain: Callable[[], str]) -> None: ...
+
+
 @dataclass(slots=True)
 class RequestContext:
-    """One request as its handler sees it."""
+    """One request as its handler sees it.
+
+    Attributes:
+        times: where its time goes; None: nobody asks.
+    """
 
     api_key: int
     api_version: int
@@ -74,6 +87,12 @@ class RequestContext:
     client_id: str | None
     client: ClientInfo
     authorizer: Authorizer = ALLOW_ALL
+    times: Waits | None = None
+
+    def wait_for(self, explain: Callable[[], str]) -> None:
+        """Say what the request is going to wait for (`RequestTimes.wait_for`)."""
+        if self.times is not None:
+            self.times.wait_for(explain)
 
     def is_authorized(self, operation: AclOperation, resource: Resource) -> bool:
         """Whether the client may do this."""

@@ -24,7 +24,8 @@ from kraftrio.base.deferred import Deferred
 from kraftrio.base.statistics import Statistics
 from kraftrio.broker.security.api_access import API_ACCESS, Access, Permission
 from kraftrio.broker.security.authorizer import ALLOW_ALL, Authorizer
-from kraftrio.broker.server.context import ClientInfo, Handler, RequestContext
+from kraftrio.broker.server.context import ClientInfo, Handler, RequestContext, Waits
+from kraftrio.broker.server.response_errors import error_codes
 from kraftrio.broker.server.routes import Route, build_routes
 from kraftrio.broker.server.sliced_work import SlicedWork, Work, do_at_once
 from kraftrio.broker.server.throttling import Throttle
@@ -121,8 +122,17 @@ class Dispatcher:
         """Parse the header (RemoteProtocolError when it cannot be)."""
         return parse_request_start(frame, self._flexible_from)
 
-    def handle(self, frame: memoryview, start: RequestStart, client: ClientInfo) -> Answer:
+    def handle(
+        self,
+        frame: memoryview,
+        start: RequestStart,
+        client: ClientInfo,
+        times: Waits | None = None,
+    ) -> Answer:
         """Serve one request.
+
+        Args:
+            times: notes what the request waits for, and what its response has.
 
         Returns:
             how to encode its response, or a Deferred of that, or None where there is none (acks=0).
@@ -156,7 +166,9 @@ class Dispatcher:
             raise RemoteProtocolError(
                 f"{client.principal} is not authorized to send {ApiKey(api_key).name}"
             )
-        context = RequestContext(api_key, version, correlation_id, client_id, client, authorizer)
+        context = RequestContext(
+            api_key, version, correlation_id, client_id, client, authorizer, times
+        )
         if len(frame) > route.large_bytes or client.queued_work:
             return self._work(client, self._serve(route, frame, position, context), route)
         request: Any
@@ -229,6 +241,8 @@ class Dispatcher:
             response = response.value
         if response is None:
             return None
+        if context.times is not None:
+            context.times.codes = error_codes(response, nested=is_little(response))
         encoding = encode_slices(response, context.api_version)
         parts = yield from self._counted(encoding, context)
         answer = _with_header(parts, route, context)
@@ -263,6 +277,8 @@ class Dispatcher:
 
     def _encoder(self, response: Any, route: Route, context: RequestContext) -> Encoder:
         def encoder() -> list[Piece]:
+            if context.times is not None:
+                context.times.codes = error_codes(response)
             return _with_header(encode_pieces(response, context.api_version), route, context)
 
         throttle = self._throttle
@@ -299,6 +315,8 @@ def _with_header(parts: Sequence[Piece], route: Route, context: RequestContext) 
     """Put the length and the header before a response."""
     flexible = context.api_version >= route.flexible_header_from
     size = 4 + flexible + sum(map(len, parts))
+    if context.times is not None:
+        context.times.response_bytes = size
     # A flexible header ends with the count of its tagged fields: none.
     head = (_FLEXIBLE_HEAD if flexible else _HEAD)(size, context.correlation_id)
     if len(parts) == 1 and not isinstance(first := parts[0], StoredBytes):

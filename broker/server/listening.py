@@ -10,13 +10,14 @@ Called by: `node`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from kraftrio.base.start_errors import StartError
 from kraftrio.broker.config.attributes import ListenerAddress, address_text, ip_version
 from kraftrio.broker.config.config import BrokerConfig
-from kraftrio.net.transport import ACCEPT_BACKLOG, Network
+from kraftrio.net.transport import ACCEPT_BACKLOG, ListeningSocket, Network
 
 BoundListener = tuple[ListenerAddress, Any]
 """A listener of the configuration with its bound socket."""
@@ -36,15 +37,29 @@ def bind_listeners(config: BrokerConfig, network: Network, bound: list[BoundList
         backlog = config.socket_listen_backlog_size
     for listener in config.listeners:
         host, port = listener.host, listener.port
-        try:
+        with _reported(host, port):
             sock = network.bind(
                 host, port, backlog=backlog, ipv6_only=_is_shared(listener, config.listeners)
             )
-        except OSError as error:
-            raise StartError(
-                f"cannot listen on {address_text(host or '*', port)}: {error.strerror or error}"
-            ) from error
         bound.append((listener, sock))
+
+
+def bind_address(network: Network, host: str, port: int) -> ListeningSocket:
+    """Open one socket that is no listener of the protocol (StartError if it cannot be opened)."""
+    with _reported(host, port):
+        sock: ListeningSocket = network.bind(host, port)
+    return sock
+
+
+@contextmanager
+def _reported(host: str, port: int) -> Iterator[None]:
+    """Rule 2."""
+    try:
+        yield
+    except OSError as error:
+        raise StartError(
+            f"cannot listen on {address_text(host or '*', port)}: {error.strerror or error}"
+        ) from error
 
 
 def _is_shared(listener: ListenerAddress, listeners: Sequence[ListenerAddress]) -> bool:

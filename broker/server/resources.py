@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import trio
 
+from kraftrio.base.clock import Clock
 from kraftrio.base.statistics import Statistics
 from kraftrio.base.threads import RunInThread, run_in_worker_thread
 from kraftrio.broker.server.connection_quotas import ConnectionQuotas
 from kraftrio.broker.server.memory_budget import MemoryBudget
+from kraftrio.broker.server.request_figures import RequestFigures, SlowRequestLimit
 
 _STALL_CHECK_INTERVAL_S = 5.0
 _MAX_LOADS = 8  # at a time, by all connections
@@ -24,6 +27,9 @@ class ServerResources:
         response_memory: of encoded responses that sockets have not taken.
         loads: how many threads load files at a time.
         connections: how many there may be, and how fast they may come.
+        requests: what requests have cost.
+        ticks_ns: the clock of their times.
+        slow_requests: hears of each that took longer than its limit.
     """
 
     request_memory: MemoryBudget = field(default_factory=lambda: MemoryBudget(0))
@@ -31,6 +37,9 @@ class ServerResources:
     run_in_thread: RunInThread = run_in_worker_thread
     loads: trio.CapacityLimiter = field(default_factory=lambda: trio.CapacityLimiter(_MAX_LOADS))
     connections: ConnectionQuotas = field(default_factory=ConnectionQuotas)
+    requests: RequestFigures = field(default_factory=RequestFigures)
+    ticks_ns: Callable[[], int] = Clock.ticks_ns
+    slow_requests: SlowRequestLimit = field(default_factory=SlowRequestLimit)
 
     async def run(self) -> None:
         """Close connections that hold memory which others wait for and stand still, until

@@ -6,17 +6,21 @@ Owns: `ResponseQueue`. Rules
 2. Ready responses leave their slots only as far as the socket is about to take them.
 3. What is encoded and held in memory counts in the memory that all connections share, until the
    socket has taken it.
+4. A request is counted (`request_figures`) once the socket has taken all of its response.
 
 Waits for nothing: `push` says why it ended. Called by: `client_connection`.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.server.dispatch import Encoder
 from kraftrio.broker.server.memory_budget import MemoryShare
+from kraftrio.broker.server.request_figures import RequestTimes
+from kraftrio.broker.server.resources import ServerResources
 from kraftrio.net.send_queue import Push, SendQueue
 from kraftrio.wire.protocol.framing import RequestStart, ResponseSlot, ServerConnection
 from kraftrio.wire.stored_bytes import Piece, StoredBytes
@@ -41,20 +45,39 @@ class ResponseQueue:
         "_filled",
         "_memory",
         "_protocol",
+        "_resources",
+        "_times",
         "current",
         "encoded_bytes",
         "encoded_held_bytes",
         "unsent",
     )
 
-    def __init__(self, protocol: ServerConnection, unsent: SendQueue, memory: MemoryShare) -> None:
+    def __init__(
+        self,
+        protocol: ServerConnection,
+        unsent: SendQueue,
+        memory: MemoryShare,
+        resources: ServerResources,
+    ) -> None:
         self._protocol = protocol
         self._memory = memory
+        self._resources = resources
         self._filled: list[ResponseSlot] = []  # complete, and not encoded yet
+        self._times: deque[RequestTimes] = deque()  # of the responses that are being sent
         self.unsent = unsent
         self.encoded_bytes = 0
         self.encoded_held_bytes = 0
         self.current: RequestStart | None = None
+
+    def put_next(self, encoder: Encoder, times: RequestTimes) -> None:
+        """Encode a response whose turn it is."""
+        self.unsent.append(encoder())
+        self._note_end(times)
+
+    def _note_end(self, times: RequestTimes) -> None:
+        times.end_position = self._memory.moved_bytes + self.unsent.size_bytes
+        self._times.append(times)
 
     def put(self, slot: ResponseSlot, encoder: Encoder) -> None:
         """Encode a response at once, to wait in its slot."""
@@ -100,6 +123,18 @@ class ResponseQueue:
                     return end
         finally:
             self._count_held()
+            if self._times:
+                self._count_sent()
+
+    def _count_sent(self) -> None:
+        """Count the requests whose responses the socket has taken."""
+        resources, waiting = self._resources, self._times
+        sent_bytes, now = self._memory.moved_bytes, resources.ticks_ns()
+        slow = resources.slow_requests
+        while waiting and waiting[0].end_position <= sent_bytes:
+            times = waiting.popleft()
+            if resources.requests.note(times, now) >= slow.nanoseconds:
+                slow.report(times, now)
 
     def _take_ready(self) -> None:
         """Take what is next to be sent out of its slots, not much more than the socket takes."""
@@ -115,6 +150,8 @@ class ResponseQueue:
             assert pieces is not None
             self._count_encoded(pieces, -1)
             unsent.append(pieces)
+            if slot_or_none.times is not None:
+                self._note_end(slot_or_none.times)
 
     def _count_held(self) -> None:
         held_bytes = self.encoded_held_bytes + self.unsent.held_bytes
@@ -124,3 +161,4 @@ class ResponseQueue:
     def clear(self) -> None:
         """Forget what was not sent: the connection has ended."""
         self.unsent.clear()
+        self._times.clear()

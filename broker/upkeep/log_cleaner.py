@@ -69,6 +69,7 @@ class LogCleaner:
         self._is_moving = is_moving
         self._put_off: dict[PartitionLog, float] = {}
         self._cleaned_count = 0
+        self._busy_ms = 0.0
         self._read_bytes = 0
         self._written_bytes = 0
 
@@ -76,6 +77,7 @@ class LogCleaner:
         """How much was compacted, and what cannot be."""
         return {
             "logs_cleaned_total": self._cleaned_count,
+            "cleaner_busy_ms_total": self._busy_ms,
             "cleaner_read_bytes_total": self._read_bytes,
             "cleaner_written_bytes_total": self._written_bytes,
             "uncleanable_partitions": sum(until == math.inf for until in self._put_off.values()),
@@ -130,10 +132,12 @@ class LogCleaner:
                     time.perf_counter, _rest, settings.log_cleaner_io_max_bytes_per_second
                 ),
             )
+            began_ms = self._clock.monotonic_ms()
             try:
                 await self._steps(run)
             finally:
                 run.discard()
+                self._busy_ms += self._clock.monotonic_ms() - began_ms
         except CleaningAborted:
             _log.info("cleaning aborted partition=%s", log.topic_partition)
             # Whatever changed may go on changing: do not spin.

@@ -58,6 +58,9 @@ class SimClock(Clock):
         """Trio's clock, and the work of this turn, for which the node will be busy."""
         return (self._world.now_s + self._world.work.owed_s(current.get())) * 1000
 
+    def ticks_ns(self) -> int:
+        return int(self.monotonic_ms() * 1_000_000)
+
     def wall_ms(self) -> int:
         now_ms = self._world.now_s * 1000
         return START_WALL_MS + int(now_ms * (1 + self.drift) + self.offset_ms)
@@ -173,7 +176,7 @@ class SimNode:
         """The replicas of the running node, if it is a broker and has not closed their logs."""
         if self.node is None or self.node._broker is None:
             return None
-        manager = self.node._broker._services.replica_manager
+        manager = self.node._broker.services.replica_manager
         if self.is_stopping and any(
             r.log.durability.is_closed for r in manager.hosted.partitions()
         ):

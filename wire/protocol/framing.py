@@ -27,9 +27,9 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from mmap import mmap
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from kraftrio.wire.errors import RemoteProtocolError
 from kraftrio.wire.primitives import Buffer, read_uvarint
@@ -278,14 +278,16 @@ class ResponseSlot:
 
     Attributes:
         pieces: the response, once it is encoded.
+        times: what its owner keeps with it.
     """
 
-    __slots__ = ("encode", "pieces", "request")
+    __slots__ = ("encode", "pieces", "request", "times")
 
     def __init__(self, request: RequestStart) -> None:
         self.request = request
         self.encode: Callable[[], list[Piece]] | None = None
         self.pieces: list[Piece] | None = None
+        self.times: Any = None
 
 
 class ServerConnection(FrameReader):
@@ -312,6 +314,10 @@ class ServerConnection(FrameReader):
     def slots_in_flight(self) -> int:
         """How many requests wait for their response to leave."""
         return len(self._slots)
+
+    def slots(self) -> Iterable[ResponseSlot]:
+        """The responses that have not left, in their order."""
+        return self._slots
 
     @property
     def has_ready_response(self) -> bool:

@@ -76,6 +76,7 @@ class FetchAnswer:
                 )
                 topics[key[:2]] = topic
             topic.partitions.append(answer if keep is None else keep(answer))
+        reading.count_served()
         if reading.up_to_date:
             plan.mark_up_to_date(reading.up_to_date)
 

@@ -25,6 +25,7 @@ from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.partition import Partition
 from kraftrio.broker.replica.ports import ReplicationThrottle
+from kraftrio.broker.replica.traffic import TopicTraffic
 from kraftrio.broker.replica.waiters import FetchWaiters
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.memory_budget import MemoryBudget
@@ -87,9 +88,11 @@ class Reading:
         can_wait: is there a partition that may get more?
         only_looks: nothing is answered with what is read.
         waiters: where to wait for more.
+        served: what was read of topics: records, and their bytes.
     """
 
     __slots__ = (
+        "_is_follower",
         "budget",
         "can_wait",
         "data",
@@ -97,11 +100,15 @@ class Reading:
         "may_hold",
         "only_looks",
         "records_bytes",
+        "served",
         "up_to_date",
         "waiters",
     )
 
-    def __init__(self, budget: int, may_hold: int, can_wait: bool, only_looks: bool) -> None:
+    def __init__(
+        self, budget: int, may_hold: int, can_wait: bool, only_looks: bool, is_follower: bool
+    ) -> None:
+        self._is_follower = is_follower
         self.budget = budget
         self.may_hold = may_hold
         self.can_wait = can_wait
@@ -109,6 +116,7 @@ class Reading:
         self.data: list[tuple[FetchKey, FetchPart, PartitionData]] = []
         self.waiters: list[FetchWaiters] = []
         self.up_to_date: list[FetchKey] = []
+        self.served: list[tuple[TopicTraffic, int, int]] = []
         self.records_bytes = 0
         self.has_news = False
 
@@ -122,6 +130,16 @@ class Reading:
         self.data.clear()
         self.waiters.clear()
         self.up_to_date.clear()
+        self.served.clear()
+
+    def count_served(self) -> None:
+        """What was read is going to be sent."""
+        for traffic, records, size_bytes in self.served:
+            if self._is_follower:
+                traffic.replication_bytes_out += size_bytes
+            else:
+                traffic.bytes_out += size_bytes
+                traffic.records_out += records
 
 
 @dataclass(slots=True, frozen=True)
@@ -236,6 +254,7 @@ class FetchReader:
             _HOLD_BYTES_IN_ALL if memory is None or memory.has_room else 0,
             plan.session is not None and plan.is_partial,
             only_looks,
+            fetch.replica_id != CONSUMER_REPLICA_ID,
         )
 
     def read_some(self, fetch: OngoingFetch, reading: Reading, entries: Entries) -> None:
@@ -262,15 +281,7 @@ class FetchReader:
                     continue
                 if fetch.session is None:
                     reading.waiters.append(_waiters(fetch, partition))
-                records_bytes = self._read_partition(
-                    fetch,
-                    partition,
-                    part,
-                    answer,
-                    reading.budget - reading.records_bytes,
-                    min(_HOLD_BYTES, reading.may_hold),
-                    reading.records_bytes == 0,
-                )
+                records_bytes = self._read_partition(fetch, partition, part, answer, reading)
             except KafkaError as error:
                 answer.error_code = error.code
                 # A topic that does not exist is no reason to answer, or its reader would spin. A
@@ -320,9 +331,7 @@ class FetchReader:
         partition: Partition,
         part: FetchPart,
         answer: PartitionData,
-        budget: int,
-        hold_bytes: int,
-        is_first_data: bool,
+        reading: Reading,
     ) -> int:
         """Fill in one partition's answer; return the bytes of its records."""
         log, replica_id = partition.log, fetch.replica_id
@@ -348,15 +357,18 @@ class FetchReader:
             try:
                 read = log.read_lazily(
                     part.fetch_offset,
-                    max(0, min(budget, part.partition_max_bytes)),
-                    hold_bytes,
+                    max(0, min(reading.budget - reading.records_bytes, part.partition_max_bytes)),
+                    min(_HOLD_BYTES, reading.may_hold),
                     max_offset=max_offset,
-                    min_one_batch=is_first_data,
+                    min_one_batch=reading.records_bytes == 0,
                 )
             except OSError as error:
                 raise self._replicas.disk_errors.refused("read", partition, error) from error
             answer.records = read.records
             records_bytes = len(read.records)
+            if records_bytes:
+                records = read.next_offset - part.fetch_offset
+                reading.served.append((partition.traffic, records, records_bytes))
             if not read_committed:
                 answer.aborted_transactions = None
             else:

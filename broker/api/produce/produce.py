@@ -123,6 +123,7 @@ class ProduceHandlers:
             return self._append_all(request, context, None)
         if admission.done:
             return self._append_all(request, context, admission.value)
+        context.wait_for(lambda: "the coordinator of its transaction, to verify it")
         return self._append_admitted(request, context, admission)
 
     def _append_admitted(
@@ -300,6 +301,7 @@ class ProduceHandlers:
             if not left:
                 answered.complete(response)
 
+        context.wait_for(lambda: self._replicas.why_uncommitted([one[:2] for one in pending]))
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         for topic_partition, end_offset, answer in pending:
             self._replicas.when_committed(

@@ -68,6 +68,10 @@ class Group(Protocol):
         """The wall time from which on the retention of an offset counts."""
 
     @property
+    def member_count(self) -> int:
+        """How many members it has."""
+
+    @property
     def is_unused(self) -> bool:
         """Whether the group may go once it holds no offsets."""
 

@@ -86,6 +86,13 @@ class OffsetState:
             return self._committed.get(key)
         return None if isinstance(newest, OffsetRemoved) else newest
 
+    def committed(self) -> Iterator[tuple[OffsetKey, int]]:
+        """Every offset that is committed."""
+        for group_id in self._committed.group_ids():
+            for topic, partitions in self._committed.topics(group_id).items():
+                for partition, stored in partitions.items():
+                    yield OffsetKey(group_id, topic, partition), stored.offset
+
     def newest_of(self, group_id: str) -> Mapping[str, Mapping[int, StoredOffset]]:
         """The newest values of a group by topic and partition, committed or not."""
         committed = self._committed.topics(group_id)

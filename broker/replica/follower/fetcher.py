@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import trio
 
-from kraftrio.base.statistics import Statistics
+from kraftrio.base.statistics import LabelledStatistics, Statistics
 from kraftrio.broker.replica.follower.leader_fetcher import FollowerContext, LeaderFetcher
 from kraftrio.wire.primitives import TopicPartition
 
@@ -84,6 +84,16 @@ class ReplicaFetchers:
             "leaders": len(self._leaders),
             "partitions": len(lags),
             "max_lag_records": max((lag for lag in lags if lag is not None), default=0),
+        }
+
+    def labelled_statistics(self) -> LabelledStatistics:
+        """How far each followed partition is behind, as far as is known."""
+        return {
+            "lag_records": {
+                (topic, str(index)): lag
+                for (topic, index), lag in self.lag.items()
+                if lag is not None
+            }
         }
 
     async def _run(self, leader_id: int, fetcher: LeaderFetcher) -> None:

@@ -241,6 +241,16 @@ class PartitionState:
         """How far a follower is, as its leader knows."""
         return self.followers.get(replica_id)
 
+    def members_behind(self, end_offset: int) -> list[int]:
+        """The members of the maximal ISR that do not have everything before an offset."""
+        others = sorted(self.maximal_isr - {self.broker_id})
+        return [
+            replica_id
+            for replica_id in others
+            if (progress := self.progress(replica_id)) is None
+            or progress.log_end_offset < end_offset
+        ]
+
     def check_leader(self, current_leader_epoch: int) -> ErrorCode:
         """May a request that names this leader epoch (-1: none) be served here?"""
         if self.role is not Role.LEADER:

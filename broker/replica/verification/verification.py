@@ -90,6 +90,7 @@ class TransactionVerification:
         self._led = led
         self._metadata = metadata
         self._asker = asker
+        self.statistics = asker.statistics
         self._end_waits = end_waits
         self._settings = settings
         self._clock = clock

@@ -384,6 +384,10 @@ class ClassicGroup:
         return commit_timestamp_ms
 
     @property
+    def member_count(self) -> int:
+        return len(self.members)
+
+    @property
     def is_unused(self) -> bool:
         """Whether the group has neither members nor pending members."""
         return self.is_in(GroupState.EMPTY) and not self.pending_join_members

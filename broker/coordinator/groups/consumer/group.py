@@ -106,6 +106,10 @@ class ConsumerGroup:
         return self.state.value
 
     @property
+    def member_count(self) -> int:
+        return len(self.members)
+
+    @property
     def is_unused(self) -> bool:
         """Whether the group may go once it holds no offsets."""
         return not self.members

@@ -55,6 +55,10 @@ class ShareGroup:
         return STABLE if self.members else EMPTY
 
     @property
+    def member_count(self) -> int:
+        return len(self.members)
+
+    @property
     def is_unused(self) -> bool:
         return False
 

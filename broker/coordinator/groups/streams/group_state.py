@@ -171,6 +171,10 @@ class StreamsGroup:
         return self.state.value
 
     @property
+    def member_count(self) -> int:
+        return len(self._members)
+
+    @property
     def is_unused(self) -> bool:
         """Whether the group has no members."""
         return not self._members

@@ -1,0 +1,1 @@
+"""Figures of the process for monitoring: which there are, gathered from the shells, over HTTP."""

@@ -1,0 +1,201 @@
+"""What requests cost, by API: how many came, what became of them, and where their time went.
+
+Owns `RequestFigures`, one per node, and `RequestTimes`, which goes with each request from the
+moment that its bytes are here until the socket has taken its answer. A request's time has Kafka's
+parts:
+- queue: from the arrival of its bytes until its handler is called;
+- local: in its handler, up to the moment that it answers or waits;
+- remote: while it waits, for replicas, for records, for others, or for its next slice of work;
+- send: from the answer until the socket has taken it, behind those before it.
+
+Rules
+1. Times are ticks in nanoseconds of one clock, which never goes back.
+2. A request is counted when its answer has left, or at once where there is none (acks=0); those
+   whose connection ends first are not counted.
+3. What waits says why (`wait_for`): it is asked only of requests that have waited for long.
+
+Called by `client_connection` and `response_queue`. Read by `metrics` and by who reports slow ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from kraftrio.base.histogram import Histogram, Spread
+from kraftrio.base.statistics import LabelledStatistics
+from kraftrio.broker.server.context import ClientInfo
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.protocol.api import APIS, ApiKey
+from kraftrio.wire.protocol.framing import RequestStart
+
+_TIME_BOUNDS = tuple(range(16, 37))  # 2**16 ns, 66 us, to 2**36 ns, 69 s
+_STAGE_BOUNDS = tuple(range(16, 37, 2))
+_SIZE_BOUNDS = tuple(range(6, 31, 2))  # 64 B to 1 GiB
+
+# They ask to wait for what may come: records, or the other members of a group.
+_LONG_POLLS = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
+
+STAGES = ("queue", "local", "remote", "send")
+
+
+class RequestTimes:
+    """One request on its way.
+
+    Attributes:
+        began: when its handler was called.
+        handled: when that returned.
+        completed: when there was an answer.
+        end_position: how much its connection has sent when its answer has left.
+        codes: of the errors in its response.
+        asked_wait: whether it waits because it asked to (a long poll): nobody calls that slow.
+        explain: says what it waits for; None: for nothing.
+        why: what it was found to wait for, when it had waited for long.
+    """
+
+    __slots__ = (
+        "asked_wait",
+        "began",
+        "client",
+        "codes",
+        "completed",
+        "end_position",
+        "explain",
+        "handled",
+        "received",
+        "request_bytes",
+        "response_bytes",
+        "start",
+        "why",
+    )
+
+    def __init__(
+        self, start: RequestStart, client: ClientInfo, received: int, began: int, size: int
+    ) -> None:
+        self.start = start
+        self.client = client
+        self.received = received
+        self.began = self.handled = self.completed = began
+        self.request_bytes = size
+        self.response_bytes = 0
+        self.codes: Sequence[int] = ()
+        self.end_position = 0
+        self.asked_wait = start.api_key in _LONG_POLLS
+        self.explain: Callable[[], str] | None = None
+        self.why = ""
+
+    def wait_for(self, explain: Callable[[], str]) -> None:
+        """The request is going to wait.
+
+        Args:
+            explain: says for what, while it waits.
+        """
+        self.explain = explain
+
+
+class SlowRequestLimit:
+    """Above what time a request is slow, and who hears of those that are.
+
+    Attributes:
+        nanoseconds: the limit.
+        report: told of each request, and when its answer had left.
+    """
+
+    __slots__ = ("nanoseconds", "report")
+
+    def __init__(self) -> None:
+        self.nanoseconds: float = math.inf
+        self.report: Callable[[RequestTimes, int], None] = _nobody
+
+
+def _nobody(_times: RequestTimes, _sent: int) -> None:
+    """Nobody wants to know."""
+
+
+class ApiFigures:
+    """The figures of one API; sizes in bytes, times in nanoseconds."""
+
+    __slots__ = ("errors", "request_bytes", "response_bytes", "stages", "total")
+
+    def __init__(self) -> None:
+        self.total = Histogram()
+        self.stages = tuple(Histogram() for _ in STAGES)
+        self.request_bytes = Histogram()
+        self.response_bytes = Histogram()
+        self.errors: Counter[int] = Counter()
+
+
+class RequestFigures:
+    """See the module.
+
+    Attributes:
+        parked: the requests that wait, those that came first being first.
+    """
+
+    def __init__(self) -> None:
+        self.by_api: dict[int, ApiFigures] = {}
+        self.parked: dict[RequestTimes, None] = {}
+
+    def of(self, api_key: int) -> ApiFigures:
+        """The figures of an API."""
+        figures = self.by_api.get(api_key)
+        if figures is None:
+            figures = self.by_api[api_key] = ApiFigures()
+        return figures
+
+    def note(self, times: RequestTimes, sent: int) -> int:
+        """Count a request whose answer has left; return what it took, without what it asked for."""
+        figures = self.by_api.get(times.start.api_key) or self.of(times.start.api_key)
+        received, began = times.received, times.began
+        handled, completed = times.handled, times.completed
+        # Written out: this is done for every request.
+        taken = sent - received
+        figures.total.counts[taken.bit_length()] += 1
+        figures.total.total += taken
+        queue, local, remote, send = figures.stages
+        value = began - received
+        queue.counts[value.bit_length()] += 1
+        queue.total += value
+        value = handled - began
+        local.counts[value.bit_length()] += 1
+        local.total += value
+        waited = completed - handled
+        remote.counts[waited.bit_length()] += 1
+        remote.total += waited
+        value = sent - completed
+        send.counts[value.bit_length()] += 1
+        send.total += value
+        value = times.request_bytes
+        figures.request_bytes.counts[value.bit_length()] += 1
+        figures.request_bytes.total += value
+        value = times.response_bytes
+        figures.response_bytes.counts[value.bit_length()] += 1
+        figures.response_bytes.total += value
+        for code in times.codes:
+            figures.errors[code] += 1
+        return taken - waited if times.asked_wait else taken
+
+    def labelled_statistics(self) -> LabelledStatistics:
+        """Requests, errors, sizes and times of each API that was asked for."""
+        errors: dict[tuple[str, ...], float] = {}
+        seconds: dict[tuple[str, ...], float | Spread] = {}
+        by_stage: dict[tuple[str, ...], float | Spread] = {}
+        request_bytes: dict[tuple[str, ...], float | Spread] = {}
+        response_bytes: dict[tuple[str, ...], float | Spread] = {}
+        for api_key, figures in self.by_api.items():
+            api = APIS[ApiKey(api_key)].name
+            seconds[(api,)] = figures.total.snapshot(_TIME_BOUNDS)
+            for stage, histogram in zip(STAGES, figures.stages, strict=True):
+                by_stage[(api, stage)] = histogram.snapshot(_STAGE_BOUNDS)
+            request_bytes[(api,)] = figures.request_bytes.snapshot(_SIZE_BOUNDS)
+            response_bytes[(api,)] = figures.response_bytes.snapshot(_SIZE_BOUNDS)
+            for code, count in figures.errors.items():
+                errors[api, ErrorCode(code).name] = count
+        return {
+            "errors_total": errors,
+            "nanoseconds": seconds,
+            "stage_nanoseconds": by_stage,
+            "request_bytes": request_bytes,
+            "response_bytes": response_bytes,
+        }
