@@ -2,8 +2,8 @@
 
 Owns: `StallWatch`. Rules
 1. The loop shows that it turns by its own task (`metrics/loop_watch`). When that is late by more
-   than `event.loop.stall.ms` the thread keeps the stack of the loop's thread, and logs it once, when
-   the loop turns again, or after `TELL_S`.
+   than `event.loop.stall.ms` the thread keeps the stack of the loop's thread, and logs it once,
+   when the loop turns again, or after `TELL_S`.
 2. A thread that has overslept as much itself knows of no culprit: the process did not run, or a
    call let no thread run. It says that.
 
