@@ -6,6 +6,7 @@ login alive. Rules:
    them, and limits their time together with that of connecting.
 2. A step owns the socket that it is given: there is one to go on with, or it has closed it.
 3. Listening sockets are the inner network's: a server secures what it accepts by its admission.
+4. A socket that is carried by another has it as `below`; the lowest one is waited for.
 
 Called by: the wiring of brokers (a network for each listener that they dial) and of clients.
 """
@@ -112,13 +113,19 @@ class SecuredNetwork:
         self._inner.tune(sock, send_buffer_bytes, receive_buffer_bytes)
 
     def file_sender(self, sock: Any) -> FileSender | None:
-        return self._inner.file_sender(sock)
+        return self._inner.file_sender(sock) if _lowest(sock) is sock else None
 
     async def wait_readable(self, sock: Any) -> None:
-        await self._inner.wait_readable(sock)
+        await self._inner.wait_readable(_lowest(sock))
 
     async def wait_writable(self, sock: Any) -> None:
-        await self._inner.wait_writable(sock)
+        await self._inner.wait_writable(_lowest(sock))
 
     def notify_closing(self, sock: Any) -> None:
-        self._inner.notify_closing(sock)
+        self._inner.notify_closing(_lowest(sock))
+
+
+def _lowest(sock: Any) -> Any:
+    while (below := getattr(sock, "below", None)) is not None:
+        sock = below
+    return sock

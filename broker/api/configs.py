@@ -34,7 +34,7 @@ from kraftrio.broker.config.describe import (
     describe_loggers,
     describe_topic,
 )
-from kraftrio.broker.config.dynamic_config import DynamicConfig, validate_broker_configs
+from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.config.types import PropertyError
 from kraftrio.broker.ports import ControllerPort, LoggerPort, MetadataPort
 from kraftrio.broker.server.context import HandlerTable, RequestContext
@@ -333,7 +333,7 @@ class ConfigHandlers:
                     f"Unexpected broker id, expected {self._node_id}, but received {name}",
                 )
         try:
-            validate_broker_configs(configs, self._dynamic.static, per_broker=bool(name))
+            self._dynamic.validate(configs, per_broker=bool(name))
         except PropertyError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
 

@@ -29,6 +29,7 @@ _WILDCARDS = ("0.0.0.0", "::", "0:0:0:0:0:0:0:0")
 # Settings that name Java classes, with the one that does what is done here; empty: none does.
 _JAVA_CLASSES = {
     "authorizer.class.name": "",
+    "ssl.engine.factory.class": ("org.apache.kafka.common.security.ssl.DefaultSslEngineFactory"),
     "alter.config.policy.class.name": "",
     "client.quota.callback.class": "",
     "create.topic.policy.class.name": "",
@@ -59,6 +60,7 @@ class Settings(Protocol):
     listeners: list[ListenerAddress]
     advertised_listeners: list[ListenerAddress]
     controller_listener_names: list[str]
+    listener_security_protocol_map: dict[str, str]
     inter_broker_listener_name: str
     controller_quorum_voters: list[VoterAddress]
     controller_quorum_bootstrap_servers: list[HostPort]
@@ -100,11 +102,12 @@ def check_config(config: Settings) -> None:
 
 def check_supported(config: Settings, defaults: Mapping[str, ConfigValue]) -> list[str]:
     """Refuse what would be a false promise; give warnings for what has no effect."""
-    for listener in config.listeners:
-        if listener.protocol != "PLAINTEXT":
+    for name, protocol in config.listener_security_protocol_map.items():
+        is_used = any(one.name == name for one in config.listeners)
+        if protocol.startswith("SASL_") and (is_used or name in config.controller_listener_names):
             raise PropertyError(
-                f"listener {listener.name} uses {listener.protocol}, which is not supported yet: "
-                f"only PLAINTEXT is"
+                f"listener {name} uses {protocol}, which is not supported yet: PLAINTEXT and SSL"
+                f" are"
             )
     for name, allowed in _JAVA_CLASSES.items():
         if config.originals.get(name, "") not in ("", allowed):

@@ -65,19 +65,22 @@ def update_mode(name: str) -> UpdateMode | None:
 
 
 def _applicable(configs: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
-    """Rule 1: what of a dynamic resource may change a running broker."""
+    """Rule 1: what of a dynamic resource may change a running broker, one listener's included."""
     modes = {UpdateMode.CLUSTER_WIDE}
     if per_broker:
         modes.add(UpdateMode.PER_BROKER)
     return {
         name: text
         for name, text in configs.items()
-        if update_mode(name) in modes and (name in BROKER_KEYS or _is_in_force_for_a_listener(name))
+        if update_mode(name) in modes and _is_in_force(name)
     }
 
 
-def _is_in_force_for_a_listener(name: str) -> bool:
+def _is_in_force(name: str) -> bool:
+    """Whether a setting is one, and, with the prefix of a listener, changes something there."""
     setting = listener_settings.setting_of(name)
+    if setting is None:
+        return name in BROKER_KEYS
     return setting in BROKER_KEYS and reason_without_effect(name) is None
 
 
@@ -96,6 +99,32 @@ class DynamicConfig:
         self._warn = warn
         self._told = set(static.warnings)  # of settings that change nothing; at the start
         self._listeners: list[Callable[[BrokerConfig], None]] = []
+        self._checks: list[Callable[[BrokerConfig], None]] = []
+
+    def add_check(self, check: Callable[[BrokerConfig], None]) -> None:
+        """Let somebody refuse changes of this broker's own settings, by a PropertyError."""
+        self._checks.append(check)
+
+    def validate(self, configs: Mapping[str, str], *, per_broker: bool) -> None:
+        """Check what dynamic configs of this broker, or of all, will be (see
+        `validate_broker_configs`), also by those who use them.
+
+        Raises:
+            PropertyError: the sentence for the client.
+        """
+        validate_broker_configs(configs, self.static, per_broker=per_broker)
+        if per_broker:
+            changed = self._with(self.default_configs, configs)
+            for check in self._checks:
+                check(changed)
+
+    def _with(
+        self, default_configs: Mapping[str, str], broker_configs: Mapping[str, str]
+    ) -> BrokerConfig:
+        """The settings with these dynamic ones."""
+        overrides = _applicable(default_configs, per_broker=False)
+        overrides.update(_applicable(broker_configs, per_broker=True))
+        return self.static.with_overrides(overrides) if overrides else self.static
 
     def subscribe(self, listener: Callable[[BrokerConfig], None]) -> None:
         """Call the listener with the new settings whenever they change."""
@@ -108,10 +137,8 @@ class DynamicConfig:
         if default_configs == self.default_configs and broker_configs == self.broker_configs:
             return False
         self.default_configs, self.broker_configs = default_configs, broker_configs
-        overrides = _applicable(default_configs, per_broker=False)
-        overrides.update(_applicable(broker_configs, per_broker=True))
         try:
-            self.current = self.static.with_overrides(overrides) if overrides else self.static
+            self.current = self._with(default_configs, broker_configs)
         except PropertyError as error:
             self._warn(f"dynamic broker configs are not applied: {error}")
             return False
@@ -174,7 +201,7 @@ def validate_broker_configs(
             [name for name, mode in modes.items() if mode is UpdateMode.PER_BROKER],
         )
     changed = static.with_overrides(
-        {name: text for name, text in configs.items() if name in BROKER_KEYS}
+        {name: text for name, text in configs.items() if _is_in_force(name)}
     )
     if changed.value("listeners") != static.value("listeners"):
         raise PropertyError("The listeners of this broker cannot be changed while it runs")

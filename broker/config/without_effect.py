@@ -117,12 +117,21 @@ _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "listeners are not encrypted and do not authenticate",
+        "OpenSSL encrypts, not a provider of Java's",
         (
-            "ssl.*",
+            "security.providers",
+            "ssl.keymanager.algorithm",
+            "ssl.provider",
+            "ssl.secure.random.implementation",
+            "ssl.trustmanager.algorithm",
+        ),
+    ),
+    ("ssl.enabled.protocols has the versions of TLS", ("ssl.protocol",)),
+    (
+        "listeners do not authenticate by SASL",
+        (
             "sasl.*",
             "delegation.token.*",
-            "security.providers",
             "connections.max.reauth.ms",
             "connection.failed.authentication.delay.ms",
         ),
@@ -153,7 +162,7 @@ _PATTERNS = {pattern: reason for reason, patterns in _REASONS for pattern in pat
 
 
 # What a listener may have of its own, by how the names begin.
-_OF_ONE_LISTENER = ("max.connection",)
+_OF_ONE_LISTENER = ("max.connection", "ssl.")
 
 
 def reason_without_effect(name: str) -> str | None:

@@ -33,7 +33,7 @@ from kraftrio.broker.log.manager.log_dir import PendingLog
 from kraftrio.broker.log.manager.log_dirs import LogDirError
 from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.services import BrokerServices
-from kraftrio.broker.node.settings import PLAINTEXT_PROTOCOL_ID, connection_limits, server_limits
+from kraftrio.broker.node.settings import connection_limits, server_limits
 from kraftrio.broker.node.stop_signals import cancel_when
 from kraftrio.broker.server.listening import BoundListener
 from kraftrio.broker.server.resources import ServerResources
@@ -41,6 +41,7 @@ from kraftrio.broker.server.server import ServerListener
 from kraftrio.broker.upkeep.maintenance import LogMaintenance
 from kraftrio.kraft_meta.controller.control import registered_features
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
+from kraftrio.net.security_protocol import SecurityProtocol
 from kraftrio.wire.messages.quorum import BrokerRegistrationRequest
 from kraftrio.wire.messages.quorum import Listener as RegisteredListener
 from kraftrio.wire.primitives import TopicPartition
@@ -108,7 +109,7 @@ class BrokerRole:
                     name=listener.name,
                     host=shown.host,
                     port=shown.port or sock.getsockname()[1],
-                    security_protocol=PLAINTEXT_PROTOCOL_ID,
+                    security_protocol=SecurityProtocol[listener.protocol],
                 )
             )
         return BrokerRegistrationRequest(
@@ -229,7 +230,7 @@ class BrokerRole:
         nursery.start_soon(maintenance.run)
 
     def _accept_clients(self, nursery: trio.Nursery, sockets: Sequence[BoundListener]) -> None:
-        services, environment = self.services, self._node.environment
+        services, security = self.services, self._node.security
         limits = server_limits(self._node.dynamic.current)
         for listener, sock in sockets:
             server = ServerListener(
@@ -237,8 +238,9 @@ class BrokerRole:
                 sock,
                 services.dispatcher(),
                 limits,
-                environment.network,
+                security.serving_network(listener.name),
                 self._node.resources,
+                admission=security.admission(listener.name),
             )
             self._node.metrics.add("connections", server.statistics, listener.name)
             self._node.dynamic.subscribe(partial(_limit, server, self._node.resources))

@@ -13,6 +13,7 @@ from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.controller.client import ControllerClient
 from kraftrio.broker.metrics.registry import MetricsRegistry
 from kraftrio.broker.node.environment import Environment
+from kraftrio.broker.node.security import NodeSecurity
 from kraftrio.broker.node.storage import NodeStorage
 from kraftrio.broker.server.resources import ServerResources
 from kraftrio.kraft_meta.quorum.service import QuorumService
@@ -27,6 +28,7 @@ class NodeContext:
         controller: the way to the active controller.
         resources: what all listeners share.
         metrics: the figures of the node's parts, which each part adds itself to.
+        security: how peers are let in, and other nodes dialled.
     """
 
     dynamic: DynamicConfig
@@ -37,6 +39,7 @@ class NodeContext:
     environment: Environment
     resources: ServerResources
     metrics: MetricsRegistry
+    security: NodeSecurity
 
     @property
     def config(self) -> BrokerConfig:

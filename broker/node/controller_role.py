@@ -50,7 +50,7 @@ class ControllerRole:
     def __init__(self, node: NodeContext) -> None:
         quorum, environment = node.quorum, node.environment
         self._limits = server_limits(node.config)
-        self._network = environment.network
+        self._security = node.security
         # Its connections are counted by themselves, and come as fast as they can.
         self._resources = replace(
             node.resources, connections=ConnectionQuotas(controller_connection_limits(node.config))
@@ -114,8 +114,9 @@ class ControllerRole:
                     sock,
                     self._dispatcher(),
                     self._limits,
-                    self._network,
+                    self._security.serving_network(listener.name),
                     self._resources,
+                    admission=self._security.admission(listener.name),
                     for_peers=True,
                 )
                 self._metrics.add("connections", server.statistics, listener.name)

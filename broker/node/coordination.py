@@ -113,7 +113,7 @@ class Coordination:
             config.node_id,
             self._metadata,
             self.local_calls,
-            environment.network,
+            self._node.security.brokers,
             config.inter_broker_listener_name,
             LinkSettings(
                 client_id=f"{_client_id(config.node_id)}-{use}",

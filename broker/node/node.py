@@ -1,8 +1,8 @@
 """One process: builds a node from its configuration, runs it, and stops it in good order.
 
 Order of a start
-1. Storage: the log directories are locked, `meta.properties` read or written, the metadata log
-   opened.
+1. Key stores are read. Storage: the log directories are locked, `meta.properties` read or written,
+   the metadata log opened.
 2. Sockets are bound, so that a port in use is reported at once; no client is accepted yet.
 3. The metadata quorum: its log is loaded, it talks to its peers; a controller's listener accepts.
 4. A broker joins the cluster and serves (`broker_role`), and the ready line is printed.
@@ -46,6 +46,7 @@ from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.controller_role import ControllerRole
 from kraftrio.broker.node.environment import Environment
 from kraftrio.broker.node.observation import Observation
+from kraftrio.broker.node.security import NodeSecurity
 from kraftrio.broker.node.settings import (
     controller_client_config,
     controller_config,
@@ -103,6 +104,7 @@ class Node:
         self._announce = announce
         self._timers = Timers()
         self._dynamic = DynamicConfig(config, _log.warning)
+        self._security = NodeSecurity(self._dynamic, environment)
         self._storage = NodeStorage(config, environment)
         self._is_serving = False
         self._peers = self._make_peers()
@@ -112,7 +114,7 @@ class Node:
             storage=self._storage,
             quorum=self._quorum,
             controller=ControllerClient(
-                environment.network,
+                self._security.controllers,
                 self._quorum,
                 config.node_id,
                 self._timers,
@@ -122,6 +124,7 @@ class Node:
             environment=environment,
             resources=server_resources(config, environment),
             metrics=MetricsRegistry(config.metrics_max_series),
+            security=self._security,
         )
         self._observation = Observation(self._context)
         self._controller = ControllerRole(self._context) if config.is_controller else None
@@ -135,7 +138,7 @@ class Node:
         if voter_set(config).is_sole_voter(config.node_id):
             return None
         return QuorumPeers(
-            self._environment.network,
+            self._security.controllers,
             config.node_id,
             self._storage.directory_id,
             quorum_config(config).raft,
@@ -215,6 +218,7 @@ class Node:
         """Start the parts of the node, each after those that it needs."""
         nursery.start_soon(self._timers.run)
         nursery.start_soon(self._context.resources.run)
+        nursery.start_soon(self._security.run)
         if self._peers is not None:
             await nursery.start(self._peers.run)
         await nursery.start(self._run_quorum)

@@ -103,7 +103,7 @@ class Replication:
                 replicas=self.replica_manager.follower_writes,
                 metadata=self._metadata,
                 config=config,
-                network=environment.network,
+                network=self._node.security.brokers,
                 clock=environment.clock,
                 rng=environment.rng,
                 quota=self.follower_quota,

@@ -26,7 +26,6 @@ from kraftrio.kraft_meta.quorum.settings import QuorumConfig
 from kraftrio.kraft_meta.raft.ready import RaftConfig
 from kraftrio.kraft_meta.raft.voters import Voter, VoterEndpoint, VoterSet
 
-PLAINTEXT_PROTOCOL_ID = 0
 _FILES_FOR_LOGS = 200
 _MAX_CONNECTIONS = "max.connections"
 _MAX_CREATION_RATE = "max.connection.creation.rate"

@@ -1,0 +1,217 @@
+"""How a node's listeners are secured, and how it dials others: built from its settings.
+
+Owns: `NodeSecurity`: for each listener with TLS what it shows and believes, kept up to date while
+the node runs. Rules
+1. A listener's own settings (`listener.name.<name>.ssl...`) come before those of all. Other nodes
+   are dialled with the settings of the listener at which they are dialled, as in Kafka.
+2. Key stores and trust stores are read again when their settings change (kafka-configs) and when a
+   file changes: within `RENEWAL_S`, without a connection lost. What cannot be used, or is of
+   somebody else (`net/tls/renewal`), changes nothing, and is told once.
+3. What cannot be used at the start ends it, with one sentence.
+
+Called by: `node`, which hands networks and admissions to the parts that need them.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+
+from kraftrio.base.start_errors import StartError
+from kraftrio.broker.config.config import BrokerConfig
+from kraftrio.broker.config.dynamic_config import DynamicConfig
+from kraftrio.broker.config.listener_settings import settings_of
+from kraftrio.broker.config.types import PropertyError
+from kraftrio.broker.node.environment import Environment
+from kraftrio.broker.security.listener_security import ListenerSecurity
+from kraftrio.broker.security.tls.principal_rules import (
+    PRINCIPAL_RULES,
+    PrincipalRuleError,
+    PrincipalRules,
+)
+from kraftrio.broker.server.admission import Admission
+from kraftrio.broker.server.handshake_slots import HandshakeSlots
+from kraftrio.broker.server.tls_admission import TlsAdmission
+from kraftrio.net.secured_network import SecuredNetwork
+from kraftrio.net.security_protocol import SecurityProtocol
+from kraftrio.net.tls.client import TlsConnector
+from kraftrio.net.tls.identity import FileStamp, TlsContexts, TlsIdentity, file_stamps
+from kraftrio.net.tls.renewal import check_renewal
+from kraftrio.net.tls.settings import TlsSettings, TlsSettingsError
+from kraftrio.net.transport import Network
+
+_log = logging.getLogger("kraftrio.node")
+
+RENEWAL_S: Final = 5.0
+
+
+def listener_security(config: BrokerConfig, name: str) -> ListenerSecurity:
+    """What the settings say of a listener, this node's or another's.
+
+    Raises:
+        TlsSettingsError: they do not fit together.
+    """
+    protocol = SecurityProtocol[config.listener_security_protocol_map.get(name, "PLAINTEXT")]
+    tls = TlsSettings.from_properties(settings_of(config, name)) if protocol.uses_tls else None
+    return ListenerSecurity(name, protocol, tls)
+
+
+@dataclass(slots=True)
+class _SecuredListener:
+    """A listener with TLS, this node's (`is_own`) or one at which it dials others.
+
+    Attributes:
+        refused: the settings and files that could not be used, told already.
+    """
+
+    name: str
+    is_own: bool
+    is_between_brokers: bool
+    identity: TlsIdentity
+    rules: PrincipalRules
+    refused: tuple[TlsSettings, tuple[FileStamp, ...]] | None = None
+
+    def is_renewed_by(self, settings: TlsSettings) -> bool:
+        """Whether these settings, or the files that they name, are others than those in use."""
+        current = self.identity.current
+        return settings != current.settings or file_stamps(settings) != current.stamps
+
+    def prepare(self, config: BrokerConfig, settings: TlsSettings) -> TlsContexts:
+        """Make what replaces the state in use; in the calling thread.
+
+        Raises:
+            TlsSettingsError: it cannot be made, or must not replace it.
+        """
+        contexts = _prepare(settings, self.is_own, self.is_between_brokers)
+        check_renewal(
+            self.identity.current.material.own,
+            contexts.material.own,
+            allows_other_name=bool(config.value("ssl.allow.dn.changes")),
+            allows_other_hosts=bool(config.value("ssl.allow.san.changes")),
+        )
+        return contexts
+
+
+def _prepare(settings: TlsSettings, is_own: bool, is_between_brokers: bool) -> TlsContexts:
+    return TlsContexts.prepare(
+        settings, is_server=is_own, believes_itself=is_own and is_between_brokers
+    )
+
+
+class NodeSecurity:
+    """See the module.
+
+    Attributes:
+        brokers: how this node dials brokers.
+        controllers: how it dials controllers.
+
+    Raises:
+        StartError: a listener's settings cannot be used.
+    """
+
+    def __init__(self, dynamic: DynamicConfig, environment: Environment) -> None:
+        config = dynamic.static
+        self._dynamic = dynamic
+        self._environment = environment
+        self._wake = trio.Event()
+        own = [one.name for one in config.listeners]
+        controllers = config.controller_listener_names[:1]
+        dialled = {*controllers, config.inter_broker_listener_name}
+        self._listeners: dict[str, _SecuredListener] = {}
+        for name in dict.fromkeys([*own, *sorted(dialled)]):
+            self._add(config, name, is_own=name in own)
+        self.brokers = self._network_to(config.inter_broker_listener_name)
+        self.controllers = self._network_to(*controllers)
+        dynamic.add_check(self._check)
+        dynamic.subscribe(lambda _config: self._wake.set())
+
+    def _add(self, config: BrokerConfig, name: str, *, is_own: bool) -> None:
+        try:
+            security = listener_security(config, name)
+            if security.tls is None:
+                return
+            is_between_brokers = name == config.inter_broker_listener_name
+            contexts = _prepare(security.tls, is_own, is_between_brokers)
+            rules = PrincipalRules(settings_of(config, name).get(PRINCIPAL_RULES, ""))
+        except (TlsSettingsError, PrincipalRuleError) as error:
+            raise StartError(f"listener {name}: {error}") from error
+        self._listeners[name] = _SecuredListener(
+            name, is_own, is_between_brokers, TlsIdentity(contexts), rules
+        )
+
+    def _network_to(self, name: str = "") -> Network:
+        """The network that dials others at a listener of this name."""
+        secured = self._listeners.get(name)
+        if secured is None:
+            return self._environment.network
+        return SecuredNetwork(
+            self._environment.network, TlsConnector(secured.identity.client_context)
+        )
+
+    # -- this node's listeners ------------------------------------------------------------------
+
+    def serving_network(self, name: str) -> Network:
+        """The network that waits for the sockets of a listener of this node."""
+        network = self._environment.network
+        return SecuredNetwork(network) if name in self._listeners else network
+
+    def admission(self, name: str) -> Admission | None:
+        """What lets peers into a listener of this node; None: everybody may come."""
+        secured = self._listeners.get(name)
+        if secured is None:
+            return None
+        return TlsAdmission(
+            self._environment.network,
+            secured.identity.server_context,
+            secured.rules.principal_of,
+            HandshakeSlots(),
+        )
+
+    # -- renewal --------------------------------------------------------------------------------
+
+    def _check(self, config: BrokerConfig) -> None:
+        """Refuse settings that somebody is about to make, if they could not be used."""
+        for secured in self._listeners.values():
+            try:
+                settings = TlsSettings.from_properties(settings_of(config, secured.name))
+                if secured.is_renewed_by(settings):
+                    secured.prepare(config, settings)
+            except TlsSettingsError as error:
+                raise PropertyError(f"listener {secured.name}: {error}") from error
+        self._wake.set()  # the same name may stand for another file
+
+    async def run(self) -> None:
+        """Renew what is shown and believed, until cancelled."""
+        while self._listeners:
+            with trio.move_on_after(RENEWAL_S):
+                await self._wake.wait()
+            self._wake = trio.Event()
+            for secured in self._listeners.values():
+                await self._renew(secured)
+
+    async def _renew(self, secured: _SecuredListener) -> None:
+        config = self._dynamic.current
+        try:
+            settings = TlsSettings.from_properties(settings_of(config, secured.name))
+            tried = (settings, file_stamps(settings))
+            if not secured.is_renewed_by(settings) or tried == secured.refused:
+                return
+            secured.refused = tried
+            made: list[TlsContexts] = []
+            await self._environment.run_in_thread(
+                lambda: made.append(secured.prepare(config, settings))
+            )
+        except TlsSettingsError as error:
+            _log.warning("certificates not renewed listener=%s reason=%s", secured.name, error)
+            return
+        secured.identity.current = made[0]
+        secured.refused = None
+        own = made[0].material.own
+        _log.info(
+            "certificates renewed listener=%s until=%s",
+            secured.name,
+            "none" if own is None else own.chain[0].not_valid_after_utc.isoformat(),
+        )
