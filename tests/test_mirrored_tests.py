@@ -192,7 +192,11 @@ unit/kraft_meta/raft/test_raft: kraft_meta/raft/ elections epoch_announcements f
 unit/kraftrio/commands/test_tree: clients/cli/ lazy_group
 unit/kraftrio/commands/test_tree: kraftrio/commands/ cluster node node_options root
 unit/net/test_connection: net/ transport
+unit/broker/security/tls/test_principal_rules: broker/security/tls/ distinguished_name
+unit/broker/server/test_tls_admission: net/tls/ client
 unit/net/test_secured_network: net/ security_errors security_protocol
+unit/net/tls/test_key_stores: net/tls/ jks
+unit/net/tls/test_socket: net/tls/ contexts
 unit/wire/codec/test_message: wire/ stored_bytes
 unit/wire/codec/test_message: wire/codec/ classes decoder encoder schema source
 unit/wire/codec/test_slices: wire/codec/ lazy_arrays

@@ -124,8 +124,7 @@ def _secret(properties: Mapping[str, str], name: str) -> Secret | None:
     return None if text is None else Secret(text)
 
 
-def _store_type(properties: Mapping[str, str], role: str) -> str:
-    name = f"ssl.{role}.type"
+def _store_type(properties: Mapping[str, str], name: str) -> str:
     text = properties.get(name, "JKS").strip()
     if text.upper() not in STORE_TYPES:
         raise TlsSettingsError(f"{name} is {text}: it must be one of {', '.join(STORE_TYPES)}")
@@ -133,7 +132,7 @@ def _store_type(properties: Mapping[str, str], role: str) -> str:
 
 
 def _keystore(properties: Mapping[str, str]) -> StoreSettings | None:
-    store_type = _store_type(properties, "keystore")
+    store_type = _store_type(properties, "ssl.keystore.type")
     location = properties.get("ssl.keystore.location") or None
     password = _secret(properties, "ssl.keystore.password")
     key = _secret(properties, "ssl.keystore.key")
@@ -171,7 +170,7 @@ def _keystore(properties: Mapping[str, str]) -> StoreSettings | None:
 
 
 def _truststore(properties: Mapping[str, str]) -> StoreSettings | None:
-    store_type = _store_type(properties, "truststore")
+    store_type = _store_type(properties, "ssl.truststore.type")
     location = properties.get("ssl.truststore.location") or None
     password = _secret(properties, "ssl.truststore.password")
     certificates = properties.get("ssl.truststore.certificates")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import kraftrio.broker
+import kraftrio.net.tls
 from kraftrio.broker.config.config import BROKER_KEYS, BrokerConfig, PropertyError
 from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.config.group_config import GROUP_KEYS, bounds_of
@@ -23,7 +24,11 @@ from kraftrio.broker.log.log_config import LogConfig
 from kraftrio.kraft_meta.metadata.image import BROKER, MetadataDelta, MetadataImage
 from kraftrio.kraft_meta.metadata.records import ConfigRecord
 
-SOURCES = sorted(Path(kraftrio.broker.__file__).parent.rglob("*.py"))
+SOURCES = [
+    path
+    for package in (kraftrio.broker, kraftrio.net.tls)
+    for path in sorted(Path(str(package.__file__)).parent.rglob("*.py"))
+]
 # They declare or list settings, but use none.
 DECLARING = {
     f"config/{name}.py"
