@@ -36,16 +36,15 @@ def group_kinds(
         initializer: has the states of share groups initialized.
     """
 
-    def times(kind: str) -> HeartbeatTimes:
+    def times(session_timeout: str, interval: str) -> HeartbeatTimes:
         return HeartbeatTimes(
-            settings,
-            metadata,
-            session_timeout=f"{kind}.session.timeout.ms",
-            interval=f"{kind}.heartbeat.interval.ms",
+            settings, metadata, session_timeout=session_timeout, interval=interval
         )
 
     hashes = TopicHashes(metadata)
-    consumer_times, share_times, streams_times = map(times, ("consumer", "share", "streams"))
+    consumer_times = times("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms")
+    share_times = times("share.session.timeout.ms", "share.heartbeat.interval.ms")
+    streams_times = times("streams.session.timeout.ms", "streams.heartbeat.interval.ms")
     return KindDirectory(
         {
             ClassicGroups: lambda registry, deadlines: ClassicGroups(
