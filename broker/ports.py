@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from kraftrio.base.deferred import Deferred
+from kraftrio.kraft_meta.controller.mutation_quota import Sender
 from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.kraft_meta.quorum.voter_changes import CurrentVoters
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
 
 __all__ = [
+    "ClientsController",
     "ControllerPort",
     "FutureReplica",
     "LogDirectory",
@@ -39,7 +41,14 @@ class ControllerPort(Protocol):
         """Send a request; its response comes when it is committed, or an error response."""
 
 
-class MetadataQuorum(ControllerPort, Protocol):
+class ClientsController(ControllerPort, Protocol):
+    """Reaches the active controller, and tells it for which client."""
+
+    def submit_for(self, sender: Sender, request: Any, *, api_version: int) -> Deferred[Any]:
+        """Send a request for a client whose changes may have to be counted; else as `submit`."""
+
+
+class MetadataQuorum(ClientsController, Protocol):
     """This node's part of the metadata quorum; the quorum service is one.
 
     Its `submit` answers with `NotController` where another node decides.

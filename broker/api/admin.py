@@ -5,20 +5,27 @@ Behaviour (Kafka's)
 - What changes the cluster is decided by the active controller; its answer comes when the change is
   committed. When it takes longer than the request's timeout_ms every item is answered
   REQUEST_TIMED_OUT, though the change may still happen.
+- Clients with a quota of partitions that they may create and delete are named to the controller,
+  which counts them: THROTTLING_QUOTA_EXCEEDED, or only a wait before versions 6 of CreateTopics, 5
+  of DeleteTopics, 3 of CreatePartitions (KIP-599).
 Version notes
 - AlterPartitionReassignments 1: allow_replication_factor_change (KIP-860).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from kraftrio.base.deferred import Deferred
 from kraftrio.broker.api.shared.decision_parts import decide_in_parts
 from kraftrio.broker.api.shared.decisions import decide_in_time, in_version
-from kraftrio.broker.ports import ControllerPort, SchedulerPort
+from kraftrio.broker.ports import ClientsController, SchedulerPort
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.sliced_work import Work
+from kraftrio.broker.server.throttling import sender_of
+from kraftrio.kraft_meta.controller.mutation_quota import STRICT_SINCE
 from kraftrio.wire.messages.admin import ElectLeadersRequest
 from kraftrio.wire.protocol.api import ApiKey
 
@@ -28,7 +35,7 @@ class AdminHandlers:
 
     def __init__(
         self,
-        controller: ControllerPort,
+        controller: ClientsController,
         scheduler: SchedulerPort,
     ) -> None:
         self._controller = controller
@@ -49,10 +56,19 @@ class AdminHandlers:
         """Let the active controller decide, for as long as the client waits."""
         return decide_in_parts(
             partial(
-                decide_in_time, self._controller, self._scheduler, api_version=context.api_version
+                decide_in_time,
+                self._submit(request, context),
+                self._scheduler,
+                api_version=context.api_version,
             ),
             request,
         )
+
+    def _submit(self, request: Any, context: RequestContext) -> Callable[..., Deferred[Any]]:
+        """How to ask the controller: in the client's name, if it may count what that changes."""
+        if type(request) in STRICT_SINCE:
+            return partial(self._controller.submit_for, sender_of(context))
+        return self._controller.submit
 
     def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> Work[Any]:
         """Forward; version 0 reports an error of the whole request in its partitions."""

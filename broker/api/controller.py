@@ -117,7 +117,10 @@ class ControllerHandlers:
         """Let the controller decide, for as long as the client waits."""
         return decide_in_parts(
             partial(
-                decide_in_time, self._controller, self._scheduler, api_version=context.api_version
+                decide_in_time,
+                self._controller.submit,
+                self._scheduler,
+                api_version=context.api_version,
             ),
             request,
         )

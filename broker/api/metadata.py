@@ -24,6 +24,7 @@ from kraftrio.broker.metadata.topic_descriptions import (
 from kraftrio.broker.ports import MetadataPort
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.sliced_sets import Distinct
+from kraftrio.broker.server.throttling import sender_of
 from kraftrio.kraft_meta.metadata.image import MetadataImage, TopicImage
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.codec.slices import Slices
@@ -78,7 +79,7 @@ class MetadataHandlers:
         if not named.ids and self._may_create(request, version):
             missing = [name for name in named.names if _is_missing(image, name)]
             if missing:
-                self._auto_topics.create(missing)
+                self._auto_topics.create(missing, sender=sender_of(context))
         topics = self._describe(named, request, image, context)
         return self._metadata_response(topics, request, image, context)
 
@@ -101,11 +102,13 @@ class MetadataHandlers:
             return _refused_topics(request)
         image = self._metadata.image
         if not named.ids and self._may_create(request, context.api_version):
-            yield from self._create_missing(named.names, image)
+            yield from self._create_missing(named.names, image, context)
         topics = self._describe(named, request, image, context)
         return self._metadata_response(topics, request, image, context)
 
-    def _create_missing(self, names: list[str], image: MetadataImage) -> Slices[None]:
+    def _create_missing(
+        self, names: list[str], image: MetadataImage, context: RequestContext
+    ) -> Slices[None]:
         """Have topics created, unless they are too many for the controller to create at once."""
         missing = []
         for name in names:
@@ -115,7 +118,7 @@ class MetadataHandlers:
                     return
             yield
         if missing:
-            self._auto_topics.create(missing)
+            self._auto_topics.create(missing, sender=sender_of(context))
 
     def _metadata_response(
         self,

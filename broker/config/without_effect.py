@@ -105,7 +105,6 @@ _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "transaction.remove.expired.transaction.cleanup.interval.ms",
         ),
     ),
-    ("the controller counts no client's changes", ("controller.quota.window.*",)),
     (
         "metrics are shown at metrics.listener, and sampled by who reads them there",
         (

@@ -35,7 +35,9 @@ from typing import Any
 import trio
 
 from kraftrio.base.deferred import Deferred
-from kraftrio.broker.ports import ControllerPort
+from kraftrio.broker.ports import ClientsController
+from kraftrio.kraft_meta.controller.mutation_quota import Sender
+from kraftrio.kraft_meta.metadata.client_limits import ClientLimits
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.quorum import (
@@ -67,21 +69,24 @@ class ControllerChannel:
     Args:
         applied_offset: the last metadata offset that the broker's managers have taken over.
         offline_log_dirs: the ids of the log directories that failed.
+        mutation_limits: of clients, of what they may create and delete in a second.
     """
 
     def __init__(
         self,
-        controller: ControllerPort,
+        controller: ClientsController,
         broker_id: int,
         applied_offset: Callable[[], int],
         heartbeat_interval_ms: int,
         offline_log_dirs: Callable[[], Sequence[bytes]] = tuple,
+        mutation_limits: ClientLimits | None = None,
     ) -> None:
         self._controller = controller
         self._broker_id = broker_id
         self._applied_offset = applied_offset
         self._heartbeat_interval_s = heartbeat_interval_ms / 1000
         self._offline_log_dirs = offline_log_dirs
+        self._mutation_limits = mutation_limits
         self._registration: BrokerRegistrationRequest | None = None
         self._heartbeat_due = trio.Event()
         self._directory_failed = trio.Event()
@@ -94,6 +99,13 @@ class ControllerChannel:
     def submit(self, request: Any, *, api_version: int) -> Deferred[Any]:
         """Send a controller request on behalf of a client."""
         return self._controller.submit(request, api_version=api_version)
+
+    def submit_for(self, sender: Sender, request: Any, *, api_version: int) -> Deferred[Any]:
+        """The same, and name the client if the controller is to count what it changes."""
+        limits = self._mutation_limits
+        if not limits or limits.find(sender.user, sender.client_id) is None:
+            return self._controller.submit(request, api_version=api_version)
+        return self._controller.submit_for(sender, request, api_version=api_version)
 
     # -- registration ---------------------------------------------------------------------------
 

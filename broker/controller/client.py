@@ -50,6 +50,7 @@ from kraftrio.broker.controller.requests import (
     resending,
 )
 from kraftrio.broker.ports import MetadataQuorum
+from kraftrio.kraft_meta.controller.mutation_quota import Sender
 from kraftrio.kraft_meta.controller.token_control import TokenRequest
 from kraftrio.kraft_meta.quorum.active_controller import NotController
 from kraftrio.kraft_meta.raft.voters import VoterSet
@@ -101,11 +102,17 @@ class _Pending:
     api_version: int
     answer: Deferred[Any]
     is_own: bool
+    sender: Sender | None = None
     timer: Timer | None = None
     line: _LeaderConnection | None = None
     sent_at: float = 0.0
     sent_to_active: bool = False
     in_doubt: bool = False
+
+    @property
+    def is_wrapped(self) -> bool:
+        """Whether the controller has to know who sends it."""
+        return self.sender is not None or isinstance(self.request, TokenRequest)
 
     @property
     def urgency(self) -> tuple[bool, int]:
@@ -189,16 +196,25 @@ class ControllerClient:
         Args:
             timeout_ms: how long to try; by default what the request says, or its kind has.
         """
+        return self._submit(None, request, api_version, timeout_ms)
+
+    def submit_for(self, sender: Sender, request: Any, *, api_version: int) -> Deferred[Any]:
+        """The same for a client whose changes are to be counted."""
+        return self._submit(sender, request, api_version, None)
+
+    def _submit(
+        self, sender: Sender | None, request: Any, api_version: int, timeout_ms: float | None
+    ) -> Deferred[Any]:
         self._requests_total += 1
         decision: Deferred[Any] | None = None
         if self._quorum.leader_id == self._node_id and self._pause is None:
-            decision = self._quorum.submit(request, api_version=api_version)
+            decision = self._decide_here(sender, request, api_version)
             if decision.done and not isinstance(decision.value, NotController):
                 return decision
         own = is_own(request)
         if decision is None and not own and self._unanswered_count() >= self._config.max_waiting:
             return Deferred.completed(refusal(request, ErrorCode.NOT_CONTROLLER))
-        pending = _Pending(next(self._numbers), request, api_version, Deferred(), own)
+        pending = _Pending(next(self._numbers), request, api_version, Deferred(), own, sender)
         if timeout_ms is None:
             default_ms = self._config.own_timeout_ms if own else self._config.request_timeout_ms
             timeout_ms = client_timeout_ms(request) or default_ms
@@ -208,6 +224,13 @@ class ControllerClient:
         else:
             self._dispatch(pending)
         return pending.answer
+
+    def _decide_here(
+        self, sender: Sender | None, request: Any, api_version: int
+    ) -> Deferred[Any]:
+        if sender is None:
+            return self._quorum.submit(request, api_version=api_version)
+        return self._quorum.submit_for(sender, request, api_version=api_version)
 
     def on_connected(self, callback: Callable[[], object]) -> None:
         """Call `callback()` whenever there is a new way to the active controller: a connection to
@@ -237,7 +260,7 @@ class ControllerClient:
         if self._pause is not None or leader_id == _NO_LEADER:
             self._waiting[pending] = None
         elif leader_id == self._node_id:
-            decision = self._quorum.submit(pending.request, api_version=pending.api_version)
+            decision = self._decide_here(pending.sender, pending.request, pending.api_version)
             decision.then(partial(self._on_decision, pending))
         elif line is not None and connection is not None and line.leader_id == leader_id:
             self._send(pending, line, connection)
@@ -254,8 +277,8 @@ class ControllerClient:
 
     def _send(self, pending: _Pending, line: _LeaderConnection, connection: Connection) -> None:
         request, api_version = pending.request, pending.api_version
-        if isinstance(request, TokenRequest):
-            request, api_version = wrap(request, api_version), ENVELOPE_VERSION
+        if pending.is_wrapped:
+            request, api_version = wrap(request, api_version, pending.sender), ENVELOPE_VERSION
         try:
             reply = connection.send(request, api_version)
         except ConnectionBusy:
@@ -282,7 +305,7 @@ class ControllerClient:
         except ConnectionLost:
             self._on_lost(pending)
         else:
-            if isinstance(pending.request, TokenRequest):
+            if pending.is_wrapped:
                 response = unwrap_response(pending.request, pending.api_version, response)
             line.last_answer_at = trio.current_time()
             decision: Any = response

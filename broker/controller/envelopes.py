@@ -1,17 +1,21 @@
 """Requests whose principal the controller has to know, on their way to it: envelopes (KIP-590).
 
-Owns: a `TokenRequest` as bytes, an EnvelopeRequest with the client's own request and its principal
-in Kafka's form, and back; likewise its response. Other requests go as they are: that their client
-may send them was checked by the broker that took them.
+Owns: a `TokenRequest`, or a request that is counted for its sender, as bytes: an EnvelopeRequest
+with the client's own request and its principal in Kafka's form, and back; likewise its response.
+Other requests go as they are: that their client may send them was checked by the broker that took
+them.
 
 Pure. Called by: controller/client.py (wraps), api/envelope.py (unwraps).
 """
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from struct import Struct, error
 from typing import Any, Final, NamedTuple
 
+from kraftrio.kraft_meta.controller.error_responses import error_response
+from kraftrio.kraft_meta.controller.mutation_quota import STRICT_SINCE, Sender
 from kraftrio.kraft_meta.controller.token_control import TOKEN_REQUESTS, TokenRequest
 from kraftrio.wire.codec.message import decode, encode, spec_of
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -30,32 +34,47 @@ ENVELOPE_VERSION: Final = 0
 
 _VERSION = Struct(">h")
 _PRINCIPAL_VERSION = 0
+_USER_TYPE = "User"
 _NO_ADDRESS = b"\x7f\0\0\1"
 _FIRST_BYTES = Struct(">hh")
 
 
 class Unwrapped(NamedTuple):
-    """What an envelope holds."""
+    """What an envelope holds; `sender` is who sends it, where it is counted."""
 
-    request: TokenRequest
+    request: Any
+    sender: Sender
     api_version: int
     correlation_id: int
     is_by_token: bool
 
 
-def wrap(request: TokenRequest, api_version: int) -> EnvelopeRequest:
-    """Return the envelope of a request."""
+def wrap(request: Any, api_version: int, sender: Sender | None = None) -> EnvelopeRequest:
+    """Return the envelope of a request, of one that is not about tokens with its sender."""
     key = _key(request)
+    client_id, address = "", _NO_ADDRESS
+    if isinstance(request, TokenRequest):
+        principal = DefaultPrincipalData(type=request.principal_type, name=request.principal_name)
+    else:
+        assert sender is not None, "a request that is counted for somebody"
+        principal = DefaultPrincipalData(type=_USER_TYPE, name=sender.user)
+        client_id, address = sender.client_id, _address(sender.host)
     header = RequestHeader(
-        request_api_key=key, request_api_version=api_version, correlation_id=0, client_id=""
+        request_api_key=key, request_api_version=api_version, correlation_id=0, client_id=client_id
     )
-    principal = DefaultPrincipalData(type=request.principal_type, name=request.principal_name)
     return EnvelopeRequest(
         request_data=encode(header, request_header_version(key, api_version))
-        + encode(request.message, api_version),
+        + encode(_message(request), api_version),
         request_principal=_VERSION.pack(_PRINCIPAL_VERSION) + encode(principal, _PRINCIPAL_VERSION),
-        client_host_address=_NO_ADDRESS,
+        client_host_address=address,
     )
+
+
+def _address(host: str) -> bytes:
+    try:
+        return ip_address(host).packed
+    except ValueError:  # a name
+        return _NO_ADDRESS
 
 
 def unwrap(envelope: EnvelopeRequest) -> Unwrapped:
@@ -77,10 +96,14 @@ def unwrap(envelope: EnvelopeRequest) -> Unwrapped:
         )
     except (error, ValueError, KeyError, RemoteProtocolError) as malformed:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(malformed)) from malformed
-    if not isinstance(message, TOKEN_REQUESTS):
+    request: Any = message
+    if isinstance(message, TOKEN_REQUESTS):
+        request = TokenRequest(message, principal.type, principal.name)
+    elif type(message) not in STRICT_SINCE:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "brokers forward this without an envelope")
     return Unwrapped(
-        TokenRequest(message, principal.type, principal.name),
+        request,
+        Sender(principal.name, header.client_id or ""),
         api_version,
         header.correlation_id,
         principal.token_authenticated,
@@ -97,18 +120,25 @@ def wrap_response(response: Any, unwrapped: Unwrapped) -> EnvelopeResponse:
     )
 
 
-def unwrap_response(request: TokenRequest, api_version: int, envelope: EnvelopeResponse) -> Any:
+def unwrap_response(request: Any, api_version: int, envelope: EnvelopeResponse) -> Any:
     """Return the response that an envelope holds, or one with the envelope's error."""
     key = _key(request)
-    response_class = APIS[key].response
-    if envelope.error_code != ErrorCode.NONE or envelope.response_data is None:
-        return response_class(error_code=envelope.error_code or ErrorCode.UNKNOWN_SERVER_ERROR)
-    data = bytes(envelope.response_data)
-    _, position = decode(ResponseHeader, response_header_version(key, api_version), data)
-    return decode(response_class, api_version, data, position)[0]
+    code = envelope.error_code
+    if code is ErrorCode.NONE:
+        data = bytes(envelope.response_data or b"")
+        try:
+            _, position = decode(ResponseHeader, response_header_version(key, api_version), data)
+            return decode(APIS[key].response, api_version, data, position)[0]
+        except RemoteProtocolError:
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+    return error_response(request, code)
 
 
-def _key(request: TokenRequest) -> ApiKey:
-    key = spec_of(type(request.message)).api_key
+def _message(request: Any) -> Any:
+    return request.message if isinstance(request, TokenRequest) else request
+
+
+def _key(request: Any) -> ApiKey:
+    key = spec_of(type(_message(request))).api_key
     assert key is not None, "requests have a key"
     return ApiKey(key)

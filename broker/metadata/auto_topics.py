@@ -23,7 +23,8 @@ from typing import TypeAlias
 
 from kraftrio.base.logging_setup import log_event
 from kraftrio.broker.config.dynamic_config import DynamicConfig
-from kraftrio.broker.ports import ControllerPort, MetadataPort
+from kraftrio.broker.ports import ClientsController, MetadataPort
+from kraftrio.kraft_meta.controller.mutation_quota import Sender
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
     CreatableTopic,
@@ -44,7 +45,7 @@ class AutoTopicCreator:
     """Creates missing topics through the controller."""
 
     def __init__(
-        self, dynamic: DynamicConfig, metadata: MetadataPort, controller: ControllerPort
+        self, dynamic: DynamicConfig, metadata: MetadataPort, controller: ClientsController
     ) -> None:
         self._dynamic = dynamic
         self._metadata = metadata
@@ -57,7 +58,10 @@ class AutoTopicCreator:
         return self._dynamic.current.auto_create_topics_enable
 
     def create(
-        self, names: Iterable[str], when_done: Callable[[str, ErrorCode], None] | None = None
+        self,
+        names: Iterable[str],
+        when_done: Callable[[str, ErrorCode], None] | None = None,
+        sender: Sender | None = None,
     ) -> None:
         """Begin to create topics that do not exist; those already on their way are left alone.
 
@@ -65,6 +69,7 @@ class AutoTopicCreator:
             names: legal topic names.
             when_done: called once for each name with the controller's verdict; NONE also when
                 the topic exists by then.
+            sender: the client that wants them, where they count for its quota of changes.
         """
         wanted = []
         for name in names:
@@ -73,7 +78,7 @@ class AutoTopicCreator:
                 wanted.append(name)
             if when_done is not None:
                 self._in_flight[name].append(_without_message(partial(when_done, name)))
-        self._create([self._topic(name) for name in wanted])
+        self._create([self._topic(name) for name in wanted], sender)
 
     def create_as_given(
         self, topics: Iterable[CreatableTopic], when_done: Callable[[str, ErrorCode, str], None]
@@ -90,16 +95,19 @@ class AutoTopicCreator:
             self._in_flight[topic.name] = [partial(when_done, topic.name)]
         self._create(wanted)
 
-    def _create(self, topics: list[CreatableTopic]) -> None:
+    def _create(self, topics: list[CreatableTopic], sender: Sender | None = None) -> None:
         if not topics:
             return
         names = [topic.name for topic in topics]
         request = CreateTopicsRequest(
             topics=topics, timeout_ms=self._dynamic.current.request_timeout_ms
         )
-        self._controller.submit(request, api_version=_CREATE_TOPICS_VERSION).then(
-            lambda response: self._on_created(names, response)
-        )
+        version = _CREATE_TOPICS_VERSION
+        if sender is None:
+            answer = self._controller.submit(request, api_version=version)
+        else:
+            answer = self._controller.submit_for(sender, request, api_version=version)
+        answer.then(lambda response: self._on_created(names, response))
 
     def _on_created(self, names: list[str], response: CreateTopicsResponse) -> None:
         results = {one.name: one for one in response.topics}

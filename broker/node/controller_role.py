@@ -83,8 +83,8 @@ class ControllerRole:
             **DelegationTokenHandlers(
                 self._metadata, decider, token_settings(node.config).secret_key
             ).table(),
-            **EnvelopeHandler(decider).table(),
             **QuorumHandlers(quorum).table(),
+            **EnvelopeHandler(decider, node.timers).table(),
         }
 
     def _dispatcher(self) -> Dispatcher:

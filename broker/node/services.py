@@ -22,6 +22,7 @@ from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.sliced_work import SlicedWork
 from kraftrio.broker.server.throttling import Throttle
 from kraftrio.kraft_meta.controller.control import DEFAULT_FEATURES
+from kraftrio.kraft_meta.metadata.client_limits import ClientLimits
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
 
 
@@ -32,7 +33,9 @@ class BrokerServices:
         self.metadata = MetadataCache()
         self.sliced_work = SlicedWork(node.environment.clock.monotonic_ms)
         self.publisher: MetadataPublisher
-        self.channel = self._controller_channel(node)
+        client_quotas = ClientQuotas(quota_windows(node.config))
+        self._throttle = Throttle(client_quotas, node.environment.clock)
+        self.channel = self._controller_channel(node, client_quotas.mutations)
         replication = Replication(node, self.metadata, self.channel)
         self.replica_manager = replication.replica_manager
         self.moves, self.fetchers = replication.moves, replication.fetchers
@@ -42,8 +45,6 @@ class BrokerServices:
         self.share_partitions = share_partitions(
             node, self.metadata, replication, self.coordination
         )
-        client_quotas = ClientQuotas(quota_windows(node.config))
-        self._throttle = Throttle(client_quotas, node.environment.clock)
         self.publisher = MetadataPublisher(
             node.config.node_id,
             self.metadata,
@@ -68,7 +69,9 @@ class BrokerServices:
             self.share_partitions.metadata_changed()
         self.channel.on_metadata(delta, image)
 
-    def _controller_channel(self, node: NodeContext) -> ControllerChannel:
+    def _controller_channel(
+        self, node: NodeContext, mutation_limits: ClientLimits
+    ) -> ControllerChannel:
         log_manager = node.storage.log_manager
         channel = ControllerChannel(
             node.controller,
@@ -76,6 +79,7 @@ class BrokerServices:
             lambda: self.publisher.applied_offset,
             node.config.broker_heartbeat_interval_ms,
             log_manager.dirs.offline_ids,
+            mutation_limits,
         )
         node.controller.on_connected(channel.heartbeat_soon)
         log_manager.on_failed = channel.directory_failed

@@ -111,6 +111,8 @@ def controller_config(
         leader_imbalance_check_interval_seconds=config.leader_imbalance_check_interval_seconds,
         first_credentials=first_credentials,
         tokens=token_settings(config),
+        quota_window_num=config.controller_quota_window_num,
+        quota_window_size_seconds=config.controller_quota_window_size_seconds,
     )
 
 

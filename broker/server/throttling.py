@@ -25,6 +25,7 @@ from kraftrio.broker.security.quotas.client_quota import Permit
 from kraftrio.broker.security.quotas.client_quotas import ClientQuotas
 from kraftrio.broker.server.context import Handler, RequestContext
 from kraftrio.broker.server.sliced_work import Work
+from kraftrio.kraft_meta.controller.mutation_quota import Sender
 from kraftrio.wire.protocol.api import ApiKey
 
 _PERCENT_A_MS: Final = 0.1  # a second of the loop's time is all of it
@@ -87,7 +88,7 @@ class Throttle:
     def _settle(self, response: Any, context: RequestContext, size_bytes: int) -> None:
         """Tell a client how long it has to wait, and make it (rules 1 to 3)."""
         quotas, now_ms = self.quotas, self._clock.monotonic_ms()
-        user, client_id = sender(context)
+        user, client_id, _ = sender_of(context)
         wait_ms: int = getattr(response, "throttle_time_ms", 0)
         if context.api_key == ApiKey.PRODUCE:
             wait_ms = max(wait_ms, quotas.producer.use(user, client_id, size_bytes, now_ms))
@@ -103,7 +104,7 @@ class Throttle:
     # -- time -----------------------------------------------------------------------------------
 
     def _count_time(self, context: RequestContext, spent_ms: float) -> None:
-        user, client_id = sender(context)
+        user, client_id, _ = sender_of(context)
         self.quotas.request.note(
             user, client_id, spent_ms * _PERCENT_A_MS, self._clock.monotonic_ms()
         )
@@ -144,22 +145,23 @@ class Throttle:
 
     def most_consumed_bytes(self, context: RequestContext) -> float:
         """Return how much a consumer may be given at once without having to wait."""
-        return self.quotas.consumer.most_at_once(*sender(context))
+        return self.quotas.consumer.most_at_once(*sender_of(context)[:2])
 
     def consume(self, context: RequestContext, size_bytes: int) -> int:
         """Count what a consumer is given; return how long it has to wait, for its response."""
         now_ms = self._clock.monotonic_ms()
-        return self.quotas.consumer.use(*sender(context), size_bytes, now_ms)
+        return self.quotas.consumer.use(*sender_of(context)[:2], size_bytes, now_ms)
 
     def try_to_consume(self, context: RequestContext, size_bytes: int) -> Permit:
         """Ask whether a consumer may be given so much now; it is counted if so."""
         now_ms = self._clock.monotonic_ms()
-        return self.quotas.consumer.try_to_use(*sender(context), size_bytes, now_ms)
+        return self.quotas.consumer.try_to_use(*sender_of(context)[:2], size_bytes, now_ms)
 
 
-def sender(context: RequestContext) -> tuple[str, str]:
-    """Return the user and the client id that quotas know the sender of a request by."""
-    return context.client.principal.name, context.client_id or ""
+def sender_of(context: RequestContext) -> Sender:
+    """Return whom quotas know as the sender of a request."""
+    client = context.client
+    return Sender(client.principal.name, context.client_id or "", client.host)
 
 
 def is_of_a_node(request: Any, context: RequestContext) -> bool:

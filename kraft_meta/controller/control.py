@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from kraftrio.base.secret import Secret
+from kraftrio.kraft_meta.controller.mutation_quota import ANY_MUTATIONS, Mutations
 from kraftrio.kraft_meta.controller.partition_index import PartitionIndex
 from kraftrio.kraft_meta.metadata.image import (
     BROKER,
@@ -81,6 +82,8 @@ class ControllerConfig:
     unclean_leader_election_enable: bool = False
     auto_leader_rebalance_enable: bool = True
     leader_imbalance_check_interval_seconds: int = 300
+    quota_window_num: int = 11
+    quota_window_size_seconds: int = 1
     max_partitions_per_request: int = 10_000
     producer_id_block_size: int = 1000
     first_credentials: tuple[UserScramCredentialRecord, ...] = ()
@@ -121,6 +124,7 @@ class DecisionContext:
     api_version: int
     next_offset: int
     now_ms: float
+    mutations: Mutations = ANY_MUTATIONS
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> None:

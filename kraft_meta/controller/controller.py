@@ -34,6 +34,7 @@ from kraftrio.kraft_meta.controller.control import (
 )
 from kraftrio.kraft_meta.controller.directory_control import assign_replicas_to_dirs
 from kraftrio.kraft_meta.controller.feature_control import bootstrap_records, update_features
+from kraftrio.kraft_meta.controller.mutation_quota import MutationQuotas, Sender
 from kraftrio.kraft_meta.controller.partition_index import PartitionIndex
 from kraftrio.kraft_meta.controller.quota_control import alter_client_quotas
 from kraftrio.kraft_meta.controller.reassignment_control import (
@@ -52,6 +53,7 @@ from kraftrio.kraft_meta.controller.token_control import TokenControl, TokenRequ
 from kraftrio.kraft_meta.controller.topic_control import create_partitions, create_topics
 from kraftrio.kraft_meta.controller.topic_deletion import delete_topics
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
+from kraftrio.kraft_meta.metadata.quota_image import QuotaChanges
 from kraftrio.kraft_meta.metadata.records import MetadataRecord
 from kraftrio.kraft_meta.raft.ports import ConfigValidator, TopicConfigs
 from kraftrio.wire.messages.admin import (
@@ -105,6 +107,9 @@ class Controller:
         self._cluster = ClusterControl(config)
         self._tokens = TokenControl(config.tokens, wall_ms)
         self.index = PartitionIndex()
+        self._mutations = MutationQuotas(
+            config.quota_window_num, config.quota_window_size_seconds * 1000.0
+        )
         self._next_balance_ms: float | None = None
         self._unclean_elections_due_ms: float | None = None
         self._now_ms = 0.0
@@ -137,6 +142,8 @@ class Controller:
         self.is_active = True
         self.image = image
         self.index = PartitionIndex.of(image)
+        self._mutations.reset()
+        self._mutations.limits.change(image.client_quotas)
         self._now_ms = now_ms
         self._cluster.activate(image, now_ms)
         self._tokens.activate(now_ms)
@@ -157,9 +164,17 @@ class Controller:
         self._next_balance_ms = self._unclean_elections_due_ms = None
 
     def handle(
-        self, request: Any, *, api_version: int, next_offset: int, now_ms: float
+        self,
+        request: Any,
+        *,
+        api_version: int,
+        next_offset: int,
+        now_ms: float,
+        sender: Sender | None = None,
     ) -> ControllerResult:
         """Decide on a request; `next_offset` is what the first record will get.
+
+        A sender is named for clients with a quota of what they may change, as far as is known.
 
         Raises KafkaError when the request as a whole is refused.
         """
@@ -177,8 +192,12 @@ class Controller:
             api_version=api_version,
             next_offset=next_offset,
             now_ms=now_ms,
+            mutations=self._mutations.of(request, api_version, sender, now_ms),
         )
-        return self._handlers[type(request)](request, context)
+        result = self._handlers[type(request)](request, context)
+        if context.mutations.throttle_ms:
+            result.response.throttle_time_ms = context.mutations.throttle_ms
+        return result
 
     def replay(self, records: Sequence[MetadataRecord], last_offset: int, epoch: int) -> None:
         """Move the uncommitted image by records that were just proposed."""
@@ -187,6 +206,7 @@ class Controller:
         for record in records:
             delta.replay(record)
         self.index.update(delta)
+        self._mutations.limits.change(delta.part(QuotaChanges).changed)
         if any(UNCLEAN_ELECTION_KEY in configs for configs in delta.changed_configs.values()):
             self._unclean_elections_due_ms = self._now_ms
         self.image = delta.apply(last_offset, epoch)

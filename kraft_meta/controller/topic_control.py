@@ -1,8 +1,9 @@
 """CreateTopics and CreatePartitions: decisions on the uncommitted image.
 
 Behaviour: each topic succeeds or fails alone, with all of its records or none; validate_only
-answers as the real thing would, without records. A request that asks for more partitions than
-max_partitions_per_request is refused whole (POLICY_VIOLATION), before anything is placed.
+answers as the real thing would, without records, and counts as much for a client's quota. A request
+that asks for more partitions than max_partitions_per_request is refused whole (POLICY_VIOLATION),
+before anything is placed.
 Version notes: CreateTopics v4 made counts optional (-1, KIP-464), v5 returns configs (KIP-525), v7
 the topic id.
 
@@ -107,6 +108,7 @@ def _create_topic(
         placements = _manual_placements(topic, context.image)
     else:
         placements = _automatic_placements(topic, context, placer)
+    context.mutations.take(len(placements))
     topic_id = context.new_uuid()
     records: list[MetadataRecord] = [TopicRecord(topic.name, topic_id)]
     records += [ConfigRecord(TOPIC, topic.name, key, value) for key, value in configs.items()]
@@ -354,6 +356,7 @@ def _add_partitions(topic: CreatePartitionsTopic, context: DecisionContext) -> l
         for assignment in topic.assignments:
             check_manual_assignment(assignment.broker_ids, context.image, replication_factor)
             placements.append(tuple(assignment.broker_ids))
+    context.mutations.take(additional)
     is_manual = topic.assignments is not None
     return [
         _new_partition(image.topic_id, count + index, replicas, context.image, is_manual=is_manual)

@@ -54,6 +54,11 @@ def delete_topics(request: DeleteTopicsRequest, context: DecisionContext) -> Con
             twice = KafkaError(ErrorCode.INVALID_REQUEST, text)
             results.append(_failed(topic.name, topic.topic_id, twice))
             continue
+        try:
+            context.mutations.take(topic.partition_count)
+        except KafkaError as error:
+            results.append(_failed(topic.name, topic.topic_id, error))
+            continue
         records.append(RemoveTopicRecord(topic.topic_id))
         results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
     return ControllerResult(records, DeleteTopicsResponse(responses=results))

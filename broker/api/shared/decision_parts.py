@@ -231,6 +231,8 @@ def _join(response: Any, answer: Any, shape: _Shape) -> None:
     for name in ("error_code", "error_message"):
         if not getattr(response, name, True):
             setattr(response, name, getattr(answer, name))
+    if answer.throttle_time_ms > response.throttle_time_ms:
+        response.throttle_time_ms = answer.throttle_time_ms
     given, more = getattr(response, shape.answers), getattr(answer, shape.answers)
     if shape.answer_key is not None and given and more:
         first = next(iter(more))

@@ -6,10 +6,11 @@ answered REQUEST_TIMED_OUT, though the change may still happen.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from kraftrio.base.deferred import Deferred
-from kraftrio.broker.ports import ControllerPort, SchedulerPort
+from kraftrio.broker.ports import SchedulerPort
 from kraftrio.broker.server.sliced_work import Work
 from kraftrio.kraft_meta.controller.error_responses import error_response
 from kraftrio.wire.errors import ErrorCode
@@ -17,10 +18,18 @@ from kraftrio.wire.protocol.fitting import fit_version
 
 
 def decide_in_time(
-    controller: ControllerPort, scheduler: SchedulerPort, request: Any, *, api_version: int
+    submit: Callable[..., Deferred[Any]],
+    scheduler: SchedulerPort,
+    request: Any,
+    *,
+    api_version: int,
 ) -> Deferred[Any]:
-    """Ask the active controller; REQUEST_TIMED_OUT when it takes longer than timeout_ms."""
-    decision = controller.submit(request, api_version=api_version)
+    """Ask the active controller; REQUEST_TIMED_OUT when it takes longer than timeout_ms.
+
+    Args:
+        submit: a `ControllerPort`'s, or what does the same for a client.
+    """
+    decision = submit(request, api_version=api_version)
     if decision.done or request.timeout_ms <= 0:  # Kafka does not cut such requests short
         return decision
     answer: Deferred[Any] = Deferred()

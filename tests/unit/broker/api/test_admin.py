@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kraftrio.kraft_meta.controller.mutation_quota import Sender
 from kraftrio.wire.codec.message import encode
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
@@ -76,3 +77,13 @@ def test_reassignments_are_the_controllers_decision() -> None:
     assert listed() == [("t", [new])]
     assert move(None) == ErrorCode.NONE
     assert listed() == []
+
+
+def test_clients_that_create_or_delete_are_named_to_the_controller() -> None:
+    """It may have to count what they change; for other requests nobody is named."""
+    cluster = ClusterContext()
+    finish(cluster.admin.forward(create("a"), context(7)))
+    elect = ElectLeadersRequest(topic_partitions=None, timeout_ms=100)
+    finish(cluster.admin.forward(elect, context(2)))
+    finish(cluster.admin.forward(DeleteTopicsRequest(topic_names=["a"]), context(5)))
+    assert cluster.senders == [Sender("ANONYMOUS", "client", "127.0.0.1")] * 2

@@ -13,6 +13,7 @@ from kraftrio.broker.server.context import ClientInfo, RequestContext
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.server import ServerListener, bind
 from kraftrio.kraft_meta.controller.error_responses import error_response
+from kraftrio.kraft_meta.controller.mutation_quota import Sender
 from kraftrio.kraft_meta.metadata.image import BrokerImage, Endpoint, MetadataImage
 from kraftrio.kraft_meta.quorum.voter_changes import CurrentVoters
 from kraftrio.kraft_meta.raft.voters import Voter, VoterEndpoint, VoterSet
@@ -28,6 +29,7 @@ SERVED = (
     ApiKey.BROKER_HEARTBEAT,
     ApiKey.ALTER_PARTITION,
     ApiKey.ALLOCATE_PRODUCER_IDS,
+    ApiKey.ENVELOPE,
 )
 
 Answer = Callable[[Any], Any]
@@ -72,6 +74,7 @@ class FakeQuorum:
         self.image = MetadataImage()
         self.answer = answer
         self.submitted: list[Any] = []
+        self.senders: list[Sender] = []
         self.fenced: list[tuple[int, int]] = []
         self.voters = CurrentVoters(voters or VoterSet.of_ids([node_id]))
         self._callbacks: list[Callable[..., object]] = []
@@ -92,6 +95,10 @@ class FakeQuorum:
         self.submitted.append(request)
         response = self.answer(request)
         return response if isinstance(response, Deferred) else Deferred.completed(response)
+
+    def submit_for(self, sender: Sender, request: Any, *, api_version: int) -> Deferred[Any]:
+        self.senders.append(sender)
+        return self.submit(request, api_version=api_version)
 
     def fence_broker(self, broker_id: int, broker_epoch: int) -> None:
         self.fenced.append((broker_id, broker_epoch))

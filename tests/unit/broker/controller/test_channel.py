@@ -12,7 +12,10 @@ from trio.testing import MockClock
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.controller.channel import ControllerChannel, RegistrationError
+from kraftrio.kraft_meta.controller.mutation_quota import Sender
+from kraftrio.kraft_meta.metadata.client_limits import ClientLimits
 from kraftrio.kraft_meta.metadata.image import BrokerImage, MetadataDelta, MetadataImage
+from kraftrio.kraft_meta.metadata.quota_image import CONTROLLER_MUTATION_RATE, quota_entity
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.quorum import (
     BrokerHeartbeatRequest,
@@ -43,6 +46,7 @@ class FakeController:
         self.leads = False
         self.parked: list[Deferred[Any]] | None = None
         self.registrations: list[BrokerRegistrationRequest] = []
+        self.senders: list[Sender] = []
         self.heartbeats: list[tuple[float, BrokerHeartbeatRequest]] = []
 
     def submit(self, request: Any, *, api_version: int) -> Deferred[Any]:
@@ -53,6 +57,10 @@ class FakeController:
             self.parked.append(Deferred())
             return self.parked[-1]
         return Deferred.completed(self._heartbeat(request))
+
+    def submit_for(self, sender: Sender, request: Any, *, api_version: int) -> Deferred[Any]:
+        self.senders.append(sender)
+        return self.submit(request, api_version=api_version)
 
     def _register(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
         self.registrations.append(request)
@@ -80,12 +88,14 @@ class Context:
         self.controller = FakeController()
         self.applied_offset = 200
         self.offline: list[bytes] = []
+        self.mutation_limits = ClientLimits(CONTROLLER_MUTATION_RATE)
         self.channel = ControllerChannel(
             self.controller,
             BROKER_ID,
             lambda: self.applied_offset,
             INTERVAL_MS,
             lambda: self.offline,
+            self.mutation_limits,
         )
 
     async def join(self) -> None:
@@ -452,3 +462,14 @@ async def test_a_directory_that_is_reported_late_but_in_time(
     count = len(context.controller.heartbeats)
     await trio.sleep(100)
     assert len(context.controller.heartbeats) > count, "the broker goes on"
+
+
+def test_only_clients_with_a_quota_of_changes_are_named_to_the_controller() -> None:
+    context = Context()
+    alice, bob = Sender("alice", "app"), Sender("bob", "app")
+    user = quota_entity({"user": "alice"})
+    for quotas in ({user: {CONTROLLER_MUTATION_RATE: 1.0}}, {user: None}):
+        context.mutation_limits.change(quotas)
+        for sender in (alice, bob):
+            context.channel.submit_for(sender, BrokerHeartbeatRequest(), api_version=1)
+    assert context.controller.senders == [alice]

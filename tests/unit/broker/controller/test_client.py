@@ -13,7 +13,9 @@ from trio.testing import MockClock
 from kraftrio.base.deferred import Deferred
 from kraftrio.base.timers import Timers
 from kraftrio.broker.controller.client import ControllerClient, ControllerClientConfig
+from kraftrio.broker.controller.envelopes import enclose_answer, open_request
 from kraftrio.kraft_meta.controller.error_responses import error_response
+from kraftrio.kraft_meta.controller.mutation_quota import Sender
 from kraftrio.kraft_meta.quorum.active_controller import MAY_BE_DECIDED, NEVER_DECIDED
 from kraftrio.net.transport import SystemNetwork
 from kraftrio.wire.errors import ErrorCode
@@ -29,6 +31,8 @@ from kraftrio.wire.messages.quorum import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     DescribeQuorumRequest,
+    EnvelopeRequest,
+    EnvelopeResponse,
 )
 from tests.unit.broker.controller.controller_fakes import (
     ControllerNode,
@@ -494,3 +498,39 @@ async def test_statistics_count_requests_and_what_became_of_them(
         "connections_total": 1,
     }
     assert before["requests_total"] == 1, "a snapshot changes no more"
+
+
+# ---- in the name of clients
+
+
+async def test_a_request_for_a_client_travels_in_an_envelope(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    """To this node's own controller it goes as it is."""
+    alice = Sender("alice", "app")
+    cluster.second.answer = in_envelope
+    cluster.quorum.elect(2)
+    answer = await within(1, cluster.client.submit_for(alice, create_topic(), api_version=7))
+    assert topic_error(answer) is ErrorCode.NONE
+    (envelope,) = cluster.second.requests
+    enclosed = open_request(envelope)
+    assert (enclosed.sender, enclosed.request.topics[0].name) == (alice, "t")
+    cluster.quorum.elect(THIS_NODE)
+    answer = await within(1, cluster.client.submit_for(alice, create_topic(), api_version=7))
+    assert topic_error(answer) is ErrorCode.NONE
+    assert cluster.quorum.senders == [alice]
+
+
+async def test_an_envelope_that_is_refused_is_the_answer_to_its_client(
+    cluster: Cluster, autojump_clock: MockClock
+) -> None:
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    cluster.second.answer = lambda _envelope: EnvelopeResponse(error_code=code)
+    cluster.quorum.elect(2)
+    answer = cluster.client.submit_for(Sender("a", "b"), create_topic(), api_version=7)
+    assert topic_error(await within(1, answer)) is code
+
+
+def in_envelope(envelope: EnvelopeRequest) -> EnvelopeResponse:
+    enclosed = open_request(envelope)
+    return enclose_answer(enclosed, accept(enclosed.request))

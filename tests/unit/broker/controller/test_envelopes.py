@@ -7,10 +7,17 @@ from typing import Any
 import pytest
 
 from kraftrio.broker.controller.envelopes import unwrap, unwrap_response, wrap, wrap_response
+from kraftrio.kraft_meta.controller.mutation_quota import Sender
 from kraftrio.kraft_meta.controller.token_control import TokenRequest
 from kraftrio.wire.codec.message import decode, encode
 from kraftrio.wire.errors import ErrorCode, KafkaError
-from kraftrio.wire.messages.admin import CreateTopicsRequest
+from kraftrio.wire.messages.admin import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    ElectLeadersRequest,
+)
 from kraftrio.wire.messages.quorum import EnvelopeRequest, EnvelopeResponse
 from kraftrio.wire.messages.security import (
     CreateDelegationTokenRequest,
@@ -74,4 +81,38 @@ def test_an_envelope_that_holds_nothing(change: dict[str, Any]) -> None:
 
 def test_what_needs_no_envelope_is_refused_in_one() -> None:
     with pytest.raises(KafkaError):
-        unwrap(wrap(TokenRequest(CreateTopicsRequest(), "User", "alice"), 7))
+        unwrap(wrap(TokenRequest(ElectLeadersRequest(), "User", "alice"), 2))
+
+
+ALICE = Sender("älice", "app", "10.1.2.3")
+CREATE = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=3)])
+
+
+@pytest.mark.parametrize("version", [2, 4, 5, 7])
+def test_a_request_that_is_counted_comes_with_its_sender(version: int) -> None:
+    envelope = wrap(CREATE, version, ALICE)
+    assert envelope.client_host_address == bytes([10, 1, 2, 3])
+    unwrapped = unwrap(envelope)
+    assert unwrapped.sender == Sender("älice", "app")
+    assert (unwrapped.api_version, unwrapped.request.topics[0].name) == (version, "t")
+    response = CreateTopicsResponse(topics=[CreatableTopicResult(name="t")], throttle_time_ms=7)
+    answer = unwrap_response(CREATE, version, wrap_response(response, unwrapped))
+    assert (answer.topics[0].name, answer.throttle_time_ms) == ("t", 7)
+
+
+@pytest.mark.parametrize(
+    ("envelope", "code"),
+    [
+        (
+            EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ),
+        (EnvelopeResponse(response_data=None), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (EnvelopeResponse(response_data=b"\0\0\0\x01\0\x7f"), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_an_answer_that_is_none_is_an_error_of_each_item(
+    envelope: EnvelopeResponse, code: ErrorCode
+) -> None:
+    (topic,) = unwrap_response(CREATE, 7, envelope).topics
+    assert (topic.name, topic.error_code) == ("t", code)
