@@ -8,6 +8,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.admin import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+)
+from kraftrio.wire.messages.cluster import MetadataRequest
 from kraftrio.wire.messages.configs import (
     AlterClientQuotasEntityData,
     AlterClientQuotasEntryData,
@@ -280,3 +286,72 @@ def test_filters_of_quotas_that_make_no_sense(
 ) -> None:
     response = client.call(request_, 1)
     assert (response.error_code, response.error_message, response.entries) == (code, message, None)
+
+
+def topics_created(
+    client: RawClient, *topics: tuple[str, int], version: int = 7
+) -> tuple[list[ErrorCode], int]:
+    """Create topics of so many partitions; the codes, and how long to wait."""
+    request_ = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(name=name, num_partitions=count, replication_factor=1)
+            for name, count in topics
+        ],
+        timeout_ms=10_000,
+    )
+    response = client.call(request_, version)
+    by_name = {topic.name: topic.error_code for topic in response.topics}
+    return [by_name[name] for name, _ in topics], response.throttle_time_ms
+
+
+def topics_deleted(client: RawClient, *names: str, version: int = 5) -> tuple[list[ErrorCode], int]:
+    request_ = DeleteTopicsRequest(topic_names=list(names), timeout_ms=10_000)
+    response = client.call(request_, version)
+    by_name = {topic.name: topic.error_code for topic in response.responses}
+    return [by_name[name] for name in names], response.throttle_time_ms
+
+
+def test_changes_are_counted_by_the_controller(
+    alter: Alter,
+    client: RawClient,
+    connect: Callable[[], RawClient],
+    unique_name: Callable[[str], str],
+) -> None:
+    """Eleven seconds' worth at once and what begins with it; then each topic is refused."""
+    name, exceeded = unique_name("t"), ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    user: Parts = [("user", "ANONYMOUS")]
+    assert alter((user, [(MUTATIONS, 1.0)])) == [OK]
+    wait_found(client, {frozenset(user): {MUTATIONS: 1.0}})
+    first, second, old = connect(), connect(), connect()
+    codes, wait_ms = topics_created(first, (name, 14), (f"{name}-refused", 1))
+    assert codes == [ErrorCode.NONE, exceeded]
+    assert 2000 <= wait_ms <= 3000
+    codes, again_ms = topics_deleted(second, name)
+    assert (codes, 1000 <= again_ms <= wait_ms) == ([exceeded], True)
+    codes, old_ms = topics_deleted(old, name, version=4)
+    assert codes == [ErrorCode.NONE]
+    assert 14_000 <= old_ms <= 17_000
+
+
+def test_a_muted_connection_is_answered_later(
+    alter: Alter,
+    client: RawClient,
+    connect: Callable[[], RawClient],
+    unique_name: Callable[[str], str],
+) -> None:
+    """The response comes at once and says how long; what is sent then waits for so long."""
+    user: Parts = [("user", "ANONYMOUS")]
+    name = unique_name("t")
+    assert alter((user, [(MUTATIONS, 10.0)])) == [OK]
+    wait_found(client, {frozenset(user): {MUTATIONS: 10.0}})
+    muted, other = connect(), connect()
+    topics_created(muted, (name, 120))
+    began = time.monotonic()
+    codes, wait_ms = topics_created(muted, (f"{name}-refused", 1))
+    assert codes == [ErrorCode.THROTTLING_QUOTA_EXCEEDED]
+    assert time.monotonic() - began < 0.5
+    muted.call(MetadataRequest(topics=[]), 12)
+    assert time.monotonic() - began >= wait_ms / 1000
+    began = time.monotonic()
+    other.call(MetadataRequest(topics=[]), 12)
+    assert time.monotonic() - began < 0.5

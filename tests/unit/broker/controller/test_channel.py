@@ -464,7 +464,7 @@ async def test_a_directory_that_is_reported_late_but_in_time(
     assert len(context.controller.heartbeats) > count, "the broker goes on"
 
 
-def test_only_clients_with_a_quota_of_changes_are_named_to_the_controller() -> None:
+async def test_only_clients_with_a_quota_of_changes_are_named_to_the_controller() -> None:
     context = Context()
     alice, bob = Sender("alice", "app"), Sender("bob", "app")
     user = quota_entity({"user": "alice"})
