@@ -170,7 +170,6 @@ unit/clients/pipeline/test_pipeline: clients/pipeline/ batches cli dataset displ
 unit/clients/pipeline/test_pipeline: clients/pipeline/report/ charts page report
 unit/clients/producer/test_producer: clients/producer/ sender
 unit/clients/producer/test_queues: clients/producer/ sequences
-unit/broker/api/test_delegation_tokens: broker/api/ envelope
 unit/broker/api/test_sasl: net/sasl/ login
 unit/broker/security/sasl/test_scram: broker/security/sasl/ exchange
 unit/clients/producer/test_transaction_manager: clients/producer/ transaction transaction_errors

@@ -225,9 +225,7 @@ class ControllerClient:
             self._dispatch(pending)
         return pending.answer
 
-    def _decide_here(
-        self, sender: Sender | None, request: Any, api_version: int
-    ) -> Deferred[Any]:
+    def _decide_here(self, sender: Sender | None, request: Any, api_version: int) -> Deferred[Any]:
         if sender is None:
             return self._quorum.submit(request, api_version=api_version)
         return self._quorum.submit_for(sender, request, api_version=api_version)

@@ -17,6 +17,7 @@ from kraftrio.broker.security.principal import ANONYMOUS, KafkaPrincipal
 from kraftrio.broker.security.sasl.authenticator import Authenticator
 from kraftrio.broker.server.context import ClientInfo, RequestContext
 from kraftrio.kraft_meta.controller.control import TokenSettings
+from kraftrio.kraft_meta.controller.mutation_quota import Sender
 from kraftrio.kraft_meta.controller.token_control import TokenRequest
 from kraftrio.kraft_meta.metadata.token_image import token_hmac
 from kraftrio.wire.errors import ErrorCode
@@ -30,6 +31,7 @@ from kraftrio.wire.messages.security import (
     RenewDelegationTokenRequest,
 )
 from tests.support.sliced import finish
+from tests.unit.broker.api.cluster_context import ManualTimers
 from tests.unit.kraft_meta.controller.context import ControllerContext
 
 KEY = Secret("key")
@@ -64,6 +66,9 @@ class Cluster:
         response = self.context.send(request, api_version)
         self.metadata.image = self.context.image
         return Deferred.completed(response)
+
+    def submit_for(self, sender: Sender, request: Any, *, api_version: int) -> Deferred[Any]:
+        return self.submit(request, api_version=api_version)
 
     def ask(
         self,
@@ -172,12 +177,10 @@ def test_tokens_are_described_to_whom_they_concern_or_who_may() -> None:
 def test_a_controller_decides_by_the_principal_in_the_envelope() -> None:
     cluster = Cluster()
     request = TokenRequest(CreateDelegationTokenRequest(max_lifetime_ms=-1), "User", "alice")
-    handler = EnvelopeHandler(cluster)
+    handler = EnvelopeHandler(cluster, ManualTimers())
     broker = RequestContext(58, 0, 1, "c", ClientInfo("h", 1, "CONTROLLER"))
-    answer = handler.envelope(wrap(request, 3), broker)
-    assert isinstance(answer, Deferred)
-    made = unwrap_response(request, 3, answer.value)
+    answer = finish(handler.envelope(wrap(request, 3), broker))
+    made = unwrap_response(request, 3, answer)
     assert (made.error_code, made.principal_name) == (ErrorCode.NONE, "alice")
-    refused = handler.envelope(EnvelopeRequest(), broker)
-    assert not isinstance(refused, Deferred)
+    refused = finish(handler.envelope(EnvelopeRequest(), broker))
     assert refused.error_code == ErrorCode.INVALID_REQUEST

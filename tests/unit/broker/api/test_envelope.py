@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kraftrio.broker.api.envelope import EnvelopeHandler
-from kraftrio.broker.controller.envelopes import enclose, open_answer
+from kraftrio.broker.controller.envelopes import unwrap_response, wrap
 from kraftrio.broker.controller.local_controller import LocalController
 from kraftrio.kraft_meta.controller.mutation_quota import Sender
 from kraftrio.wire.errors import ErrorCode
@@ -21,8 +21,8 @@ ALICE = Sender("alice", "app")
 
 def sent(node: ControllerNode, request: Any, sender: Sender = ALICE) -> Any:
     handler = EnvelopeHandler(LocalController(node), node.cluster.timers)
-    answer = finish(handler.envelope(enclose(sender, request, 7), context(0)))
-    return open_answer(answer, request, 7)
+    answer = finish(handler.envelope(wrap(request, 7, sender), context(0)))
+    return unwrap_response(request, 7, answer)
 
 
 def test_a_request_is_decided_on_for_its_client() -> None:
@@ -44,4 +44,4 @@ def test_an_envelope_without_a_request_is_refused(data: bytes) -> None:
     node = ControllerNode()
     handler = EnvelopeHandler(LocalController(node), node.cluster.timers)
     answer = finish(handler.envelope(EnvelopeRequest(request_data=data), context(0)))
-    assert answer.error_code is ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE
+    assert answer.error_code is ErrorCode.INVALID_REQUEST

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 from kraftrio.base.deferred import Deferred
 from kraftrio.base.timers import Timers
 from kraftrio.broker.controller.client import ControllerClient, ControllerClientConfig
-from kraftrio.broker.controller.envelopes import enclose_answer, open_request
+from kraftrio.broker.controller.envelopes import unwrap, wrap_response
 from kraftrio.kraft_meta.controller.error_responses import error_response
 from kraftrio.kraft_meta.controller.mutation_quota import Sender
 from kraftrio.kraft_meta.quorum.active_controller import MAY_BE_DECIDED, NEVER_DECIDED
@@ -513,8 +513,8 @@ async def test_a_request_for_a_client_travels_in_an_envelope(
     answer = await within(1, cluster.client.submit_for(alice, create_topic(), api_version=7))
     assert topic_error(answer) is ErrorCode.NONE
     (envelope,) = cluster.second.requests
-    enclosed = open_request(envelope)
-    assert (enclosed.sender, enclosed.request.topics[0].name) == (alice, "t")
+    unwrapped = unwrap(envelope)
+    assert (unwrapped.sender, unwrapped.request.topics[0].name) == (alice, "t")
     cluster.quorum.elect(THIS_NODE)
     answer = await within(1, cluster.client.submit_for(alice, create_topic(), api_version=7))
     assert topic_error(answer) is ErrorCode.NONE
@@ -532,5 +532,5 @@ async def test_an_envelope_that_is_refused_is_the_answer_to_its_client(
 
 
 def in_envelope(envelope: EnvelopeRequest) -> EnvelopeResponse:
-    enclosed = open_request(envelope)
-    return enclose_answer(enclosed, accept(enclosed.request))
+    unwrapped = unwrap(envelope)
+    return wrap_response(accept(unwrapped.request), unwrapped)
