@@ -87,6 +87,7 @@ unit/broker/coordinator/groups/streams/assignors/test_sticky:
     broker/coordinator/groups/streams/assignors/ java_order process_load spec
 unit/broker/coordinator/groups/streams/test_group_properties: broker/coordinator/groups/streams/
     reconciliation task_owners tasks
+unit/broker/coordinator/groups/streams/test_replay: broker/coordinator/groups/modern/ replay
 unit/broker/coordinator/groups/streams/test_replay: broker/coordinator/groups/streams/ records
 unit/broker/coordinator/groups/streams/test_replay: wire/messages/group_records/ streams
 unit/broker/coordinator/groups/streams/test_streams_traces: broker/coordinator/groups/streams/

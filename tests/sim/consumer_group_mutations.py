@@ -12,7 +12,13 @@ from kraftrio.broker.coordinator.groups.consumer.group import ConsumerGroup
 from kraftrio.broker.coordinator.groups.consumer.groups import ConsumerGroups
 from kraftrio.broker.coordinator.groups.consumer.member_timers import MemberTimers
 from kraftrio.broker.coordinator.groups.consumer.partition_epochs import PartitionEpochs
+from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.group_records.keys import (
+    ConsumerGroupTargetAssignmentMemberKey,
+    decode_key,
+)
+from kraftrio.wire.primitives import Buffer
 
 Patch = tuple[Any, str, Any]
 
@@ -50,22 +56,21 @@ def _no_sessions_after_loading() -> list[Patch]:
 
 def _targets_are_not_read() -> list[Patch]:
     """A coordinator that loads does not take over what members are to have."""
-    original = ConsumerGroups._replay_target
-    loaded = ConsumerGroups.on_loaded
+    original, loaded = GroupShard.replay, GroupShard.on_loaded
     live: set[int] = set()
 
-    def on_loaded(self: ConsumerGroups, now: Any) -> Any:
+    def on_loaded(self: GroupShard, now: Any) -> Any:
         live.add(id(self))
         return loaded(self, now)
 
-    def replay(self: ConsumerGroups, key: Any, value: Any) -> None:
-        if id(self) in live:
-            original(self, key, value)
+    def replay(
+        self: GroupShard, record_offset: int, key: Buffer, *arguments: Any, **options: Any
+    ) -> None:
+        is_target = isinstance(decode_key(key), ConsumerGroupTargetAssignmentMemberKey)
+        if id(self) in live or not is_target:
+            original(self, record_offset, key, *arguments, **options)
 
-    return [
-        (ConsumerGroups, "on_loaded", on_loaded),
-        (ConsumerGroups, "_replay_target", replay),
-    ]
+    return [(GroupShard, "on_loaded", on_loaded), (GroupShard, "replay", replay)]
 
 
 def _epochs_are_not_read() -> list[Patch]:

@@ -18,7 +18,7 @@ from kraftrio.broker.coordinator.groups.consumer.partition_epochs import Partiti
 from kraftrio.broker.coordinator.groups.consumer.subscriptions import Subscriptions
 from kraftrio.broker.coordinator.groups.modern.member_state import LEAVE_EPOCH, MemberState
 from kraftrio.broker.coordinator.groups.modern.metadata_refresh import MetadataRefresh
-from kraftrio.broker.coordinator.groups.modern.target_assignment import TargetAssignment
+from kraftrio.broker.coordinator.groups.modern.target_assignment import NOTHING, TargetAssignment
 from kraftrio.wire.errors import ErrorCode, KafkaError
 
 CONSUMER_GROUP_TYPE: Final = "consumer"
@@ -81,7 +81,7 @@ class ConsumerGroup:
         self.static_members: dict[str, str] = {}
         self.subscriptions = Subscriptions()
         self.partition_epochs = PartitionEpochs()
-        self.target = TargetAssignment()
+        self.target = TargetAssignment(NOTHING)
         self.refresh = MetadataRefresh()
         self.classic_member_count = 0
         self.has_partition_metadata = False

@@ -3,7 +3,7 @@
 What each request comes to is decided by the parts that this module puts together: heartbeats
 (`heartbeats`), members that go (`departures`), those of the classic protocol (`classic_members`),
 groups that change their kind (`conversions`). All of them make records; what a record changes is
-here (`replay`).
+here (`rules`).
 
 Sans-IO: called by the shard with the time as a `Now`, answers with an `Outcome`.
 """
@@ -43,6 +43,17 @@ from kraftrio.broker.coordinator.groups.consumer.regular_expressions import (
 )
 from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
 from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
+from kraftrio.broker.coordinator.groups.modern.replay import (
+    Rule,
+    drop_target,
+    drop_target_epoch,
+    replay,
+    reset_member,
+    store_epoch,
+    store_target_epoch,
+    storing_member,
+    storing_target,
+)
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
 from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, FollowUp, Now, Outcome
@@ -66,14 +77,11 @@ from kraftrio.wire.messages.group_records.keys import (
     ConsumerGroupTargetAssignmentMetadataKey,
     GroupRecordKey,
 )
-from kraftrio.wire.messages.group_records.values import decode_value
 from kraftrio.wire.messages.groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
 from kraftrio.wire.primitives import Buffer
-
-_DELETED_EPOCH = -1
 
 
 class ConsumerGroups:
@@ -194,7 +202,7 @@ class ConsumerGroups:
 
     def give_way(self, group_id: str) -> None:
         """Drop a group whose records are gone, for one of another kind."""
-        former = self._find(group_id)
+        former = self.group_of(group_id)
         assert former is not None
         self._remove(former)
 
@@ -205,108 +213,77 @@ class ConsumerGroups:
 
     # --- records ---
 
-    def replay(self, key: GroupRecordKey, value: Buffer | None, _now: Now) -> None:
+    def replay(self, key: GroupRecordKey, value: Buffer | None, now: Now) -> None:
         """Apply one record.
 
         Raises:
             RemoteProtocolError: the value cannot be read.
         """
-        self._replays[type(key)](self, key, value)
+        replay(self, key, value, now)
 
-    def _find(self, group_id: str) -> ConsumerGroup | None:
+    def group_of(self, group_id: str) -> ConsumerGroup | None:
+        """The group with an id; None if there is none."""
         return self._parts.registry.find(group_id, ConsumerGroup)
 
-    def _make(self, group_id: str) -> ConsumerGroup:
+    def make_group(self, group_id: str) -> ConsumerGroup:
         """Return a group, a new one if there is none, or only offsets under its id so far."""
-        group = self._find(group_id)
+        group = self.group_of(group_id)
         if group is None:
             group = ConsumerGroup(group_id)
             self._parts.registry.remove(group_id)
             self._parts.registry.add(group)
         return group
 
-    def _replay_epoch(self, key: ConsumerGroupMetadataKey, value: Buffer | None) -> None:
-        if value is None:
-            group = self._find(key.group_id)
-            if group is not None:
-                self._remove(group)
-            return
-        record = decode_value(ConsumerGroupMetadataValue, value)
-        group = self._make(key.group_id)
-        group.epoch, group.metadata_hash = record.epoch, record.metadata_hash
+    def _drop(self, group: ConsumerGroup, _key: ConsumerGroupMetadataKey) -> None:
+        self._remove(group)
 
-    def _replay_partition_metadata(
-        self, key: ConsumerGroupPartitionMetadataKey, value: Buffer | None
+    def _drop_member(self, group: ConsumerGroup, key: ConsumerGroupMemberMetadataKey) -> None:
+        group.remove(key.member_id)
+        self._parts.timers.forget(key.group_id, key.member_id)
+
+    def _store_partition_metadata(
+        self, group: ConsumerGroup, _key: object, _value: None, _now: Now
     ) -> None:
-        group = self._find(key.group_id) if value is None else self._make(key.group_id)
-        if group is not None:
-            group.has_partition_metadata = value is not None
+        group.has_partition_metadata = True
 
-    def _replay_member(self, key: ConsumerGroupMemberMetadataKey, value: Buffer | None) -> None:
-        if value is None:
-            group = self._find(key.group_id)
-            if group is not None:
-                group.remove(key.member_id)
-                self._parts.timers.forget(key.group_id, key.member_id)
-            return
-        record = decode_value(ConsumerGroupMemberMetadataValue, value)
-        group = self._make(key.group_id)
-        member = group.members.get(key.member_id) or ConsumerMember(key.member_id)
-        group.put(with_metadata(member, record))
+    def _drop_partition_metadata(self, group: ConsumerGroup, _key: object) -> None:
+        group.has_partition_metadata = False
 
-    def _replay_target_epoch(
-        self, key: ConsumerGroupTargetAssignmentMetadataKey, value: Buffer | None
+    def _store_regex(
+        self,
+        group: ConsumerGroup,
+        key: ConsumerGroupRegularExpressionKey,
+        value: ConsumerGroupRegularExpressionValue,
+        _now: Now,
     ) -> None:
-        if value is None:
-            group = self._find(key.group_id)
-            if group is not None:
-                group.target.epoch, group.target.timestamp_ms = _DELETED_EPOCH, 0
-            return
-        record = decode_value(ConsumerGroupTargetAssignmentMetadataValue, value)
-        target = self._make(key.group_id).target
-        target.epoch, target.timestamp_ms = record.assignment_epoch, record.assignment_timestamp
+        group.subscriptions.resolve(key.regular_expression, resolved_of(value))
 
-    def _replay_target(
-        self, key: ConsumerGroupTargetAssignmentMemberKey, value: Buffer | None
-    ) -> None:
-        if value is None:
-            group = self._find(key.group_id)
-            if group is not None:
-                group.target.members.pop(key.member_id, None)
-            return
-        record = decode_value(ConsumerGroupTargetAssignmentMemberValue, value)
-        self._make(key.group_id).target.members[key.member_id] = assignment_of(record)
+    def _drop_regex(self, group: ConsumerGroup, key: ConsumerGroupRegularExpressionKey) -> None:
+        group.subscriptions.resolve(key.regular_expression, None)
 
-    def _replay_current(
-        self, key: ConsumerGroupCurrentMemberAssignmentKey, value: Buffer | None
-    ) -> None:
-        if value is None:
-            group = self._find(key.group_id)
-            if group is not None:
-                group.reset(key.member_id)
-            return
-        record = decode_value(ConsumerGroupCurrentMemberAssignmentValue, value)
-        group = self._make(key.group_id)
-        member = group.members.get(key.member_id) or ConsumerMember(key.member_id)
-        group.put(with_current(member, record))
-
-    def _replay_regex(self, key: ConsumerGroupRegularExpressionKey, value: Buffer | None) -> None:
-        if value is None:
-            group = self._find(key.group_id)
-            if group is not None:
-                group.subscriptions.resolve(key.regular_expression, None)
-            return
-        record = decode_value(ConsumerGroupRegularExpressionValue, value)
-        subscriptions = self._make(key.group_id).subscriptions
-        subscriptions.resolve(key.regular_expression, resolved_of(record))
-
-    _replays: ClassVar[Mapping[type[GroupRecordKey], Callable[..., None]]] = {
-        ConsumerGroupMetadataKey: _replay_epoch,
-        ConsumerGroupPartitionMetadataKey: _replay_partition_metadata,
-        ConsumerGroupMemberMetadataKey: _replay_member,
-        ConsumerGroupTargetAssignmentMetadataKey: _replay_target_epoch,
-        ConsumerGroupTargetAssignmentMemberKey: _replay_target,
-        ConsumerGroupCurrentMemberAssignmentKey: _replay_current,
-        ConsumerGroupRegularExpressionKey: _replay_regex,
+    rules: ClassVar[Mapping[type[GroupRecordKey], Rule]] = {
+        ConsumerGroupMetadataKey: Rule(ConsumerGroupMetadataValue, store_epoch, _drop),
+        ConsumerGroupPartitionMetadataKey: Rule(
+            None, _store_partition_metadata, _drop_partition_metadata
+        ),
+        ConsumerGroupMemberMetadataKey: Rule(
+            ConsumerGroupMemberMetadataValue,
+            storing_member(ConsumerMember, with_metadata),
+            _drop_member,
+        ),
+        ConsumerGroupTargetAssignmentMetadataKey: Rule(
+            ConsumerGroupTargetAssignmentMetadataValue, store_target_epoch, drop_target_epoch
+        ),
+        ConsumerGroupTargetAssignmentMemberKey: Rule(
+            ConsumerGroupTargetAssignmentMemberValue, storing_target(assignment_of), drop_target
+        ),
+        ConsumerGroupCurrentMemberAssignmentKey: Rule(
+            ConsumerGroupCurrentMemberAssignmentValue,
+            storing_member(ConsumerMember, with_current),
+            reset_member,
+        ),
+        ConsumerGroupRegularExpressionKey: Rule(
+            ConsumerGroupRegularExpressionValue, _store_regex, _drop_regex
+        ),
     }
-    record_keys: ClassVar[Collection[type[GroupRecordKey]]] = _replays.keys()
+    record_keys: ClassVar[Collection[type[GroupRecordKey]]] = rules.keys()

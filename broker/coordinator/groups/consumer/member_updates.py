@@ -21,16 +21,16 @@ from kraftrio.broker.coordinator.groups.consumer.member import ConsumerMember, O
 from kraftrio.broker.coordinator.groups.consumer.parts import Parts
 from kraftrio.broker.coordinator.groups.consumer.reconciliation import Target, reconcile
 from kraftrio.broker.coordinator.groups.consumer.records import (
+    TARGET_RECORDS,
     current_record,
     epoch_record,
     member_record,
     member_tombstones,
     partition_metadata_tombstone,
-    target_epoch_record,
     target_record,
 )
 from kraftrio.broker.coordinator.groups.modern.member_state import JOIN_EPOCH
-from kraftrio.broker.coordinator.groups.modern.target_assignment import NOTHING, changed_members
+from kraftrio.broker.coordinator.groups.modern.target_assignment import NOTHING
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now
 from kraftrio.wire.errors import ErrorCode, KafkaError
 
@@ -129,11 +129,9 @@ class MemberUpdates:
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 f"Failed to compute a new target assignment for epoch {update.epoch}: {error}",
             ) from error
-        changed = changed_members(spec.members, group.target.members, target)
-        update.records += [
-            target_record(group.group_id, member_id, part) for member_id, part in changed.items()
-        ]
-        update.records.append(target_epoch_record(group.group_id, update.epoch, now.wall_ms))
+        update.records += group.target.records_to(
+            target, spec.members, TARGET_RECORDS, group.group_id, update.epoch, now
+        )
         return Target(update.epoch, target.get(member.member_id, NOTHING))
 
     def _spec(self, update: MemberUpdate) -> AssignmentSpec:

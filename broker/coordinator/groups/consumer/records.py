@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Final
 
 from kraftrio.broker.coordinator.groups.assignors.spec import MemberAssignment
 from kraftrio.broker.coordinator.groups.consumer.group import ConsumerGroup
@@ -18,6 +19,7 @@ from kraftrio.broker.coordinator.groups.consumer.member import (
 )
 from kraftrio.broker.coordinator.groups.consumer.subscriptions import ResolvedRegex
 from kraftrio.broker.coordinator.groups.modern.member_state import MemberState
+from kraftrio.broker.coordinator.groups.modern.target_assignment import TargetRecords
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord
 from kraftrio.wire.messages.group_records.consumer import (
     ConsumerGroupClassicMember,
@@ -100,6 +102,9 @@ def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> Coordin
     )
     key = ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)
     return CoordinatorRecord(encode_key(key), encode_value(value))
+
+
+TARGET_RECORDS: Final = TargetRecords(target_record, target_epoch_record)
 
 
 def current_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:

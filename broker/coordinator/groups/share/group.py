@@ -14,7 +14,7 @@ from typing import Final
 
 from kraftrio.broker.coordinator.groups.modern.member_state import LEAVE_EPOCH
 from kraftrio.broker.coordinator.groups.modern.metadata_refresh import MetadataRefresh
-from kraftrio.broker.coordinator.groups.modern.target_assignment import TargetAssignment
+from kraftrio.broker.coordinator.groups.modern.target_assignment import NOTHING, TargetAssignment
 from kraftrio.broker.coordinator.groups.share.member import ShareMember
 from kraftrio.broker.coordinator.groups.share.state_progress import StateProgress
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -43,7 +43,7 @@ class ShareGroup:
         self.epoch = _FIRST_EPOCH
         self.metadata_hash = 0
         self.members: dict[str, ShareMember] = {}
-        self.target = TargetAssignment()
+        self.target = TargetAssignment(NOTHING)
         self.refresh = MetadataRefresh()
         self._states: StateProgress | None = None
         self._subscriptions: Counter[str] = Counter()  # members, by the topic they subscribe to

@@ -1,14 +1,14 @@
 """The share groups of one shard: the kind of group of KIP-932, as Apache Kafka 4.3 has it.
 
 What each request comes to is decided by `heartbeats` and `states`. All of them make records; what a
-record changes is here (`replay`).
+record changes is here (`rules`).
 
 Sans-IO: called by the shard with the time as a `Now`, answers with an `Outcome`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,6 +16,16 @@ from kraftrio.broker.coordinator.deadlines import DeadlineKey, DeadlineQueue
 from kraftrio.broker.coordinator.groups.assignors.builtin import SHARE_ASSIGNORS
 from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
 from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
+from kraftrio.broker.coordinator.groups.modern.replay import (
+    Rule,
+    drop_target,
+    drop_target_epoch,
+    replay,
+    reset_member,
+    store_epoch,
+    store_target_epoch,
+    storing_member,
+)
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
 from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
 from kraftrio.broker.coordinator.groups.share.group import ShareGroup
@@ -57,14 +67,12 @@ from kraftrio.wire.messages.group_records.share import (
     ShareGroupTargetAssignmentMemberValue,
     ShareGroupTargetAssignmentMetadataValue,
 )
-from kraftrio.wire.messages.group_records.values import decode_value
 from kraftrio.wire.messages.share_groups import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
 from kraftrio.wire.primitives import Buffer
 
-_DELETED_EPOCH = -1
 _RETRY_MS = 500  # Kafka's: a member that could not be fenced, since the record was not appended
 
 
@@ -142,7 +150,7 @@ class ShareGroups:
 
     def has(self, group_id: str) -> bool:
         """Whether a group is there, and is a share group."""
-        return self._find(group_id) is not None
+        return self.group_of(group_id) is not None
 
     # --- the kind ---
 
@@ -203,105 +211,77 @@ class ShareGroups:
         Raises:
             RemoteProtocolError: the value cannot be read.
         """
-        self._replays[type(key)](self, key, value, now)
+        replay(self, key, value, now)
 
-    def _find(self, group_id: str) -> ShareGroup | None:
+    def group_of(self, group_id: str) -> ShareGroup | None:
+        """The group with an id; None if there is none."""
         return self._parts.registry.find(group_id, ShareGroup)
 
-    def _make(self, group_id: str) -> ShareGroup:
+    def make_group(self, group_id: str) -> ShareGroup:
         """Return a group, a new one if there is none; one of another kind gives way."""
-        group = self._find(group_id)
+        group = self.group_of(group_id)
         if group is None:
             group = ShareGroup(group_id)
             self._parts.registry.remove(group_id)
             self._parts.registry.add(group)
         return group
 
-    def _replay_epoch(self, key: ShareGroupMetadataKey, value: Buffer | None, _now: Now) -> None:
-        if value is None:
-            group = self._find(key.group_id)
-            if group is not None:
-                for member_id in group.members:
-                    self._forget_session(key.group_id, member_id)
-                self._parts.registry.remove(key.group_id)
-            return
-        record = decode_value(ShareGroupMetadataValue, value)
-        group = self._make(key.group_id)
-        group.epoch, group.metadata_hash = record.epoch, record.metadata_hash
+    def _drop(self, group: ShareGroup, _key: ShareGroupMetadataKey) -> None:
+        for member_id in group.members:
+            self._forget_session(group.group_id, member_id)
+        self._parts.registry.remove(group.group_id)
 
-    def _replay_member(
-        self, key: ShareGroupMemberMetadataKey, value: Buffer | None, _now: Now
-    ) -> None:
-        if value is None:
-            group = self._find(key.group_id)
-            if group is not None:
-                group.remove(key.member_id)
-                self._forget_session(key.group_id, key.member_id)
-            return
-        record = decode_value(ShareGroupMemberMetadataValue, value)
-        group = self._make(key.group_id)
-        member = group.members.get(key.member_id) or ShareMember(key.member_id)
-        group.put(with_metadata(member, record))
+    def _drop_member(self, group: ShareGroup, key: ShareGroupMemberMetadataKey) -> None:
+        group.remove(key.member_id)
+        self._forget_session(key.group_id, key.member_id)
 
     def _forget_session(self, group_id: str, member_id: str) -> None:
         self._parts.deadlines.cancel((SESSION_DEADLINE, group_id, member_id))
 
-    def _replay_target_epoch(
-        self, key: ShareGroupTargetAssignmentMetadataKey, value: Buffer | None, _now: Now
+    def _store_target(
+        self,
+        group: ShareGroup,
+        key: ShareGroupTargetAssignmentMemberKey,
+        value: ShareGroupTargetAssignmentMemberValue,
+        _now: Now,
     ) -> None:
-        if value is None:
-            group = self._find(key.group_id)
-            if group is not None:
-                group.target.epoch, group.target.timestamp_ms = _DELETED_EPOCH, 0
-            return
-        record = decode_value(ShareGroupTargetAssignmentMetadataValue, value)
-        target = self._make(key.group_id).target
-        target.epoch, target.timestamp_ms = record.assignment_epoch, record.assignment_timestamp
-
-    def _replay_target(
-        self, key: ShareGroupTargetAssignmentMemberKey, value: Buffer | None, _now: Now
-    ) -> None:
-        if value is None:
-            group = self._find(key.group_id)
-            if group is None:
-                return
-            group.target.members.pop(key.member_id, None)
-        else:
-            record = decode_value(ShareGroupTargetAssignmentMemberValue, value)
-            group = self._make(key.group_id)
-            group.target.members[key.member_id] = assignment_of(record)
+        group.target.members[key.member_id] = assignment_of(value)
         group.on_changed()
 
-    def _replay_current(
-        self, key: ShareGroupCurrentMemberAssignmentKey, value: Buffer | None, _now: Now
-    ) -> None:
-        if value is None:
-            group = self._find(key.group_id)
-            if group is not None:
-                group.reset(key.member_id)
-            return
-        record = decode_value(ShareGroupCurrentMemberAssignmentValue, value)
-        group = self._make(key.group_id)
-        member = group.members.get(key.member_id) or ShareMember(key.member_id)
-        group.put(with_current(member, record))
+    def _drop_target(self, group: ShareGroup, key: ShareGroupTargetAssignmentMemberKey) -> None:
+        drop_target(self, group, key)
+        group.on_changed()
 
-    def _replay_states(
-        self, key: ShareGroupStatePartitionMetadataKey, value: Buffer | None, now: Now
+    def _store_states(
+        self,
+        group: ShareGroup,
+        _key: object,
+        value: ShareGroupStatePartitionMetadataValue,
+        now: Now,
     ) -> None:
-        if value is None:
-            group = self._find(key.group_id)
-            if group is not None:
-                group.set_states(None)
-            return
-        record = decode_value(ShareGroupStatePartitionMetadataValue, value)
-        self._make(key.group_id).set_states(states_of(record, now.wall_ms))
+        group.set_states(states_of(value, now.wall_ms))
 
-    _replays: ClassVar[Mapping[type[GroupRecordKey], Callable[..., None]]] = {
-        ShareGroupMetadataKey: _replay_epoch,
-        ShareGroupMemberMetadataKey: _replay_member,
-        ShareGroupTargetAssignmentMetadataKey: _replay_target_epoch,
-        ShareGroupTargetAssignmentMemberKey: _replay_target,
-        ShareGroupCurrentMemberAssignmentKey: _replay_current,
-        ShareGroupStatePartitionMetadataKey: _replay_states,
+    def _drop_states(self, group: ShareGroup, _key: object) -> None:
+        group.set_states(None)
+
+    rules: ClassVar[Mapping[type[GroupRecordKey], Rule]] = {
+        ShareGroupMetadataKey: Rule(ShareGroupMetadataValue, store_epoch, _drop),
+        ShareGroupMemberMetadataKey: Rule(
+            ShareGroupMemberMetadataValue, storing_member(ShareMember, with_metadata), _drop_member
+        ),
+        ShareGroupTargetAssignmentMetadataKey: Rule(
+            ShareGroupTargetAssignmentMetadataValue, store_target_epoch, drop_target_epoch
+        ),
+        ShareGroupTargetAssignmentMemberKey: Rule(
+            ShareGroupTargetAssignmentMemberValue, _store_target, _drop_target
+        ),
+        ShareGroupCurrentMemberAssignmentKey: Rule(
+            ShareGroupCurrentMemberAssignmentValue,
+            storing_member(ShareMember, with_current),
+            reset_member,
+        ),
+        ShareGroupStatePartitionMetadataKey: Rule(
+            ShareGroupStatePartitionMetadataValue, _store_states, _drop_states
+        ),
     }
-    record_keys: ClassVar[Collection[type[GroupRecordKey]]] = _replays.keys()
+    record_keys: ClassVar[Collection[type[GroupRecordKey]]] = rules.keys()

@@ -18,18 +18,17 @@ from kraftrio.broker.coordinator.groups.assignors.spec import (
     TopicSpec,
 )
 from kraftrio.broker.coordinator.groups.modern.member_state import JOIN_EPOCH, LEAVE_EPOCH
-from kraftrio.broker.coordinator.groups.modern.target_assignment import NOTHING, changed_members
+from kraftrio.broker.coordinator.groups.modern.target_assignment import NOTHING
 from kraftrio.broker.coordinator.groups.share.group import ShareGroup
 from kraftrio.broker.coordinator.groups.share.member import ShareMember
 from kraftrio.broker.coordinator.groups.share.parts import ShareParts
 from kraftrio.broker.coordinator.groups.share.ports import StatesToInitialize
 from kraftrio.broker.coordinator.groups.share.records import (
+    TARGET_RECORDS,
     current_record,
     epoch_record,
     member_record,
     member_tombstones,
-    target_epoch_record,
-    target_record,
 )
 from kraftrio.broker.coordinator.groups.share.state_progress import StateProgress
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, FollowUp, Now, Outcome
@@ -213,11 +212,9 @@ class ShareHeartbeats:
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 f"Failed to compute a new target assignment for epoch {update.epoch}: {error}",
             ) from error
-        changed = changed_members(spec.members, group.target.members, target)
-        update.records += [
-            target_record(group.group_id, member_id, part) for member_id, part in changed.items()
-        ]
-        update.records.append(target_epoch_record(group.group_id, update.epoch, now.wall_ms))
+        update.records += group.target.records_to(
+            target, spec.members, TARGET_RECORDS, group.group_id, update.epoch, now
+        )
         return target.get(update.member.member_id, NOTHING)
 
     def _spec(self, update: _Update) -> AssignmentSpec:

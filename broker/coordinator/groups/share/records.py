@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Final
 
 from kraftrio.broker.coordinator.groups.assignors.spec import MemberAssignment
 from kraftrio.broker.coordinator.groups.modern.member_state import MemberState
+from kraftrio.broker.coordinator.groups.modern.target_assignment import TargetRecords
 from kraftrio.broker.coordinator.groups.share.group import ShareGroup
 from kraftrio.broker.coordinator.groups.share.member import ShareMember
 from kraftrio.broker.coordinator.groups.share.state_progress import (
@@ -80,6 +82,9 @@ def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> Coordin
     )
     key = ShareGroupTargetAssignmentMetadataKey(group_id=group_id)
     return CoordinatorRecord(encode_key(key), encode_value(value))
+
+
+TARGET_RECORDS: Final = TargetRecords(target_record, target_epoch_record)
 
 
 def current_record(group_id: str, member: ShareMember) -> CoordinatorRecord:

@@ -25,12 +25,12 @@ def describe_group(group: StreamsGroup) -> StreamsGroupDescribeDescribedGroup:
     return StreamsGroupDescribeDescribedGroup(
         group_id=group.group_id,
         group_state=group.state_name,
-        group_epoch=group.group_epoch,
-        assignment_epoch=group.assignment_epoch,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target.epoch,
         topology=_topology(group),
         members=each(
             lambda entry: _member(*entry),
-            [(member, group.target_of(name)) for name, member in group.members.items()],
+            [(member, group.target.of(name)) for name, member in group.members.items()],
         ),
     )
 

@@ -18,12 +18,15 @@ being different.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from enum import Enum
 
+from kraftrio.broker.coordinator.groups.modern.member_state import LEAVE_EPOCH
 from kraftrio.broker.coordinator.groups.modern.metadata_refresh import MetadataRefresh
+from kraftrio.broker.coordinator.groups.modern.target_assignment import TargetAssignment
 from kraftrio.broker.coordinator.groups.streams.member import StreamsMember
 from kraftrio.broker.coordinator.groups.streams.task_owners import TaskOwners
-from kraftrio.broker.coordinator.groups.streams.tasks import NO_TASKS, Tasks
+from kraftrio.broker.coordinator.groups.streams.tasks import NO_ASSIGNED_TASKS, NO_TASKS
 from kraftrio.broker.coordinator.groups.streams.topology.configured_topology import (
     ConfiguredTopology,
 )
@@ -34,8 +37,6 @@ STREAMS_GROUP_TYPE = "streams"
 _PROTOCOL_TYPE = "streams"
 _FIRST_EPOCH = 1  # of the group and its target, before anybody has joined
 _MEMBER_EPOCH_VERSION = 9  # of OffsetCommit
-NO_ASSIGNMENT_EPOCH = -1
-"""The assignment epoch of a group whose target was deleted."""
 
 
 class StreamsGroupState(Enum):
@@ -56,8 +57,6 @@ class StreamsGroup:
         metadata_hash: of the topics that the topology needs, as of the group epoch.
         validated_topology_epoch: of the topology whose topics were all there as of the group epoch.
         assignment_configs: what the assignor was told for the group epoch.
-        assignment_epoch: the group epoch that the target is for.
-        assignment_timestamp_ms: when the target was computed; 0: unknown.
         target: what each member is to have.
         configured: the topology with the topics as they were when the group last looked; None: it
             has not looked yet.
@@ -71,13 +70,11 @@ class StreamsGroup:
     def __init__(self, group_id: str, topic_name: Callable[[bytes], str | None]) -> None:
         self.group_id = group_id
         self._topic_name = topic_name
-        self.group_epoch = _FIRST_EPOCH
+        self.epoch = _FIRST_EPOCH
         self.metadata_hash = 0
         self.validated_topology_epoch = 0
         self.assignment_configs: dict[str, str] = {}
-        self.assignment_epoch = _FIRST_EPOCH
-        self.assignment_timestamp_ms = 0
-        self.target: dict[str, Tasks] = {}
+        self.target = TargetAssignment(NO_TASKS, _FIRST_EPOCH)
         self.topology: StreamsTopology | None = None
         self.configured: ConfiguredTopology | None = None
         self.refresh = MetadataRefresh()
@@ -125,9 +122,19 @@ class StreamsGroup:
             self.owners.remove(former.assigned, process_id)
             self.owners.remove(former.pending_revocation, process_id)
 
-    def target_of(self, member_id: str) -> Tasks:
-        """What a member is to have."""
-        return self.target.get(member_id, NO_TASKS)
+    def reset(self, member_id: str) -> None:
+        """A member has no tasks any more, and is in no epoch."""
+        member = self._members.get(member_id)
+        if member is not None:
+            self.put(
+                replace(
+                    member,
+                    member_epoch=LEAVE_EPOCH,
+                    previous_member_epoch=LEAVE_EPOCH,
+                    assigned=NO_ASSIGNED_TASKS,
+                    pending_revocation=NO_ASSIGNED_TASKS,
+                )
+            )
 
     def is_ready_for(self, member: StreamsMember) -> bool:
         """Whether the topics let a member run the topology that it has, as the group last looked.
@@ -160,9 +167,9 @@ class StreamsGroup:
             return StreamsGroupState.EMPTY
         if self.topology is None or self.topology.epoch != self.validated_topology_epoch:
             return StreamsGroupState.NOT_READY
-        if self.group_epoch > self.assignment_epoch:
+        if self.epoch > self.target.epoch:
             return StreamsGroupState.ASSIGNING
-        if all(one.is_reconciled_to(self.assignment_epoch) for one in self._members.values()):
+        if all(one.is_reconciled_to(self.target.epoch) for one in self._members.values()):
             return StreamsGroupState.STABLE
         return StreamsGroupState.RECONCILING
 

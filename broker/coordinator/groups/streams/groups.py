@@ -85,9 +85,9 @@ class StreamsGroups:
 
     # --- a kind of group ---
 
-    def replay(self, key: GroupRecordKey, value: Buffer | None, _now: Now) -> None:
+    def replay(self, key: GroupRecordKey, value: Buffer | None, now: Now) -> None:
         """Apply one record."""
-        self._replay.apply(key, value)
+        self._replay.apply(key, value, now)
 
     def on_loaded(self, now: Now) -> Outcome:
         """Start the sessions of the members that were read from the log."""
@@ -188,7 +188,7 @@ def _removal(group: StreamsGroup, member: StreamsMember) -> list[CoordinatorReco
         *member_tombstones(group.group_id, member.member_id),
         group_record(
             group.group_id,
-            group.group_epoch + 1,
+            group.epoch + 1,
             group.metadata_hash,
             group.validated_topology_epoch,
             group.assignment_configs,

@@ -47,7 +47,6 @@ from kraftrio.broker.coordinator.groups.streams.records import (
 from kraftrio.broker.coordinator.groups.streams.target_assignment import (
     STANDBY_REPLICAS_CONFIG,
     compute_target,
-    may_compute_target,
     target_records,
 )
 from kraftrio.broker.coordinator.groups.streams.tasks import NO_TASKS
@@ -137,10 +136,10 @@ class Heartbeats:
         if not isinstance(group, StreamsGroup) or not _says_nothing_new(request):
             return None
         member = group.members.get(request.member_id)
-        epoch = group.group_epoch
+        epoch = group.epoch
         if (
             member is None
-            or not epoch == group.assignment_epoch == request.member_epoch
+            or not epoch == group.target.epoch == request.member_epoch
             or not member.is_reconciled_to(epoch)
             or member.metadata.client_id != sender.client_id
             or member.metadata.client_host != sender.client_host
@@ -188,13 +187,13 @@ class Heartbeats:
 
     def first_target(self, group: StreamsGroup, now: Now) -> list[CoordinatorRecord]:
         """Compute the first target of a group that has waited for members."""
-        if group.is_unused or group.group_epoch <= group.assignment_epoch or group.topology is None:
+        if group.is_unused or group.epoch <= group.target.epoch or group.topology is None:
             return []
         configured = group.configured or self._topics.configure(group.topology)
         target = compute_target(
             group, group.members, configured, group.assignment_configs, self._assignor
         )
-        return target_records(group, target, group.group_epoch, now.wall_ms)
+        return target_records(group, target, group.epoch, now)
 
     def assignment_configs(self, group_id: str) -> dict[str, str]:
         """What the assignor is told for a group, as it is set now."""
@@ -280,13 +279,13 @@ class Heartbeats:
         """Step 4: the topology with its topics, and the hash of these."""
         group, now_ms = heartbeat.group, heartbeat.now.monotonic_ms
         configured = group.configured if group.topology is not None else None
-        if configured is not None and not group.refresh.is_due(group.group_epoch, now_ms):
+        if configured is not None and not group.refresh.is_due(group.epoch, now_ms):
             return configured, group.metadata_hash
         metadata_hash = self._topics.hash_of(topology)
         if metadata_hash != group.metadata_hash:
             heartbeat.bumps_epoch = True
         else:
-            group.refresh.note(group.group_epoch, now_ms)
+            group.refresh.note(group.epoch, now_ms)
         if configured is None or metadata_hash != group.metadata_hash:
             configured = self._topics.configure(topology)
             group.configured = configured
@@ -311,8 +310,8 @@ class Heartbeats:
             or validated_epoch != group.validated_topology_epoch
             or configs != group.assignment_configs
         ):
-            return group.group_epoch
-        group_epoch = group.group_epoch + 1
+            return group.epoch
+        group_epoch = group.epoch + 1
         heartbeat.records.append(
             group_record(request.group_id, group_epoch, metadata_hash, validated_epoch, configs)
         )
@@ -333,19 +332,19 @@ class Heartbeats:
                 HeartbeatStatus.ASSIGNMENT_DELAYED,
                 "Assignment delayed due to the configured initial rebalance delay.",
             )
-            return Target(group.assignment_epoch, NO_TASKS)
-        if group.assignment_epoch >= group_epoch:
-            return Target(group.assignment_epoch, group.target_of(member_id))
+            return Target(group.target.epoch, NO_TASKS)
+        if group.target.epoch >= group_epoch:
+            return Target(group.target.epoch, group.target.of(member_id))
         interval_ms = self._settings.number(group.group_id, "streams.assignment.interval.ms")
-        if not may_compute_target(group, interval_ms, heartbeat.now.wall_ms):
+        if not group.target.may_be_computed(interval_ms, heartbeat.now):
             heartbeat.tell(
                 HeartbeatStatus.ASSIGNMENT_DELAYED,
                 "Assignment delayed due to the configured assignment interval.",
             )
-            return Target(group.assignment_epoch, group.target_of(member_id))
+            return Target(group.target.epoch, group.target.of(member_id))
         members = {**group.members, member_id: heartbeat.member}
         target = compute_target(group, members, configured, configs, self._assignor)
-        heartbeat.records += target_records(group, target, group_epoch, heartbeat.now.wall_ms)
+        heartbeat.records += target_records(group, target, group_epoch, heartbeat.now)
         return Target(group_epoch, target[member_id])
 
     def _reconcile(self, heartbeat: _Heartbeat, target: Target) -> None:

@@ -7,7 +7,9 @@ reads them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
+from kraftrio.broker.coordinator.groups.modern.target_assignment import TargetRecords
 from kraftrio.broker.coordinator.groups.streams.assignors.java_order import text_order
 from kraftrio.broker.coordinator.groups.streams.group_state import StreamsGroup
 from kraftrio.broker.coordinator.groups.streams.member import StreamsMember
@@ -112,6 +114,9 @@ def target_epoch_record(
     )
     key = StreamsGroupTargetAssignmentMetadataKey(group_id=group_id)
     return CoordinatorRecord(encode_key(key), encode_value(value))
+
+
+TARGET_RECORDS: Final = TargetRecords(target_record, target_epoch_record)
 
 
 def current_assignment_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:

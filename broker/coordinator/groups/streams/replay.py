@@ -14,11 +14,18 @@ from typing import Any, ClassVar
 
 from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
 from kraftrio.broker.coordinator.groups.group import GroupRegistry
-from kraftrio.broker.coordinator.groups.modern.member_state import LEAVE_EPOCH
-from kraftrio.broker.coordinator.groups.streams.group_state import (
-    NO_ASSIGNMENT_EPOCH,
-    StreamsGroup,
+from kraftrio.broker.coordinator.groups.modern.replay import (
+    Rule,
+    drop_target,
+    drop_target_epoch,
+    replay,
+    reset_member,
+    store_epoch,
+    store_target_epoch,
+    storing_member,
+    storing_target,
 )
+from kraftrio.broker.coordinator.groups.streams.group_state import StreamsGroup
 from kraftrio.broker.coordinator.groups.streams.member import (
     Endpoint,
     MemberMetadata,
@@ -26,7 +33,6 @@ from kraftrio.broker.coordinator.groups.streams.member import (
     StreamsMemberState,
 )
 from kraftrio.broker.coordinator.groups.streams.tasks import (
-    NO_ASSIGNED_TASKS,
     AssignedTasks,
     TaskEpochs,
     Tasks,
@@ -34,6 +40,7 @@ from kraftrio.broker.coordinator.groups.streams.tasks import (
     task_sets,
 )
 from kraftrio.broker.coordinator.groups.streams.topology.topology import topology_from_record
+from kraftrio.broker.coordinator.outcome import Now
 from kraftrio.wire.errors import RemoteProtocolError
 from kraftrio.wire.messages.group_records.keys import (
     GroupRecordKey,
@@ -53,139 +60,12 @@ from kraftrio.wire.messages.group_records.streams import (
     StreamsGroupTargetAssignmentMetadataValue,
     StreamsGroupTopologyValue,
 )
-from kraftrio.wire.messages.group_records.values import decode_value
 from kraftrio.wire.primitives import Buffer
 
 
-class StreamsReplay:
-    """See the module. One for each shard.
-
-    Attributes:
-        record_keys: the keys of the records that are applied here.
-
-    Args:
-        topic_name: tells the name of the topic that has an id now.
-    """
-
-    def __init__(self, registry: GroupRegistry, topic_name: Callable[[bytes], str | None]) -> None:
-        self._registry = registry
-        self._topic_name = topic_name
-
-    def apply(self, key: GroupRecordKey, value: Buffer | None) -> None:
-        """Apply one record; RemoteProtocolError if its value cannot be read."""
-        self._appliers[type(key)](self, key, value)
-
-    def _find(self, group_id: str) -> StreamsGroup | None:
-        return self._registry.find(group_id, StreamsGroup)
-
-    def _find_or_make(self, group_id: str) -> StreamsGroup:
-        group = self._registry.get(group_id)
-        if isinstance(group, StreamsGroup):
-            return group
-        if group is not None:
-            is_for_offsets = isinstance(group, ClassicGroup) and group.protocol_type is None
-            if not (is_for_offsets and group.is_unused):
-                raise RemoteProtocolError(f"group {group_id!r} is not a streams group")
-            self._registry.remove(group_id)
-        made = StreamsGroup(group_id, self._topic_name)
-        self._registry.add(made)
-        return made
-
-    def _apply_group(self, key: StreamsGroupMetadataKey, value: Buffer | None) -> None:
-        if value is None:
-            if self._find(key.group_id) is not None:
-                self._registry.remove(key.group_id)
-            return
-        read = decode_value(StreamsGroupMetadataValue, value)
-        group = self._find_or_make(key.group_id)
-        group.group_epoch = read.epoch
-        group.metadata_hash = read.metadata_hash
-        group.validated_topology_epoch = read.validated_topology_epoch
-        group.assignment_configs = {
-            config.key: config.value for config in read.last_assignment_configs or ()
-        }
-
-    def _apply_member(self, key: StreamsGroupMemberMetadataKey, value: Buffer | None) -> None:
-        if value is None:
-            group = self._find(key.group_id)
-            if group is not None:
-                group.remove(key.member_id)
-            return
-        metadata = _member_metadata(decode_value(StreamsGroupMemberMetadataValue, value))
-        group = self._find_or_make(key.group_id)
-        member = group.members.get(key.member_id, StreamsMember(key.member_id))
-        group.put(replace(member, metadata=metadata))
-
-    def _apply_target_epoch(
-        self, key: StreamsGroupTargetAssignmentMetadataKey, value: Buffer | None
-    ) -> None:
-        if value is None:
-            group = self._find(key.group_id)
-            if group is not None:
-                group.assignment_epoch, group.assignment_timestamp_ms = NO_ASSIGNMENT_EPOCH, 0
-            return
-        read = decode_value(StreamsGroupTargetAssignmentMetadataValue, value)
-        group = self._find_or_make(key.group_id)
-        group.assignment_epoch = read.assignment_epoch
-        group.assignment_timestamp_ms = read.assignment_timestamp
-
-    def _apply_target(
-        self, key: StreamsGroupTargetAssignmentMemberKey, value: Buffer | None
-    ) -> None:
-        if value is None:
-            group = self._find(key.group_id)
-            if group is not None:
-                group.target.pop(key.member_id, None)
-            return
-        read = decode_value(StreamsGroupTargetAssignmentMemberValue, value)
-        tasks = Tasks(*map(_sets, (read.active_tasks, read.standby_tasks, read.warmup_tasks)))
-        self._find_or_make(key.group_id).target[key.member_id] = tasks
-
-    def _apply_current_assignment(
-        self, key: StreamsGroupCurrentMemberAssignmentKey, value: Buffer | None
-    ) -> None:
-        if value is None:
-            group = self._find(key.group_id)
-            member = None if group is None else group.members.get(key.member_id)
-            if group is not None and member is not None:
-                group.put(
-                    replace(
-                        member,
-                        member_epoch=LEAVE_EPOCH,
-                        previous_member_epoch=LEAVE_EPOCH,
-                        assigned=NO_ASSIGNED_TASKS,
-                        pending_revocation=NO_ASSIGNED_TASKS,
-                    )
-                )
-            return
-        read = decode_value(StreamsGroupCurrentMemberAssignmentValue, value)
-        group = self._find_or_make(key.group_id)
-        member = group.members.get(key.member_id, StreamsMember(key.member_id))
-        group.put(_with_assignment(member, read))
-
-    def _apply_topology(self, key: StreamsGroupTopologyKey, value: Buffer | None) -> None:
-        if value is None:
-            group = self._find(key.group_id)
-            if group is not None:
-                group.topology = None
-            return
-        topology = topology_from_record(decode_value(StreamsGroupTopologyValue, value))
-        self._find_or_make(key.group_id).topology = topology
-
-    _appliers: ClassVar[Mapping[type[GroupRecordKey], Callable[..., None]]] = {
-        StreamsGroupMetadataKey: _apply_group,
-        StreamsGroupMemberMetadataKey: _apply_member,
-        StreamsGroupTargetAssignmentMetadataKey: _apply_target_epoch,
-        StreamsGroupTargetAssignmentMemberKey: _apply_target,
-        StreamsGroupCurrentMemberAssignmentKey: _apply_current_assignment,
-        StreamsGroupTopologyKey: _apply_topology,
-    }
-    record_keys: ClassVar[Collection[type[GroupRecordKey]]] = _appliers.keys()
-
-
-def _member_metadata(read: StreamsGroupMemberMetadataValue) -> MemberMetadata:
+def _with_metadata(member: StreamsMember, read: StreamsGroupMemberMetadataValue) -> StreamsMember:
     endpoint = read.user_endpoint
-    return MemberMetadata(
+    metadata = MemberMetadata(
         instance_id=read.instance_id,
         rack_id=read.rack_id,
         client_id=read.client_id,
@@ -196,6 +76,7 @@ def _member_metadata(read: StreamsGroupMemberMetadataValue) -> MemberMetadata:
         user_endpoint=None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
         client_tags=tuple((tag.key, tag.value) for tag in read.client_tags),
     )
+    return replace(member, metadata=metadata)
 
 
 def _with_assignment(
@@ -218,6 +99,10 @@ def _with_assignment(
     )
 
 
+def _tasks(read: StreamsGroupTargetAssignmentMemberValue) -> Tasks:
+    return Tasks(*map(_sets, (read.active_tasks, read.standby_tasks, read.warmup_tasks)))
+
+
 def _sets(ids: Iterable[Any]) -> TaskSets:
     return task_sets((one.subtopology_id, one.partitions) for one in ids)
 
@@ -231,3 +116,86 @@ def _epochs(ids: Iterable[StreamsGroupCurrentAssignmentTaskIds], member_epoch: i
             own = [member_epoch] * len(one.partitions)
         epochs[one.subtopology_id] = dict(zip(one.partitions, own, strict=True))
     return epochs
+
+
+class StreamsReplay:
+    """See the module. One for each shard.
+
+    Args:
+        topic_name: tells the name of the topic that has an id now.
+    """
+
+    def __init__(self, registry: GroupRegistry, topic_name: Callable[[bytes], str | None]) -> None:
+        self._registry = registry
+        self._topic_name = topic_name
+
+    def apply(self, key: GroupRecordKey, value: Buffer | None, now: Now) -> None:
+        """Apply one record; RemoteProtocolError if its value cannot be read."""
+        replay(self, key, value, now)
+
+    def group_of(self, group_id: str) -> StreamsGroup | None:
+        """The group with an id; None if there is none."""
+        return self._registry.find(group_id, StreamsGroup)
+
+    def make_group(self, group_id: str) -> StreamsGroup:
+        """Return the group with an id, a new one if there is none.
+
+        Raises:
+            RemoteProtocolError: a group of another kind has the id, and stays.
+        """
+        group = self._registry.get(group_id)
+        if isinstance(group, StreamsGroup):
+            return group
+        if group is not None:
+            is_for_offsets = isinstance(group, ClassicGroup) and group.protocol_type is None
+            if not (is_for_offsets and group.is_unused):
+                raise RemoteProtocolError(f"group {group_id!r} is not a streams group")
+            self._registry.remove(group_id)
+        made = StreamsGroup(group_id, self._topic_name)
+        self._registry.add(made)
+        return made
+
+    def _store_group(
+        self, group: StreamsGroup, key: object, value: StreamsGroupMetadataValue, now: Now
+    ) -> None:
+        store_epoch(self, group, key, value, now)
+        group.validated_topology_epoch = value.validated_topology_epoch
+        group.assignment_configs = {
+            config.key: config.value for config in value.last_assignment_configs or ()
+        }
+
+    def _drop_group(self, group: StreamsGroup, _key: StreamsGroupMetadataKey) -> None:
+        self._registry.remove(group.group_id)
+
+    def _drop_member(self, group: StreamsGroup, key: StreamsGroupMemberMetadataKey) -> None:
+        group.remove(key.member_id)
+
+    def _store_topology(
+        self, group: StreamsGroup, _key: object, value: StreamsGroupTopologyValue, _now: Now
+    ) -> None:
+        group.topology = topology_from_record(value)
+
+    def _drop_topology(self, group: StreamsGroup, _key: object) -> None:
+        group.topology = None
+
+    rules: ClassVar[Mapping[type[GroupRecordKey], Rule]] = {
+        StreamsGroupMetadataKey: Rule(StreamsGroupMetadataValue, _store_group, _drop_group),
+        StreamsGroupMemberMetadataKey: Rule(
+            StreamsGroupMemberMetadataValue,
+            storing_member(StreamsMember, _with_metadata),
+            _drop_member,
+        ),
+        StreamsGroupTargetAssignmentMetadataKey: Rule(
+            StreamsGroupTargetAssignmentMetadataValue, store_target_epoch, drop_target_epoch
+        ),
+        StreamsGroupTargetAssignmentMemberKey: Rule(
+            StreamsGroupTargetAssignmentMemberValue, storing_target(_tasks), drop_target
+        ),
+        StreamsGroupCurrentMemberAssignmentKey: Rule(
+            StreamsGroupCurrentMemberAssignmentValue,
+            storing_member(StreamsMember, _with_assignment),
+            reset_member,
+        ),
+        StreamsGroupTopologyKey: Rule(StreamsGroupTopologyValue, _store_topology, _drop_topology),
+    }
+    record_keys: ClassVar[Collection[type[GroupRecordKey]]] = rules.keys()

@@ -19,12 +19,12 @@ from kraftrio.broker.coordinator.groups.streams.assignors.spec import (
 )
 from kraftrio.broker.coordinator.groups.streams.group_state import StreamsGroup
 from kraftrio.broker.coordinator.groups.streams.member import StreamsMember
-from kraftrio.broker.coordinator.groups.streams.records import target_epoch_record, target_record
+from kraftrio.broker.coordinator.groups.streams.records import TARGET_RECORDS
 from kraftrio.broker.coordinator.groups.streams.tasks import NO_TASKS
 from kraftrio.broker.coordinator.groups.streams.topology.configured_topology import (
     ConfiguredTopology,
 )
-from kraftrio.broker.coordinator.outcome import CoordinatorRecord
+from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now
 from kraftrio.wire.errors import ErrorCode, KafkaError
 
 STANDBY_REPLICAS_CONFIG = "num.standby.replicas"
@@ -50,7 +50,7 @@ def compute_target(
         return dict.fromkeys(members, NO_TASKS)
     spec = TaskAssignmentSpec(
         members={
-            member_id: StreamsMemberSpec(member.metadata.process_id, group.target_of(member_id))
+            member_id: StreamsMemberSpec(member.metadata.process_id, group.target.of(member_id))
             for member_id, member in members.items()
         },
         subtopologies={
@@ -68,19 +68,9 @@ def compute_target(
 
 
 def target_records(
-    group: StreamsGroup, target: TaskAssignment, group_epoch: int, timestamp_ms: int
+    group: StreamsGroup, target: TaskAssignment, group_epoch: int, now: Now
 ) -> list[CoordinatorRecord]:
-    """Make the records that turn a group's target into a new one, for a group epoch."""
-    records = [
-        target_record(group.group_id, member_id, target[member_id])
-        for member_id in hash_order(target)  # Kafka's order of the records
-        if group.target.get(member_id) != target[member_id]
-    ]
-    records.append(target_epoch_record(group.group_id, group_epoch, timestamp_ms))
-    return records
-
-
-def may_compute_target(group: StreamsGroup, interval_ms: int, now_wall_ms: int) -> bool:
-    """Whether the last computation is long enough ago for the next one (KIP-1263)."""
-    timestamp_ms = group.assignment_timestamp_ms
-    return not timestamp_ms or not interval_ms or now_wall_ms >= timestamp_ms + interval_ms
+    """Make the records that turn a group's target into a new one, in Kafka's order."""
+    return group.target.records_to(
+        target, hash_order(target), TARGET_RECORDS, group.group_id, group_epoch, now
+    )

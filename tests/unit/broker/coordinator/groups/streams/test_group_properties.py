@@ -196,13 +196,13 @@ def durable(group: StreamsGroup | None) -> object:
     if group is None:
         return None
     return (
-        group.group_epoch,
+        group.epoch,
         group.metadata_hash,
         group.validated_topology_epoch,
         group.assignment_configs,
-        group.assignment_epoch,
-        group.assignment_timestamp_ms,
-        group.target,
+        group.target.epoch,
+        group.target.timestamp_ms,
+        group.target.members,
         group.topology,
         dict(group.members),
         group.owners.snapshot(),

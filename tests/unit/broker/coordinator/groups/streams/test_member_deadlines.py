@@ -85,7 +85,7 @@ def test_a_silent_member_goes(members: Members) -> None:
     members.advance(1)
     group = members.group(GROUP)
     assert group.state is StreamsGroupState.EMPTY
-    assert group.group_epoch == 3
+    assert group.epoch == 3
     assert members.beat("a", 2).error_code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -182,12 +182,12 @@ def test_targets_are_not_computed_too_often(members: Members) -> None:
     members.join("a")
     response = members.join("b")
     assert statuses(response) == [HeartbeatStatus.ASSIGNMENT_DELAYED]
-    assert members.group(GROUP).assignment_epoch == 2
+    assert members.group(GROUP).target.epoch == 2
     members.advance(999)
     assert statuses(members.beat("b", 2)) == [HeartbeatStatus.ASSIGNMENT_DELAYED]
     members.advance(1)
     assert statuses(members.beat("b", 2)) == []
-    assert members.group(GROUP).assignment_epoch == 3
+    assert members.group(GROUP).target.epoch == 3
 
 
 def test_a_deleted_group_is_not_waited_for(members: Members) -> None:
@@ -201,9 +201,9 @@ def test_a_deleted_group_is_not_waited_for(members: Members) -> None:
     members.load()
     members.join("b")
     members.advance(2_999)
-    assert members.group(GROUP).assignment_epoch == 1
+    assert members.group(GROUP).target.epoch == 1
     members.advance(1)
-    assert members.group(GROUP).assignment_epoch == 2
+    assert members.group(GROUP).target.epoch == 2
 
 
 def test_a_failed_join_leaves_nothing(members: Members) -> None:

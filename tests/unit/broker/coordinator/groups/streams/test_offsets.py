@@ -119,9 +119,9 @@ def test_a_group_survives_its_coordinator(context: GroupContext) -> None:
     after = group_of(loaded)
     assert after is not before
     assert dict(after.members) == dict(before.members)
-    assert (after.group_epoch, after.assignment_epoch, after.state) == (2, 2, before.state)
+    assert (after.epoch, after.target.epoch, after.state) == (2, 2, before.state)
     beat(loaded, 2)
-    assert after.group_epoch == 2
+    assert after.epoch == 2
     assert after.configured is not None
     loaded.advance(SESSION_MS)
     assert loaded.state == "Empty"

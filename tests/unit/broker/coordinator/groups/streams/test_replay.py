@@ -8,8 +8,8 @@ import pytest
 
 from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
 from kraftrio.broker.coordinator.groups.group import GroupRegistry
+from kraftrio.broker.coordinator.groups.modern.target_assignment import DELETED_EPOCH
 from kraftrio.broker.coordinator.groups.streams.group_state import (
-    NO_ASSIGNMENT_EPOCH,
     StreamsGroup,
     StreamsGroupState,
 )
@@ -31,7 +31,7 @@ from kraftrio.broker.coordinator.groups.streams.records import (
 )
 from kraftrio.broker.coordinator.groups.streams.replay import StreamsReplay
 from kraftrio.broker.coordinator.groups.streams.tasks import AssignedTasks, Tasks
-from kraftrio.broker.coordinator.outcome import CoordinatorRecord
+from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now
 from kraftrio.wire.errors import RemoteProtocolError
 from kraftrio.wire.messages.group_records.keys import decode_key
 from kraftrio.wire.messages.group_records.streams import (
@@ -43,6 +43,7 @@ from kraftrio.wire.messages.group_records.streams import (
 from kraftrio.wire.messages.group_records.values import encode_value
 
 GROUP = "group"
+NOW = Now(0.0, 0)
 MEMBER = StreamsMember(
     "m",
     MemberMetadata(
@@ -83,7 +84,7 @@ class Shard:
     def read(self, *records: CoordinatorRecord) -> StreamsGroup | None:
         """Apply records; the group, if there is one then."""
         for key, value in records:
-            self.replay.apply(decode_key(key), value)
+            self.replay.apply(decode_key(key), value, NOW)
         return self.registry.find(GROUP, StreamsGroup)
 
 
@@ -95,13 +96,13 @@ def test_everything_comes_back(seed: int) -> None:
     group = Shard().read(*records)
     assert group is not None
     assert dict(group.members) == {"m": MEMBER}
-    assert group.target == {"m": TARGET}
-    assert (group.group_epoch, group.metadata_hash) == (8, -5)
+    assert group.target.members == {"m": TARGET}
+    assert (group.epoch, group.metadata_hash) == (8, -5)
     assert (group.validated_topology_epoch, group.assignment_configs) == (
         3,
         {"num.standby.replicas": "1"},
     )
-    assert (group.assignment_epoch, group.assignment_timestamp_ms) == (7, 1_700_000_000_000)
+    assert (group.target.epoch, group.target.timestamp_ms) == (7, 1_700_000_000_000)
     assert group.topology is not None
     assert group.topology.required_topics == {"in"}
     assert group.state is StreamsGroupState.ASSIGNING
@@ -116,7 +117,7 @@ def test_a_member_goes_with_its_tasks() -> None:
     group = shard.read(*member_tombstones(GROUP, "m"))
     assert group is not None
     assert group.state is StreamsGroupState.EMPTY
-    assert group.target == {}
+    assert group.target.members == {}
     assert not group.owners.has_active(("0", 0))
     assert not group.owners.has_active(("0", 4))
 
@@ -139,7 +140,7 @@ def test_tombstones_one_by_one() -> None:
     assert group is not None
     for key, value in group_tombstones(group)[:-2]:
         shard.read(CoordinatorRecord(key, value))
-    assert group.assignment_epoch == NO_ASSIGNMENT_EPOCH
+    assert group.target.epoch == DELETED_EPOCH
     assert not group.members
     assert group.topology is not None
 
@@ -149,7 +150,7 @@ def test_records_of_a_newer_version_are_not_guessed_at() -> None:
     shard = Shard()
     key = all_records()[2].key
     with pytest.raises(RemoteProtocolError):
-        shard.replay.apply(decode_key(key), b"\0\1" + bytes(20))
+        shard.replay.apply(decode_key(key), b"\0\1" + bytes(20), NOW)
     assert shard.registry.get(GROUP) is None
 
 
