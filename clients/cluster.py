@@ -24,6 +24,7 @@ import trio
 from kraftrio.clients.config import ClientConfig
 from kraftrio.clients.coordinators import GROUP_KEY_TYPE, Coordinators
 from kraftrio.clients.errors import (
+    AuthenticationError,
     BrokerUnavailableError,
     KafkaClientError,
     RetriableError,
@@ -34,6 +35,7 @@ from kraftrio.clients.metadata import BrokerAddress, ClusterMetadata, TopicMetad
 from kraftrio.clients.metadata_fetcher import MetadataFetcher
 from kraftrio.clients.node import BrokerNode
 from kraftrio.clients.nodes import Nodes
+from kraftrio.clients.security import secured
 from kraftrio.net.transport import Network, SystemNetwork
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import ZERO_UUID
@@ -55,11 +57,13 @@ class Cluster:
         topic_idle_ms: float,
     ) -> None:
         self.config = config
+        self.network = network
         self.nursery = nursery  # of the client's tasks, which end with the cluster
         self._nodes = Nodes(config, network, nursery, rng, self._node_changed)
         self._fetcher = MetadataFetcher(self._nodes, config, rng, topic_idle_ms, self._notify)
         self._coordinators = Coordinators(self._nodes, config)
         self._listeners: list[Callable[[], None]] = []
+        self._on_refusal: list[Callable[[AuthenticationError], None]] = []
 
     async def run(self) -> None:
         """Keep metadata fresh until cancelled."""
@@ -85,6 +89,10 @@ class Cluster:
         """Call back, synchronously, when metadata changed or a node became ready or was lost."""
         self._listeners.append(callback)
 
+    def on_refusal(self, callback: Callable[[AuthenticationError], None]) -> None:
+        """Call back, synchronously, whenever a broker does not let the client in."""
+        self._on_refusal.append(callback)
+
     def node(self, node_id: int) -> BrokerNode | None:
         """Return the node with this id; None if its address is unknown."""
         return self._nodes.get(node_id)
@@ -92,7 +100,16 @@ class Cluster:
     def _node_changed(self, node: BrokerNode) -> None:
         if not node.is_connected and node.node_id >= 0:
             self.request_refresh()  # it may be gone, and its partitions be led elsewhere
+        self.note_refusal(node)
         self._notify()
+
+    def note_refusal(self, node: BrokerNode) -> None:
+        """Tell whoever waits if the node has just not let the client in."""
+        failure = node.failure
+        if isinstance(failure, AuthenticationError) and not node.is_connected:
+            self._fetcher.give_up(failure)
+            for listener in self._on_refusal:
+                listener(failure)
 
     def _notify(self) -> None:
         for listener in self._listeners:
@@ -262,6 +279,7 @@ class Cluster:
             timeout_s: None is default_api_timeout_ms; infinite is allowed.
 
         Raises:
+            AuthenticationError: a broker did not let the client in.
             TimedOutError: no broker answered in that time; says why the last one did not.
         """
         for topic in topics or ():
@@ -391,17 +409,16 @@ async def open_cluster(
         topic_idle_ms: how long metadata of a topic is kept that `use_topic` no longer names.
 
     Raises:
-        ConfigError: a setting is wrong.
+        ConfigError: a setting is wrong, or a file that one names.
     """
     if config is None:
         assert bootstrap_servers is not None, "bootstrap servers, or a config with them"
         config = ClientConfig(bootstrap_servers=bootstrap_servers, client_id=client_id)
         config.check()
     failure: BaseException | None = None
+    way = secured(config, network or SystemNetwork(), config.client_id)
     async with trio.open_nursery() as nursery:
-        cluster = Cluster(
-            config, network or SystemNetwork(), nursery, rng or random.Random(), topic_idle_ms
-        )
+        cluster = Cluster(config, way, nursery, rng or random.Random(), topic_idle_ms)
         nursery.start_soon(cluster.run)
         try:
             yield cluster

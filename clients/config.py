@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, Literal, TypeVar
 
 from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.clients.arguments import MAX_INT32, MAX_INT64, text
 from kraftrio.clients.errors import ConfigError
+from kraftrio.clients.security import SecurityConfig, SecuritySettings
 from kraftrio.wire.records.compression import GZIP_LEVELS, LZ4_LEVELS, ZSTD_LEVELS, Compression
 
 Acks = Literal["all", -1, 0, 1, "0", "1", "-1"]
@@ -51,7 +52,7 @@ C = TypeVar("C", bound="ClientConfig")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientConfig:
+class ClientConfig(SecurityConfig):
     """The settings of every client."""
 
     bootstrap_servers: str | Sequence[str]
@@ -87,9 +88,10 @@ class ClientConfig:
         require_choice(
             "metadata_recovery_strategy", self.metadata_recovery_strategy, ("rebootstrap", "none")
         )
+        self.check_security()
 
 
-class ClientSettings(TypedDict, total=False):
+class ClientSettings(SecuritySettings, total=False):
     """The keyword arguments that every client takes; see `ClientConfig`."""
 
     client_id: str

@@ -8,7 +8,9 @@ Public as `kraftrio.errors`. Rules:
    `KafkaClientError` or `RetriableError`.
 3. A producer's transaction fails in two ways: what is a `TransactionAbortedError` can be done again
    with the same producer, after what is a `FatalProducerError` the producer can only be closed.
-4. What only a client can notice (a full buffer, a closed producer, a wrong setting) has a class
+4. An `AuthenticationError` is raised by whatever call comes upon it, at once: what has to change is
+   a password, a certificate or a setting. In the background the client goes on trying.
+5. What only a client can notice (a full buffer, a closed producer, a wrong setting) has a class
    here too, with the code that fits best.
 
 Names are those of the Java client's exceptions with "Error" instead of "Exception".
@@ -24,26 +26,39 @@ from kraftrio.wire.primitives import TopicPartition
 
 __all__ = [
     "AcknowledgementStateError",
+    "AuthenticationError",
+    "AuthorizationError",
     "BrokerUnavailableError",
     "BufferExhaustedError",
     "ClosedError",
+    "ClusterAuthorizationError",
     "CommitFailedError",
     "ConcurrentTransactionsError",
     "ConfigError",
     "CoordinatorNotAvailableError",
     "CorruptRecordError",
+    "DelegationTokenAuthorizationError",
+    "DelegationTokenDisabledError",
+    "DelegationTokenExpiredError",
+    "DelegationTokenNotFoundError",
+    "DelegationTokenOwnerMismatchError",
+    "DelegationTokenRequestNotAllowedError",
+    "DuplicateResourceError",
     "ErrorCode",
     "FatalProducerError",
     "FencedInstanceIdError",
     "FencedMemberEpochError",
+    "GroupAuthorizationError",
     "GroupIdNotFoundError",
     "GroupMaxSizeReachedError",
     "GroupNotEmptyError",
     "GroupSubscribedToTopicError",
     "IllegalGenerationError",
+    "IllegalSaslStateError",
     "InvalidConfigurationError",
     "InvalidGroupIdError",
     "InvalidPartitionsError",
+    "InvalidPrincipalTypeError",
     "InvalidProducerEpochError",
     "InvalidProducerIdMappingError",
     "InvalidRecordError",
@@ -77,11 +92,17 @@ __all__ = [
     "RebalanceInProgressError",
     "RecordBatchTooLargeError",
     "RecordTooLargeError",
+    "ResourceNotFoundError",
     "RetriableError",
+    "SaslAuthenticationError",
+    "SecurityDisabledError",
     "ShareSessionLimitReachedError",
     "ShareSessionNotFoundError",
+    "SslAuthenticationError",
     "StaleMemberEpochError",
+    "ThrottlingQuotaExceededError",
     "TimedOutError",
+    "TopicAuthorizationError",
     "TopicExistsError",
     "TransactionAbortableError",
     "TransactionAbortedError",
@@ -90,12 +111,14 @@ __all__ = [
     "TransactionStateError",
     "TransactionalIdAuthorizationError",
     "TransactionalIdNotFoundError",
+    "UnacceptableCredentialError",
     "UnknownMemberIdError",
     "UnknownProducerIdError",
     "UnknownTopicIdError",
     "UnknownTopicOrPartitionError",
     "UnreleasedInstanceIdError",
     "UnsupportedAssignorError",
+    "UnsupportedSaslMechanismError",
     "UnsupportedVersionError",
     "error_class",
     "error_for",
@@ -124,6 +147,11 @@ class KafkaClientError(KafkaError):
     def retriable(self) -> bool:
         """Whether the same call may succeed later."""
         return isinstance(self, RetriableError)
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether what goes on in the background tries again, whatever the program is told."""
+        return self.retriable
 
 
 class RetriableError(KafkaClientError):
@@ -168,6 +196,27 @@ class TimedOutError(RetriableError):
 
 class BufferExhaustedError(TimedOutError):
     """The producer's buffer had no room within max_block_ms."""
+
+
+class AuthenticationError(KafkaClientError):
+    """A broker does not let the client in, or the client does not trust the broker."""
+
+    default_code = ErrorCode.SASL_AUTHENTICATION_FAILED
+
+    @property
+    def may_pass(self) -> bool:
+        """Yes: passwords and certificates are renewed while programs run."""
+        return True
+
+
+class SslAuthenticationError(AuthenticationError):
+    """TLS failed: one side does not accept the other's certificate, or does not speak TLS."""
+
+
+class AuthorizationError(KafkaClientError):
+    """The user may not do this: an ACL is missing, or forbids it."""
+
+    default_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 class TransactionAbortedError(KafkaClientError):
@@ -334,7 +383,33 @@ class InvalidTransactionTimeoutError(FatalProducerError):
     default_code = ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
-class TransactionalIdAuthorizationError(FatalProducerError):
+class SaslAuthenticationError(AuthenticationError):
+    """The login was refused: a wrong password, an unknown user, a token that is not valid."""
+
+    default_code = ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+class UnsupportedSaslMechanismError(AuthenticationError):
+    default_code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+
+
+class IllegalSaslStateError(AuthenticationError):
+    default_code = ErrorCode.ILLEGAL_SASL_STATE
+
+
+class TopicAuthorizationError(AuthorizationError):
+    default_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+class GroupAuthorizationError(AuthorizationError):
+    default_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+class ClusterAuthorizationError(AuthorizationError):
+    default_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+class TransactionalIdAuthorizationError(FatalProducerError, AuthorizationError):
     default_code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
@@ -474,9 +549,66 @@ class PolicyViolationError(KafkaClientError):
     default_code = ErrorCode.POLICY_VIOLATION
 
 
+class SecurityDisabledError(KafkaClientError):
+    """The broker has no authorizer, so that it has no ACLs."""
+
+    default_code = ErrorCode.SECURITY_DISABLED
+
+
+class UnacceptableCredentialError(KafkaClientError):
+    default_code = ErrorCode.UNACCEPTABLE_CREDENTIAL
+
+
+class DuplicateResourceError(KafkaClientError):
+    default_code = ErrorCode.DUPLICATE_RESOURCE
+
+
+class ResourceNotFoundError(KafkaClientError):
+    default_code = ErrorCode.RESOURCE_NOT_FOUND
+
+
+class ThrottlingQuotaExceededError(RetriableError):
+    """The user changes topics faster than its quota allows; later it may."""
+
+    default_code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+class DelegationTokenDisabledError(KafkaClientError):
+    default_code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+
+
+class DelegationTokenNotFoundError(KafkaClientError):
+    default_code = ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+
+
+class DelegationTokenOwnerMismatchError(KafkaClientError):
+    default_code = ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+
+
+class DelegationTokenRequestNotAllowedError(KafkaClientError):
+    """Tokens cannot be made over this kind of connection: by a token, or without a login."""
+
+    default_code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+
+
+class DelegationTokenAuthorizationError(AuthorizationError):
+    default_code = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+
+
+class DelegationTokenExpiredError(KafkaClientError):
+    default_code = ErrorCode.DELEGATION_TOKEN_EXPIRED
+
+
+class InvalidPrincipalTypeError(KafkaClientError):
+    default_code = ErrorCode.INVALID_PRINCIPAL_TYPE
+
+
 _ONLY_OURS = (
     AcknowledgementStateError,
     CorruptRecordError,  # a broker that says so of what it was sent is asked again
+    AuthenticationError,
+    AuthorizationError,
+    SslAuthenticationError,
     ConfigError,
     ClosedError,
     InvalidValueError,

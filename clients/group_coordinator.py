@@ -25,7 +25,6 @@ from kraftrio.clients.errors import (
     TimedOutError,
 )
 from kraftrio.clients.node import BrokerNode
-from kraftrio.net.transport import Network
 from kraftrio.wire.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -59,13 +58,11 @@ class GroupCoordinator:
         self,
         cluster: Cluster,
         config: ClientConfig,
-        network: Network,
         rng: random.Random,
         group_id: str | None,
     ) -> None:
         self._cluster = cluster
         self._config = config
-        self._network = network
         self._rng = rng
         self._group_id = group_id
         self._node: BrokerNode | None = None
@@ -140,10 +137,10 @@ class GroupCoordinator:
             node = self._node = BrokerNode(
                 *address,
                 self._config,
-                self._network,
+                self._cluster.network,
                 self._cluster.nursery,
                 self._rng,
-                lambda _node: None,
+                self._cluster.note_refusal,
             )
         return node
 

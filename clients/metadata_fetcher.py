@@ -8,6 +8,8 @@ Owns the metadata snapshot and the task that refreshes it. Rules:
 3. It comes from the first broker that answers; if none of the known ones can be reached for
    `metadata_recovery_rebootstrap_trigger_ms`, or a broker says so, from the bootstrap servers
    (KIP-899, KIP-1102).
+4. A broker that does not let the client in ends every wait at once (`give_up`): more attempts would
+   end alike. They go on all the same, seldom, since a password may be changed meanwhile.
 
 Called by: `cluster`.
 """
@@ -21,7 +23,13 @@ import trio
 
 from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.clients.config import ClientConfig
-from kraftrio.clients.errors import KafkaClientError, TimedOutError, error_for
+from kraftrio.clients.errors import (
+    AuthenticationError,
+    KafkaClientError,
+    TimedOutError,
+    error_for,
+    renewed,
+)
 from kraftrio.clients.metadata import ClusterMetadata
 from kraftrio.clients.nodes import Nodes
 from kraftrio.wire.errors import ErrorCode
@@ -62,6 +70,14 @@ class TopicsOfInterest:
         return {*self._used_at, *self._pinned}
 
 
+class _Round:
+    """A fetch that somebody waits for: repeated until it brings something, or is refused."""
+
+    def __init__(self) -> None:
+        self.over = trio.Event()
+        self.refusal: AuthenticationError | None = None
+
+
 class MetadataFetcher:
     """See the module.
 
@@ -87,7 +103,8 @@ class MetadataFetcher:
         self._on_change = on_change
         self._wanted = trio.Event()
         self._urgent = trio.Event()  # wanted without back-off
-        self._awaited = trio.Event()  # set after the first fetch that begins from now on
+        self._next = _Round()  # the first fetch that begins from now on
+        self._waited_for: list[_Round] = []  # those that have begun, and brought nothing yet
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._fruitless = 0  # fetches in a row that brought nothing new
 
@@ -117,13 +134,26 @@ class MetadataFetcher:
         """Fetch metadata now.
 
         Raises:
+            AuthenticationError: a broker did not let the client in.
             TimedOutError: no broker answered in that time; says why the last one did not.
         """
         self._wanted.set()
+        awaited = self._next
         with trio.move_on_after(max(timeout_s, 0)) as scope:  # the rest of a time that may be up
-            await self._awaited.wait()
+            await awaited.over.wait()
         if scope.cancelled_caught:
             raise self.unreachable(timeout_s)
+        if awaited.refusal is not None:
+            raise renewed(awaited.refusal)
+
+    def give_up(self, refusal: AuthenticationError) -> None:
+        """End every wait: a broker does not let the client in."""
+        self.failure = refusal
+        for waiting in (*self._waited_for, self._next):
+            waiting.refusal = refusal
+            waiting.over.set()
+        self._waited_for.clear()
+        self._next = _Round()
 
     def unreachable(self, timeout_s: float) -> TimedOutError:
         """Return the error of who has waited for an answer that long."""
@@ -141,18 +171,17 @@ class MetadataFetcher:
 
     async def run(self) -> None:
         """Fetch metadata whenever it is wanted or old; a failed round is repeated."""
-        awaited: list[trio.Event] = []
         await self._wanted.wait()
         while True:
             self._wanted = trio.Event()
             self._urgent = trio.Event()
-            awaited.append(self._awaited)
-            self._awaited = trio.Event()
+            self._waited_for.append(self._next)
+            self._next = _Round()
             before = self.metadata
             if await self._fetch():
-                for event in awaited:
-                    event.set()
-                awaited.clear()
+                for done in self._waited_for:
+                    done.over.set()
+                self._waited_for.clear()
             else:
                 self._wanted.set()
                 self._urgent = trio.Event()  # who cannot be reached is not hurried

@@ -30,15 +30,19 @@ from kraftrio.clients.errors import (
     InvalidValueError,
     KafkaClientError,
     NetworkError,
-    RetriableError,
+    SaslAuthenticationError,
+    SslAuthenticationError,
     TimedOutError,
     UnsupportedVersionError,
     error_for,
+    renewed,
 )
 from kraftrio.clients.versions import NodeVersions, our_range
 from kraftrio.net.connection import (
+    AuthenticationFailed,
     Connection,
     ConnectionLost,
+    HandshakeFailed,
     Reply,
     RequestTimedOut,
 )
@@ -166,7 +170,7 @@ class BrokerNode:
     def send_oneway(
         self,
         request: Any,
-        when_sent: Callable[[RetriableError | None], object],
+        when_sent: Callable[[KafkaClientError | None], object],
         *,
         max_version: int | None = None,
     ) -> None:
@@ -203,6 +207,7 @@ class BrokerNode:
 
         Raises:
             NetworkError, TimedOutError: it did not come.
+            AuthenticationError: as `connect`.
             UnsupportedVersionError: as `send`.
         """
         deadline = trio.current_time() + timeout_s
@@ -219,11 +224,11 @@ class BrokerNode:
         except ConnectionLost as error:
             raise self.client_error(error) from None
 
-    def client_error(self, error: ConnectionLost) -> NetworkError | TimedOutError:
+    def client_error(self, error: ConnectionLost) -> KafkaClientError:
         """Return the clients' error for a connection's."""
         if isinstance(error, RequestTimedOut):
             return TimedOutError(f"{self.host}:{self.port} did not answer in time")
-        return NetworkError(f"{self.host}:{self.port}: {error.reason}")
+        return _error_class(type(error))(f"{self.host}:{self.port}: {error.reason}")
 
     def _route(
         self, request: Any, min_version: int, max_version: int | None
@@ -269,6 +274,7 @@ class BrokerNode:
 
         Raises:
             NetworkError: the attempt failed.
+            SslAuthenticationError, SaslAuthenticationError: one side does not accept the other.
             UnsupportedVersionError: the broker answered, but cannot be talked to.
         """
         while not self.is_connected:
@@ -280,11 +286,12 @@ class BrokerNode:
             await attempt.wait()
             if not self.is_connected:
                 # Without a failure it was connected, and lost before this task could run.
-                failure = self.failure or self._lost(self._link.loss)
-                raise type(failure)(failure.message, code=failure.code)
+                raise renewed(self.failure or self._lost(self._link.loss))
 
-    def _lost(self, reason: str | None) -> NetworkError:
-        return NetworkError(f"{self.host}:{self.port}: {reason or 'the connection was lost'}")
+    def _lost(
+        self, reason: str | None, kind: type[ConnectionLost] = ConnectionLost
+    ) -> KafkaClientError:
+        return _error_class(kind)(f"{self.host}:{self.port}: {reason or 'the connection was lost'}")
 
     def close(self) -> None:
         """Close the connection, if there is one; it may be opened again."""
@@ -299,10 +306,12 @@ class BrokerNode:
         """Connect, and stay while the connection lives and is used."""
         try:
             loss = await self._link.attempt(partial(self._stay, attempt))
-            if loss is not None and not loss.was_ready:
-                self.failure = NetworkError(loss.reason)
+            if loss is None:
+                self.failure = self._lost(None)
+            elif loss.was_ready:
+                self.failure = self._lost(loss.reason, loss.kind)
             else:
-                self.failure = self._lost(None if loss is None else loss.reason)
+                self.failure = _error_class(loss.kind)(loss.reason)
         except KafkaClientError as error:
             self.failure = error
         except trio.Cancelled:
@@ -353,6 +362,13 @@ class BrokerNode:
             )
         self._versions = NodeVersions.of(response)
         self._chosen.clear()
+
+
+def _error_class(kind: type[ConnectionLost]) -> type[KafkaClientError]:
+    """As what the clients raise the loss of a connection."""
+    if issubclass(kind, HandshakeFailed):
+        return SslAuthenticationError
+    return SaslAuthenticationError if issubclass(kind, AuthenticationFailed) else NetworkError
 
 
 def _link_settings(config: ClientConfig) -> LinkSettings:

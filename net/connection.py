@@ -234,9 +234,9 @@ class Connection:
         return None if self._lost is None else self._lost.reason
 
     @property
-    def authentication_failed(self) -> bool:
-        """Whether the connection has ended since the peer did not let this side in."""
-        return isinstance(self._lost, AuthenticationFailed)
+    def loss_kind(self) -> type[ConnectionLost]:
+        """As what the connection's end is raised, once it has ended."""
+        return type(self._lost) if self._lost is not None else ConnectionLost
 
     @property
     def requests_in_flight(self) -> int:

@@ -44,13 +44,18 @@ class Loss(NamedTuple):
         reason: what happened, in words.
         refused: nobody listens there.
         was_ready: the connection had been made.
-        authentication_failed: the node does not let this side in.
+        kind: as what it would be raised.
     """
 
     reason: str
     refused: bool = False
     was_ready: bool = False
-    authentication_failed: bool = False
+    kind: type[ConnectionLost] = ConnectionLost
+
+    @property
+    def authentication_failed(self) -> bool:
+        """Whether the node does not let this side in."""
+        return issubclass(self.kind, AuthenticationFailed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,22 +215,14 @@ class Link:
                     await self._prepare(connection)
                 return await self._use(connection, use)
         except ConnectionLost as lost:
-            return Loss(
-                lost.reason,
-                refused=lost.refused,
-                authentication_failed=isinstance(lost, AuthenticationFailed),
-            )
+            return Loss(lost.reason, refused=lost.refused, kind=type(lost))
 
     async def _use(self, connection: Connection, use: Use) -> Loss | None:
         self._connection = connection
         try:
             await use(connection)
             if connection.loss is not None:
-                return Loss(
-                    connection.loss,
-                    was_ready=True,
-                    authentication_failed=connection.authentication_failed,
-                )
+                return Loss(connection.loss, was_ready=True, kind=connection.loss_kind)
             return None
         finally:
             connection.close()  # replies fail before the connection is forgotten

@@ -159,7 +159,8 @@ class Consumer:
         cluster = self._cluster = await self._stack.enter_async_context(
             open_shielded_cluster(config=config, network=self._network, rng=rng)
         )
-        coordinator = GroupCoordinator(cluster, config, self._network, rng, config.group_id)
+        cluster.on_refusal(calls.fail)
+        coordinator = GroupCoordinator(cluster, config, rng, config.group_id)
         offsets = self._offsets = OffsetClient(cluster, config, coordinator, rng)
         positions = self._positions = Positions(cluster, config, partitions, offsets, calls.fail)
         self._commits = Commits(

@@ -197,7 +197,7 @@ class Fetcher:
 
     def _give_up_asking(self, asked: dict[TopicPartition, _Asked], error: KafkaClientError) -> None:
         """A node that is gone comes back; one that cannot be talked to does not."""
-        if error.retriable:
+        if error.may_pass:
             self._cluster.request_refresh()
             self._back_off(asked.values())
             return

@@ -18,11 +18,11 @@ from typing import Final, NoReturn
 
 import trio
 
+from kraftrio.clients.pipeline.brokers import DEFAULT_SERVERS, Brokers, find_brokers
 from kraftrio.clients.pipeline.failures import PipelineError, explain, is_expected, kinds
 from kraftrio.clients.pipeline.session import SparkOptions
 from kraftrio.clients.pipeline.topics import DEFAULT_PARTITIONS
 
-DEFAULT_SERVERS: Final = "localhost:9092"
 _DURATION = re.compile(r"\d+ (second|minute|hour|day|week)s?")
 INTERRUPTED: Final = 130
 
@@ -80,14 +80,18 @@ def parser() -> argparse.ArgumentParser:
 def _add_common(
     command: argparse.ArgumentParser,
     master_help: str,
-    servers: str | None = DEFAULT_SERVERS,
     servers_help: str = f"the brokers ({DEFAULT_SERVERS})",
 ) -> None:
     command.add_argument(
         "--bootstrap-server",
-        default=servers,
         metavar="HOST:PORT[,HOST:PORT]",
         help=servers_help,
+    )
+    command.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="a Java client's properties file that says how to get in: client.properties",
     )
     command.add_argument("--master", default="local[*]", help=master_help)
 
@@ -199,7 +203,6 @@ def _add_report(command: argparse.ArgumentParser) -> None:
     _add_common(
         command,
         "the Spark cluster (local[*])",
-        None,
         "the brokers, to be asked for the airlines' names and the lag (not at all)",
     )
     _add_spark(command)
@@ -258,13 +261,17 @@ def _need(module: str) -> None:
         raise PipelineError(f"{module} is not installed: pip install 'kraftrio[spark]'")
 
 
+def _brokers(chosen: argparse.Namespace) -> Brokers:
+    return find_brokers(chosen.bootstrap_server, chosen.config) or Brokers(DEFAULT_SERVERS)
+
+
 def _ingest(chosen: argparse.Namespace) -> None:
     _need("rich")
     from kraftrio.clients.pipeline.display import Bars
     from kraftrio.clients.pipeline.ingest import IngestOptions, ingest
 
     options = IngestOptions(
-        chosen.bootstrap_server,
+        _brokers(chosen),
         chosen.rate,
         chosen.speedup,
         chosen.partitions,
@@ -281,7 +288,7 @@ def _run(chosen: argparse.Namespace) -> None:
     from kraftrio.clients.pipeline.query import RunOptions, run
 
     options = RunOptions(
-        chosen.bootstrap_server,
+        _brokers(chosen),
         chosen.output,
         chosen.checkpoint,
         _spark_options(chosen),
@@ -300,5 +307,6 @@ def _report(chosen: argparse.Namespace) -> None:
     from kraftrio.clients.pipeline.report.report import ReportOptions, report
 
     spark = SparkOptions(chosen.master, chosen.jars, dict(chosen.conf), needs_kafka=False)
-    options = ReportOptions(chosen.bootstrap_server, chosen.output, chosen.html, spark)
+    brokers = find_brokers(chosen.bootstrap_server, chosen.config)
+    options = ReportOptions(brokers, chosen.output, chosen.html, spark)
     trio.run(report, options, _say)

@@ -23,6 +23,7 @@ import trio
 from kraftrio.clients.admin.admin import Admin
 from kraftrio.clients.errors import KafkaClientError
 from kraftrio.clients.pipeline import dataset, topics
+from kraftrio.clients.pipeline.brokers import Brokers
 from kraftrio.clients.pipeline.dataset import Row, Rows
 from kraftrio.clients.pipeline.display import Bars
 from kraftrio.clients.pipeline.failures import PipelineError
@@ -51,7 +52,7 @@ _BATCH_SIZE_BYTES: Final = 65_536
 class IngestOptions:
     """The options of the command line."""
 
-    bootstrap_servers: str
+    brokers: Brokers
     rate: float | None = None
     speedup: float | None = None
     partitions: int = topics.DEFAULT_PARTITIONS
@@ -92,18 +93,20 @@ async def ingest(options: IngestOptions, bars: Bars) -> None:
     data = dataset.folder()
     bars.say(f"reading {data}")
     rows = {table.name: await trio.to_thread.run_sync(Rows, table, data) for table in TABLES}
-    async with Admin(options.bootstrap_servers, client_id="flights-ingest") as admin:
-        _, broker_count = await topics.brokers_of(admin, options.bootstrap_servers)
+    brokers = options.brokers
+    async with Admin(brokers.servers, client_id="flights-ingest", **brokers.security) as admin:
+        _, broker_count = await topics.brokers_of(admin, brokers.servers)
         present = await _prepare(options, admin, broker_count)
     for name, found in present.items():
         bars.add(name, found.count, len(rows[name]))
     paced = options.rate is not None or options.speedup is not None
     async with Producer(
-        options.bootstrap_servers,
+        brokers.servers,
         client_id="flights-ingest",
         compression_type="lz4",
         linger_ms=_PACED_LINGER_MS if paced else _LINGER_MS,
         batch_size=_BATCH_SIZE_BYTES,
+        **brokers.security,
     ) as producer:
         sender = _Sender(producer, bars, present)
         for table in (PLANES, AIRLINES):
@@ -136,7 +139,7 @@ async def _prepare(options: IngestOptions, admin: Admin, broker_count: int) -> d
         for name in wanted:
             mine = {where: start for where, start in starts.items() if where.topic == name}
             present[name] = await find_present(
-                options.bootstrap_servers, mine, {where: ends[where] for where in mine}
+                options.brokers, mine, {where: ends[where] for where in mine}
             )
         # A broker may still be busy with what a killed ingest had sent.
         if await topics.ends(admin, made) == ends:

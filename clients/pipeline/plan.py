@@ -28,6 +28,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from kraftrio.clients.pipeline.brokers import Brokers
 from kraftrio.clients.pipeline.parsing import dead_letter_headers, parse
 from kraftrio.clients.pipeline.schemas import FLIGHTS, PLANES, WEATHER, Table
 
@@ -58,14 +59,14 @@ BATCH_COLUMNS: Final = {
 class KafkaSource:
     """Where the records are, and how many of a topic a batch takes at most."""
 
-    bootstrap_servers: str
+    brokers: Brokers
     max_offsets_per_trigger: int
     min_partitions: int | None = None
 
     def options(self, topic: str) -> dict[str, str]:
         """Return the options of Spark's Kafka source that reading any way needs."""
         options = {
-            "kafka.bootstrap.servers": self.bootstrap_servers,
+            **self.brokers.spark_options,
             "subscribe": topic,
             # Spark asks for the partition's start and end after each poll: seldom is better.
             "kafka.max.poll.records": "5000",

@@ -29,6 +29,7 @@ from kraftrio.clients.admin.admin import Admin
 from kraftrio.clients.errors import KafkaClientError
 from kraftrio.clients.pipeline import batches, topics
 from kraftrio.clients.pipeline.batches import Offsets
+from kraftrio.clients.pipeline.brokers import Brokers
 from kraftrio.clients.pipeline.failures import (
     PipelineError,
     explain,
@@ -66,7 +67,7 @@ T = TypeVar("T")
 class RunOptions:
     """The options of the command line."""
 
-    bootstrap_servers: str
+    brokers: Brokers
     output: Path
     checkpoint: Path
     spark: SparkOptions = field(default_factory=SparkOptions)
@@ -88,8 +89,9 @@ async def run(options: RunOptions, say: Callable[[str], None]) -> None:
     Raises:
         PipelineError: it cannot go on.
     """
-    async with Admin(options.bootstrap_servers, client_id="flights-pipeline") as admin:
-        cluster_id, broker_count = await topics.brokers_of(admin, options.bootstrap_servers)
+    brokers = options.brokers
+    async with Admin(brokers.servers, client_id="flights-pipeline", **brokers.security) as admin:
+        cluster_id, broker_count = await topics.brokers_of(admin, brokers.servers)
         sources = await topics.require(admin, [FLIGHTS.name, WEATHER.name, PLANES.name])
         wanted = {RESULTS_TOPIC: COMPACTED, DEAD_LETTER_TOPIC: {"retention.ms": "-1"}}
         await topics.make(admin, wanted, broker_count)
@@ -241,10 +243,10 @@ class _Pipeline:
         options = self.options
         results.clean_output(options.output)
         source = plan.KafkaSource(
-            options.bootstrap_servers, options.max_offsets_per_trigger, options.min_partitions
+            options.brokers, options.max_offsets_per_trigger, options.min_partitions
         )
         topics_writer = results.TopicsWriter(
-            options.bootstrap_servers,
+            options.brokers,
             self.folders.unsure_since_ms(),
             f"{GROUP}-{self.folders.id}" if options.exactly_once else None,
         )

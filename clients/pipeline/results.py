@@ -37,6 +37,7 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 
 from kraftrio.clients.pipeline.batches import BatchCounts
+from kraftrio.clients.pipeline.brokers import Brokers
 from kraftrio.clients.pipeline.failures import PipelineError
 from kraftrio.clients.pipeline.parsing import header_text
 from kraftrio.clients.pipeline.plan import DEAD_LETTER_KIND, GROUP_KIND
@@ -130,7 +131,7 @@ class TopicsWriter:
             rules 1 and 3 say.
     """
 
-    bootstrap_servers: str
+    brokers: Brokers
     unsure_since_ms: int | None
     transactional_id: str | None = None
 
@@ -153,7 +154,7 @@ class TopicsWriter:
             self._save(writer.option("batchId", str(batch_id)).mode("append"))
 
     def _save(self, writer: DataFrameWriter) -> None:
-        writer.options(**_SINK).option("kafka.bootstrap.servers", self.bootstrap_servers).save()
+        writer.options(**_SINK, **self.brokers.spark_options).save()
 
     def _unsent(self, letters: DataFrame) -> DataFrame:
         """Return the records of the dead letters that are not in the topic already."""
@@ -167,7 +168,7 @@ class TopicsWriter:
     def _sent_dead_letters(self, spark: SparkSession, since_ms: int) -> DataFrame:
         """Return the sources of the dead letters that have been sent since a moment."""
         reader = spark.read.format("kafka").option("subscribe", DEAD_LETTER_TOPIC)
-        reader = reader.option("kafka.bootstrap.servers", self.bootstrap_servers)
+        reader = reader.options(**self.brokers.spark_options)
         reader = reader.option("kafka.isolation.level", "read_committed")
         reader = reader.option("includeHeaders", "true")
         reader = reader.option("startingTimestamp", str(max(0, since_ms - _CLOCK_MARGIN_MS)))

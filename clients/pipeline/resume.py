@@ -22,6 +22,7 @@ from typing import Final
 
 from kraftrio.clients.consumer.consumer import Consumer
 from kraftrio.clients.consumer.records import ConsumerRecord
+from kraftrio.clients.pipeline.brokers import Brokers
 from kraftrio.clients.pipeline.schemas import ROW_HEADER
 from kraftrio.wire.primitives import TopicPartition
 
@@ -59,7 +60,7 @@ def is_long_enough(lowest: int | None, highest: int) -> bool:
 
 
 async def find_present(
-    bootstrap_servers: str,
+    brokers: Brokers,
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
 ) -> Present:
@@ -72,7 +73,9 @@ async def find_present(
     tails = {where: max(starts[where], ends[where] - _FIRST_TAIL) for where in open_}
     found: dict[TopicPartition, dict[int, int]] = {where: {} for where in open_}  # offset -> row
     read_to = {where: ends[where] for where in open_}
-    async with Consumer(bootstrap_servers, client_id="flights-ingest") as consumer:
+    async with Consumer(
+        brokers.servers, client_id="flights-ingest", **brokers.security
+    ) as consumer:
         while open_:
             for where in open_:
                 found[where] |= await _read(consumer, where, tails[where], read_to[where])

@@ -28,6 +28,7 @@ import trio
 from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.config import ProducerConfig
 from kraftrio.clients.errors import (
+    AuthenticationError,
     FatalProducerError,
     KafkaClientError,
     TimedOutError,
@@ -94,9 +95,15 @@ class TransactionManager:
         A transaction that another one left open is aborted by that.
 
         Raises:
+            AuthenticationError: a broker did not let the client in.
             FatalProducerError, TimedOutError: it could not be done.
         """
-        identity = await self._requests.init_producer_id(ProducerIdentity())
+        try:
+            identity = await self._requests.init_producer_id(ProducerIdentity())
+        except FatalProducerError as error:
+            if isinstance(error.__cause__, AuthenticationError):
+                raise error.__cause__ from None  # nothing has begun that could be lost
+            raise
         self._sequences.set_producer_id(*identity)
         self.core.on_initialized(self._requests.transaction_version(0))
 

@@ -105,6 +105,7 @@ class ShareConsumer:
         cluster = self._cluster = await self._stack.enter_async_context(
             open_shielded_cluster(config=config, network=self._network, rng=rng)
         )
+        cluster.on_refusal(calls.fail)
         member_id = new_member_id(rng)
         self._fetcher = ShareFetcher(
             cluster,
@@ -118,7 +119,7 @@ class ShareConsumer:
         self._member = ShareMember(
             cluster,
             config,
-            GroupCoordinator(cluster, config, self._network, rng, config.group_id),
+            GroupCoordinator(cluster, config, rng, config.group_id),
             member_id,
             assign=self._fetcher.assign,
             is_working=lambda: calls.is_waiting,

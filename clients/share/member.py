@@ -165,7 +165,7 @@ class ShareMember:
             member.fail(error.code, f"share groups need brokers that serve them: {error}")
         except KafkaClientError as error:
             logger.debug("heartbeat failed: %s", error)
-            if error.retriable:
+            if error.may_pass:
                 member.heartbeat_failed(request, _now_ms())
             else:
                 member.fail(error.code, str(error))

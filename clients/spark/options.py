@@ -4,7 +4,7 @@ Owns `ReadOptions` and `OffsetChoice`, made from the texts that Spark hands over
 1. Names are those of Spark's `kafka` format, whatever their case; a text that Spark would refuse is
    refused with one sentence that names the option. `kafka.*` are settings of Kafka's consumer: what
    has a meaning here is taken, what Spark refuses is refused, the rest is ignored, as Kafka's
-   clients ignore settings they do not know.
+   clients ignore settings they do not know. No `repr` shows a password.
 2. Where to start or end is chosen in Spark's order: a timestamp for all, timestamps by partition,
    offsets.
 3. `pushFilters` is ours: it lets Spark hand conditions on topic, partition, offset and timestamp
@@ -24,6 +24,7 @@ from typing import Any, Final, TypeVar
 
 from kraftrio.clients.config import ClientConfig, parse_bootstrap_servers
 from kraftrio.clients.errors import ConfigError
+from kraftrio.clients.security import SECRET_NAMES
 from kraftrio.wire.primitives import TopicPartition
 
 LATEST: Final = -1
@@ -192,9 +193,6 @@ def kafka_settings(values: Options, refused: Mapping[str, str]) -> dict[str, str
     if "bootstrap.servers" not in settings:
         raise ConfigError("Option 'kafka.bootstrap.servers' must be specified")
     parse_bootstrap_servers(settings["bootstrap.servers"])
-    protocol = settings.get("security.protocol", "PLAINTEXT").strip().upper()
-    if protocol != "PLAINTEXT":
-        raise ConfigError(f"kafka.security.protocol {protocol} is not supported, only PLAINTEXT")
     return settings
 
 
@@ -216,7 +214,7 @@ def client_settings(settings: Mapping[str, str], types: Mapping[str, type]) -> d
         elif kind is int:
             found[field] = _number(name, text)
         elif kind is not None:
-            found[field] = text.strip()
+            found[field] = text if field in SECRET_NAMES else text.strip()
     return found
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -81,7 +81,7 @@ class SinkOptions:
     """The options of a query that writes."""
 
     bootstrap_servers: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(repr=False)  # it may hold passwords
     topic: str | None
     transaction: TransactionOptions | None  # None: rows are written by the tasks, without any
 

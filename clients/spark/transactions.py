@@ -27,6 +27,7 @@ from kraftrio.clients.admin.admin import Admin
 from kraftrio.clients.errors import ConfigError
 from kraftrio.clients.group_offsets import OffsetAndMetadata
 from kraftrio.clients.producer.producer import Producer
+from kraftrio.clients.security import SECURITY_NAMES
 from kraftrio.clients.spark.options import boolean
 from kraftrio.wire.primitives import TopicPartition
 
@@ -35,7 +36,7 @@ logger = logging.getLogger(__name__)
 _ID_SETTING: Final = "transactional_id"
 _ID_PREFIX: Final = "kraftrio-spark-"
 # What must be the same in every client of the query, by which a broker is reached.
-_SHARED_SETTINGS: Final = ("client_id", "request_timeout_ms")
+_SHARED_SETTINGS: Final = ("client_id", "request_timeout_ms", *SECURITY_NAMES)
 
 Fill = Callable[[Producer], Awaitable[Iterable[str]]]
 """Sends a batch; returns the topics that it went to."""

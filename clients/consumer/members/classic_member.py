@@ -175,7 +175,8 @@ class ClassicMember:
                 continue
             if isinstance(step, Wait):
                 until_ms = math.inf if step.until_ms is None else step.until_ms
-                with trio.move_on_at(until_ms / 1000):
+                # A deadline that has only just been reached is not past yet.
+                with trio.move_on_at(max(until_ms / 1000, trio.current_time() + 0.001)):
                     await self._wake.wait()
                 continue
             if isinstance(step, Prepare):
@@ -240,7 +241,7 @@ class ClassicMember:
         try:
             return await self._coordinator.ask(request, timeout_ms / 1000)
         except KafkaClientError as error:
-            if error.retriable:
+            if error.may_pass:
                 self.membership.request_failed(_now_ms())
             else:
                 self.membership.fail(error.code, str(error))

@@ -234,7 +234,7 @@ class EpochMember:
             )
         except KafkaClientError as error:
             logger.debug("heartbeat failed: %s", error)
-            if error.retriable:
+            if error.may_pass:
                 member.heartbeat_failed(request, _now_ms())
             else:
                 member.fail(error.code, str(error))

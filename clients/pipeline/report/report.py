@@ -23,6 +23,7 @@ from kraftrio.clients.admin.admin import Admin
 from kraftrio.clients.consumer.consumer import Consumer
 from kraftrio.clients.pipeline import topics
 from kraftrio.clients.pipeline.batches import read_batches
+from kraftrio.clients.pipeline.brokers import Brokers
 from kraftrio.clients.pipeline.failures import PipelineError, explain, is_expected, kinds
 from kraftrio.clients.pipeline.folders import PROGRESS_NAME
 from kraftrio.clients.pipeline.report.page import Findings, Share, render
@@ -42,7 +43,7 @@ _POLL_MS: Final = 1_000
 class ReportOptions:
     """The options of the command line."""
 
-    bootstrap_servers: str | None
+    brokers: Brokers | None
     output: Path
     html: Path
     spark: SparkOptions = field(default_factory=SparkOptions)
@@ -70,9 +71,9 @@ async def report(options: ReportOptions, say: Callable[[str], None]) -> None:
     if options.html.is_dir():
         raise PipelineError(f"{options.html} is a folder, not a file")
     reported = _FromBrokers()
-    if options.bootstrap_servers is not None:
-        say(f"asking {options.bootstrap_servers} for the airlines' names")
-        reported = await _ask_brokers(options.bootstrap_servers)
+    if options.brokers is not None:
+        say(f"asking {options.brokers.servers} for the airlines' names")
+        reported = await _ask_brokers(options.brokers)
     say(f"reading the results of {len(files)} days with Spark")
     folder = Path(tempfile.mkdtemp(prefix="kraftrio-report-"))
     log_path = folder / "spark.log"
@@ -96,14 +97,14 @@ async def report(options: ReportOptions, say: Callable[[str], None]) -> None:
     say(f"{options.html}: {len(text.encode()) / 1024:.0f} KiB, open it in a browser")
 
 
-async def _ask_brokers(servers: str) -> _FromBrokers:
-    async with Admin(servers, client_id="flights-report") as admin:
-        await topics.brokers_of(admin, servers)
+async def _ask_brokers(brokers: Brokers) -> _FromBrokers:
+    async with Admin(brokers.servers, client_id="flights-report", **brokers.security) as admin:
+        await topics.brokers_of(admin, brokers.servers)
         found = await topics.find(admin, [AIRLINES.name, FLIGHTS.name, WEATHER.name])
         names: dict[str, str] = {}
         if AIRLINES.name in found:
             airlines = {AIRLINES.name: found.pop(AIRLINES.name)}
-            names = await _names(servers, await topics.ends(admin, airlines))
+            names = await _names(brokers, await topics.ends(admin, airlines))
         committed = await admin.list_group_offsets(GROUP, raise_errors=False)
         ends = await topics.ends(admin, found)
         lags = [
@@ -116,11 +117,14 @@ async def _ask_brokers(servers: str) -> _FromBrokers:
     return _FromBrokers(names, sum(lags) if lags else None)
 
 
-async def _names(servers: str, ends: Mapping[Any, int]) -> dict[str, str]:
+async def _names(brokers: Brokers, ends: Mapping[Any, int]) -> dict[str, str]:
     """Return the airlines' names by carrier."""
     names: dict[str, str] = {}
     async with Consumer(
-        servers, client_id="flights-report", auto_offset_reset="earliest"
+        brokers.servers,
+        client_id="flights-report",
+        auto_offset_reset="earliest",
+        **brokers.security,
     ) as consumer:
         consumer.assign(ends)
         for where, end in ends.items():

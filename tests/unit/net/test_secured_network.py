@@ -104,7 +104,7 @@ async def test_a_refusal_may_come_after_the_connection_is_made(is_first_read: bo
         reply = connection.send(MetadataRequest(), VERSION)
         with pytest.raises(HandshakeFailed, match="certificate required"):
             await reply.wait()
-        assert connection.authentication_failed
+        assert connection.loss_kind is HandshakeFailed
         with pytest.raises(HandshakeFailed):
             connection.send(MetadataRequest(), VERSION)
 

@@ -66,7 +66,7 @@ async def test_a_client_that_is_refused_later_loses_its_connection(
             while True:
                 reply = connection.send(MetadataRequest(), 9, 10)
                 await reply.wait()
-        assert connection.authentication_failed
+        assert connection.loss_kind is AuthenticationFailed
 
 
 async def log_in_by_hand(server: SaslServer, token: bytes, mechanism: str = "PLAIN") -> None:

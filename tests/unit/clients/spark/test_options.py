@@ -67,6 +67,22 @@ def test_kafka_settings() -> None:
     assert not fetch.config.allow_auto_create_topics
 
 
+def test_settings_of_security() -> None:
+    """They are taken as they are, blanks at the end of a password too, and shown nowhere."""
+    options = batch(
+        **{
+            "kafka.security.protocol": " SSL ",
+            "kafka.ssl.truststore.location": "/trust.jks",
+            "kafka.ssl.truststore.password": "hush-hush ",
+            "kafka.ssl.keymanager.algorithm": "PKIX",
+        }
+    )
+    config = options.fetch.config
+    assert (config.security_protocol, config.ssl_truststore_location) == ("SSL", "/trust.jks")
+    assert config.ssl_truststore_password == "hush-hush "
+    assert "hush-hush" not in repr(options)
+
+
 def test_where_to_start_by_preference() -> None:
     """A timestamp for all goes before timestamps by partition, these before offsets."""
     both = {"startingOffsets": '{"a":{"0":5,"1":-2}}'}
@@ -128,7 +144,11 @@ REFUSED = [
     ({"kafka.isolation.level": "dirty"}, "must be read_uncommitted or read_committed"),
     ({"kafka.request.timeout.ms": "1s"}, "request.timeout.ms must be a whole number"),
     ({"kafka.value.deserializer": "x"}, "Kafka option 'value.deserializer' is not supported"),
-    ({"kafka.security.protocol": "SASL_SSL"}, "SASL_SSL is not supported"),
+    ({"kafka.security.protocol": "TLS"}, "security_protocol must be one of PLAINTEXT, SSL"),
+    (
+        {"kafka.security.protocol": "SSL", "kafka.ssl.keystore.type": "PFX"},
+        "ssl_keystore_type is PFX",
+    ),
     ({"subscribe": " , "}, "subscribe names no topic"),
     ({"subscribePattern": "a"}, "subscribe and subscribePattern are"),
 ]
