@@ -2,9 +2,10 @@
 
 Owns the client's life and what programs call: how long a call may take, and whether it raises. What
 is sent and how answers are read is in `admin/topics`, `configs`, `groups`, `transactions` and
-`cluster`, what only one kind of group has in `share_groups` and `streams_groups`, and how requests
-find their broker in `admin/calls`. Calls about several items return `Results` and raise the first
-item's error, unless `raise_errors` is False. Calls may run side by side.
+`cluster`, what only one kind of group has in `share_groups` and `streams_groups`, who gets in and
+may do what in `admin/security/`, and how requests find their broker in `admin/calls`. Calls about
+several items return `Results` and raise the first item's error, unless `raise_errors` is False.
+Calls may run side by side.
 
 Names and defaults of the settings are those of the Java client in snake_case. Kafka documentation,
 "Admin API".
@@ -25,6 +26,10 @@ from kraftrio.clients.admin import topics as topic_calls
 from kraftrio.clients.admin import transactions as transaction_calls
 from kraftrio.clients.admin.calls import AdminCalls, Deadline, finish
 from kraftrio.clients.admin.groups import CommittedOffset
+from kraftrio.clients.admin.security.acls import AclAdmin
+from kraftrio.clients.admin.security.client_quotas import ClientQuotaAdmin
+from kraftrio.clients.admin.security.delegation_tokens import DelegationTokenAdmin
+from kraftrio.clients.admin.security.scram_users import ScramUserAdmin
 from kraftrio.clients.admin.share_groups import ShareGroupAdmin
 from kraftrio.clients.admin.streams_groups import StreamsGroupAdmin
 from kraftrio.clients.admin.types import (
@@ -119,6 +124,10 @@ class Admin:
     Attributes:
         share_groups: what only share groups have.
         streams_groups: what only streams groups have.
+        acls: who may do what.
+        scram_users: who logs in by SCRAM.
+        quotas: how much users, clients and addresses may use.
+        delegation_tokens: short-lived logins that users hand on.
 
     Raises:
         ConfigError: a setting is wrong.
@@ -139,6 +148,10 @@ class Admin:
         self._calls: AdminCalls | None = None
         self.share_groups = ShareGroupAdmin(self._begin)
         self.streams_groups = StreamsGroupAdmin(self._begin)
+        self.acls = AclAdmin(self._begin)
+        self.scram_users = ScramUserAdmin(self._begin)
+        self.quotas = ClientQuotaAdmin(self._begin)
+        self.delegation_tokens = DelegationTokenAdmin(self._begin)
 
     async def __aenter__(self) -> Self:
         cluster = await self._stack.enter_async_context(
