@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 _BLANKS = " \t\f"
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _NAMED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -22,7 +23,11 @@ def _unescape(text: str) -> str:
             return chr(int(escaped[1:], 16))
         return _NAMED.get(escaped, escaped)
 
-    return _ESCAPE.sub(replace, text)
+    plain = _ESCAPE.sub(replace, text)
+    if _SURROGATE.search(plain) is not None:
+        # Two escapes of Java's are one character beyond the first 65,536.
+        plain = plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return plain
 
 
 def _logical_lines(text: str) -> Iterator[str]:

@@ -4,7 +4,8 @@ Node i has its data in `DIR/node-i` and `DIR/node-i/server.properties`, with whi
 `kraftrio start --config` runs that node alone; all share one cluster id, written to each
 `meta.properties` before the first start as `kafka-storage format` does. An existing file is never
 changed: it decides the ports of later starts, and may be edited. A node's directory that was lost
-is laid out again from the files of the others.
+is laid out again from the files of the others. A secure cluster has its keys and certificates in
+`DIR/security` (`secure_setup`), and a third port for each node.
 
 Called by the command line and by `local_cluster`.
 """
@@ -15,7 +16,7 @@ import posixpath
 import random
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kraftrio.base.properties import parse_properties
@@ -28,6 +29,9 @@ from kraftrio.broker.log.checkpoints import (
     write_meta_properties,
 )
 from kraftrio.broker.log.files import FileSystem, write_atomically
+from kraftrio.broker.node.secure_setup import property_files
+from kraftrio.broker.node.secure_setup.property_files import NodeAddress
+from kraftrio.broker.node.secure_setup.secure_setup import SecureSetup
 from kraftrio.wire.primitives import uuid_to_text
 
 DEFAULT_NODES = 3
@@ -35,10 +39,12 @@ DEFAULT_BASE_PORT = 9092
 MAX_REPLICATION_FACTOR = 3
 
 _PROPERTIES = "server.properties"
+_MAX_PORT = 65_535
 _PORTS_PER_NODE = 2
+_PORTS_PER_SECURE_NODE = property_files.PORTS_PER_NODE
 # Below the ports that Linux and others give to outgoing connections: one of these may not take a
 # node's port while the node is down.
-_FREE_PORTS = range(20_000, 32_766, 2)
+_FREE_PORTS = range(20_000, 32_764, 4)
 
 
 class ClusterError(Exception):
@@ -78,6 +84,7 @@ def plan_cluster(
     base_port: int | None = None,
     host: str = "localhost",
     settings: Mapping[str, str] | None = None,
+    secure: Callable[[SecureSetup], object] | None = None,
 ) -> list[PlannedNode]:
     """Lay a cluster out, or find the one that is there.
 
@@ -86,20 +93,33 @@ def plan_cluster(
         base_port: node i listens on base_port + 2(i - 1), 0 picks free ports; None for the ports of
             the cluster that is there, `DEFAULT_BASE_PORT` for a new one.
         settings: further properties of nodes that are laid out now.
+        secure: the cluster is to be secure; called for a new one, to make its files, of which node
+            i has the ports from base_port + 3(i - 1) on.
 
     Raises:
         ClusterError: what is asked for is impossible or contradicts what is there.
+        SecureSetupError: of `secure`.
     """
     directory = posixpath.abspath(directory)
     try:
         found = _existing_nodes(fs, directory)
         known = _known_ports(found)
         if known:
-            _check_same(directory, known, nodes, base_port)
+            is_secure = SecureSetup(directory, {}).is_there(fs)
+            if secure is not None and not is_secure:
+                raise ClusterError(
+                    f"{directory} holds a cluster without security: choose another directory for a"
+                    " secure one"
+                )
+            _check_same(directory, known, nodes, base_port, _stride(is_secure))
         else:
+            is_secure = secure is not None
             count = DEFAULT_NODES if nodes is None else nodes
             first = DEFAULT_BASE_PORT if base_port is None else base_port
-            known = _new_ports(count, first, host, rng)
+            known = _new_ports(count, first, host, rng, _stride(is_secure))
+        setup = _secure_setup(directory, known) if is_secure else None
+        if setup is not None and secure is not None and not found:
+            secure(setup)
         cluster_id = _cluster_id(fs, directory, known) or uuid_to_text(rng.randbytes(16))
         planned = []
         for node_id in sorted(known):
@@ -107,7 +127,9 @@ def plan_cluster(
             if node_id not in found:
                 fs.make_directory(node.directory)
                 properties = node_properties(node_id, known, node.directory)
-                properties.update(settings or {})
+                if setup is not None:
+                    properties |= setup.node_properties(node_id)
+                properties |= settings or {}
                 write_atomically(fs, node.config_file, _text_of(properties))
             _format_storage(fs, node, cluster_id, rng)
             planned.append(node)
@@ -153,19 +175,32 @@ def node_properties(
     return properties
 
 
-def free_ports(count: int, host: str, rng: random.Random) -> list[int]:
-    """Return the first of two neighbouring free ports for each of several nodes."""
+def _stride(is_secure: bool) -> int:
+    return _PORTS_PER_SECURE_NODE if is_secure else _PORTS_PER_NODE
+
+
+def _secure_setup(directory: str, ports: Mapping[int, tuple[str, int]]) -> SecureSetup:
+    return SecureSetup(
+        directory,
+        {node_id: NodeAddress(host, port, host) for node_id, (host, port) in ports.items()},
+    )
+
+
+def free_ports(
+    count: int, host: str, rng: random.Random, ports_per_node: int = _PORTS_PER_NODE
+) -> list[int]:
+    """Return the first of several neighbouring free ports for each of several nodes."""
     try:
         address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0]
     except OSError as error:
         raise ClusterError(f"cannot listen on {host}: {error.strerror or error}") from error
     found: list[int] = []
     for port in rng.sample(_FREE_PORTS, len(_FREE_PORTS)):
-        if all(_is_free(address, port + offset) for offset in range(_PORTS_PER_NODE)):
+        if all(_is_free(address, port + offset) for offset in range(ports_per_node)):
             found.append(port)
             if len(found) == count:
                 return found
-    raise ClusterError(f"no {count} pairs of free ports from {_FREE_PORTS[0]} on")
+    raise ClusterError(f"no {count} times {ports_per_node} free ports from {_FREE_PORTS[0]} on")
 
 
 def _is_free(address: tuple[int, int, int, str, tuple[object, ...]], port: int) -> bool:
@@ -222,32 +257,38 @@ def _check_same(
     known: Mapping[int, tuple[str, int]],
     nodes: int | None,
     base_port: int | None,
+    stride: int,
 ) -> None:
     if nodes not in (None, len(known)):
         raise ClusterError(f"{directory} holds a cluster of {len(known)} nodes, not {nodes}")
     ports = [known[node_id][1] for node_id in sorted(known)]
-    if base_port and ports != _ports_from(base_port, len(known)):
+    if base_port and ports != _ports_from(base_port, len(known), stride):
         shown = ", ".join(map(str, ports))
         raise ClusterError(
             f"the cluster in {directory} has the ports {shown}: start it without --base-port"
         )
 
 
-def _ports_from(base_port: int, count: int) -> list[int]:
-    return [base_port + _PORTS_PER_NODE * index for index in range(count)]
+def _ports_from(base_port: int, count: int, stride: int) -> list[int]:
+    return [base_port + stride * index for index in range(count)]
 
 
 def _new_ports(
-    count: int, base_port: int, host: str, rng: random.Random
+    count: int, base_port: int, host: str, rng: random.Random, stride: int
 ) -> dict[int, tuple[str, int]]:
     if not host:
         raise ClusterError("the nodes need a name or an address to listen on, not an empty host")
     if count < 1:
         raise ClusterError(f"a cluster of {count} nodes: it must have at least 1")
-    ports = _ports_from(base_port, count) if base_port else free_ports(count, host, rng)
-    if not 0 < min(ports) <= max(ports) < 65_535:
-        raise ClusterError(f"the ports {min(ports)} to {max(ports) + 1} are not all between 1 and"
-                           " 65535")  # fmt: skip
+    if base_port:
+        ports = _ports_from(base_port, count, stride)
+    else:
+        ports = free_ports(count, host, rng, stride)
+    last = max(ports) + stride - 1
+    if not 0 < min(ports) <= last <= _MAX_PORT:
+        raise ClusterError(
+            f"the ports {min(ports)} to {last} are not all between 1 and {_MAX_PORT}"
+        )
     return {index + 1: (host, port) for index, port in enumerate(ports)}
 
 

@@ -12,7 +12,10 @@ import argparse
 import os
 import signal
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from kraftrio.broker.node.secure_setup.secure_setup import SecureSetup
 
 EXIT_USAGE = 2
 EXIT_FAILURE = 1
@@ -86,6 +89,12 @@ def parser() -> argparse.ArgumentParser:
     )
     cluster.add_argument(
         "--host", default="localhost", help="name or address to listen on (default localhost)"
+    )
+    cluster.add_argument(
+        "--secure",
+        action="store_true",
+        help="use TLS and passwords, with certificates and an administrator made at the first"
+        " start; node i has three ports from PORT+3(i-1) on",
     )
     _add_common_options(cluster)
     cluster.set_defaults(run=_cluster)
@@ -214,6 +223,7 @@ def _cluster(arguments: argparse.Namespace) -> int:
     from kraftrio.broker.log.files import OsFileSystem
     from kraftrio.broker.node.cluster_layout import ClusterError, plan_cluster
     from kraftrio.broker.node.local_cluster import run_cluster
+    from kraftrio.broker.node.secure_setup.secure_setup import SecureSetupError
 
     try:
         settings = _settings(arguments)
@@ -225,8 +235,9 @@ def _cluster(arguments: argparse.Namespace) -> int:
             base_port=arguments.base_port,
             host=arguments.host.removeprefix("[").removesuffix("]"),
             settings=settings,
+            secure=_make_secure if arguments.secure else None,
         )
-    except (PropertyError, ClusterError) as error:
+    except (PropertyError, ClusterError, SecureSetupError) as error:
         _complain(str(error))
         return EXIT_USAGE
     options = ["--log-level", arguments.log_level]
@@ -245,6 +256,14 @@ def _cluster(arguments: argparse.Namespace) -> int:
     finally:
         output.close()
         errors.close()
+
+
+def _make_secure(setup: SecureSetup) -> None:
+    from datetime import UTC, datetime
+
+    from kraftrio.broker.node.secure_setup.secure_setup import new_password, write_setup
+
+    write_setup(setup.files(datetime.now(UTC), new_password()))
 
 
 def is_own(arguments: Sequence[str]) -> bool:

@@ -21,6 +21,9 @@ ENTRIES = {
         "kraftrio.commands.node_options:recover_quorum",
         "Let a controller vote whose quorum lost a majority for good.",
     ),
+    "security": Entry(
+        "kraftrio.commands.security:security", "Make keys, certificates and users for a node."
+    ),
     "topic": Entry(
         f"{_CLIENTS}.topics.commands:topic", "Topics: list, describe, create, change, delete."
     ),

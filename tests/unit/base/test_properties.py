@@ -15,6 +15,7 @@ from kraftrio.base.properties import parse_properties
         ("  # no\n! no\na=1\r\nb=2\rc=3", {"a": "1", "b": "2", "c": "3"}),
         ("a=x,\\\n    y", {"a": "x,y"}),
         ("a=x\\\\\nb=y", {"a": "x\\", "b": "y"}),
+        ("smile=\\ud83d\\ude00 \\u00fc", {"smile": "\U0001f600 \u00fc"}),
         ("a\\ b\\==\\u0041\\t.", {"a b=": "A\t."}),
         ("a=\nb", {"a": "", "b": ""}),
         ("a=1\na=2", {"a": "2"}),

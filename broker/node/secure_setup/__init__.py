@@ -1,0 +1,1 @@
+"""What a secured node or cluster needs before its first start: certificates, users, properties."""
