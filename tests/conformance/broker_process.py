@@ -78,7 +78,9 @@ class Broker:
 
     def command(self) -> list[str]:
         """Return the command line; the port is kept over restarts once it is known."""
-        command = [*self.python_command(), "--listen", f"{self.host}:{self.port}"]
+        command = self.python_command()
+        if "listeners" not in self.config:  # --listen would win over it
+            command += ["--listen", f"{self.host}:{self.port}"]
         if "log.dirs" not in self.config:  # --data would win over it
             command += ["--data", str(self.data_directory)]
         for name, value in self.config.items():

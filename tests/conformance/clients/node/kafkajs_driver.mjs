@@ -5,6 +5,7 @@
 //
 // MODULES/ is the folder whose node_modules holds kafkajs; stdout is for the protocol alone.
 
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 
@@ -36,11 +37,33 @@ const COMPRESSION = {
 const TOPIC_ALREADY_EXISTS = 36;
 const CONFIG_OF_THE_TOPIC = 1;
 
+// How to get in, as access.py writes it; files are PEM.
+function access(text) {
+  if (!text) return {};
+  const { protocol, ca, identity, mechanism, user, password, token } = JSON.parse(text);
+  const settings = { retry: { initialRetryTime: 50, retries: 2 } }; // no broker restarts here
+  if (protocol.endsWith('SSL')) {
+    settings.ssl = { ca: [readFileSync(ca)] };
+    if (identity) {
+      settings.ssl.key = readFileSync(identity);
+      settings.ssl.cert = readFileSync(identity);
+    }
+  }
+  if (protocol.startsWith('SASL')) {
+    settings.sasl = { mechanism: mechanism.toLowerCase(), username: user, password };
+    if (mechanism === 'OAUTHBEARER') {
+      settings.sasl = { mechanism: 'oauthbearer', oauthBearerProvider: async () => ({ value: token }) };
+    }
+  }
+  return settings;
+}
+
 const kafka = new Kafka({
   clientId: rest[2] ?? 'driver',
   brokers: [address],
   logLevel: logLevel.WARN, // warnings and errors go to stderr
   retry: { initialRetryTime: 50, maxRetryTime: 500, retries: 60 }, // a broker that restarts
+  ...access(process.env.KAFKA_ACCESS),
 });
 
 const say = (event) => process.stdout.write(`${JSON.stringify(event)}\n`);

@@ -73,7 +73,7 @@ func (a *assignment) revoke(ctx context.Context, client *kgo.Client, revoked map
 
 func member(m lines.Member) error {
 	a := &assignment{topic: m.Topic, held: map[int32]bool{}}
-	client, err := kgo.NewClient(
+	client, err := newClient(
 		kgo.SeedBrokers(m.Address),
 		kgo.ClientID(m.Name),
 		kgo.ConsumerGroup(m.Group),

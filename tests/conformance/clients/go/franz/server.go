@@ -34,7 +34,7 @@ type server struct {
 }
 
 func newServer(address string) (*server, error) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(address))
+	client, err := newClient(kgo.SeedBrokers(address))
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (s *server) producer(codec string) (*kgo.Client, error) {
 		"lz4":    kgo.Lz4Compression(),
 		"zstd":   kgo.ZstdCompression(),
 	}
-	made, err := kgo.NewClient(
+	made, err := newClient(
 		kgo.SeedBrokers(s.address),
 		kgo.ProducerBatchCompression(codecs[codec]),
 		kgo.ProducerLinger(20*time.Millisecond),

@@ -13,7 +13,7 @@ import (
 const recordsPerTransaction = 20
 
 func (s *server) transactional(name string) (*kgo.Client, error) {
-	return kgo.NewClient(kgo.SeedBrokers(s.address), kgo.TransactionalID(name))
+	return newClient(kgo.SeedBrokers(s.address), kgo.TransactionalID(name))
 }
 
 func valued(topic string, values []string) []*kgo.Record {

@@ -34,6 +34,7 @@ func config() *sarama.Config {
 	c.Version = sarama.MaxVersion
 	c.Metadata.Retry.Max = 60 // a broker that restarts
 	c.Metadata.Retry.Backoff = 200 * time.Millisecond
+	getIn(c)
 	return c
 }
 
