@@ -192,6 +192,7 @@ unit/kraft_meta/raft/test_raft: kraft_meta/raft/ elections epoch_announcements f
 unit/kraftrio/commands/test_tree: clients/cli/ lazy_group
 unit/kraftrio/commands/test_tree: kraftrio/commands/ cluster node node_options root
 unit/net/test_connection: net/ transport
+unit/broker/node/secure_setup/test_secure_setup: broker/node/secure_setup/ new_files property_files
 unit/broker/security/tls/test_principal_rules: broker/security/tls/ distinguished_name
 unit/broker/server/test_tls_admission: net/tls/ client
 unit/net/test_secured_network: net/ security_errors security_protocol
