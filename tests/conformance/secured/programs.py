@@ -198,7 +198,7 @@ class KafkaPython:
         library, admin = python_client("kafka"), python_client("kafka.admin")
         settings: dict[str, Any] = _python_settings(access)
         if access.mechanism == "OAUTHBEARER":
-            provider = python_client("kafka.sasl.oauth").AbstractTokenProvider
+            provider = python_client("kafka.net.sasl.oauth").AbstractTokenProvider
             token = access.token
             made = type("Provider", (provider,), {"token": lambda self: token})
             settings["sasl_oauth_token_provider"] = made()
