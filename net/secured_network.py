@@ -102,7 +102,7 @@ class SecuredNetwork:
             sock = await self._tls.secure(self._inner, sock, host)
         if self._login is None:
             return sock, None
-        return sock, await self._login.log_in(self._inner, sock, host)
+        return sock, await self._login.log_in(self, sock, host)
 
     def bind(
         self, host: str, port: int, *, backlog: int = ACCEPT_BACKLOG, ipv6_only: bool = False

@@ -52,12 +52,14 @@ class Plain:
 
 
 async def test_tls_comes_before_the_login() -> None:
+    """The login waits for its socket by the network that knows what is below it."""
     plain: Any = Plain()
     tls, login = Step("tls"), Step("login")
-    sock = await SecuredNetwork(plain, tls, login).connect("broker", 9093)
+    network = SecuredNetwork(plain, tls, login)
+    sock = await network.connect("broker", 9093)
     assert sock == "tls(tcp:broker:9093)"
     assert tls.given == [(plain, "tcp:broker:9093", "broker")]
-    assert login.given == [(plain, "tls(tcp:broker:9093)", "broker")]
+    assert login.given == [(network, "tls(tcp:broker:9093)", "broker")]
 
 
 async def test_without_steps_it_is_the_inner_network() -> None:
