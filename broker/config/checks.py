@@ -102,13 +102,6 @@ def check_config(config: Settings) -> None:
 
 def check_supported(config: Settings, defaults: Mapping[str, ConfigValue]) -> list[str]:
     """Refuse what would be a false promise; give warnings for what has no effect."""
-    for name, protocol in config.listener_security_protocol_map.items():
-        is_used = any(one.name == name for one in config.listeners)
-        if protocol.startswith("SASL_") and (is_used or name in config.controller_listener_names):
-            raise PropertyError(
-                f"listener {name} uses {protocol}, which is not supported yet: PLAINTEXT and SSL"
-                f" are"
-            )
     for name, allowed in _JAVA_CLASSES.items():
         if config.originals.get(name, "") not in ("", allowed):
             raise PropertyError(

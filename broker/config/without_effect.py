@@ -127,12 +127,21 @@ _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     ("ssl.enabled.protocols has the versions of TLS", ("ssl.protocol",)),
     (
-        "listeners do not authenticate by SASL",
+        "GSSAPI is not supported",
+        ("sasl.kerberos.*",),
+    ),
+    (
+        "a token is asked for when one is needed",
         (
-            "sasl.*",
-            "delegation.token.*",
-            "connections.max.reauth.ms",
-            "connection.failed.authentication.delay.ms",
+            "sasl.client.callback.handler.class",
+            "sasl.login.class",
+            "sasl.login.callback.handler.class",
+            "sasl.login.connect.timeout.ms",
+            "sasl.login.read.timeout.ms",
+            "sasl.login.refresh.*",
+            "sasl.login.retry.*",
+            "sasl.oauthbearer.assertion.*",
+            "sasl.oauthbearer.jwt.*",
         ),
     ),
     (
@@ -161,7 +170,7 @@ _PATTERNS = {pattern: reason for reason, patterns in _REASONS for pattern in pat
 
 
 # What a listener may have of its own, by how the names begin.
-_OF_ONE_LISTENER = ("max.connection", "ssl.")
+_OF_ONE_LISTENER = ("connections.max.reauth.ms", "max.connection", "sasl.", "ssl.")
 
 
 def reason_without_effect(name: str) -> str | None:

@@ -233,14 +233,15 @@ class BrokerRole:
         services, security = self.services, self._node.security
         limits = server_limits(self._node.dynamic.current)
         for listener, sock in sockets:
+            dispatcher = services.dispatcher()
             server = ServerListener(
                 listener.name,
                 sock,
-                services.dispatcher(),
+                dispatcher,
                 limits,
                 security.serving_network(listener.name),
                 self._node.resources,
-                admission=security.admission(listener.name),
+                admission=security.admission(listener.name, dispatcher),
             )
             self._node.metrics.add("connections", server.statistics, listener.name)
             self._node.dynamic.subscribe(partial(_limit, server, self._node.resources))

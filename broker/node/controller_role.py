@@ -109,14 +109,15 @@ class ControllerRole:
             nursery.start_soon(self._sessions.run)
             nursery.start_soon(self._sliced_work.run)
             for listener, sock in sockets:
+                dispatcher = self._dispatcher()
                 server = ServerListener(
                     listener.name,
                     sock,
-                    self._dispatcher(),
+                    dispatcher,
                     self._limits,
                     self._security.serving_network(listener.name),
                     self._resources,
-                    admission=self._security.admission(listener.name),
+                    admission=self._security.admission(listener.name, dispatcher),
                     for_peers=True,
                 )
                 self._metrics.add("connections", server.statistics, listener.name)

@@ -58,6 +58,7 @@ from kraftrio.broker.node.settings import (
 from kraftrio.broker.node.stop_signals import cancel_when, is_impatient, stop_signals_received
 from kraftrio.broker.node.storage import NodeStorage
 from kraftrio.broker.server.listening import BoundListener, bind_listeners
+from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
 from kraftrio.kraft_meta.metadata.records import UnknownRecordError
 from kraftrio.kraft_meta.metadata.security_records import UserScramCredentialRecord
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdError
@@ -109,6 +110,7 @@ class Node:
         self._is_serving = False
         self._peers = self._make_peers()
         self._quorum = self._make_quorum()
+        self._quorum.subscribe(self._on_metadata)
         self._context = NodeContext(
             dynamic=self._dynamic,
             storage=self._storage,
@@ -131,6 +133,10 @@ class Node:
         self._broker = BrokerRole(self._context) if config.is_broker else None
         if self._broker is not None:
             self._observation.add_broker(self._broker.services)
+
+    def _on_metadata(self, _delta: MetadataDelta, image: MetadataImage) -> None:
+        is_current = image.offset >= 0 and self._quorum.leader_id >= 0
+        self._security.on_metadata(image, is_current=is_current)
 
     def _make_peers(self) -> QuorumPeers | None:
         """The way to the other voters; None in a quorum of one."""

@@ -1,7 +1,7 @@
 """How a node's listeners are secured, and how it dials others: built from its settings.
 
 Owns: `NodeSecurity`: for each listener with TLS what it shows and believes, kept up to date while
-the node runs. Rules
+the node runs; for each with SASL its logins (`logins`). Rules
 1. A listener's own settings (`listener.name.<name>.ssl...`) come before those of all. Other nodes
    are dialled with the settings of the listener at which they are dialled, as in Kafka.
 2. Key stores and trust stores are read again when their settings change (kafka-configs) and when a
@@ -26,15 +26,24 @@ from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.config.listener_settings import settings_of
 from kraftrio.broker.config.types import PropertyError
 from kraftrio.broker.node.environment import Environment
+from kraftrio.broker.node.logins import (
+    CONTROLLER_MECHANISM,
+    INTER_BROKER_MECHANISM,
+    NodeLogins,
+)
 from kraftrio.broker.security.listener_security import ListenerSecurity
+from kraftrio.broker.security.sasl.settings import ListenerSasl
 from kraftrio.broker.security.tls.principal_rules import (
     PRINCIPAL_RULES,
     PrincipalRuleError,
     PrincipalRules,
 )
-from kraftrio.broker.server.admission import Admission
+from kraftrio.broker.server.admission import Admission, AdmissionSteps
+from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.handshake_slots import HandshakeSlots
+from kraftrio.broker.server.sasl_admission import SaslAdmission
 from kraftrio.broker.server.tls_admission import TlsAdmission
+from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.net.secured_network import SecuredNetwork
 from kraftrio.net.security_protocol import SecurityProtocol
 from kraftrio.net.tls.client import TlsConnector
@@ -48,13 +57,18 @@ _log = logging.getLogger("kraftrio.node")
 RENEWAL_S: Final = 5.0
 
 
+def protocol_of(config: BrokerConfig, name: str) -> SecurityProtocol:
+    """What protects a listener, this node's or another's."""
+    return SecurityProtocol[config.listener_security_protocol_map.get(name, "PLAINTEXT")]
+
+
 def listener_security(config: BrokerConfig, name: str) -> ListenerSecurity:
     """What the settings say of a listener, this node's or another's.
 
     Raises:
         TlsSettingsError: they do not fit together.
     """
-    protocol = SecurityProtocol[config.listener_security_protocol_map.get(name, "PLAINTEXT")]
+    protocol = protocol_of(config, name)
     tls = TlsSettings.from_properties(settings_of(config, name)) if protocol.uses_tls else None
     return ListenerSecurity(name, protocol, tls)
 
@@ -117,20 +131,26 @@ class NodeSecurity:
         self._dynamic = dynamic
         self._environment = environment
         self._wake = trio.Event()
+        self._logins = NodeLogins(config, environment)
+        self._sasl: dict[str, ListenerSasl] = {}
         own = [one.name for one in config.listeners]
         controllers = config.controller_listener_names[:1]
         dialled = {*controllers, config.inter_broker_listener_name}
         self._listeners: dict[str, _SecuredListener] = {}
         for name in dict.fromkeys([*own, *sorted(dialled)]):
             self._add(config, name, is_own=name in own)
-        self.brokers = self._network_to(config.inter_broker_listener_name)
-        self.controllers = self._network_to(*controllers)
+        self.brokers = self._network_to(
+            config.inter_broker_listener_name if config.is_broker else None, INTER_BROKER_MECHANISM
+        )
+        self.controllers = self._network_to(next(iter(controllers), None), CONTROLLER_MECHANISM)
         dynamic.add_check(self._check)
         dynamic.subscribe(lambda _config: self._wake.set())
 
     def _add(self, config: BrokerConfig, name: str, *, is_own: bool) -> None:
         try:
             security = listener_security(config, name)
+            if security.protocol.uses_sasl and is_own:
+                self._sasl[name] = self._logins.listener(name)
             if security.tls is None:
                 return
             is_between_brokers = name == config.inter_broker_listener_name
@@ -142,14 +162,21 @@ class NodeSecurity:
             name, is_own, is_between_brokers, TlsIdentity(contexts), rules
         )
 
-    def _network_to(self, name: str = "") -> Network:
-        """The network that dials others at a listener of this name."""
-        secured = self._listeners.get(name)
-        if secured is None:
+    def _network_to(self, name: str | None, mechanism_setting: str) -> Network:
+        """The network that dials others at a listener of this name; None: nobody is dialled.
+
+        Raises:
+            StartError: the settings of the login cannot be used.
+        """
+        if name is None:
             return self._environment.network
-        return SecuredNetwork(
-            self._environment.network, TlsConnector(secured.identity.client_context)
-        )
+        secured = self._listeners.get(name)
+        tls = None if secured is None else TlsConnector(secured.identity.client_context)
+        protocol = protocol_of(self._dynamic.static, name)
+        login = self._logins.login_at(name, mechanism_setting) if protocol.uses_sasl else None
+        if tls is None and login is None:
+            return self._environment.network
+        return SecuredNetwork(self._environment.network, tls, login)
 
     # -- this node's listeners ------------------------------------------------------------------
 
@@ -158,17 +185,32 @@ class NodeSecurity:
         network = self._environment.network
         return SecuredNetwork(network) if name in self._listeners else network
 
-    def admission(self, name: str) -> Admission | None:
-        """What lets peers into a listener of this node; None: everybody may come."""
+    def admission(self, name: str, dispatcher: Dispatcher) -> Admission | None:
+        """What lets peers into a listener of this node; None: everybody may come.
+
+        Args:
+            dispatcher: serves the listener; answers what may be asked before a login.
+        """
+        steps: list[Admission] = []
         secured = self._listeners.get(name)
-        if secured is None:
-            return None
-        return TlsAdmission(
-            self._environment.network,
-            secured.identity.server_context,
-            secured.rules.principal_of,
-            HandshakeSlots(),
-        )
+        if secured is not None:
+            steps.append(
+                TlsAdmission(
+                    self._environment.network,
+                    secured.identity.server_context,
+                    secured.rules.principal_of,
+                    HandshakeSlots(),
+                )
+            )
+        sasl = self._sasl.get(name)
+        if sasl is not None:
+            network, clock = self.serving_network(name), self._environment.clock
+            steps.append(SaslAdmission(network, sasl, dispatcher, clock))
+        return AdmissionSteps(*steps) if steps else None
+
+    def on_metadata(self, image: MetadataImage, *, is_current: bool) -> None:
+        """Take the newest metadata, of which users are (see `MetadataUsers.on_metadata`)."""
+        self._logins.users.on_metadata(image, is_current=is_current)
 
     # -- renewal --------------------------------------------------------------------------------
 
@@ -184,7 +226,12 @@ class NodeSecurity:
         self._wake.set()  # the same name may stand for another file
 
     async def run(self) -> None:
-        """Renew what is shown and believed, until cancelled."""
+        """Keep up to date what is shown and believed, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._logins.provider_keys.run)
+            await self._renew_certificates()
+
+    async def _renew_certificates(self) -> None:
         while self._listeners:
             with trio.move_on_after(RENEWAL_S):
                 await self._wake.wait()

@@ -82,14 +82,19 @@ def controller_client_config(config: BrokerConfig) -> ControllerClientConfig:
 
 def token_settings(config: BrokerConfig) -> TokenSettings:
     """What delegation tokens live by."""
-    prefix = "delegation.token."
-    secret_key = config.value(f"{prefix}secret.key")
+    secret_key = config.value("delegation.token.secret.key")
     return TokenSettings(
         secret_key=None if secret_key is None else Secret(str(secret_key)),
-        max_lifetime_ms=int(str(config.value(f"{prefix}max.lifetime.ms"))),
-        expiry_time_ms=int(str(config.value(f"{prefix}expiry.time.ms"))),
-        check_interval_ms=int(str(config.value(f"{prefix}expiry.check.interval.ms"))),
+        max_lifetime_ms=_number(config, "delegation.token.max.lifetime.ms"),
+        expiry_time_ms=_number(config, "delegation.token.expiry.time.ms"),
+        check_interval_ms=_number(config, "delegation.token.expiry.check.interval.ms"),
     )
+
+
+def _number(config: BrokerConfig, name: str) -> int:
+    value = config.value(name)
+    assert isinstance(value, int), "its type is one of a number"
+    return value
 
 
 def controller_config(

@@ -30,6 +30,8 @@ from kraftrio.wire.sasl.jws import encode_unsecured, parse_jws
 from kraftrio.wire.sasl.oauthbearer import check_extension
 
 _ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
+_CLIENT_ID: Final = "sasl.oauthbearer.client.credentials.client.id"
+_CLIENT_SECRET: Final = "sasl.oauthbearer.client.credentials.client.secret"
 _UNSECURED = "unsecuredLogin"
 _EXTENSION = "extension_"
 _UNSECURED_EXTENSION = "unsecuredLoginExtension_"
@@ -166,14 +168,13 @@ def _endpoint(
     url: str, options: Mapping[str, str], settings: Mapping[str, str]
 ) -> Callable[[], str]:
     """Return what asks a provider for a token."""
-    prefix = "sasl.oauthbearer.client.credentials."
-    client_id = settings.get(f"{prefix}client.id") or options.get("clientId", "")
-    secret = settings.get(f"{prefix}client.secret") or options.get("clientSecret", "")
+    client_id = settings.get(_CLIENT_ID) or options.get("clientId", "")
+    secret = settings.get(_CLIENT_SECRET) or options.get("clientSecret", "")
     scope = settings.get("sasl.oauthbearer.scope") or options.get("scope", "")
     if not client_id or not secret:
         raise ValueError(
-            f"{_ENDPOINT} needs {prefix}client.id and {prefix}client.secret, or clientId and"
-            " clientSecret in the JAAS text"
+            f"{_ENDPOINT} needs {_CLIENT_ID} and {_CLIENT_SECRET}, or clientId and clientSecret in"
+            " the JAAS text"
         )
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"{_ENDPOINT} is {url!r}: a URL of a file, http or https is wanted")

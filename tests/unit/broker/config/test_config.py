@@ -148,7 +148,6 @@ def test_advertised_host_defaults_to_the_machine() -> None:
         ({"listeners": "localhost:9092"}, "wanted is NAME://host:port"),
         ({"listeners": "A://x:1"}, "whose protocol is missing"),
         ({"listeners": "PLAINTEXT://x:70000"}, "allowed are 0 to 65535"),
-        ({"listeners": "SASL_SSL://x:2"}, "SASL_SSL, which is not supported yet"),
         ({"listeners": "PLAINTEXT://0.0.0.0:1"}, "which no client can reach"),
         ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "PLAINTEXT twice"),
         ({"authorizer_class_name": "a.B"}, "Java classes cannot be run"),

@@ -18,6 +18,7 @@ from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.config.types import PropertyError
 from kraftrio.broker.node.environment import Environment
 from kraftrio.broker.node.security import RENEWAL_S, NodeSecurity, listener_security
+from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.kraft_meta.metadata.image import BROKER, MetadataDelta, MetadataImage
 from kraftrio.kraft_meta.metadata.records import ConfigRecord
 from kraftrio.net.secured_network import SecuredNetwork
@@ -78,8 +79,8 @@ def test_each_listener_is_secured_as_it_says(tmp_path: Path) -> None:
         "CN=outside",
         "CN=node",
     ]
-    assert security.admission("PLAINTEXT") is None
-    assert security.admission("OUTSIDE") is not None
+    assert security.admission("PLAINTEXT", Dispatcher({})) is None
+    assert security.admission("OUTSIDE", Dispatcher({})) is not None
     assert isinstance(security.serving_network("OUTSIDE"), SecuredNetwork)
     assert security.serving_network("PLAINTEXT") is ENVIRONMENT.network
     assert isinstance(security.brokers, SecuredNetwork)

@@ -36,6 +36,8 @@ class ScramTestClient:
         self.mechanism = mechanism
         self.password = password
         self.message = client_first(user, "client-nonce", extensions)
+        self.nonce_before = ""  # what it puts before the server's
+        self.nonce_instead: str | None = None
         self.signed = b""
         self.salted = b""
 
@@ -46,7 +48,8 @@ class ScramTestClient:
         server: ServerFirst = parse_server_first(challenge)
         assert server.nonce.startswith(self.message.nonce)
         self.salted = salted_password(self.mechanism, self.password, server.salt, server.iterations)
-        unsigned = client_final(self.message.header, server.nonce)
+        nonce = self.nonce_before + (self.nonce_instead or server.nonce)
+        unsigned = client_final(self.message.header, nonce)
         self.signed = auth_message(self.message, server, unsigned)
         return encode_client_final(unsigned, client_proof(self.mechanism, self.salted, self.signed))
 

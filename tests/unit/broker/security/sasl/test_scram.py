@@ -74,6 +74,19 @@ def test_a_user_without_a_usable_credential_is_refused(user: str) -> None:
     assert refused.value.told is None
 
 
+def test_librdkafka_names_its_nonce_twice() -> None:
+    """Versions before 2.10.1 do, and are let in by Apache Kafka, too."""
+    server, client = exchange(), ScramTestClient(SHA_256, "alice", "secret")
+    challenge = server.evaluate(client.first(), 0)
+    client.nonce_before = "client-nonce"
+    assert client.trusts(server.evaluate(client.final(challenge), 0))
+    assert server.login == Login("alice")
+    server = exchange()
+    client.nonce_before, client.nonce_instead = "", "client-nonceother-nonce"
+    with pytest.raises(RemoteProtocolError):
+        server.evaluate(client.final(server.evaluate(client.first(), 0)), 0)
+
+
 def test_a_user_acts_for_itself_only() -> None:
     server = exchange()
     with pytest.raises(LoginFailed) as refused:
