@@ -47,6 +47,7 @@ def tell(outcome: Outcome, chosen: argparse.Namespace) -> None:
     nodes = "" if chosen.nodes is None else f" --nodes {chosen.nodes}"
     disks = " --bad-disks" if chosen.bad_disks else ""
     disks += " --transactions" if chosen.transactions else ""
+    disks += " --throttled" if chosen.throttled else ""
     faults = "" if chosen.faults is None else f" --faults {chosen.faults}"
     print(
         f"replay: scripts/simulate --seed {outcome.seed}{nodes}{disks}{faults} --trace", flush=True
@@ -69,6 +70,8 @@ def run(chosen: argparse.Namespace) -> int:
             options["bad_disks"] = True
         if chosen.transactions:
             options["transactional"] = True
+        if chosen.throttled:
+            options["throttled"] = True
         if chosen.faults is not None:
             options["faults"] = tuple(filter(None, chosen.faults.split(",")))
         with mutated(chosen.mutation):
@@ -103,6 +106,9 @@ def main() -> int:
     )
     parser.add_argument(
         "--transactions", action="store_true", help="with transactions, whatever the seed says"
+    )
+    parser.add_argument(
+        "--throttled", action="store_true", help="with quotas of clients, whatever the seed says"
     )
     parser.add_argument("--faults", metavar="A,B", help="these, whatever the seed says")
     parser.add_argument("--trace", action="store_true", help="print every event")

@@ -20,10 +20,11 @@ from typing import Any, Final
 
 from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import Deferred
+from kraftrio.base.statistics import Statistics
 from kraftrio.broker.security.authorizer import CLUSTER, AclOperation
 from kraftrio.broker.security.quotas.client_quota import Permit
 from kraftrio.broker.security.quotas.client_quotas import ClientQuotas
-from kraftrio.broker.server.context import Handler, RequestContext
+from kraftrio.broker.server.context import ClientInfo, Handler, RequestContext
 from kraftrio.broker.server.sliced_work import Work
 from kraftrio.kraft_meta.controller.mutation_quota import Sender
 from kraftrio.wire.protocol.api import ApiKey
@@ -57,6 +58,7 @@ class Throttle:
     def __init__(self, quotas: ClientQuotas, clock: Clock) -> None:
         self.quotas = quotas
         self._clock = clock
+        self._muted_total = 0
 
     # -- requests -------------------------------------------------------------------------------
 
@@ -94,12 +96,24 @@ class Throttle:
             wait_ms = max(wait_ms, quotas.producer.use(user, client_id, size_bytes, now_ms))
         if response is not None:
             wait_ms = max(wait_ms, quotas.request.use(user, client_id, 0, now_ms))
-        if wait_ms <= 0:
-            return
-        if hasattr(response, "throttle_time_ms"):
-            response.throttle_time_ms = wait_ms
-        client = context.client
-        client.muted_until_s = max(client.muted_until_s, (now_ms + wait_ms) / 1000)
+        if wait_ms > 0:
+            if hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = wait_ms
+            self._mute(context.client, (now_ms + wait_ms) / 1000)
+
+    def _mute(self, client: ClientInfo, until_s: float) -> None:
+        client.muted_until_s = max(client.muted_until_s, until_s)
+        self._muted_total += 1
+
+    def statistics(self) -> Statistics:
+        """How often a client had to wait, and for how many there are measures now."""
+        quotas = self.quotas
+        return {
+            "muted_total": self._muted_total,
+            "producers": quotas.producer.client_count,
+            "consumers": quotas.consumer.client_count,
+            "requesters": quotas.request.client_count,
+        }
 
     # -- time -----------------------------------------------------------------------------------
 

@@ -26,9 +26,13 @@ from kraftrio.wire.messages.admin import (
     ReassignableTopic,
 )
 from kraftrio.wire.messages.configs import (
+    AlterClientQuotasEntityData,
+    AlterClientQuotasEntryData,
+    AlterClientQuotasRequest,
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
+    OpData,
 )
 from kraftrio.wire.messages.quorum import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.sim.admin_model import AdminModel
@@ -107,6 +111,23 @@ class Administrator:
                 self._client.note(f"{feature} again: {error}")
             else:
                 if self._check(f"{feature} {level}", response.error_code) is ErrorCode.NONE:
+                    return
+            await self._client.pause()
+
+    async def limit_clients(self, quotas: Mapping[str, float]) -> None:
+        """Give every client id these quotas; ask until it is done."""
+        entity = [AlterClientQuotasEntityData(entity_type="client-id", entity_name=None)]
+        ops = [OpData(key=key, value=value) for key, value in quotas.items()]
+        request = AlterClientQuotasRequest(
+            entries=[AlterClientQuotasEntryData(entity=entity, ops=ops)]
+        )
+        while True:
+            try:
+                response = await self._client.call_any(request, extra_s=_TIMEOUT_MS / 1000)
+            except Unavailable as error:
+                self._client.note(f"quotas again: {error}")
+            else:
+                if self._check("quotas", response.entries[0].error_code) is ErrorCode.NONE:
                     return
             await self._client.pause()
 

@@ -44,6 +44,7 @@ _CHANCE_OF_USE = 0.25
 _CHANCE_OF_LITTLE_MEMORY = 0.2
 PROGRAMS = ("producer", "reader", "group", "topic")
 _CHANCE_OF_TRANSACTIONS = 0.3
+_CHANCE_OF_QUOTAS = 0.15
 _LARGEST_BATCH_BYTES = 10_000  # of what producers send here
 
 
@@ -96,6 +97,7 @@ class Options:
     static_members: bool = False  # of the groups, some are static ones
     holes: bool = False  # a power cut may leave some in what was not synced
     transactions: Transactions | None = None
+    client_quotas: Mapping[str, float] = field(default_factory=dict)  # of each client, by key
 
     def files(self) -> FileSizes:
         """What logs are cut into."""
@@ -120,6 +122,7 @@ def draw(
     properties: Mapping[str, str] | None = None,
     bad_disks: bool = False,
     transactional: bool = False,
+    throttled: bool = False,
     **chosen: Any,
 ) -> Options:
     """Draw the options of one simulation.
@@ -127,6 +130,7 @@ def draw(
     Args:
         bad_disks: disks have all of their faults, whatever the seed says.
         transactional: there are transactions, whatever the seed says.
+        throttled: clients have quotas, whatever the seed says.
         chosen: options by name that are not drawn.
     """
     options = _draw(rng, nodes, separate, properties or {})
@@ -138,6 +142,7 @@ def draw(
     options = replace(options, static_members=rng.random() < 0.4)
     options = _with_little_memory(options, rng)
     options = _with_transactions(options, rng, 1.0 if transactional else _CHANCE_OF_TRANSACTIONS)
+    options = _with_quotas(options, rng, 1.0 if throttled else _CHANCE_OF_QUOTAS)
     return replace(options, **chosen)
 
 
@@ -307,6 +312,23 @@ def _with_transactions(options: Options, rng: Random, chance: float) -> Options:
             version=rng.choice((2, 2, 2, 1, 0)),
             library=rng.random() < 0.4,
         ),
+    )
+
+
+def _with_quotas(options: Options, rng: Random, chance: float) -> Options:
+    """Now and then clients with quotas that make them wait, and give up waiting."""
+    if rng.random() >= chance:
+        return options
+    quotas = {
+        "producer_byte_rate": rng.choice((3_000.0, 10_000.0)),
+        "consumer_byte_rate": rng.choice((10_000.0, 50_000.0)),
+        "request_percentage": rng.choice((0.5, 5.0)),
+        "controller_mutation_rate": rng.choice((0.5, 5.0)),
+    }
+    windows = {"quota.window.num": rng.choice(("2", "3")), "controller.quota.window.num": "3"}
+    properties = {**windows, **options.shape.properties}
+    return replace(
+        options, shape=replace(options.shape, properties=properties), client_quotas=quotas
     )
 
 

@@ -287,6 +287,8 @@ class Reader:
             topics=[FetchTopic(topic=tp.topic, partitions=[partition])],
         )
         response = await self._client.call_node(leader, request)
+        if not response.responses and response.throttle_time_ms:
+            raise Unavailable(f"throttled for {response.throttle_time_ms} ms")
         answer = response.responses[0].partitions[0]
         code = ErrorCode(answer.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._find_beginning is not None:

@@ -175,6 +175,8 @@ class Simulation:
             await self._guard(partial(admin.create, TOPIC, options.partitions))
             for topic in options.uses:
                 await self._guard(partial(admin.create, topic, 1, CONFIGS[topic]))
+            if options.client_quotas:
+                await self._guard(partial(admin.limit_clients, options.client_quotas))
             self._transactions = self._make_transactions(nursery)
             if options.transactions is not None and options.transactions.version < 2:
                 level = options.transactions.version

@@ -9,6 +9,8 @@ import os
 
 import pytest
 
+from kraftrio.broker.server.context import ClientInfo
+from kraftrio.broker.server.throttling import Throttle
 from tests.sim.simulation import simulate
 
 _FIRST_SEED = int(os.environ.get("TEST_SIM_FIRST_SEED", "1"))
@@ -37,17 +39,21 @@ TRANSACTION_REGRESSIONS = {
     5085: "a coordinator that had been replaced fenced a producer of its successor",
 }
 _DISK_SEEDS = range(1, 11)
+_THROTTLED_SEEDS = (3, 7, 8, 10, 12, 13)
 
 
-def _check(seed: int, *, bad_disks: bool = False, transactional: bool = False) -> None:
-    outcome = simulate(seed, bad_disks=bad_disks, transactional=transactional)
+def _check(
+    seed: int, *, bad_disks: bool = False, transactional: bool = False, throttled: bool = False
+) -> None:
+    outcome = simulate(seed, bad_disks=bad_disks, transactional=transactional, throttled=throttled)
     if outcome.failure is not None:
         lines = [*outcome.options.describe(), *list(outcome.trace.newest)[-40:]]
         pytest.fail(
             "\n".join(lines)
             + f"\n{outcome.line()}\nreplay: scripts/simulate --seed {seed} --trace"
             + " --bad-disks" * bad_disks
-            + " --transactions" * transactional,
+            + " --transactions" * transactional
+            + " --throttled" * throttled,
             pytrace=False,
         )
 
@@ -71,6 +77,23 @@ def test_random_clusters_with_bad_disks() -> None:
     """Nor is it when disks give back other bits than were written, and syncs fail."""
     for seed in _DISK_SEEDS:
         _check(seed, bad_disks=True)
+
+
+@pytest.mark.timeout(300)
+def test_random_clusters_with_quotas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that are made to wait lose nothing, and finish; some are in each of these seeds."""
+    waits: list[float] = []
+    mute = Throttle._mute
+
+    def noted(throttle: Throttle, client: ClientInfo, until_s: float) -> None:
+        waits.append(until_s)
+        mute(throttle, client, until_s)
+
+    monkeypatch.setattr(Throttle, "_mute", noted)
+    for seed in _THROTTLED_SEEDS:
+        waits.clear()
+        _check(seed, throttled=True)
+        assert waits
 
 
 @pytest.mark.parametrize("seed", sorted(DISK_REGRESSIONS))

@@ -93,6 +93,8 @@ class TransactionalReader:
         )
         passage, before = self.passage, self.position
         response = await self._client.call_node(leader, request)
+        if not response.responses and response.throttle_time_ms:
+            raise Unavailable(f"throttled for {response.throttle_time_ms} ms")
         answer = response.responses[0].partitions[0]
         code = ErrorCode(answer.error_code)
         if code is not ErrorCode.NONE:

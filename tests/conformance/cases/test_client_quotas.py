@@ -342,10 +342,10 @@ def test_a_muted_connection_is_answered_later(
     """The response comes at once and says how long; what is sent then waits for so long."""
     user: Parts = [("user", "ANONYMOUS")]
     name = unique_name("t")
-    assert alter((user, [(MUTATIONS, 10.0)])) == [OK]
-    wait_found(client, {frozenset(user): {MUTATIONS: 10.0}})
+    assert alter((user, [(MUTATIONS, 5.0)])) == [OK]
+    wait_found(client, {frozenset(user): {MUTATIONS: 5.0}})
     muted, other = connect(), connect()
-    topics_created(muted, (name, 120))
+    topics_created(muted, (name, 75))
     began = time.monotonic()
     codes, wait_ms = topics_created(muted, (f"{name}-refused", 1))
     assert codes == [ErrorCode.THROTTLING_QUOTA_EXCEEDED]
