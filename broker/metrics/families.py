@@ -152,6 +152,19 @@ isr_expands_total | counter |  | isr_expands_total
 isr_shrinks_total | counter |  | isr_shrinks_total
     kafka.server:type=ReplicaManager,name=IsrShrinksPerSec
     Followers that left an ISR of a partition led here.
+[client quotas]
+client_quota_waits_total | counter |  | muted_total
+    kafka.server:type={Produce,Fetch,Request},user=*,client-id=* throttle-time
+    How often a client was told to wait, and its connection was muted, for its quota's sake.
+client_quota_producers | gauge |  | producers
+    kafka.server:type=Produce,user=*,client-id=* byte-rate
+    Clients with a quota of produced bytes that are measured now.
+client_quota_consumers | gauge |  | consumers
+    kafka.server:type=Fetch,user=*,client-id=* byte-rate
+    The same of consumed bytes.
+client_quota_requesters | gauge |  | requesters
+    kafka.server:type=Request,user=*,client-id=* request-time
+    The same of time that requests take.
 [fetchers]
 fetched_leaders | gauge |  | leaders
     -

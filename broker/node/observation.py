@@ -148,6 +148,7 @@ def observe_broker(node: NodeContext, services: BrokerServices) -> GroupFigures:
     metrics.add("replicas", replicas.statistics)
     metrics.add_labelled("topics", replicas.traffics.labelled_statistics)
     metrics.add_labelled("logs", lambda: log_statistics(replicas.hosted.partitions(), limit))
+    metrics.add("client quotas", services.throttle.statistics)
     metrics.add("fetchers", services.fetchers.statistics)
     metrics.add_labelled("replica lag", services.fetchers.labelled_statistics)
     metrics.add("groups", coordination.groups.statistics)

@@ -34,7 +34,7 @@ class BrokerServices:
         self.sliced_work = SlicedWork(node.environment.clock.monotonic_ms)
         self.publisher: MetadataPublisher
         client_quotas = ClientQuotas(quota_windows(node.config))
-        self._throttle = Throttle(client_quotas, node.environment.clock)
+        self.throttle = Throttle(client_quotas, node.environment.clock)
         self.channel = self._controller_channel(node, client_quotas.mutations)
         replication = Replication(node, self.metadata, self.channel)
         self.replica_manager = replication.replica_manager
@@ -57,9 +57,9 @@ class BrokerServices:
             self._when_applied,
         )
         self._handlers = broker_handlers(
-            node, self.metadata, self.channel, replication, self.coordination, self._throttle
+            node, self.metadata, self.channel, replication, self.coordination, self.throttle
         ) | share_handlers(
-            node, self.metadata, self.coordination, self.share_partitions, self._throttle
+            node, self.metadata, self.coordination, self.share_partitions, self.throttle
         )
         self.coordination.local_calls.serve(self._handlers)
 
@@ -94,6 +94,6 @@ class BrokerServices:
             {**self._handlers, **api_versions.table()},
             UNSERVED_BY_BROKERS,
             self.sliced_work,
-            throttle=self._throttle,
+            throttle=self.throttle,
         )
         return dispatcher

@@ -39,7 +39,7 @@ TRANSACTION_REGRESSIONS = {
     5085: "a coordinator that had been replaced fenced a producer of its successor",
 }
 _DISK_SEEDS = range(1, 11)
-_THROTTLED_SEEDS = (3, 7, 8, 10, 12, 13)
+_THROTTLED_SEEDS = (3, 12, 13, 14)
 
 
 def _check(
