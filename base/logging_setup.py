@@ -17,6 +17,7 @@ line and by `api/configs`.
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -94,6 +95,36 @@ def _indented(text: str) -> str:
     return "".join(f"\n    {one}" for one in text.splitlines())
 
 
+class JsonFormatter(logging.Formatter):
+    """Writes a record as one JSON object on a line, for log collectors.
+
+    `time`, `level`, `component` and `message` are always there; what else is known of the event has
+    its own keys beside them (those that clash have an underscore behind), a traceback or the stack
+    of another thread is `stack`.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        shown: dict[str, object] = {
+            "time": f"{seconds}.{int(record.msecs):03d}Z",
+            "level": level_name(record.levelno),
+            "component": record.name.rpartition(".")[2],
+            "message": record.getMessage(),
+        }
+        fields: Mapping[str, object] = getattr(record, _FIELDS, {})
+        for key, value in fields.items():
+            is_plain = isinstance(value, bool | int | float | str)
+            shown[f"{key}_" if key in shown else key] = value if is_plain else str(value)
+        if left_out := getattr(record, _LEFT_OUT, 0):
+            shown["left_out"] = left_out
+        stack = getattr(record, _STACK, "")
+        if record.exc_info:
+            stack = self.formatException(record.exc_info)
+        if stack:
+            shown["stack"] = stack
+        return json.dumps(shown, ensure_ascii=False)
+
+
 class LimitedLines(logging.Filter):
     """Leaves out what comes over and over, unless its logger is set to DEBUG."""
 
@@ -113,22 +144,33 @@ class LimitedLines(logging.Filter):
         return left_out is not None
 
 
-def log_event(logger: logging.Logger, level: int, message: str, **fields: object) -> None:
+def log_event(logger: logging.Logger, level: int, message: str, /, **fields: object) -> None:
     """Log a message with key=value pairs after it."""
     if logger.isEnabledFor(level):
         logger.log(level, message, extra={_FIELDS: fields})
 
 
 def log_with_stack(
-    logger: logging.Logger, level: int, message: str, stack: str, **fields: object
+    logger: logging.Logger, level: int, message: str, stack: str, /, **fields: object
 ) -> None:
     """Log a message with key=value pairs, and the stack of another thread on lines of its own."""
     if logger.isEnabledFor(level):
         logger.log(level, message, extra={_FIELDS: fields, _STACK: stack})
 
 
-def setup_logging(level: str, stream: IO[str] | None = None) -> logging.Handler:
+LOG_FORMATS: Final[dict[str, Callable[[], logging.Formatter]]] = {
+    "text": LineFormatter,
+    "json": JsonFormatter,
+}
+
+
+def setup_logging(
+    level: str, stream: IO[str] | None = None, log_format: str = "text"
+) -> logging.Handler:
     """Send every logger's records from `level` on to a stream (standard error).
+
+    Args:
+        log_format: one of LOG_FORMATS.
 
     Returns:
         the handler, so that a test can take it away again.
@@ -140,7 +182,7 @@ def setup_logging(level: str, stream: IO[str] | None = None) -> logging.Handler:
     logging.addLevelName(TRACE, "TRACE")
     output = LineOutput(STANDARD_ERROR) if stream is None else stream
     handler = logging.StreamHandler(output)
-    handler.setFormatter(LineFormatter())
+    handler.setFormatter(LOG_FORMATS[log_format]())
     handler.addFilter(LimitedLines())
     root = logging.getLogger()
     root.addHandler(handler)

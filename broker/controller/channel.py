@@ -164,7 +164,7 @@ class ControllerChannel:
             self.broker_epoch = response.broker_epoch
             self.is_fenced = True
             self._reported_offline = frozenset(offline)
-            _log.info("registered broker=%d epoch=%d", self._broker_id, self.broker_epoch)
+            _log.debug("registered broker=%d epoch=%d", self._broker_id, self.broker_epoch)
         return code
 
     async def _register_again(self, reason: ErrorCode) -> None:

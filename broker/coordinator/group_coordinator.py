@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from kraftrio.base.clock import Clock
+from kraftrio.broker.coordinator.groups.events import group_events
 from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
 from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
 from kraftrio.broker.coordinator.groups.shard.kinds import group_kinds
@@ -57,6 +58,11 @@ def group_coordinator(
         timers=timers,
         clock=clock,
         metadata=metadata,
+    )
+    coordinator.describe_outcomes(
+        lambda shard, outcome, is_unasked: group_events(
+            shard.groups, outcome, by_deadline=is_unasked
+        )
     )
     initializer.when_initialized(lambda states, codes: _tell_group(coordinator, states, codes))
     return coordinator

@@ -18,6 +18,7 @@ from typing import Protocol
 from kraftrio.base.deferred import Deferred
 from kraftrio.base.statistics import LabelledStatistics
 from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator
+from kraftrio.broker.coordinator.groups.events import MEMBER_EXPIRED, REBALANCED
 from kraftrio.broker.coordinator.groups.group import Group
 from kraftrio.broker.coordinator.groups.offset_table import OffsetKey
 from kraftrio.wire.errors import ErrorCode
@@ -98,6 +99,13 @@ class GroupFigures:
             (group.group_type, group.state_name) for group in self._groups()
         )
         return {"groups": groups}
+
+    def events(self) -> LabelledStatistics:
+        """How often groups have rebalanced, and members stayed away."""
+        return {
+            "rebalances_total": self._coordinator.event_count(REBALANCED),
+            "expired_total": self._coordinator.event_count(MEMBER_EXPIRED),
+        }
 
     def members(self) -> LabelledStatistics:
         """How many members groups have."""

@@ -7,7 +7,7 @@ The contract between a shard (`shard`) and the runtime (`outcome_runner`):
 2. Right after the append, before anything else is asked of the shard, it gets what changes by them:
    `change`, if the outcome has one, goes to `apply`; if `replay` is set each record goes to
    `replay`. Records without either describe what the shard's soft state already is.
-3. `replies` are sent at once.
+3. `replies` are sent at once; `events` are for the log, once the records are appended.
 4. `response` is sent once everything this outcome appended is committed, or is replaced by the
    error if it is not. Where nothing is appended it is sent at once, but if `stable` is set it waits
    for what the shard appended before (it tells of that), and one that `needs_confirmation` until it
@@ -20,6 +20,7 @@ The contract between a shard (`shard`) and the runtime (`outcome_runner`):
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -57,6 +58,13 @@ class TicketReply(NamedTuple):
     response: Any
 
 
+class CoordinatorEvent(NamedTuple):
+    """Something that happened to what a shard keeps, for the log: what, and to whom."""
+
+    message: str
+    fields: Mapping[str, object]
+
+
 class FollowUp:
     """What a shard gets back once its records are committed, or have failed."""
 
@@ -75,6 +83,7 @@ class Outcome:
 
     records: list[CoordinatorRecord] = field(default_factory=list)
     replies: list[TicketReply] = field(default_factory=list)
+    events: list[CoordinatorEvent] = field(default_factory=list)
     response: Any = None
     follow_up: FollowUp | None = None
     batch: BatchBuilder | None = None
@@ -90,6 +99,10 @@ class Outcome:
     def reply(self, ticket: Ticket, response: Any) -> None:
         """Answer a waiting request at once."""
         self.replies.append(TicketReply(ticket, response))
+
+    def note(self, message: str, /, **fields: object) -> None:
+        """Add an event."""
+        self.events.append(CoordinatorEvent(message, fields))
 
     def __bool__(self) -> bool:
         return bool(self.records or self.batch or self.replies or self.response is not None)

@@ -15,13 +15,17 @@ Called by the runtime.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Any, TypeAlias
 
 from kraftrio.base.clock import Clock
+from kraftrio.base.logging_setup import log_event
 from kraftrio.broker.coordinator.led_partition import LedPartition, ShardT
 from kraftrio.broker.coordinator.outcome import (
     COMMITTED,
+    CoordinatorEvent,
     CoordinatorRecord,
     FollowUp,
     Now,
@@ -39,6 +43,9 @@ from kraftrio.wire.records.control import EndTransactionMarker, build_end_transa
 
 Respond = Callable[[ErrorCode], None]
 """Sends a response, or what an error makes of it."""
+
+Describe: TypeAlias = Callable[[Any, Outcome, bool], Iterable[CoordinatorEvent]]
+"""Tells the events of an outcome of a shard, and whether nobody asked for it."""
 
 _CONFIRM_TIMEOUT_MS = 2_000  # then the client is to look for the coordinator again
 _SPLIT_RECORDS = 1000  # in a batch of an outcome that need not be atomic
@@ -58,7 +65,12 @@ _REPLACED = frozenset(
 
 
 class OutcomeRunner:
-    """See the module."""
+    """See the module.
+
+    Attributes:
+        describe: tells the events of an outcome; None: there are none.
+        event_counts: how often each was, by the type that it is of.
+    """
 
     def __init__(
         self, replicas: Replicas, clock: Clock, settings: CoordinatorSettings, log: logging.Logger
@@ -67,6 +79,8 @@ class OutcomeRunner:
         self._clock = clock
         self._settings = settings
         self._log = log
+        self.describe: Describe | None = None
+        self.event_counts: Counter[tuple[str, str]] = Counter()
 
     def now(self) -> Now:
         """The moment that a shard is asked at."""
@@ -86,11 +100,16 @@ class OutcomeRunner:
         """Carry out an outcome of a partition's shard.
 
         Args:
+            respond: answers who asked for it; None: nobody did.
             guard: of the transaction whose producer the outcome names.
         """
+        events: tuple[CoordinatorEvent, ...] = ()
+        if self.describe is not None and (outcome.records or outcome.events):
+            events = tuple(self.describe(led.shard, outcome, respond is None))
         for ticket, response in outcome.replies:
             ticket.complete(response)
         if outcome.batch is None and not outcome.records:
+            self._log_events(events)
             if respond is not None and outcome.stable:
                 self._settle_when_committed(led, None, respond)
             elif respond is not None and outcome.needs_confirmation:
@@ -104,7 +123,13 @@ class OutcomeRunner:
             self._log_failure("append", led, error)
             self._settle(led, 0, outcome.follow_up, respond, error.code)
             return
+        self._log_events(events)
         self._settle_appended(led, outcome.follow_up, respond)
+
+    def _log_events(self, events: Sequence[CoordinatorEvent]) -> None:
+        for message, fields in events:
+            self.event_counts[message, str(fields.get("type", ""))] += 1
+            log_event(self._log, logging.INFO, message, **fields)
 
     def end_transaction(
         self,

@@ -44,7 +44,7 @@ from kraftrio.broker.coordinator.outcome import (
     ProducerOfBatch,
     append_error_to_response,
 )
-from kraftrio.broker.coordinator.outcome_runner import OutcomeRunner
+from kraftrio.broker.coordinator.outcome_runner import Describe, OutcomeRunner
 from kraftrio.broker.coordinator.partitioning import partition_for
 from kraftrio.broker.coordinator.ports import Replicas
 from kraftrio.broker.coordinator.settings import CoordinatorSettings
@@ -99,6 +99,18 @@ class CoordinatorRuntime(Generic[ShardT]):
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Load shards as they are elected, until cancelled."""
         await self._loader.run(task_status)
+
+    def describe_outcomes(self, describe: Describe) -> None:
+        """Have the events of outcomes logged, and counted."""
+        self._runner.describe = describe
+
+    def event_count(self, message: str) -> dict[tuple[str, ...], float]:
+        """How often an event has been, by the type that it was of."""
+        return {
+            (of_type,): count
+            for (event, of_type), count in self._runner.event_counts.items()
+            if event == message
+        }
 
     def statistics(self) -> Statistics:
         """The led partitions, and how many of them cannot be asked."""

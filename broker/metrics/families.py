@@ -329,6 +329,13 @@ groups | gauge | type, state | groups
 group_members | gauge | group | members
     -
     Members of a group coordinated here.
+[group events]
+group_rebalances_total | counter | type | rebalances_total
+    kafka.server:type=group-coordinator-metrics,name=group-completed-rebalance-count
+    Rebalances of groups coordinated here: generations begun, or new target assignments.
+group_members_expired_total | counter | type | expired_total
+    -
+    Members removed because their heartbeats stayed away.
 [group lag]
 group_lag_records | gauge | group, topic, partition | lag_records
     kafka.consumer:type=consumer-fetch-manager-metrics,name=records-lag

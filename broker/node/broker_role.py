@@ -127,7 +127,8 @@ class BrokerRole:
         image = self._node.quorum.image
         self._node.dynamic.on_image(image)
         limiter = trio.CapacityLimiter(max(1, self._config.num_recovery_threads_per_data_dir))
-        now_ms = self._node.environment.clock.wall_ms()
+        clock = self._node.environment.clock
+        now_ms, began_ms = clock.wall_ms(), clock.monotonic_ms()
 
         async def load(pending: PendingLog) -> None:
             config = self._node.dynamic.log_config(image, pending.topic_partition.topic)
@@ -146,6 +147,13 @@ class BrokerRole:
         except* LogDirError as group:
             raise StartError(str(group.exceptions[0])) from group
         self._log_manager.dirs.finish_loading()
+        if pending_logs:
+            _log.info(
+                "logs loaded count=%d unclean_directories=%d ms=%d",
+                len(pending_logs),
+                sum(not log_dir.clean_shutdown for log_dir in self._log_manager.dirs),
+                clock.monotonic_ms() - began_ms,
+            )
         self._node.environment.freeze_objects()
         await self.services.moves.load()
 

@@ -50,6 +50,7 @@ from kraftrio.broker.node.security import NodeSecurity
 from kraftrio.broker.node.settings import (
     controller_client_config,
     controller_config,
+    log_start,
     quorum_config,
     raise_open_files_limit,
     server_resources,
@@ -327,6 +328,7 @@ def run_until_stopped(
     Raises:
         StartError: one plain sentence why it cannot start.
     """
+    log_start(config)
     for warning in config.warnings:
         _log.warning("%s", warning)
     raise_open_files_limit()

@@ -18,6 +18,7 @@ from kraftrio.broker.coordinator.group_figures import GroupFigures
 from kraftrio.broker.log.sync_times import SYNC_TIMES
 from kraftrio.broker.metadata.cluster_figures import ClusterFigures
 from kraftrio.broker.metrics.loop_watch import LoopWatch
+from kraftrio.broker.node.cluster_log import ClusterLog
 from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.disk_space import DiskSpace
 from kraftrio.broker.node.services import BrokerServices
@@ -84,6 +85,7 @@ class Observation:
         """Watch, and serve what was seen, until cancelled."""
         self._stopping = stopping
         self._node.quorum.subscribe(self._cluster.on_metadata)
+        ClusterLog(self._node.quorum).start()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._space.run)
             nursery.start_soon(self._slow_requests.run)
@@ -176,6 +178,7 @@ def observe_broker(node: NodeContext, services: BrokerServices) -> GroupFigures:
         coordination.groups, own_high_watermark, coordination.latest_offsets, limit
     )
     metrics.add_labelled("group kinds", groups.kinds)
+    metrics.add_labelled("group events", groups.events)
     metrics.add_labelled("group members", groups.members)
     metrics.add_labelled("group lag", groups.lag)
     return groups

@@ -6,11 +6,14 @@ Called by: `node`.
 from __future__ import annotations
 
 import logging
+import platform
 import resource
 from collections.abc import Mapping
 
+from kraftrio.base.logging_setup import log_event
 from kraftrio.base.secret import Secret
 from kraftrio.base.start_errors import StartError
+from kraftrio.base.version import VERSION
 from kraftrio.broker.config.config import BROKER_KEYS, BrokerConfig
 from kraftrio.broker.config.listener_settings import settings_of
 from kraftrio.broker.controller.client import ControllerClientConfig
@@ -187,6 +190,24 @@ def server_resources(config: BrokerConfig, environment: Environment) -> ServerRe
         connections=ConnectionQuotas(connection_limits(config), quota_windows(config)),
         ticks_ns=environment.clock.ticks_ns,
     )
+
+
+def log_start(config: BrokerConfig) -> None:
+    """Say which release starts, and with which settings; secrets are not shown."""
+    log_event(
+        _log,
+        logging.INFO,
+        "starting",
+        version=VERSION,
+        python=platform.python_version(),
+        node=config.node_id,
+        roles=",".join(config.process_roles),
+    )
+    shown: dict[str, object] = {}
+    for name, text in sorted(config.originals.items()):
+        key = BROKER_KEYS.get(name)
+        shown[name] = "(hidden)" if key is None or key.sensitive else text
+    log_event(_log, logging.INFO, "settings", **shown)
 
 
 def raise_open_files_limit() -> None:

@@ -137,6 +137,12 @@ def _add_common_options(command: argparse.ArgumentParser) -> None:
         default="INFO",
         help=f"least level to log: {', '.join(_LOG_LEVELS)} (default INFO)",
     )
+    command.add_argument(
+        "--log-format",
+        choices=("text", "json"),
+        default="text",
+        help="log lines for people, or JSON objects for collectors (default text)",
+    )
 
 
 def _settings(arguments: argparse.Namespace) -> dict[str, str]:
@@ -176,7 +182,7 @@ def _start(arguments: argparse.Namespace) -> int:
     except PropertyError as error:
         _complain(str(error))
         return EXIT_USAGE
-    setup_logging(arguments.log_level)
+    setup_logging(arguments.log_level, log_format=arguments.log_format)
 
     with making_what_stays():
         from kraftrio.base.start_errors import StartError
@@ -240,7 +246,7 @@ def _cluster(arguments: argparse.Namespace) -> int:
     except (PropertyError, ClusterError, SecureSetupError) as error:
         _complain(str(error))
         return EXIT_USAGE
-    options = ["--log-level", arguments.log_level]
+    options = ["--log-level", arguments.log_level, "--log-format", arguments.log_format]
     for name, value in settings.items():
         options += ["--set", f"{name}={value}"]
 

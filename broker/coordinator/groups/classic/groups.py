@@ -26,6 +26,7 @@ from kraftrio.broker.coordinator.groups.classic.joins import Client, JoinAttempt
 from kraftrio.broker.coordinator.groups.classic.member_sessions import (
     MEMBER_DEADLINE,
     MemberSessions,
+    note_member,
 )
 from kraftrio.broker.coordinator.groups.classic.rebalances import (
     JOIN_DEADLINE,
@@ -166,7 +167,7 @@ class ClassicGroups:
                 self._sessions.prolong_session(group, member, now)
             if len(group.members) > self._properties.group_max_size:
                 # Members commit their offsets as they rejoin; those too many are turned away then.
-                self._rebalances.prepare(group, now, outcome)
+                self._rebalances.prepare(group, now, outcome, "it is above group.max.size")
         return outcome
 
     def unload(self, now: Now) -> Outcome:
@@ -202,7 +203,7 @@ class ClassicGroups:
             self._sessions.prolong_session(group, member, now)
         if rebalances:
             outcome = Outcome()
-            self._rebalances.prepare(group, now, outcome)
+            self._rebalances.prepare(group, now, outcome, "it was of another kind")
             assert not outcome
 
     # --- JoinGroup ---
@@ -306,7 +307,7 @@ class ClassicGroups:
         for member in list(group.members.values()):
             if member.join_ticket is created.ticket:
                 self._sessions.remove(group, member.member_id, outcome, error)
-                self._rebalances.after_removal(group, now, outcome)
+                self._rebalances.after_removal(group, now, outcome, "it could not be stored")
         if created.former is not None and error not in _MAY_BE_STORED and not group.members:
             self.replace(created.group_id, None)
             self._registry.add(created.former)
@@ -324,7 +325,8 @@ class ClassicGroups:
         if error is not ErrorCode.NONE:
             code = append_error_to_response(error)
             self._rebalances.reset_assignments(group, code, now, outcome)
-            self._rebalances.prepare(group, now, outcome)
+            reason = "its assignment could not be stored"
+            self._rebalances.prepare(group, now, outcome, reason)
             return
         group.transition_to(GroupState.STABLE, now.wall_ms)
         for member in group.members.values():
@@ -384,7 +386,8 @@ class ClassicGroups:
         member = group.members.get(member_id)
         if member is not None and not member.has_satisfied_heartbeat:
             self._sessions.remove(group, member_id, outcome)
-            self._rebalances.after_removal(group, now, outcome)
+            note_member("member expired", group, member_id, outcome)
+            self._rebalances.after_removal(group, now, outcome, "a member expired")
 
     # --- LeaveGroup ---
 
@@ -407,7 +410,7 @@ class ClassicGroups:
                 )
             )
         if group is not None and someone_left:
-            self._rebalances.after_removal(group, now, outcome)
+            self._rebalances.after_removal(group, now, outcome, "a member left")
         outcome.response = LeaveGroupResponse(members=responses)
         return outcome
 
@@ -429,6 +432,7 @@ class ClassicGroups:
             if error is not ErrorCode.NONE:
                 return error
         self._sessions.remove(group, member_id, outcome)
+        note_member("member left", group, member_id, outcome)
         return ErrorCode.NONE
 
 

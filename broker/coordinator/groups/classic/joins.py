@@ -15,7 +15,10 @@ from kraftrio.broker.coordinator.groups.classic.group_state import (
     ClassicMember,
     GroupState,
 )
-from kraftrio.broker.coordinator.groups.classic.member_sessions import MemberSessions
+from kraftrio.broker.coordinator.groups.classic.member_sessions import (
+    MemberSessions,
+    note_member,
+)
 from kraftrio.broker.coordinator.groups.classic.protocol_votes import Protocols
 from kraftrio.broker.coordinator.groups.classic.rebalances import Rebalances
 from kraftrio.broker.coordinator.groups.classic.replies import answer_join, refuse_join
@@ -145,7 +148,7 @@ class Joins:
             self._sessions.remove_unjoined(group, member_id)
         else:
             return
-        self._rebalances.after_removal(group, now, outcome)
+        self._rebalances.after_removal(group, now, outcome, "a member was refused")
 
     def _join_without_id(
         self, group: ClassicGroup, join: JoinAttempt, now: Now, outcome: Outcome
@@ -186,7 +189,7 @@ class Joins:
             refuse_join(superseded, member_id, ErrorCode.REBALANCE_IN_PROGRESS, outcome)
         join.update(group, member)
         group.park_join(member, join.ticket)
-        self._rebalances.prepare_or_complete(group, now, outcome)
+        self._rebalances.prepare_or_complete(group, now, outcome, "a member joined again")
 
     def _add_member(
         self, group: ClassicGroup, member_id: str, join: JoinAttempt, now: Now, outcome: Outcome
@@ -198,4 +201,8 @@ class Joins:
             group.new_member_added = True
         group.add(member)
         self._sessions.expect_new(group, member, now)
-        self._rebalances.prepare_or_complete(group, now, outcome)
+        note_member(
+            "member joined", group, member_id, outcome,
+            client_id=member.client_id, host=member.client_host,
+        )  # fmt: skip
+        self._rebalances.prepare_or_complete(group, now, outcome, "a member joined")

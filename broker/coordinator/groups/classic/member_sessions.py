@@ -11,7 +11,11 @@ Rules
 from __future__ import annotations
 
 from kraftrio.broker.coordinator.deadlines import DeadlineQueue
-from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup, ClassicMember
+from kraftrio.broker.coordinator.groups.classic.group_state import (
+    CLASSIC_GROUP_TYPE,
+    ClassicGroup,
+    ClassicMember,
+)
 from kraftrio.broker.coordinator.groups.classic.replies import fail_sync, refuse_join
 from kraftrio.broker.coordinator.outcome import Now, Outcome, append_error_to_response
 from kraftrio.wire.errors import ErrorCode
@@ -21,6 +25,13 @@ MEMBER_DEADLINE = "member"
 
 # A member that joins for the first time may be gone before the rebalance ends; Kafka waits 5 min.
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
+
+
+def note_member(
+    event: str, group: ClassicGroup, member_id: str, outcome: Outcome, **fields: object
+) -> None:
+    """Have the log say what happened to a member."""
+    outcome.note(event, group=group.group_id, type=CLASSIC_GROUP_TYPE, member=member_id, **fields)
 
 
 class MemberSessions:

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from kraftrio.broker.coordinator.deadlines import DeadlineQueue
 from kraftrio.broker.coordinator.groups.classic.group_state import (
+    CLASSIC_GROUP_TYPE,
     LEGAL_MOVES,
     ClassicGroup,
     GroupState,
 )
-from kraftrio.broker.coordinator.groups.classic.member_sessions import MemberSessions
+from kraftrio.broker.coordinator.groups.classic.member_sessions import MemberSessions, note_member
 from kraftrio.broker.coordinator.groups.classic.records import group_record
 from kraftrio.broker.coordinator.groups.classic.replies import answer_join, fail_sync
 from kraftrio.broker.coordinator.groups.properties import GroupProperties
@@ -41,24 +42,30 @@ class Rebalances:
         self._deadlines = deadlines
         self._sessions = sessions
 
-    def prepare_or_complete(self, group: ClassicGroup, now: Now, outcome: Outcome) -> None:
+    def prepare_or_complete(
+        self, group: ClassicGroup, now: Now, outcome: Outcome, reason: str
+    ) -> None:
         """A member joined: begin a rebalance, or complete the current one if it was the last."""
         if GroupState.PREPARING_REBALANCE in LEGAL_MOVES[group.state]:
-            self.prepare(group, now, outcome)
+            self.prepare(group, now, outcome, reason)
         else:
             self.complete_if_all_joined(group, now, outcome)
 
-    def after_removal(self, group: ClassicGroup, now: Now, outcome: Outcome) -> None:
+    def after_removal(self, group: ClassicGroup, now: Now, outcome: Outcome, reason: str) -> None:
         """A member left or was replaced: begin a rebalance, or complete the current one if now all
         have joined.
         """
         if group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-            self.prepare(group, now, outcome)
+            self.prepare(group, now, outcome, reason)
         else:
             self.complete_if_all_joined(group, now, outcome)
 
-    def prepare(self, group: ClassicGroup, now: Now, outcome: Outcome) -> None:
-        """Ask all members to join again."""
+    def prepare(self, group: ClassicGroup, now: Now, outcome: Outcome, reason: str) -> None:
+        """Ask all members to join again; the log has the reason."""
+        outcome.note(
+            "group rebalancing", group=group.group_id, type=CLASSIC_GROUP_TYPE,
+            reason=reason, members=group.member_count,
+        )  # fmt: skip
         if group.is_in(GroupState.COMPLETING_REBALANCE):
             self.reset_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, now, outcome)
         group.pending_sync_members.clear()
@@ -93,11 +100,16 @@ class Rebalances:
         for member in list(group.members.values()):
             if not member.is_awaiting_join and not member.is_static:
                 self._sessions.remove_unjoined(group, member.member_id)
+                note_member("member expired", group, member.member_id, outcome)
         if group.members and not group.elect_joined_leader():
             # Only static members, none of which has rejoined: give them another round.
             self._schedule(JOIN_DEADLINE, group, group.rebalance_timeout_ms, now)
             return
         group.start_generation(now.wall_ms)
+        outcome.note(
+            "group rebalanced", group=group.group_id, type=CLASSIC_GROUP_TYPE,
+            generation=group.generation_id, members=group.member_count,
+        )  # fmt: skip
         if group.is_in(GroupState.EMPTY):
             outcome.records.append(group_record(group))
             return
@@ -153,7 +165,8 @@ class Rebalances:
         for member_id in list(group.pending_sync_members):
             # One that restarted since (KIP-345) has a join parked, which is answered so, too.
             self._sessions.remove(group, member_id, outcome)
-        self.prepare(group, now, outcome)
+            note_member("member expired", group, member_id, outcome)
+        self.prepare(group, now, outcome, "members did not ask for their assignment")
 
     def forget(self, group: ClassicGroup) -> None:
         """Drop the deadlines of a group."""

@@ -76,9 +76,10 @@ class StaticRestarts:
         self._sessions.prolong_session(group, member, now)
         group.park_join(member, join.ticket)
         if not group.is_in(GroupState.STABLE):
-            self._rebalances.after_removal(group, now, outcome)
+            self._rebalances.after_removal(group, now, outcome, "a static member restarted")
         elif group.select_protocol() != group.protocol_name:
-            self._rebalances.prepare(group, now, outcome)
+            reason = "a static member restarted with other protocols"
+            self._rebalances.prepare(group, now, outcome, reason)
         else:
             outcome.records.append(group_record(group))
             outcome.follow_up = StaticMemberStored(

@@ -100,5 +100,6 @@ def join_outcomes(outcomes: Iterable[Outcome]) -> Outcome:
         assert not outcome.records or not joined.records or outcome.replay == joined.replay
         joined.records += outcome.records
         joined.replies += outcome.replies
+        joined.events += outcome.events
         joined.replay = joined.replay or outcome.replay
     return joined
