@@ -71,9 +71,12 @@ def _of_brokers(delta: MetadataDelta, image: MetadataImage) -> Iterator[ClusterE
         elif before is None or before.broker_epoch != broker.broker_epoch:
             yield ClusterEvent("broker registered", _named(broker))
         elif broker.fenced != before.fenced:
-            event = "broker fenced" if broker.fenced else "broker unfenced"
             has_left = before.in_controlled_shutdown
-            yield ClusterEvent(event, _named(broker), is_warning=broker.fenced and not has_left)
+            yield ClusterEvent(
+                "broker fenced" if broker.fenced else "broker unfenced",
+                _named(broker),
+                is_warning=broker.fenced and not has_left,
+            )
         elif broker.in_controlled_shutdown and not before.in_controlled_shutdown:
             yield ClusterEvent("broker in controlled shutdown", _named(broker))
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 from collections.abc import Iterator
 
 import pytest
 
 from kraftrio.base.logging_setup import (
+    JsonFormatter,
     LineFormatter,
     ProcessLoggers,
     log_event,
+    log_with_stack,
     parse_level,
     setup_logging,
 )
@@ -91,3 +94,31 @@ def test_loggers_of_the_process(lines: io.StringIO) -> None:
     loggers.set_level("kraftrio.test_loggers", None)
     assert loggers.levels()["kraftrio.test_loggers"] == "INFO"
     assert not any(name.startswith("trio") for name in loggers.levels())
+
+
+def test_json_has_an_object_for_each_line(lines: io.StringIO) -> None:
+    """With the fields of the event beside what is always there."""
+    handlers = logging.getLogger().handlers
+    (handler,) = [one for one in handlers if getattr(one, "stream", None) is lines]
+    handler.setFormatter(JsonFormatter())
+    logger = logging.getLogger("kraftrio.server")
+    log_event(logger, logging.WARNING, 'of "t"\n', topic="a b", count=3, level="x", ids=(1, 2))
+    log_with_stack(logger, logging.INFO, "held", "line 1\nline 2", ms=5)
+    first, second = (json.loads(line) for line in lines.getvalue().splitlines())
+    assert first.pop("time").endswith("Z")
+    assert first == {
+        "level": "WARN",
+        "component": "server",
+        "message": 'of "t"\n',
+        "topic": "a b",
+        "count": 3,
+        "level_": "x",
+        "ids": "(1, 2)",
+    }
+    assert (second["stack"], second["ms"]) == ("line 1\nline 2", 5)
+
+
+def test_a_stack_is_indented(lines: io.StringIO) -> None:
+    """As a traceback is, below its line."""
+    log_with_stack(logging.getLogger("kraftrio.node"), logging.INFO, "held", "one\ntwo", ms=5)
+    assert lines.getvalue().endswith("held ms=5\n    one\n    two\n")

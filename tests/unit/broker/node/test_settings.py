@@ -8,12 +8,14 @@ import resource
 import pytest
 
 from kraftrio.base.start_errors import StartError
+from kraftrio.base.version import VERSION
 from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.node.settings import (
     connection_limits,
     controller_config,
     controller_connection_limits,
+    log_start,
     quorum_config,
     raise_open_files_limit,
     voter_set,
@@ -133,3 +135,13 @@ def test_limits_of_a_listener_change_while_it_runs() -> None:
     dynamic.on_image(delta.apply(1, 1))
     limits = connection_limits(dynamic.current)
     assert (limits.of_listener, limits.rate_of_listener) == ({"PLAINTEXT": 7}, {"PLAINTEXT": 9})
+
+
+def test_a_start_names_its_settings_but_no_secret(caplog: pytest.LogCaptureFixture) -> None:
+    """The release and what differs from the defaults, one line each."""
+    caplog.set_level("INFO")
+    texts = {"log.retention.ms": "5", "ssl.key.password": "x", "listener.name.a.password": "y"}
+    log_start(BrokerConfig(texts))
+    first, second = (record.__dict__["kraftrio_fields"] for record in caplog.records)
+    assert first["version"] == VERSION and first["roles"] == "broker,controller"
+    assert second == dict.fromkeys(texts, "(hidden)") | {"log.retention.ms": "5"}
