@@ -79,6 +79,7 @@ WRONG_IMPORTS = {
         "broker.api.shared.decisions -> broker.api.admin",
     ],
     "log": [
+        "broker.log.manager.log_manager -> broker.log.inspection.findings",
         "broker.log.partition.recovery -> broker.log.manager.log_manager",
         "broker.log.cleaner.cleaner -> broker.log.metadata.metadata_log",
         "broker.log.producers.replay -> broker.log.partition.recovery",

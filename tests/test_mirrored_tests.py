@@ -189,6 +189,9 @@ unit/kraft_meta/raft/test_election_pace: kraft_meta/raft/ ready
 unit/kraft_meta/raft/test_epoch_starts: kraft_meta/raft/ values
 unit/kraft_meta/raft/test_raft: kraft_meta/raft/ elections epoch_announcements fetch_requests
     leader_loss messages ports role_transitions
+unit/broker/log/inspection/test_planted_damage: broker/log/inspection/ batches directory_check
+    findings folders partition_check segment_check
+unit/kraftrio/commands/test_logs: broker/log/inspection/ dump stats
 unit/kraftrio/commands/test_tree: clients/cli/ lazy_group
 unit/kraftrio/commands/test_tree: kraftrio/commands/ cluster node node_options root
 unit/net/test_connection: net/ transport

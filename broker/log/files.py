@@ -322,3 +322,11 @@ def write_atomically(
     fs.rename(temporary, path)
     if sync and sync_parent:
         fs.sync_directory(os.path.dirname(path))
+
+
+class ReadOnlyFileSystem(OsFileSystem):
+    """The machine's file system for who changes nothing, and may not be allowed to."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        assert not create, "nothing is made here"
+        return OsFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))

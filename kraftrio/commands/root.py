@@ -33,6 +33,7 @@ ENTRIES = {
         f"{_CLIENTS}.groups.commands:group", "Groups of consumers: lag, members, offsets."
     ),
     "config": Entry(f"{_CLIENTS}.configs.commands:config", "Settings of everything."),
+    "log": Entry("kraftrio.commands.logs:log", "Log directories: verify, stats, dump."),
 }
 
 
