@@ -61,14 +61,24 @@ def hash_topic(topic: TopicImage, image: MetadataImage) -> int:
         _INT32.pack(topic.partition_count),
     ]
     racks = {broker.broker_id: broker.rack for broker in image.brokers.values() if broker.rack}
+    if not racks:
+        parts.append(struct.pack(f"<{topic.partition_count}i", *range(topic.partition_count)))
+        return _signed(xxh3_64(b"".join(parts)))
+    racks_of: dict[tuple[int, ...], bytes] = {(): b""}  # by the replicas: few of them are different
     for index in range(topic.partition_count):
-        parts.append(_INT32.pack(index))
-        if racks and index in topic.partitions:
-            replicas = topic.partitions[index].replicas
-            for rack in sorted(racks[replica] for replica in replicas if replica in racks):
-                text = _string(rack)
-                parts.append(text[-_INT32.size :] + text)
+        partition = topic.partitions.get(index)
+        replicas = () if partition is None else partition.replicas
+        text = racks_of.get(replicas)
+        if text is None:
+            names = sorted(racks[replica] for replica in replicas if replica in racks)
+            text = racks_of[replicas] = b"".join(map(_rack, names))
+        parts += (_INT32.pack(index), text)
     return _signed(xxh3_64(b"".join(parts)))
+
+
+def _rack(name: str) -> bytes:
+    text = _string(name)
+    return text[-_INT32.size :] + text
 
 
 def _string(text: str) -> bytes:
