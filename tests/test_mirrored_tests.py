@@ -74,7 +74,9 @@ unit/broker/coordinator/groups/classic/test_rebalances: broker/coordinator/group
 unit/broker/coordinator/groups/consumer/test_classic_members: broker/coordinator/groups/shard/
     classic_requests
 unit/broker/coordinator/groups/consumer/test_heartbeats: broker/coordinator/groups/consumer/
-    checks departures group groups member member_timers member_updates parts partition_epochs
+    checks departures groups member_timers member_updates parts
+unit/broker/coordinator/groups/consumer/test_heartbeats: broker/coordinator/groups/consumer/state/
+    group member partition_epochs
 unit/broker/coordinator/groups/consumer/test_heartbeats: broker/coordinator/groups/modern/
     member_state metadata_refresh target_assignment
 unit/broker/coordinator/groups/shard/test_recorded_groups: broker/coordinator/groups/consumer/

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kraftrio.broker.coordinator.groups.consumer.group import ConsumerGroup
 from kraftrio.broker.coordinator.groups.consumer.groups import ConsumerGroups
 from kraftrio.broker.coordinator.groups.consumer.member_timers import MemberTimers
-from kraftrio.broker.coordinator.groups.consumer.partition_epochs import PartitionEpochs
+from kraftrio.broker.coordinator.groups.consumer.state.group import ConsumerGroup
+from kraftrio.broker.coordinator.groups.consumer.state.partition_epochs import PartitionEpochs
 from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.group_records.keys import (

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from kraftrio.broker.coordinator.groups.consumer.group import ConsumerGroup
-from kraftrio.broker.coordinator.groups.consumer.member import ConsumerMember, Owned, owns_only
+from kraftrio.broker.coordinator.groups.consumer.state.group import ConsumerGroup
+from kraftrio.broker.coordinator.groups.consumer.state.member import (
+    ConsumerMember,
+    Owned,
+    owns_only,
+)
 from kraftrio.broker.coordinator.groups.modern.member_state import (
     JOIN_EPOCH,
     LEAVE_EPOCH,

@@ -13,11 +13,6 @@ from typing import NamedTuple
 from kraftrio.broker.coordinator.groups.classic.joins import Client, JoinAttempt, requires_member_id
 from kraftrio.broker.coordinator.groups.consumer.checks import check_instance, check_room
 from kraftrio.broker.coordinator.groups.consumer.conversions import Conversions, MigrationPolicy
-from kraftrio.broker.coordinator.groups.consumer.group import (
-    CONSUMER_PROTOCOL_TYPE,
-    ConsumerGroup,
-)
-from kraftrio.broker.coordinator.groups.consumer.member import ClassicMetadata, ConsumerMember
 from kraftrio.broker.coordinator.groups.consumer.member_updates import (
     MemberUpdate,
     MemberUpdates,
@@ -30,6 +25,11 @@ from kraftrio.broker.coordinator.groups.consumer.regular_expressions import (
     RegexChange,
     RegularExpressions,
 )
+from kraftrio.broker.coordinator.groups.consumer.state.group import (
+    CONSUMER_PROTOCOL_TYPE,
+    ConsumerGroup,
+)
+from kraftrio.broker.coordinator.groups.consumer.state.member import ClassicMetadata, ConsumerMember
 from kraftrio.broker.coordinator.groups.modern.member_state import JOIN_EPOCH, MemberState
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now, Outcome
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError

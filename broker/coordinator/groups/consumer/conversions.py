@@ -23,18 +23,18 @@ from kraftrio.broker.coordinator.groups.classic.group_state import (
     GroupState,
 )
 from kraftrio.broker.coordinator.groups.classic.records import group_record, group_tombstone
-from kraftrio.broker.coordinator.groups.consumer.group import (
+from kraftrio.broker.coordinator.groups.consumer.parts import Parts
+from kraftrio.broker.coordinator.groups.consumer.records import group_records, group_tombstones
+from kraftrio.broker.coordinator.groups.consumer.state.group import (
     CONSUMER_GROUP_TYPE,
     CONSUMER_PROTOCOL_TYPE,
     ConsumerGroup,
 )
-from kraftrio.broker.coordinator.groups.consumer.member import (
+from kraftrio.broker.coordinator.groups.consumer.state.member import (
     ClassicMetadata,
     ConsumerMember,
     with_epoch,
 )
-from kraftrio.broker.coordinator.groups.consumer.parts import Parts
-from kraftrio.broker.coordinator.groups.consumer.records import group_records, group_tombstones
 from kraftrio.broker.coordinator.outcome import Change, CoordinatorRecord, Now, Outcome
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from kraftrio.wire.messages.group_records.classic import (

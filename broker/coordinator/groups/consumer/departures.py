@@ -10,11 +10,6 @@ from typing import Any
 from kraftrio.broker.coordinator.deadlines import DeadlineKey
 from kraftrio.broker.coordinator.groups.consumer.checks import check_instance
 from kraftrio.broker.coordinator.groups.consumer.conversions import Conversions
-from kraftrio.broker.coordinator.groups.consumer.group import (
-    CONSUMER_GROUP_TYPE,
-    ConsumerGroup,
-)
-from kraftrio.broker.coordinator.groups.consumer.member import NO_PARTITIONS, ConsumerMember
 from kraftrio.broker.coordinator.groups.consumer.member_timers import REBALANCE_DEADLINE
 from kraftrio.broker.coordinator.groups.consumer.parts import Parts
 from kraftrio.broker.coordinator.groups.consumer.records import (
@@ -23,6 +18,11 @@ from kraftrio.broker.coordinator.groups.consumer.records import (
     member_tombstones,
     regex_tombstone,
 )
+from kraftrio.broker.coordinator.groups.consumer.state.group import (
+    CONSUMER_GROUP_TYPE,
+    ConsumerGroup,
+)
+from kraftrio.broker.coordinator.groups.consumer.state.member import NO_PARTITIONS, ConsumerMember
 from kraftrio.broker.coordinator.groups.modern.member_state import STATIC_LEAVE_EPOCH, MemberState
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, FollowUp, Now, Outcome
 from kraftrio.wire.errors import ErrorCode, KafkaError

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kraftrio.broker.coordinator.groups.assignors.spec import MemberAssignment
-from kraftrio.broker.coordinator.groups.consumer.group import ConsumerGroup
-from kraftrio.broker.coordinator.groups.consumer.member import ConsumerMember
+from kraftrio.broker.coordinator.groups.consumer.state.group import ConsumerGroup
+from kraftrio.broker.coordinator.groups.consumer.state.member import ConsumerMember
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.messages.groups import (

@@ -18,12 +18,7 @@ from kraftrio.broker.coordinator.groups.assignors.builtin import CONSUMER_ASSIGN
 from kraftrio.broker.coordinator.groups.consumer.classic_members import ClassicMembers
 from kraftrio.broker.coordinator.groups.consumer.conversions import Conversions
 from kraftrio.broker.coordinator.groups.consumer.departures import Departures, MemberFenced
-from kraftrio.broker.coordinator.groups.consumer.group import (
-    CONSUMER_GROUP_TYPE,
-    ConsumerGroup,
-)
 from kraftrio.broker.coordinator.groups.consumer.heartbeats import Heartbeats
-from kraftrio.broker.coordinator.groups.consumer.member import ConsumerMember
 from kraftrio.broker.coordinator.groups.consumer.member_timers import (
     MEMBER_DEADLINES,
     MemberTimers,
@@ -41,6 +36,11 @@ from kraftrio.broker.coordinator.groups.consumer.regular_expressions import (
     LOOKUP_DEADLINE,
     RegularExpressions,
 )
+from kraftrio.broker.coordinator.groups.consumer.state.group import (
+    CONSUMER_GROUP_TYPE,
+    ConsumerGroup,
+)
+from kraftrio.broker.coordinator.groups.consumer.state.member import ConsumerMember
 from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
 from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
 from kraftrio.broker.coordinator.groups.modern.replay import (

@@ -15,8 +15,6 @@ from kraftrio.broker.coordinator.groups.consumer.checks import (
 )
 from kraftrio.broker.coordinator.groups.consumer.conversions import Conversions
 from kraftrio.broker.coordinator.groups.consumer.departures import Departures
-from kraftrio.broker.coordinator.groups.consumer.group import ConsumerGroup
-from kraftrio.broker.coordinator.groups.consumer.member import ConsumerMember
 from kraftrio.broker.coordinator.groups.consumer.member_updates import (
     MemberUpdate,
     MemberUpdates,
@@ -28,6 +26,8 @@ from kraftrio.broker.coordinator.groups.consumer.regular_expressions import (
     RegexChange,
     RegularExpressions,
 )
+from kraftrio.broker.coordinator.groups.consumer.state.group import ConsumerGroup
+from kraftrio.broker.coordinator.groups.consumer.state.member import ConsumerMember
 from kraftrio.broker.coordinator.groups.modern.member_state import (
     JOIN_EPOCH,
     LEAVE_EPOCH,

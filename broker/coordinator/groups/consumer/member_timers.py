@@ -12,8 +12,8 @@ They are not in the records: all begin again when a shard is loaded.
 from __future__ import annotations
 
 from kraftrio.broker.coordinator.deadlines import DeadlineKey, DeadlineQueue
-from kraftrio.broker.coordinator.groups.consumer.group import ConsumerGroup
-from kraftrio.broker.coordinator.groups.consumer.member import ConsumerMember
+from kraftrio.broker.coordinator.groups.consumer.state.group import ConsumerGroup
+from kraftrio.broker.coordinator.groups.consumer.state.member import ConsumerMember
 from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
 from kraftrio.broker.coordinator.groups.modern.member_state import MemberState
 from kraftrio.broker.coordinator.outcome import Now

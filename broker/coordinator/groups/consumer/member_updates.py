@@ -16,8 +16,6 @@ from kraftrio.broker.coordinator.groups.assignors.spec import (
     MemberSpec,
     TopicSpec,
 )
-from kraftrio.broker.coordinator.groups.consumer.group import ConsumerGroup
-from kraftrio.broker.coordinator.groups.consumer.member import ConsumerMember, Owned
 from kraftrio.broker.coordinator.groups.consumer.parts import Parts
 from kraftrio.broker.coordinator.groups.consumer.reconciliation import Target, reconcile
 from kraftrio.broker.coordinator.groups.consumer.records import (
@@ -29,6 +27,8 @@ from kraftrio.broker.coordinator.groups.consumer.records import (
     partition_metadata_tombstone,
     target_record,
 )
+from kraftrio.broker.coordinator.groups.consumer.state.group import ConsumerGroup
+from kraftrio.broker.coordinator.groups.consumer.state.member import ConsumerMember, Owned
 from kraftrio.broker.coordinator.groups.modern.member_state import JOIN_EPOCH
 from kraftrio.broker.coordinator.groups.modern.target_assignment import NOTHING
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now

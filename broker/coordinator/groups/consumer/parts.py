@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kraftrio.broker.coordinator.groups.assignors.spec import Assignor
-from kraftrio.broker.coordinator.groups.consumer.member import ConsumerMember
 from kraftrio.broker.coordinator.groups.consumer.member_timers import MemberTimers
-from kraftrio.broker.coordinator.groups.consumer.subscriptions import Subscriptions
+from kraftrio.broker.coordinator.groups.consumer.state.member import ConsumerMember
+from kraftrio.broker.coordinator.groups.consumer.state.subscriptions import Subscriptions
 from kraftrio.broker.coordinator.groups.group import GroupRegistry
 from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes

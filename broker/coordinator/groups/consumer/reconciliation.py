@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kraftrio.broker.coordinator.groups.assignors.spec import MemberAssignment
-from kraftrio.broker.coordinator.groups.consumer.member import (
+from kraftrio.broker.coordinator.groups.consumer.state.member import (
     NO_PARTITIONS,
     ConsumerMember,
     Owned,

@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import Final
 
 from kraftrio.broker.coordinator.groups.assignors.spec import MemberAssignment
-from kraftrio.broker.coordinator.groups.consumer.group import ConsumerGroup
-from kraftrio.broker.coordinator.groups.consumer.member import (
+from kraftrio.broker.coordinator.groups.consumer.state.group import ConsumerGroup
+from kraftrio.broker.coordinator.groups.consumer.state.member import (
     ClassicMetadata,
     ConsumerMember,
     Partitions,
 )
-from kraftrio.broker.coordinator.groups.consumer.subscriptions import ResolvedRegex
+from kraftrio.broker.coordinator.groups.consumer.state.subscriptions import ResolvedRegex
 from kraftrio.broker.coordinator.groups.modern.member_state import MemberState
 from kraftrio.broker.coordinator.groups.modern.target_assignment import TargetRecords
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord

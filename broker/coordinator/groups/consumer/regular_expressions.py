@@ -19,7 +19,6 @@ from enum import Enum
 from kraftrio.base.patterns.pattern import Pattern
 from kraftrio.base.patterns.syntax import PatternError
 from kraftrio.broker.coordinator.deadlines import DeadlineQueue
-from kraftrio.broker.coordinator.groups.consumer.group import ConsumerGroup
 from kraftrio.broker.coordinator.groups.consumer.member_updates import MemberUpdate
 from kraftrio.broker.coordinator.groups.consumer.parts import HeartbeatClient, Parts
 from kraftrio.broker.coordinator.groups.consumer.records import (
@@ -27,7 +26,8 @@ from kraftrio.broker.coordinator.groups.consumer.records import (
     regex_record,
     regex_tombstone,
 )
-from kraftrio.broker.coordinator.groups.consumer.subscriptions import ResolvedRegex
+from kraftrio.broker.coordinator.groups.consumer.state.group import ConsumerGroup
+from kraftrio.broker.coordinator.groups.consumer.state.subscriptions import ResolvedRegex
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now, Outcome
 from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.wire.errors import ErrorCode, KafkaError

@@ -10,8 +10,8 @@ from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
 from kraftrio.broker.coordinator.groups.classic.groups import ClassicGroups
 from kraftrio.broker.coordinator.groups.classic.joins import Client
 from kraftrio.broker.coordinator.groups.classic.replies import refuse_join
-from kraftrio.broker.coordinator.groups.consumer.group import ConsumerGroup
 from kraftrio.broker.coordinator.groups.consumer.groups import ConsumerGroups
+from kraftrio.broker.coordinator.groups.consumer.state.group import ConsumerGroup
 from kraftrio.broker.coordinator.groups.group import GroupRegistry
 from kraftrio.broker.coordinator.groups.shard.kind_table import KindTable
 from kraftrio.broker.coordinator.outcome import Now, Outcome, Ticket

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kraftrio.broker.coordinator.groups.consumer.checks import check_request
-from kraftrio.broker.coordinator.groups.consumer.group import ConsumerGroup
 from kraftrio.broker.coordinator.groups.consumer.parts import HeartbeatClient
+from kraftrio.broker.coordinator.groups.consumer.state.group import ConsumerGroup
 from kraftrio.kraft_meta.metadata.image import MetadataDelta
 from kraftrio.kraft_meta.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from kraftrio.wire.errors import ErrorCode, KafkaError

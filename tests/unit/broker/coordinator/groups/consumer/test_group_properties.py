@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kraftrio.broker.coordinator.groups.consumer.group import ConsumerGroup
+from kraftrio.broker.coordinator.groups.consumer.state.group import ConsumerGroup
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from tests.unit.broker.coordinator.groups.consumer.consumer_context import (
     ConsumerContext,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kraftrio.broker.coordinator.groups.consumer.member import ConsumerMember, Partitions
 from kraftrio.broker.coordinator.groups.consumer.reconciliation import Target, reconcile
+from kraftrio.broker.coordinator.groups.consumer.state.member import ConsumerMember, Partitions
 from kraftrio.broker.coordinator.groups.modern.member_state import MemberState
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.groups import ConsumerGroupHeartbeatTopicPartitions

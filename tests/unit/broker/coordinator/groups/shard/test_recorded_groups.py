@@ -9,8 +9,8 @@ import pytest
 
 from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup, GroupState
 from kraftrio.broker.coordinator.groups.classic.records import group_from_record, group_value
-from kraftrio.broker.coordinator.groups.consumer.group import ConsumerGroup
 from kraftrio.broker.coordinator.groups.consumer.records import group_records, member_tombstones
+from kraftrio.broker.coordinator.groups.consumer.state.group import ConsumerGroup
 from kraftrio.broker.coordinator.groups.offset_table import OffsetKey
 from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
 from kraftrio.broker.coordinator.groups.shard.kinds import group_kinds

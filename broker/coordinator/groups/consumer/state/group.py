@@ -13,9 +13,9 @@ from enum import Enum
 from typing import Final
 
 from kraftrio.broker.coordinator.groups.assignors.spec import MemberAssignment
-from kraftrio.broker.coordinator.groups.consumer.member import ConsumerMember
-from kraftrio.broker.coordinator.groups.consumer.partition_epochs import PartitionEpochs
-from kraftrio.broker.coordinator.groups.consumer.subscriptions import Subscriptions
+from kraftrio.broker.coordinator.groups.consumer.state.member import ConsumerMember
+from kraftrio.broker.coordinator.groups.consumer.state.partition_epochs import PartitionEpochs
+from kraftrio.broker.coordinator.groups.consumer.state.subscriptions import Subscriptions
 from kraftrio.broker.coordinator.groups.modern.member_state import LEAVE_EPOCH, MemberState
 from kraftrio.broker.coordinator.groups.modern.metadata_refresh import MetadataRefresh
 from kraftrio.broker.coordinator.groups.modern.target_assignment import NOTHING, TargetAssignment

@@ -7,7 +7,7 @@ outlives the records of the former one.
 
 from __future__ import annotations
 
-from kraftrio.broker.coordinator.groups.consumer.member import ConsumerMember
+from kraftrio.broker.coordinator.groups.consumer.state.member import ConsumerMember
 
 FREE = -1
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kraftrio.broker.coordinator.groups.consumer.member import ConsumerMember
-from kraftrio.broker.coordinator.groups.consumer.subscriptions import (
+from kraftrio.broker.coordinator.groups.consumer.state.member import ConsumerMember
+from kraftrio.broker.coordinator.groups.consumer.state.subscriptions import (
     ResolvedRegex,
     Subscriptions,
 )

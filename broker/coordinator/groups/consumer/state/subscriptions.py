@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kraftrio.broker.coordinator.groups.consumer.member import ConsumerMember
+from kraftrio.broker.coordinator.groups.consumer.state.member import ConsumerMember
 
 
 class ResolvedRegex(NamedTuple):
