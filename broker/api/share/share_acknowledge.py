@@ -14,7 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kraftrio.broker.api.share.acknowledgements import Acknowledgements
-from kraftrio.broker.api.share.share_requests import LeadersToName, check_member
+from kraftrio.broker.api.share.share_requests import (
+    AnswersByTopic,
+    LeadersToName,
+    check_member,
+)
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.sliced_work import Work
@@ -77,21 +81,18 @@ class ShareAcknowledgeHandler:
         yield from acknowledgements.wait()
         if epoch == FINAL_EPOCH:
             self._share_partitions.end_session(session)
-        topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
+        answers = AnswersByTopic(
+            lambda topic_id: ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=[])
+        )
         leaders = LeadersToName(self._metadata, context)
         for named, refusal in acknowledgements.errors.items():
-            topic = topics.get(named.topic_id)
-            if topic is None:
-                topic = topics[named.topic_id] = ShareAcknowledgeTopicResponse(
-                    topic_id=named.topic_id, partitions=[]
-                )
-            topic.partitions.append(_answer(named, refusal, leaders))
+            answers.add(named.topic_id, _answer(named, refusal, leaders))
             yield None
         return ShareAcknowledgeResponse(
             acquisition_lock_timeout_ms=self._settings.number(
                 member.group_id, "share.record.lock.duration.ms"
             ),
-            responses=list(topics.values()),
+            responses=answers.topics(),
             node_endpoints=leaders.node_endpoints(),
         )
 

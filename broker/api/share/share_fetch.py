@@ -27,7 +27,11 @@ from kraftrio.broker.api.share.ongoing_share_fetch import (
     ShareFetchAnswers,
     ShareFetchServices,
 )
-from kraftrio.broker.api.share.share_requests import LeadersToName, check_member
+from kraftrio.broker.api.share.share_requests import (
+    AnswersByTopic,
+    LeadersToName,
+    check_member,
+)
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.sliced_work import Work
@@ -141,17 +145,14 @@ class ShareFetchHandler:
         member: SessionKey,
         context: RequestContext,
     ) -> Work[ShareFetchResponse]:
-        topics: dict[bytes, ShareFetchableTopicResponse] = {}
+        answers = AnswersByTopic(
+            lambda topic_id: ShareFetchableTopicResponse(topic_id=topic_id, partitions=[])
+        )
         leaders = LeadersToName(self._metadata, context)
         errors = acknowledgements.errors
 
         def add(named: SessionPartition, answer: SharePartitionData) -> None:
-            topic = topics.get(named.topic_id)
-            if topic is None:
-                topic = topics[named.topic_id] = ShareFetchableTopicResponse(
-                    topic_id=named.topic_id, partitions=[]
-                )
-            topic.partitions.append(answer)
+            answers.add(named.topic_id, answer)
             code = answer.error_code or answer.acknowledge_error_code
             if code:
                 answer.current_leader = leaders.of(named, code)
@@ -172,7 +173,7 @@ class ShareFetchHandler:
             acquisition_lock_timeout_ms=self._settings.number(
                 member.group_id, "share.record.lock.duration.ms"
             ),
-            responses=list(topics.values()),
+            responses=answers.topics(),
             node_endpoints=leaders.node_endpoints(),
         )
 

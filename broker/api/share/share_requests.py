@@ -1,11 +1,13 @@
-"""What ShareFetch and ShareAcknowledge have in common: who asks, and leaders that are named.
+"""What ShareFetch and ShareAcknowledge have in common: who asks, how answers are gathered, and the
+leaders that they name.
 
 Called by `share_fetch` and `share_acknowledge`.
 """
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.metadata.leader_hints import WRONG_LEADER, LeaderHints
@@ -47,6 +49,38 @@ def check_member(
     if not member_id or len(member_id) > _LONGEST_MEMBER_ID:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     return SessionKey(group_id, member_id)
+
+
+class TopicAnswer(Protocol):
+    """A topic in a response, of either kind."""
+
+    partitions: list[Any]
+
+
+T = TypeVar("T", bound=TopicAnswer)
+
+
+class AnswersByTopic(Generic[T]):
+    """The partitions of one response, under their topics, in the order in which they came.
+
+    Args:
+        new_topic: makes the answer for a topic, by its id.
+    """
+
+    def __init__(self, new_topic: Callable[[bytes], T]) -> None:
+        self._new_topic = new_topic
+        self._topics: dict[bytes, T] = {}
+
+    def add(self, topic_id: bytes, partition: Any) -> None:
+        """Add what is answered for a partition."""
+        topic = self._topics.get(topic_id)
+        if topic is None:
+            topic = self._topics[topic_id] = self._new_topic(topic_id)
+        topic.partitions.append(partition)
+
+    def topics(self) -> list[T]:
+        """All that was added."""
+        return list(self._topics.values())
 
 
 class LeadersToName:

@@ -40,6 +40,7 @@ def bodies(topic: str, id_of_topic: bytes, group: str) -> dict[str, list[Body]]:
     return {
         **_of_data(topic, id_of_topic),
         **_of_groups(topic, id_of_topic, group),
+        **_of_modern_groups(topic, group),
         **_of_share_groups(id_of_topic, group),
         **_of_share_states(group),
         **_of_topics(topic),
@@ -148,27 +149,19 @@ def _of_groups(topic: str, id_of_topic: bytes, group: str) -> dict[str, list[Bod
                 "Topics": [{"Name": topic, "Partitions": [{"PartitionIndex": 0}]}],
             }
         ],
+    }
+
+
+def _of_modern_groups(topic: str, group: str) -> dict[str, list[Body]]:
+    """The same about the groups whose partitions the broker assigns."""
+    leave = {"GroupId": group, "MemberId": ABSENT, "MemberEpoch": -1}  # a group that is not there
+    altered = {"TopicName": ABSENT, "Partitions": [{"PartitionIndex": 0, "StartOffset": 7}]}
+    return {
         "ConsumerGroupDescribe": [{"GroupIds": [ABSENT]}],
-        "ConsumerGroupHeartbeat": [
-            # to leave a group that is not there
-            {"GroupId": group, "MemberId": ABSENT, "MemberEpoch": -1}
-        ],
-        "ShareGroupHeartbeat": [
-            # to leave a group that is not there
-            {"GroupId": group, "MemberId": ABSENT, "MemberEpoch": -1}
-        ],
+        "ConsumerGroupHeartbeat": [leave],
+        "ShareGroupHeartbeat": [leave],
         "ShareGroupDescribe": [{"GroupIds": [ABSENT]}],
-        "AlterShareGroupOffsets": [
-            {
-                "GroupId": group,
-                "Topics": [
-                    {
-                        "TopicName": ABSENT,
-                        "Partitions": [{"PartitionIndex": 0, "StartOffset": 7}],
-                    }
-                ],
-            }
-        ],
+        "AlterShareGroupOffsets": [{"GroupId": group, "Topics": [altered]}],
         "DeleteShareGroupOffsets": [{"GroupId": ABSENT, "Topics": [{"TopicName": topic}]}],
         "DescribeShareGroupOffsets": [
             {
@@ -178,10 +171,7 @@ def _of_groups(topic: str, id_of_topic: bytes, group: str) -> dict[str, list[Bod
                 ]
             }
         ],
-        "StreamsGroupHeartbeat": [
-            # to leave a group that is not there
-            {"GroupId": group, "MemberId": ABSENT, "MemberEpoch": -1}
-        ],
+        "StreamsGroupHeartbeat": [leave],
         "StreamsGroupDescribe": [{"GroupIds": [ABSENT]}],
     }
 

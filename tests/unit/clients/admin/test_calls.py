@@ -19,7 +19,7 @@ from kraftrio.wire.messages.admin import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from kraftrio.wire.messages.cluster import DescribeClusterRequest
+from kraftrio.wire.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraftrio.wire.protocol.api import ApiKey
 from tests.unit.clients.fake_cluster import CUT, FakeCluster, FakeNode, fake_cluster
 
@@ -95,12 +95,27 @@ def moved_to(fake: FakeCluster, controller_id: int) -> None:
 
 
 async def test_one_broker_is_asked_until_it_answers() -> None:
+    """However long that takes within the time of the call; no other broker is asked instead."""
     async with fake_cluster(2) as fake:
         settings = config(fake.bootstrap)
         async with open_cluster(config=settings, rng=random.Random(1)) as cluster:
             calls = AdminCalls(cluster, settings)
+            answers = iter([CUT, CUT, DescribeClusterResponse(cluster_id="c")])
+            fake.on(ApiKey.DESCRIBE_CLUSTER, lambda node, _: next(answers))
+            response = await calls.ask_node(2, DescribeClusterRequest(), Deadline(settings, 30_000))
+            assert response.cluster_id == "c"
+            assert fake.requests[2, "DescribeCluster"] == 3
+            assert fake.requests[1, "DescribeCluster"] == 0
+
+
+async def test_one_broker_that_does_not_answer_is_given_up() -> None:
+    """With the error of the last attempt."""
+    async with fake_cluster(2) as fake:
+        settings = config(fake.bootstrap, retries=1)
+        async with open_cluster(config=settings, rng=random.Random(1)) as cluster:
+            calls = AdminCalls(cluster, settings)
             fake.on(ApiKey.DESCRIBE_CLUSTER, lambda node, _: CUT)
             with pytest.raises(NetworkError):
-                await calls.ask_node(2, DescribeClusterRequest(), Deadline(settings, 100))
-            assert fake.requests[2, "DescribeCluster"] > 1
+                await calls.ask_node(2, DescribeClusterRequest(), Deadline(settings, 30_000))
+            assert fake.requests[2, "DescribeCluster"] == 2
             assert fake.requests[1, "DescribeCluster"] == 0
