@@ -105,6 +105,7 @@ class BrokerProperties:
     kraftrio_max_decompressed_batch_bytes: int
     kraftrio_shutdown_timeout_ms: int
     kraftrio_cluster_id: str
+    kraftrio_first_users_file: str
     controller_quorum_voters: list[VoterAddress]
     controller_quorum_bootstrap_servers: list[HostPort]
     controller_quorum_election_timeout_ms: int

@@ -94,6 +94,8 @@ kraftrio.shutdown.timeout.ms | int | 30000 | 0.. | medium
 # Metadata quorum
 kraftrio.cluster.id | string | | | medium
     The cluster id that a new data directory gets; empty: made from the voters, or drawn by chance.
+kraftrio.first.users.file | string | | | medium
+    A file with the first users of a new cluster, a line for each as for `start --add-scram`.
 controller.quorum.voters | list | |  | high
     The voters of the metadata quorum, as id@host:port separated by commas.
 controller.quorum.bootstrap.servers | list | |  | high

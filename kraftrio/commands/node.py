@@ -190,13 +190,26 @@ def _start(arguments: argparse.Namespace) -> int:
         from kraftrio.broker.node.node import run_until_stopped
 
     try:
-        return run_until_stopped(config, first_credentials(arguments.add_scram, os.urandom))
+        users = [*arguments.add_scram, *_users_of(config.kraftrio_first_users_file)]
+        credentials = first_credentials(users, os.urandom)
     except FirstUserError as error:
-        _complain(f"--add-scram: {error}")
+        _complain(f"the first users: {error}")
         return EXIT_USAGE
+    except (OSError, UnicodeDecodeError) as error:
+        _complain(f"cannot read kraftrio.first.users.file: {error}")
+        return EXIT_USAGE
+    try:
+        return run_until_stopped(config, credentials)
     except StartError as error:
         _complain(str(error))
         return EXIT_FAILURE
+
+
+def _users_of(file: str) -> list[str]:
+    if not file:
+        return []
+    with open(file, encoding="utf-8") as lines:
+        return [line.strip() for line in lines if line.strip()]
 
 
 def _recover_quorum(arguments: argparse.Namespace) -> int:

@@ -13,11 +13,13 @@ Pure. Called by: `secure_setup/files`.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from kraftrio.broker.config.attributes import address_text
+from kraftrio.wire.sasl.scram_keys import MIN_ITERATIONS, ScramMechanism, salted_password
 
 PORTS_PER_NODE: Final = 3
 NODE_USER: Final = "kraftrio-node"
@@ -68,13 +70,14 @@ class NodeAddress:
 
 
 def listener_properties(
-    address: NodeAddress, key_store: str, trust_store: str, super_user: str
+    address: NodeAddress, key_store: str, trust_store: str, first_users: str, super_user: str
 ) -> dict[str, str]:
     """Return what makes a node's listeners secure, and who may do everything.
 
     Args:
         key_store: the file with the node's key and certificates.
         trust_store: the file with the certificate of the authority.
+        first_users: the file with the users of a new cluster.
     """
     listen = {
         _CLIENTS: address.port,
@@ -99,6 +102,7 @@ def listener_properties(
         "ssl.client.auth": "required",
         "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/,DEFAULT",
         "sasl.enabled.mechanisms": MECHANISM,
+        "kraftrio.first.users.file": first_users,
         f"{_JAAS_PREFIX}.sasl.jaas.config": f"{_SCRAM_MODULE} required;",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": f"User:{NODE_USER};User:{super_user}",
@@ -154,6 +158,20 @@ def librdkafka_certificate_client(
         "ssl.certificate.location": key_store,
         "ssl.key.location": key_store,
     }
+
+
+def first_user_text(user: str, password: str, salt: bytes) -> str:
+    """Write a user as `kraftrio start --add-scram` takes it, the password salted."""
+    mechanism = ScramMechanism.of_name(MECHANISM)
+    assert mechanism is not None
+    salted = salted_password(mechanism, password, salt, MIN_ITERATIONS)
+    fields = (
+        f"name={user}",
+        f"iterations={MIN_ITERATIONS}",
+        f'salt="{b64encode(salt).decode()}"',
+        f'saltedpassword="{b64encode(salted).decode()}"',
+    )
+    return f"{MECHANISM}=[{','.join(fields)}]\n"
 
 
 def properties_text(properties: Mapping[str, str]) -> str:

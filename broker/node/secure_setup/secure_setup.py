@@ -27,6 +27,7 @@ LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 
 _FOLDER: Final = "security"
 _PASSWORD_BYTES: Final = 18
+_SALT_BYTES: Final = 32
 
 
 class SecureSetupError(Exception):
@@ -59,6 +60,11 @@ class SecureSetup:
         """The file with the administrator's key and certificates."""
         return posixpath.join(self.directory, _FOLDER, f"{ADMINISTRATOR}.pem")
 
+    @property
+    def first_users(self) -> str:
+        """The file with the users of a new cluster."""
+        return posixpath.join(self.directory, _FOLDER, "first-users")
+
     def node_store(self, node_id: int) -> str:
         """The file with a node's key and certificates."""
         return posixpath.join(self.directory, _FOLDER, f"node-{node_id}.pem")
@@ -66,7 +72,11 @@ class SecureSetup:
     def node_properties(self, node_id: int) -> dict[str, str]:
         """Return the properties that make a node's listeners secure."""
         return property_files.listener_properties(
-            self.nodes[node_id], self.node_store(node_id), self.trust_store, ADMINISTRATOR
+            self.nodes[node_id],
+            self.node_store(node_id),
+            self.trust_store,
+            self.first_users,
+            ADMINISTRATOR,
         )
 
     def files(self, now: datetime.datetime, password: str) -> list[NewFile]:
@@ -111,6 +121,11 @@ class SecureSetup:
                 f"key and certificate of the user {ADMINISTRATOR}, {issued}",
             )
         )
+        user = property_files.first_user_text(
+            ADMINISTRATOR, password, secrets.token_bytes(_SALT_BYTES)
+        )
+        purpose = f"the user {ADMINISTRATOR} for a cluster that starts for the first time"
+        files.append(NewFile(self.first_users, user.encode(), purpose))
         return files + self._client_files(password)
 
     def _client_files(self, password: str) -> list[NewFile]:

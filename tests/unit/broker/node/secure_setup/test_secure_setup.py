@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from kraftrio.base.properties import parse_properties
+from kraftrio.broker.node.first_users import first_credentials
 from kraftrio.broker.node.secure_setup.property_files import NodeAddress
 from kraftrio.broker.node.secure_setup.secure_setup import (
     SecureSetup,
     SecureSetupError,
     write_setup,
 )
+from kraftrio.wire.sasl.scram_keys import ScramMechanism, credential_of, salted_password
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 PASSWORD = "open-sesame"
@@ -84,6 +86,18 @@ def test_a_node_listens_for_three_kinds_of_peers(tmp_path: Path) -> None:
     )
     assert properties["super.users"] == "User:kraftrio-node;User:admin"
     assert properties["ssl.keystore.location"] == f"{tmp_path}/security/node-1.pem"
+
+
+def test_the_administrator_is_a_first_user(tmp_path: Path) -> None:
+    """As `kraftrio start --add-scram` reads it; the password itself is not there."""
+    setup = setup_in(tmp_path)
+    write_setup(setup.files(NOW, PASSWORD))
+    text = Path(setup.node_properties(2)["kraftrio.first.users.file"]).read_text()
+    (record,) = first_credentials(text.splitlines(), lambda _size: b"")
+    salted = salted_password(ScramMechanism.SCRAM_SHA_512, PASSWORD, record.salt, record.iterations)
+    expected = credential_of(ScramMechanism.SCRAM_SHA_512, salted, record.salt, record.iterations)
+    assert (record.name, record.stored_key) == ("admin", expected.stored_key)
+    assert PASSWORD not in text
 
 
 def test_odd_folders_survive_java(tmp_path: Path) -> None:
