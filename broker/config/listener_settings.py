@@ -6,6 +6,8 @@ Rules (Kafka's)
 - Such a name has the type, the allowed values and the secrecy of the setting it is about; one about
   nothing that is known is an unknown name.
 - For all brokers by the default resource only those of `CLUSTER_WIDE` can be set.
+- Where clients log in by SASL they show a certificate only if the listener's own `ssl.client.auth`
+  says so: that of all listeners is for those that know clients by certificates alone (KIP-684).
 - Key and trust stores are changed while a broker runs by such names alone (`WITH_PREFIX_ONLY`).
 
 Pure. Called by `dynamic_config`, `config/describe` and whatever secures a listener.
@@ -49,6 +51,7 @@ WITH_PREFIX_ONLY: Final = frozenset(
 
 class _Settings(Protocol):
     originals: dict[str, str]
+    listener_security_protocol_map: dict[str, str]
 
 
 def settings_of(config: _Settings, listener_name: str) -> Mapping[str, str]:
@@ -58,8 +61,11 @@ def settings_of(config: _Settings, listener_name: str) -> Mapping[str, str]:
     the name of a SASL mechanism stays before its settings.
     """
     prefix = prefix_of(listener_name)
+    of_all = dict(config.originals)
+    if config.listener_security_protocol_map.get(listener_name.upper()) == "SASL_SSL":
+        of_all.pop("ssl.client.auth", None)
     return {
-        **config.originals,
+        **of_all,
         **{
             name.removeprefix(prefix): text
             for name, text in config.originals.items()

@@ -146,3 +146,18 @@ def test_a_listener_has_its_own_settings_before_those_of_all() -> None:
     assert outside["scram-sha-256.sasl.jaas.config"] == "x"
     assert settings_of(config, "inside")["ssl.client.auth"] == "requested"
     assert settings_of(config, "OTHER")["ssl.client.auth"] == "none"
+
+
+@pytest.mark.parametrize(("protocol", "is_for_it"), [("SSL", True), ("SASL_SSL", False)])
+def test_certificates_of_clients_that_log_in(protocol: str, is_for_it: bool) -> None:
+    """They are asked for by the listener's own setting, not by that of all listeners."""
+    settings = {
+        "listeners": "OUTSIDE://:0",
+        "listener.security.protocol.map": f"OUTSIDE:{protocol}",
+        "inter.broker.listener.name": "OUTSIDE",
+        "ssl.client.auth": "required",
+    }
+    config = BrokerConfig(settings)
+    assert ("ssl.client.auth" in settings_of(config, "outside")) is is_for_it
+    own = BrokerConfig(settings | {"listener.name.outside.ssl.client.auth": "requested"})
+    assert settings_of(own, "OUTSIDE")["ssl.client.auth"] == "requested"
