@@ -208,8 +208,9 @@ def _start(arguments: argparse.Namespace) -> int:
 def _users_of(file: str) -> list[str]:
     if not file:
         return []
-    with open(file, encoding="utf-8") as lines:
-        return [line.strip() for line in lines if line.strip()]
+    from pathlib import Path
+
+    return [line.strip() for line in Path(file).read_text().splitlines() if line.strip()]
 
 
 def _recover_quorum(arguments: argparse.Namespace) -> int:
