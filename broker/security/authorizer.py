@@ -1,7 +1,8 @@
-"""What a principal may do to a resource: the vocabulary of ACLs, and the port that decides.
+"""What a principal may do to a resource: the port that decides, and what it is asked about.
 
-Owns: `AclOperation`, `ResourceType`, `Resource`, the port `Authorizer`, and `AllowAll`, which is
-what a broker without `authorizer.class.name` uses. The numbers are the protocol's (KIP-140).
+Owns: `Resource`, the port `Authorizer`, and `AllowAll`, which is what a broker without
+`authorizer.class.name` uses. Operations and types of resources are the protocol's
+(`wire/protocol/acls`).
 
 Called by: the dispatcher for every request (`api_access`), and handlers, through their context,
 for each resource that a request names.
@@ -10,39 +11,22 @@ for each resource that a request names.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 
 from kraftrio.broker.security.principal import KafkaPrincipal
+from kraftrio.wire.protocol.acls import CLUSTER_NAME, AclOperation, ResourceType
 
-
-class AclOperation(IntEnum):
-    """What can be done to resources."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
-
-
-class ResourceType(IntEnum):
-    """What something can be done to."""
-
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
+__all__ = [
+    "ALLOW_ALL",
+    "CLUSTER",
+    "OPERATIONS_ON",
+    "AclOperation",
+    "AllowAll",
+    "Authorizer",
+    "Resource",
+    "ResourceType",
+    "authorized_operations",
+]
 
 
 class Resource(NamedTuple):
@@ -52,7 +36,7 @@ class Resource(NamedTuple):
     name: str | None = None
 
 
-CLUSTER: Final = Resource(ResourceType.CLUSTER, "kafka-cluster")
+CLUSTER: Final = Resource(ResourceType.CLUSTER, CLUSTER_NAME)
 
 OPERATIONS_ON: Final[Mapping[ResourceType, tuple[AclOperation, ...]]] = {
     ResourceType.TOPIC: (

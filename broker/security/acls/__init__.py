@@ -1,0 +1,1 @@
+"""Access control lists: who may do what."""
