@@ -321,3 +321,5 @@ class BrokerProperties:
     principal_builder_class: str | None
     security_providers: str | None
     authorizer_class_name: str
+    super_users: str
+    allow_everyone_if_no_acl_found: bool

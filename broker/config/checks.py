@@ -26,18 +26,22 @@ LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _REPLICA_SELECTORS = (LEADER_SELECTOR, RACK_AWARE_SELECTOR)
 _WILDCARDS = ("0.0.0.0", "::", "0:0:0:0:0:0:0:0")
-# Settings that name Java classes, with the one that does what is done here; empty: none does.
-_JAVA_CLASSES = {
-    "authorizer.class.name": "",
-    "ssl.engine.factory.class": ("org.apache.kafka.common.security.ssl.DefaultSslEngineFactory"),
-    "alter.config.policy.class.name": "",
-    "client.quota.callback.class": "",
-    "create.topic.policy.class.name": "",
+STANDARD_AUTHORIZERS = (
+    "StandardAuthorizer",
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+)
+# Settings that name Java classes, with those that do what is done here.
+_JAVA_CLASSES: dict[str, tuple[str, ...]] = {
+    "authorizer.class.name": STANDARD_AUTHORIZERS,
+    "ssl.engine.factory.class": ("org.apache.kafka.common.security.ssl.DefaultSslEngineFactory",),
+    "alter.config.policy.class.name": (),
+    "client.quota.callback.class": (),
+    "create.topic.policy.class.name": (),
     "principal.builder.class": (
-        "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+        "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
     ),
     "group.share.persister.class.name": (
-        "org.apache.kafka.server.share.persister.DefaultStatePersister"
+        "org.apache.kafka.server.share.persister.DefaultStatePersister",
     ),
 }
 # What the segments of a topic hold at least; the internal topics' own settings allow less.
@@ -68,6 +72,7 @@ class Settings(Protocol):
     log_cleaner_threads: int
     max_connections_per_ip_overrides: dict[str, int]
     group_coordinator_rebalance_protocols: list[str]
+    super_users: str
 
     def value(self, name: str) -> ConfigValue:
         """A property's own value."""
@@ -98,14 +103,16 @@ def check_config(config: Settings) -> None:
     _check_roles(config)
     _check_voters(config)
     _check_limits(config)
+    _check_super_users(config)
 
 
 def check_supported(config: Settings, defaults: Mapping[str, ConfigValue]) -> list[str]:
     """Refuse what would be a false promise; give warnings for what has no effect."""
     for name, allowed in _JAVA_CLASSES.items():
-        if config.originals.get(name, "") not in ("", allowed):
+        if config.originals.get(name, "") not in ("", *allowed):
+            instead = f"only {allowed[0]} is known" if allowed else "remove it"
             raise PropertyError(
-                f"{name} is {config.originals[name]}: Java classes cannot be run, remove it"
+                f"{name} is {config.originals[name]}: Java classes cannot be run, {instead}"
             )
     selector = config.originals.get("replica.selector.class", "")
     if selector and selector not in _REPLICA_SELECTORS:
@@ -148,6 +155,18 @@ def check_supported(config: Settings, defaults: Mapping[str, ConfigValue]) -> li
     if "zookeeper.connect" in config.originals:
         warnings.append("zookeeper.connect has no effect: the broker keeps its metadata itself")
     return warnings
+
+
+def _check_super_users(config: Settings) -> None:
+    """Principals are TYPE:NAME; a name without a type would be nobody's."""
+    for text in super_users(config.super_users):
+        if ":" not in text:
+            raise PropertyError(f"super.users has {text!r}: wanted is TYPE:NAME, as in User:admin")
+
+
+def super_users(text: str) -> list[str]:
+    """Return the principals that the setting names."""
+    return [one for one in (part.strip() for part in text.split(";")) if one]
 
 
 def _check_listeners(config: Settings) -> None:

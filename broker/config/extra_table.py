@@ -57,7 +57,11 @@ principal.builder.class | class | null | | medium | broker
 security.providers | string | null | | low
     Java security providers; without effect here.
 authorizer.class.name | string | |  | low
-    Java class that authorizes requests; not supported here.
+    StandardAuthorizer decides by ACLs what each client may do; none: all may do everything.
+super.users | string | | | high | internal
+    Principals that may do everything, with `;` between them: User:admin;User:broker.
+allow.everyone.if.no.acl.found | boolean | false | | medium | internal
+    Allow everyone what no ACL is about.
 unstable.api.versions.enable | boolean | false | | high | internal
     Offer versions of the protocol that are not final.
 unstable.feature.versions.enable | boolean | false | | high | internal

@@ -15,6 +15,7 @@ from kraftrio.broker.metrics.registry import MetricsRegistry
 from kraftrio.broker.node.environment import Environment
 from kraftrio.broker.node.security import NodeSecurity
 from kraftrio.broker.node.storage import NodeStorage
+from kraftrio.broker.security.authorizer import ALLOW_ALL, Authorizer
 from kraftrio.broker.server.resources import ServerResources
 from kraftrio.kraft_meta.quorum.service import QuorumService
 
@@ -26,6 +27,7 @@ class NodeContext:
     Attributes:
         dynamic: the settings in force.
         controller: the way to the active controller.
+        authorizer: decides who may do what, by the newest metadata.
         resources: what all listeners share.
         metrics: the figures of the node's parts, which each part adds itself to.
         security: how peers are let in, and other nodes dialled.
@@ -40,6 +42,7 @@ class NodeContext:
     resources: ServerResources
     metrics: MetricsRegistry
     security: NodeSecurity
+    authorizer: Authorizer = ALLOW_ALL
 
     @property
     def config(self) -> BrokerConfig:

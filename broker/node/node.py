@@ -51,6 +51,7 @@ from kraftrio.broker.node.settings import (
     controller_client_config,
     controller_config,
     log_start,
+    node_authorizer,
     quorum_config,
     raise_open_files_limit,
     server_resources,
@@ -58,7 +59,9 @@ from kraftrio.broker.node.settings import (
 )
 from kraftrio.broker.node.stop_signals import cancel_when, is_impatient, stop_signals_received
 from kraftrio.broker.node.storage import NodeStorage
+from kraftrio.broker.security.authorizer import ALLOW_ALL, Authorizer
 from kraftrio.broker.server.listening import BoundListener, bind_listeners
+from kraftrio.kraft_meta.metadata.acl_image import AclChanges
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
 from kraftrio.kraft_meta.metadata.records import UnknownRecordError
 from kraftrio.kraft_meta.metadata.security_records import UserScramCredentialRecord
@@ -128,6 +131,7 @@ class Node:
             resources=server_resources(config, environment),
             metrics=MetricsRegistry(config.metrics_max_series),
             security=self._security,
+            authorizer=self._make_authorizer(),
         )
         self._observation = Observation(self._context)
         self._controller = ControllerRole(self._context) if config.is_controller else None
@@ -173,6 +177,19 @@ class Node:
         if self._peers is not None:
             self._peers.attach(quorum)
         return quorum
+
+    def _make_authorizer(self) -> Authorizer:
+        """What decides who may do what; nobody acts by an image before it does."""
+        authorizer = node_authorizer(self._config)
+        if authorizer is None:
+            return ALLOW_ALL
+
+        def on_metadata(delta: MetadataDelta, image: MetadataImage) -> None:
+            if image.offset >= 0:
+                authorizer.update(delta.part(AclChanges))
+
+        self._quorum.subscribe(on_metadata)
+        return authorizer
 
     # -- run ------------------------------------------------------------------------------------
 

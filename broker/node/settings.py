@@ -14,10 +14,13 @@ from kraftrio.base.logging_setup import log_event
 from kraftrio.base.secret import Secret
 from kraftrio.base.start_errors import StartError
 from kraftrio.base.version import VERSION
+from kraftrio.broker.config.checks import super_users
 from kraftrio.broker.config.config import BROKER_KEYS, BrokerConfig
 from kraftrio.broker.config.listener_settings import settings_of
 from kraftrio.broker.controller.client import ControllerClientConfig
 from kraftrio.broker.node.environment import Environment
+from kraftrio.broker.security.acls.standard_authorizer import StandardAuthorizer
+from kraftrio.broker.security.principal import KafkaPrincipal
 from kraftrio.broker.security.quotas.sampled_rate import RateWindows
 from kraftrio.broker.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from kraftrio.broker.server.limits import ServerLimits
@@ -70,6 +73,16 @@ def voter_set(config: BrokerConfig) -> VoterSet:
             )
             for voter in config.controller_quorum_voters
         )
+    )
+
+
+def node_authorizer(config: BrokerConfig) -> StandardAuthorizer | None:
+    """What decides who may do what; None: everybody may do everything."""
+    if not config.authorizer_class_name:
+        return None
+    return StandardAuthorizer(
+        [KafkaPrincipal.parse(text) for text in super_users(config.super_users)],
+        allow_everyone=config.allow_everyone_if_no_acl_found,
     )
 
 

@@ -11,6 +11,14 @@ class KafkaPrincipal(NamedTuple):
     type: str
     name: str
 
+    @classmethod
+    def parse(cls, text: str) -> KafkaPrincipal:
+        """Return the principal that a text names; ValueError if it has no type."""
+        kind, colon, name = text.partition(":")
+        if not colon:
+            raise ValueError(f"{text!r} is no principal: wanted is TYPE:NAME")
+        return cls(kind, name)
+
     def __str__(self) -> str:
         return f"{self.type}:{self.name}"
 
