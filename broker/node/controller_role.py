@@ -24,6 +24,7 @@ from kraftrio.broker.api.quorum import QuorumHandlers
 from kraftrio.broker.api.sasl import SaslHandlers
 from kraftrio.broker.api.scram_users import ScramUserHandlers
 from kraftrio.broker.api.security import SecurityHandlers
+from kraftrio.broker.api.shared.refusals import refuse
 from kraftrio.broker.api.unserved_apis import UNSERVED_BY_CONTROLLERS
 from kraftrio.broker.controller.broker_sessions import BrokerSessions
 from kraftrio.broker.controller.local_controller import LocalController
@@ -35,6 +36,7 @@ from kraftrio.broker.node.settings import (
     token_settings,
 )
 from kraftrio.broker.security.api_access import CONTROLLER_API_ACCESS
+from kraftrio.broker.security.authorizer import trusting_nodes
 from kraftrio.broker.server.connection_quotas import ConnectionQuotas
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.listening import BoundListener
@@ -59,6 +61,7 @@ class ControllerRole:
         self._quorum = quorum
         self._sliced_work = SlicedWork(environment.clock.monotonic_ms)
         self._metadata = MetadataCache()
+        self._authorizer = trusting_nodes(node.authorizer)
         self._sessions = BrokerSessions(
             environment.network,
             quorum,
@@ -96,6 +99,8 @@ class ControllerRole:
             UNSERVED_BY_CONTROLLERS,
             self._sliced_work,
             access=CONTROLLER_API_ACCESS,
+            authorizer=self._authorizer,
+            refuse=refuse,
         )
         return dispatcher
 

@@ -7,6 +7,7 @@ show who depends on whom; `broker_role` decides when the parts run.
 from __future__ import annotations
 
 from kraftrio.broker.api.api_versions import ApiVersionsHandler
+from kraftrio.broker.api.shared.refusals import refuse
 from kraftrio.broker.api.unserved_apis import UNSERVED_BY_BROKERS
 from kraftrio.broker.controller.channel import ControllerChannel
 from kraftrio.broker.metadata.cache import MetadataCache
@@ -31,6 +32,7 @@ class BrokerServices:
 
     def __init__(self, node: NodeContext) -> None:
         self.metadata = MetadataCache()
+        self._authorizer = node.authorizer
         self.sliced_work = SlicedWork(node.environment.clock.monotonic_ms)
         self.publisher: MetadataPublisher
         client_quotas = ClientQuotas(quota_windows(node.config))
@@ -94,6 +96,8 @@ class BrokerServices:
             {**self._handlers, **api_versions.table()},
             UNSERVED_BY_BROKERS,
             self.sliced_work,
+            authorizer=self._authorizer,
+            refuse=refuse,
             throttle=self.throttle,
         )
         return dispatcher

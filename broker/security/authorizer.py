@@ -26,6 +26,7 @@ __all__ = [
     "Resource",
     "ResourceType",
     "authorized_operations",
+    "trusting_nodes",
 ]
 
 
@@ -90,6 +91,30 @@ class AllowAll:
 
 
 ALLOW_ALL: Final = AllowAll()
+
+
+class TrustingNodes:
+    """The authorizer of a controller: a node of the cluster speaks for its clients.
+
+    A broker forwards what a client asks of the controller once it has asked the authorizer itself.
+    Whoever may act for the cluster is trusted to have done so.
+    """
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+
+    def authorize(
+        self, principal: KafkaPrincipal, host: str, operation: AclOperation, resource: Resource
+    ) -> bool:
+        authorize = self._authorizer.authorize
+        return authorize(principal, host, operation, resource) or authorize(
+            principal, host, AclOperation.CLUSTER_ACTION, CLUSTER
+        )
+
+
+def trusting_nodes(authorizer: Authorizer) -> Authorizer:
+    """Return what a controller's listener asks."""
+    return authorizer if authorizer is ALLOW_ALL else TrustingNodes(authorizer)
 
 
 def authorized_operations(

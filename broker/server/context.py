@@ -14,10 +14,12 @@ from kraftrio.broker.security.authorizer import (
     AclOperation,
     Authorizer,
     Resource,
+    ResourceType,
     authorized_operations,
 )
 from kraftrio.broker.security.principal import ANONYMOUS, KafkaPrincipal
 from kraftrio.broker.security.sasl.authenticator import Authenticator
+from kraftrio.broker.server.audit import operation_denied
 from kraftrio.wire.protocol.api import ApiKey
 
 
@@ -94,8 +96,30 @@ class RequestContext:
         if self.times is not None:
             self.times.wait_for(explain)
 
+    @property
+    def is_guarded(self) -> bool:
+        """Whether there is anything that a client may not do."""
+        return self.authorizer is not ALLOW_ALL
+
     def is_authorized(self, operation: AclOperation, resource: Resource) -> bool:
-        """Whether the client may do this."""
+        """Whether the client may do this; if not, the audit tells it."""
+        client = self.client
+        if self.authorizer.authorize(client.principal, client.host, operation, resource):
+            return True
+        operation_denied(client.principal, client.host, operation, resource, self.api_key)
+        return False
+
+    def may(self, operation: AclOperation, resource_type: ResourceType, name: str | None) -> bool:
+        """Whether the client may do this to a resource, or, without a name, to any of its type."""
+        return self.authorizer is ALLOW_ALL or self.is_authorized(
+            operation, Resource(resource_type, name)
+        )
+
+    def may_see(self, operation: AclOperation, resource: Resource) -> bool:
+        """Whether the client may do this; nobody hears of it if not.
+
+        For what an answer leaves out, and for what may be allowed in another way.
+        """
         return self.authorizer.authorize(
             self.client.principal, self.client.host, operation, resource
         )

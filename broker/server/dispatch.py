@@ -1,15 +1,14 @@
 """From a request's bytes to its handler and back to the bytes of its response.
 
 One `Dispatcher` per listener: it holds the table of what that listener serves, gates the version,
-asks the authorizer, decodes, calls the handler and gives the connection a way to encode the
-response.
+decodes, calls the handler (behind a `guard`, where `security/api_access` says so) and gives the
+connection a way to encode the response.
 
 Behaviour (Apache Kafka's)
 - ApiVersions in a version we do not have is answered with error 35 in the layout of version 0, and
   the connection lives on (KIP-511).
 - Any other request outside the served versions, an unknown key, or a body that cannot be decoded
   closes the connection.
-- A request that its principal may not send (`security/api_access`) closes the connection.
 - Bytes left over after a decoded request are ignored.
 """
 
@@ -22,9 +21,10 @@ from typing import Any, TypeVar
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.base.statistics import Statistics
-from kraftrio.broker.security.api_access import API_ACCESS, Access, Permission
+from kraftrio.broker.security.api_access import API_ACCESS, Access
 from kraftrio.broker.security.authorizer import ALLOW_ALL, Authorizer
 from kraftrio.broker.server.context import ClientInfo, Handler, RequestContext, Waits
+from kraftrio.broker.server.guard import Refuse, close_connection
 from kraftrio.broker.server.response_errors import error_codes
 from kraftrio.broker.server.routes import Route, build_routes
 from kraftrio.broker.server.sliced_work import SlicedWork, Work, do_at_once
@@ -61,7 +61,8 @@ class Dispatcher:
         unserved: why APIs that the wire knows are not served.
         sliced_work: does what takes long; None: all is done at once.
         access: what each API needs; has a line for every handler.
-        authorizer: asked once for each request, and by handlers for what it names.
+        authorizer: asked for each request, as its line says, and by handlers for what it names.
+        refuse: gives the response to a request that its sender may not send.
         throttle: holds clients to their quotas; None: there are none.
 
     Raises:
@@ -76,13 +77,14 @@ class Dispatcher:
         *,
         access: Mapping[ApiKey, Access] = API_ACCESS,
         authorizer: Authorizer = ALLOW_ALL,
+        refuse: Refuse = close_connection,
         throttle: Throttle | None = None,
     ) -> None:
         self._throttle = throttle
         self._unserved = unserved or {}
         self._authorizer = authorizer
         self._sliced_work = sliced_work
-        self._routes = build_routes(handlers, access)
+        self._routes = build_routes(handlers, access, authorizer, refuse)
         self._advertised = [
             ApiVersion(
                 api_key=int(key),
@@ -154,20 +156,8 @@ class Dispatcher:
         if client.login is not None:
             client.login.check(api_key)
         route.request_count += 1
-        authorizer = self._authorizer
-        permission = route.permission
-        if (
-            permission is not None
-            and not authorizer.authorize(
-                client.principal, client.host, permission.operation, permission.resource
-            )
-            and not _is_admitted(client, route.alternatives, authorizer)
-        ):
-            raise RemoteProtocolError(
-                f"{client.principal} is not authorized to send {ApiKey(api_key).name}"
-            )
         context = RequestContext(
-            api_key, version, correlation_id, client_id, client, authorizer, times
+            api_key, version, correlation_id, client_id, client, self._authorizer, times
         )
         if len(frame) > route.large_bytes or client.queued_work:
             return self._work(client, self._serve(route, frame, position, context), route)
@@ -285,13 +275,6 @@ class Dispatcher:
         if throttle is None or not throttle.quotas.is_on:
             return encoder
         return throttle.count_call(encoder, context)
-
-
-def _is_admitted(
-    client: ClientInfo, permissions: tuple[Permission, ...], authorizer: Authorizer
-) -> bool:
-    """Whether one of the permissions lets a client's request in."""
-    return any(authorizer.authorize(client.principal, client.host, *one) for one in permissions)
 
 
 def _first_steps(work: Work[Any]) -> Any:

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kraftrio.broker.security.api_access import Access, Permission
+from kraftrio.broker.security.api_access import Access
+from kraftrio.broker.security.authorizer import ALLOW_ALL, Authorizer
 from kraftrio.broker.server.context import Handler
+from kraftrio.broker.server.guard import Refuse, close_connection, guarded
 from kraftrio.wire.protocol.api import APIS, Api, ApiKey
 
 _PRODUCE_FIRST_SERVED = 3
@@ -34,8 +36,6 @@ class Route:
     Attributes:
         large_bytes: larger requests are decoded in slices.
         flexible_header_from: from this version on, the header of a response has tagged fields.
-        permission: lets a request in; None: every request is let in.
-        alternatives: each of these lets a request in, too.
         request_count: how often the API was requested.
     """
 
@@ -47,27 +47,31 @@ class Route:
     large_bytes: int
     is_data_path: bool
     flexible_header_from: int
-    permission: Permission | None
-    alternatives: tuple[Permission, ...]
     request_count: int = 0
 
 
 def build_routes(
-    handlers: Mapping[ApiKey, Handler], access: Mapping[ApiKey, Access]
+    handlers: Mapping[ApiKey, Handler],
+    access: Mapping[ApiKey, Access],
+    authorizer: Authorizer = ALLOW_ALL,
+    refuse: Refuse = close_connection,
 ) -> dict[int, Route]:
     """Return the routes by API key.
 
     Raises:
         ValueError: a handler's API has no line in `access`.
     """
-    return {int(key): _route(APIS[key], handler, access) for key, handler in handlers.items()}
+    routes = {}
+    for key, handler in handlers.items():
+        if key not in access:
+            raise ValueError(f"{key.name} is served, but has no line in the authorization table")
+        if authorizer is not ALLOW_ALL and access[key].permissions:
+            handler = guarded(handler, access[key], refuse)
+        routes[int(key)] = _route(APIS[key], handler)
+    return routes
 
 
-def _route(api: Api, handler: Handler, access: Mapping[ApiKey, Access]) -> Route:
-    if api.key not in access:
-        raise ValueError(f"{api.key.name} is served, but has no line in the authorization table")
-    needed = access[api.key]
-    permissions = needed.permissions if needed.is_refused_whole else ()
+def _route(api: Api, handler: Handler) -> Route:
     is_data_path = api.key in _DATA_PATH
     return Route(
         request=api.request,
@@ -78,8 +82,6 @@ def _route(api: Api, handler: Handler, access: Mapping[ApiKey, Access]) -> Route
         large_bytes=_LARGE_DATA_BYTES if is_data_path else _LARGE_BYTES,
         is_data_path=is_data_path,
         flexible_header_from=_flexible_header_from(api),
-        permission=permissions[0] if permissions else None,
-        alternatives=permissions[1:],
     )
 
 

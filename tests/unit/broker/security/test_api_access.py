@@ -5,8 +5,16 @@ from __future__ import annotations
 import pytest
 
 from kraftrio.broker.api.unserved_apis import UNSERVED_BY_BROKERS, UNSERVED_BY_CONTROLLERS
-from kraftrio.broker.security.api_access import API_ACCESS, CONTROLLER_API_ACCESS, Access
-from kraftrio.broker.security.authorizer import CLUSTER, AclOperation, ResourceType
+from kraftrio.broker.security.api_access import (
+    API_ACCESS,
+    CONTROLLER_API_ACCESS,
+    OPEN,
+    REFUSALS,
+    needs_cluster,
+    topic,
+)
+from kraftrio.broker.security.authorizer import AclOperation, ResourceType
+from kraftrio.wire.codec.message import spec_of
 from kraftrio.wire.protocol.api import APIS, ApiKey
 
 
@@ -22,19 +30,34 @@ def test_every_served_api_has_a_line() -> None:
     assert CONTROLLER_API_ACCESS.keys() == served
 
 
-@pytest.mark.parametrize("access", [*API_ACCESS.values(), *CONTROLLER_API_ACCESS.values()])
-def test_a_line_names_the_cluster_or_any_resource_of_a_type(access: Access) -> None:
-    """Resources are looked up by name later, by the handlers; who needs nothing is not refused."""
-    assert access.permissions or not access.is_refused_whole
-    for _, resource in access.permissions:
-        assert (resource == CLUSTER) == (resource.type is ResourceType.CLUSTER)
-        assert resource.name is None or resource == CLUSTER
+@pytest.mark.parametrize("key", API_ACCESS)
+def test_a_line_names_what_its_request_has(key: ApiKey) -> None:
+    """The dispatcher asks about the cluster, or about the one resource that a field names."""
+    for access in (API_ACCESS[key], CONTROLLER_API_ACCESS[key]):
+        types = {permission.resource_type for permission in access.permissions}
+        if access.name_field is None:
+            assert types <= {ResourceType.CLUSTER}
+        else:
+            fields = {field.name for field in spec_of(APIS[key].request).fields}
+            assert access.name_field in fields
+            assert len(access.permissions) == 1
+        assert types <= REFUSALS.keys()
+
+
+def test_who_needs_nothing_is_named() -> None:
+    """These are served to everybody: forgetting a line's permissions would show here."""
+    assert {key.name for key, access in API_ACCESS.items() if access == OPEN} == {
+        "API_VERSIONS",
+        "DESCRIBE_CLUSTER",
+        "GET_TELEMETRY_SUBSCRIPTIONS",
+        "SASL_HANDSHAKE",
+        "SASL_AUTHENTICATE",
+        "RENEW_DELEGATION_TOKEN",
+        "EXPIRE_DELEGATION_TOKEN",
+    }
 
 
 def test_only_nodes_of_the_cluster_fetch_the_metadata_log() -> None:
     """A client that may read topics fetches from brokers, not from controllers."""
-    clients = {one.resource.type for one in API_ACCESS[ApiKey.FETCH].permissions}
-    assert clients == {ResourceType.TOPIC, ResourceType.CLUSTER}
-    assert CONTROLLER_API_ACCESS[ApiKey.FETCH].permissions == (
-        (AclOperation.CLUSTER_ACTION, CLUSTER),
-    )
+    assert topic(AclOperation.READ) in API_ACCESS[ApiKey.FETCH].asked_by_handler
+    assert CONTROLLER_API_ACCESS[ApiKey.FETCH] == needs_cluster(AclOperation.CLUSTER_ACTION)

@@ -8,6 +8,7 @@ from kraftrio.broker.security.api_access import API_ACCESS
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.routes import build_routes
 from kraftrio.wire.protocol.api import APIS, ApiKey
+from tests.support.authorizers import Allow
 
 
 def _serve(_request: object, _context: object) -> None:
@@ -31,13 +32,14 @@ def test_the_header_of_api_versions_never_has_tagged_fields() -> None:
     assert routes[ApiKey.API_VERSIONS].flexible_header_from > APIS[ApiKey.API_VERSIONS].max_version
 
 
-def test_who_is_let_in_is_what_the_table_says() -> None:
-    """Of several permissions each one; of responses that are filtered, none is needed."""
-    routes = build_routes({ApiKey.FETCH: _serve, ApiKey.METADATA: _serve}, API_ACCESS)
-    fetch = routes[ApiKey.FETCH]
-    assert (fetch.permission, *fetch.alternatives) == API_ACCESS[ApiKey.FETCH].permissions
-    assert API_ACCESS[ApiKey.METADATA].permissions
-    assert routes[ApiKey.METADATA].permission is None
+def test_only_a_listener_with_an_authorizer_has_guards() -> None:
+    """And only before handlers whose line has something to ask."""
+    handlers = dict.fromkeys([ApiKey.END_TXN, ApiKey.METADATA], _serve)
+    routes = build_routes(handlers, API_ACCESS)
+    assert {route.handler for route in routes.values()} == {_serve}
+    routes = build_routes(handlers, API_ACCESS, Allow(()))
+    assert routes[ApiKey.METADATA].handler is _serve
+    assert routes[ApiKey.END_TXN].handler is not _serve
 
 
 def test_a_route_without_a_line_in_the_table_does_not_start() -> None:
