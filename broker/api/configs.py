@@ -26,6 +26,7 @@ from kraftrio.broker.api.shared.decision_parts import (
     is_excessive,
     refuse_excessive,
 )
+from kraftrio.broker.api.shared.permitted_entries import config_refusal
 from kraftrio.broker.config.describe import (
     describe_broker,
     describe_client_metrics,
@@ -37,6 +38,7 @@ from kraftrio.broker.config.describe import (
 from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.config.types import PropertyError
 from kraftrio.broker.ports import ControllerPort, LoggerPort, MetadataPort
+from kraftrio.broker.security.authorizer import AclOperation
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.request_parts import listed
 from kraftrio.broker.server.sliced_work import Work
@@ -107,7 +109,7 @@ class ConfigHandlers:
     # --- describing ---
 
     def describe_configs(
-        self, request: DescribeConfigsRequest, _context: RequestContext
+        self, request: DescribeConfigsRequest, context: RequestContext
     ) -> Work[DescribeConfigsResponse]:
         """Describe each resource asked for."""
         for resource in request.resources:
@@ -118,6 +120,7 @@ class ConfigHandlers:
 
         def describe(resource: DescribeConfigsResource) -> DescribeConfigsResult:
             try:
+                _check_visible(resource, context)
                 entries = self._describe(resource)
             except KafkaError as error:
                 return _describe_failure(resource, error)
@@ -410,6 +413,15 @@ def _trim(
     if not request.include_documentation:
         entry.documentation = None
     return entry
+
+
+def _check_visible(resource: DescribeConfigsResource, context: RequestContext) -> None:
+    """Raise KafkaError unless a client may describe a configuration."""
+    code = config_refusal(
+        context, AclOperation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name
+    )
+    if code is not ErrorCode.NONE:
+        raise KafkaError(code)
 
 
 def _describe_failure(

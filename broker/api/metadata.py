@@ -3,7 +3,10 @@
 Behaviour (Kafka's)
 - Endpoints are those of the listener a request came in by; fenced brokers are not shown.
 - The controller that clients see is a live broker (this one when it is live): it forwards.
-- Missing topics are created when the client and auto.create.topics.enable allow it.
+- Missing topics are created when the client and auto.create.topics.enable allow it, if the client
+  may create them.
+- Topics that a client may not describe are left out of all, and TOPIC_AUTHORIZATION_FAILED where
+  they are named, whether or not they exist.
 Version notes: 0: empty topics = all; 1+: null = all, empty = none. 4: allow_auto_topic_creation.
 10: topic ids in responses; 10-11 refuse ids and null names in requests, 12 looks up by id.
 """
@@ -15,6 +18,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from kraftrio.broker.api.shared.authorized_operations import cluster_operations, topic_operations
+from kraftrio.broker.api.shared.permitted_topics import is_visible
 from kraftrio.broker.api.shared.visible_cluster import controller_for_clients, missing_topic_code
 from kraftrio.broker.metadata.auto_topics import AutoTopicCreator
 from kraftrio.broker.metadata.topic_descriptions import (
@@ -22,6 +26,7 @@ from kraftrio.broker.metadata.topic_descriptions import (
     topics_in_order,
 )
 from kraftrio.broker.ports import MetadataPort
+from kraftrio.broker.security.authorizer import CLUSTER, AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.sliced_sets import Distinct
 from kraftrio.broker.server.throttling import sender_of
@@ -30,6 +35,7 @@ from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.codec.slices import Slices
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import (
+    NO_AUTHORIZED_OPERATIONS,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -66,7 +72,7 @@ class MetadataHandlers:
         image, version = self._metadata.image, context.api_version
         if request.topics is None or (version == 0 and not request.topics):
             every = None
-            if not request.include_topic_authorized_operations:
+            if not (request.include_topic_authorized_operations or context.is_guarded):
                 every = self._descriptions.known(image, context.listener_name, version)
             if every is None:
                 return self._metadata_of_all(request, image, context)
@@ -76,18 +82,25 @@ class MetadataHandlers:
         named = _few_named(request.topics, version)
         if named is None:
             return _refused_topics(request)
+        creatable = _CreatableTopics(context)
         if not named.ids and self._may_create(request, version):
-            missing = [name for name in named.names if _is_missing(image, name)]
+            missing = [
+                name
+                for name in named.names
+                if _is_missing(image, name) and creatable.may_be_made(name)
+            ]
             if missing:
                 self._auto_topics.create(missing, sender=sender_of(context))
-        topics = self._describe(named, request, image, context)
+        topics = self._describe(named, creatable, request, image, context)
         return self._metadata_response(topics, request, image, context)
 
     def _metadata_of_all(
         self, request: MetadataRequest, image: MetadataImage, context: RequestContext
     ) -> Slices[MetadataResponse]:
-        if request.include_topic_authorized_operations:
+        if request.include_topic_authorized_operations or context.is_guarded:
             every = yield from topics_in_order(image)
+            if context.is_guarded:
+                every = yield from _visible(every, context)
             topics = each(partial(self._describe_topic, request, image, context), every)
         else:
             listener, version = context.listener_name, context.api_version
@@ -101,18 +114,23 @@ class MetadataHandlers:
         if named is None:
             return _refused_topics(request)
         image = self._metadata.image
+        creatable = _CreatableTopics(context)
         if not named.ids and self._may_create(request, context.api_version):
-            yield from self._create_missing(named.names, image, context)
-        topics = self._describe(named, request, image, context)
+            yield from self._create_missing(named.names, image, creatable, context)
+        topics = self._describe(named, creatable, request, image, context)
         return self._metadata_response(topics, request, image, context)
 
     def _create_missing(
-        self, names: list[str], image: MetadataImage, context: RequestContext
+        self,
+        names: list[str],
+        image: MetadataImage,
+        creatable: _CreatableTopics,
+        context: RequestContext,
     ) -> Slices[None]:
         """Have topics created, unless they are too many for the controller to create at once."""
         missing = []
         for name in names:
-            if _is_missing(image, name):
+            if _is_missing(image, name) and creatable.may_be_made(name):
                 missing.append(name)
                 if len(missing) > MAX_TOPICS_AT_ONCE:
                     return
@@ -152,6 +170,7 @@ class MetadataHandlers:
     def _describe(
         self,
         named: _NamedTopics,
+        creatable: _CreatableTopics,
         request: MetadataRequest,
         image: MetadataImage,
         context: RequestContext,
@@ -162,12 +181,26 @@ class MetadataHandlers:
 
             def by_id(topic_id: bytes) -> MetadataResponseTopic:
                 topic = image.topic_by_id(topic_id)
-                return _unknown_id(topic_id) if topic is None else describe(topic)
+                if topic is None:
+                    return _no_topic(topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+                if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
+                    return _no_topic(topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                return describe(topic)
 
             return each(by_id, named.ids)
 
         def by_name(name: str) -> MetadataResponseTopic:
             topic = image.topic(name)
+            # Whether there is a topic that one may not know of must not show.
+            if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+                return MetadataResponseTopic(
+                    error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                    name=name,
+                )
+            if name in creatable.refused:
+                return _topic_failure(
+                    name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, NO_AUTHORIZED_OPERATIONS
+                )
             if topic is None:
                 operations = topic_operations(
                     context, name, is_asked=request.include_topic_authorized_operations
@@ -194,6 +227,43 @@ class MetadataHandlers:
     def _may_create(self, request: MetadataRequest, version: int) -> bool:
         # Clients before version 4 could not say no.
         return self._auto_topics.enabled and (version < 4 or request.allow_auto_topic_creation)
+
+
+class _CreatableTopics:
+    """The missing topics that a client may have made.
+
+    Attributes:
+        refused: those that it may know of, but not have made.
+    """
+
+    def __init__(self, context: RequestContext) -> None:
+        self._context = context
+        self.refused: set[str] = set()
+
+    def may_be_made(self, name: str) -> bool:
+        """Whether a missing topic may be made for the client."""
+        context = self._context
+        if not context.is_guarded:
+            return True
+        topic = Resource(ResourceType.TOPIC, name)
+        if not context.may_see(AclOperation.DESCRIBE, topic):
+            return False  # which its answer says
+        if context.may_see(AclOperation.CREATE, CLUSTER) or context.is_authorized(
+            AclOperation.CREATE, topic
+        ):
+            return True
+        self.refused.add(name)
+        return False
+
+
+def _visible(topics: Iterable[TopicImage], context: RequestContext) -> Slices[list[TopicImage]]:
+    """Reduce topics to those that a client may know of."""
+    visible = []
+    for topic in topics:
+        if is_visible(topic.name, context):
+            visible.append(topic)
+        yield
+    return visible
 
 
 class _NamedTopics(NamedTuple):
@@ -267,7 +337,5 @@ def _topic_failure(name: str, code: ErrorCode, operations: int) -> MetadataRespo
     )
 
 
-def _unknown_id(topic_id: bytes) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
-        error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
-    )
+def _no_topic(topic_id: bytes, code: ErrorCode) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=code, name=None, topic_id=topic_id)

@@ -26,6 +26,7 @@ from functools import partial
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.partition import Partition
+from kraftrio.broker.security.authorizer import CLUSTER, AclOperation, ResourceType
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.sliced_sets import Repeated
 from kraftrio.wire.codec.lazy_arrays import each
@@ -47,6 +48,7 @@ from kraftrio.wire.messages.data import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
 from kraftrio.wire.primitives import TopicPartition
@@ -70,6 +72,7 @@ _FIRST_VERSION = {
 _LEADER_EPOCH_VERSION = 4
 _NOT_AVAILABLE_VERSION = 5
 
+_NOT_AUTHORIZED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _READ_COMMITTED = 1
 _CONSUMER_REPLICA_ID = -1
 
@@ -134,8 +137,10 @@ class OffsetHandlers:
             return self._list_offset(topic, asked, request, context.api_version, is_repeated)
 
         def answer_topic(topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
+            may_describe = context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
+            answer_partition = partial(answer, topic.name) if may_describe else _not_listed
             return ListOffsetsTopicResponse(
-                name=topic.name, partitions=each(partial(answer, topic.name), topic.partitions)
+                name=topic.name, partitions=each(answer_partition, topic.partitions)
             )
 
         return ListOffsetsResponse(topics=each(answer_topic, request.topics))
@@ -214,18 +219,22 @@ class OffsetHandlers:
         self, request: OffsetForLeaderEpochRequest, context: RequestContext
     ) -> OffsetForLeaderEpochResponse:
         """Where does a leader epoch end in the leader's log (KIP-101, KIP-279, KIP-320)?"""
-        return OffsetForLeaderEpochResponse(
-            topics=each(
-                lambda topic: OffsetForLeaderTopicResult(
-                    topic=topic.topic,
-                    partitions=each(partial(self._end_of_epoch, topic.topic), topic.partitions),
-                ),
-                request.topics,
+        is_broker = context.may_see(AclOperation.CLUSTER_ACTION, CLUSTER)
+
+        def answer_topic(topic: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult:
+            answer_partition = partial(self._end_of_epoch, topic.topic)
+            if not is_broker and not context.may(
+                AclOperation.DESCRIBE, ResourceType.TOPIC, topic.topic
+            ):
+                answer_partition = partial(_no_end_of_epoch, _NOT_AUTHORIZED)
+            return OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=each(answer_partition, topic.partitions)
             )
-        )
+
+        return OffsetForLeaderEpochResponse(topics=each(answer_topic, request.topics))
 
     def _end_of_epoch(self, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
-        answer = EpochEndOffset(partition=asked.partition, leader_epoch=-1, end_offset=-1)
+        answer = _no_end_of_epoch(ErrorCode.NONE, asked)
         try:
             partition = self._hosted.leader(
                 TopicPartition(topic, asked.partition), asked.current_leader_epoch
@@ -246,7 +255,12 @@ class OffsetHandlers:
         """Move log start offsets up (KIP-107)."""
         answers: dict[TopicPartition, DeleteRecordsPartitionResult] = {}
         waiting: list[tuple[Partition, int, DeleteRecordsPartitionResult]] = []
+        refused: set[str] = set()
         for topic in request.topics:
+            if not context.may(AclOperation.DELETE, ResourceType.TOPIC, topic.name):
+                refused.add(topic.name)
+                yield
+                continue
             for asked in topic.partitions:
                 self._delete(
                     TopicPartition(topic.name, asked.partition_index),
@@ -259,6 +273,8 @@ class OffsetHandlers:
 
         def answer(topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
             topic_partition = TopicPartition(topic, asked.partition_index)
+            if topic in refused:
+                return _not_deleted(topic_partition, _NOT_AUTHORIZED)
             return answers.get(topic_partition) or _not_deleted(
                 topic_partition, self._why_not_deleted(topic_partition)
             )
@@ -333,6 +349,23 @@ class OffsetHandlers:
                 partition, target, timeout_ms, partial(on_deleted, partition, answer)
             )
         return deferred
+
+
+def _not_listed(asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    """Answer about a topic that the client may not know of."""
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index,
+        timestamp=-1,
+        offset=-1,
+        leader_epoch=-1,
+        error_code=_NOT_AUTHORIZED,
+    )
+
+
+def _no_end_of_epoch(code: ErrorCode, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    return EpochEndOffset(
+        partition=asked.partition, leader_epoch=-1, end_offset=-1, error_code=code
+    )
 
 
 def _not_deleted(topic_partition: TopicPartition, code: ErrorCode) -> DeleteRecordsPartitionResult:

@@ -1,18 +1,24 @@
-"""DescribeTopicPartitions: topics by name, page by page (KIP-966)."""
+"""DescribeTopicPartitions: topics by name, page by page (KIP-966).
+
+Behaviour: topics that a client may not describe are left out of all of them, and refused where they
+are named, after the others on each page.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import partial
 from typing import NamedTuple
 
 from kraftrio.broker.api.shared.authorized_operations import topic_operations
+from kraftrio.broker.api.shared.permitted_topics import is_visible
 from kraftrio.broker.api.shared.visible_cluster import missing_topic_code
 from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.metadata.topic_descriptions import (
     described_partition,
 )
 from kraftrio.broker.ports import MetadataPort
+from kraftrio.broker.security.authorizer import AclOperation, ResourceType
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.sliced_sets import distinct, in_order
 from kraftrio.kraft_meta.metadata.image import MetadataImage
@@ -48,12 +54,14 @@ class TopicPartitionHandlers:
         image, cursor = self._metadata.image, request.cursor
         if cursor is not None and cursor.partition_index < 0:
             return _refused_page(request)
-        every = not request.topics
         names: Collection[str] = image.topics_by_name
-        if not every:
+        refused: list[_Page] = []
+        if request.topics:
             names = yield from distinct(one.name for one in request.topics)
             if cursor is not None and cursor.topic_name not in names:
                 return _refused_page(request)
+        if context.is_guarded:
+            names = yield from _permitted(names, context, refused if request.topics else None)
         most = self._dynamic.current.max_request_partition_size_limit
         left = max(1, min(request.response_partition_limit, most))
         pages: list[_Page] = []
@@ -76,9 +84,27 @@ class TopicPartitionHandlers:
                 break
             left -= count
         return DescribeTopicPartitionsResponse(
-            topics=each(partial(_describe_page, image, context), pages),
+            topics=each(partial(_describe_page, image, context), pages + refused),
             next_cursor=next_cursor,
         )
+
+
+def _permitted(
+    names: Iterable[str], context: RequestContext, refused: list[_Page] | None
+) -> Slices[list[str]]:
+    """Reduce topics to those that a client may know of; the others go to `refused`, if at all."""
+    permitted = []
+    for name in names:
+        if refused is None:
+            is_permitted = is_visible(name, context)
+        else:
+            is_permitted = context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
+        if is_permitted:
+            permitted.append(name)
+        elif refused is not None:
+            refused.append(_Page(name, 0, 0, is_permitted=False))
+        yield
+    return permitted
 
 
 class _Page(NamedTuple):
@@ -87,11 +113,16 @@ class _Page(NamedTuple):
     name: str
     first: int
     partition_count: int
+    is_permitted: bool = True
 
 
 def _describe_page(
     image: MetadataImage, context: RequestContext, page: _Page
 ) -> DescribeTopicPartitionsResponseTopic:
+    if not page.is_permitted:  # whether or not there is such a topic
+        return DescribeTopicPartitionsResponseTopic(
+            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=page.name
+        )
     topic = image.topic(page.name)
     operations = topic_operations(context, page.name, is_asked=True)
     if topic is None:

@@ -37,6 +37,7 @@ from kraftrio.broker.api.sasl import SaslHandlers
 from kraftrio.broker.api.scram_users import ScramUserHandlers
 from kraftrio.broker.api.security import SecurityHandlers
 from kraftrio.broker.api.share.share_state import ShareStateHandlers
+from kraftrio.broker.api.shared.permitted_entries import permitted_entries
 from kraftrio.broker.api.topic_partitions import TopicPartitionHandlers
 from kraftrio.broker.api.transactions.coordination import TransactionHandlers
 from kraftrio.broker.api.transactions.listing import TransactionListingHandlers
@@ -176,6 +177,11 @@ def _cluster(
         **MetadataHandlers(node.config.node_id, metadata, auto_topics).table(),
         **TopicPartitionHandlers(node.dynamic, metadata).table(),
         **cluster.table(),
-        **AdminHandlers(channel, node.timers).table(),
-        **ConfigHandlers(node.dynamic, metadata, channel, ProcessLoggers()).table(),
+        **permitted_entries(
+            {
+                **AdminHandlers(channel, node.timers).table(),
+                **ConfigHandlers(node.dynamic, metadata, channel, ProcessLoggers()).table(),
+            },
+            metadata,
+        ),
     }

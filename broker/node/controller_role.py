@@ -24,6 +24,7 @@ from kraftrio.broker.api.quorum import QuorumHandlers
 from kraftrio.broker.api.sasl import SaslHandlers
 from kraftrio.broker.api.scram_users import ScramUserHandlers
 from kraftrio.broker.api.security import SecurityHandlers
+from kraftrio.broker.api.shared.permitted_entries import permitted_entries
 from kraftrio.broker.api.shared.refusals import refuse
 from kraftrio.broker.api.unserved_apis import UNSERVED_BY_CONTROLLERS
 from kraftrio.broker.controller.broker_sessions import BrokerSessions
@@ -79,7 +80,7 @@ class ControllerRole:
             heartbeat_seen=self._sessions.heartbeat_seen,
         )
         self._handlers = {
-            **controller.table(),
+            **permitted_entries(controller.table(), self._metadata),
             **SaslHandlers(node.timers).table(),
             **SecurityHandlers().table(),
             **ScramUserHandlers(self._metadata, decider).table(),

@@ -4,11 +4,12 @@ Owns: `API_ACCESS`, and `CONTROLLER_API_ACCESS`, where a controller's listener d
 of a dispatcher has its line here, or its listener does not start.
 
 Rules
-1. What a request does to the cluster, or to the one group or transactional id that it names, is
-   asked by the dispatcher (`needs_cluster`, `needs_group`, `needs_transactional_id`): the whole
-   request is refused, with the error of its kind. Any one of a line's permissions lets it in.
-2. What it does to each of several resources is for its handler to ask (`RequestContext.may`): each
-   is refused by itself, or left out. The line says which operations these are (`each`).
+1. What a request does to the cluster, or to the group that it is about, is asked before its handler
+   is called (`needs_cluster`, `needs_group`): the whole request is refused, with the error of its
+   kind. Any one of a line's permissions lets it in.
+2. What it does to each of the resources that it names is for its handler to ask
+   (`RequestContext.may`): each is refused by itself, or left out. The line says which operations
+   these are (`each`).
 3. Requests of a line without permissions are served to everybody (`OPEN`).
 
 As in Apache Kafka's KafkaApis and ControllerApis.
@@ -80,11 +81,6 @@ def needs_cluster(*operations: AclOperation) -> Access:
 def needs_group(operation: AclOperation) -> Access:
     """What is done to the group that a request is about."""
     return Access((Permission(operation, ResourceType.GROUP),), "group_id")
-
-
-def needs_transactional_id(operation: AclOperation) -> Access:
-    """What is done to the transactional id that a request is about."""
-    return Access((Permission(operation, ResourceType.TRANSACTIONAL_ID),), "transactional_id")
 
 
 def each(*permissions: Permission) -> Access:
@@ -194,9 +190,9 @@ API_ACCESS: Final[Mapping[ApiKey, Access]] = {
     ApiKey.ADD_PARTITIONS_TO_TXN: each(
         transactional_id(_WRITE), topic(_WRITE), cluster(_CLUSTER_ACTION)
     ),
-    ApiKey.ADD_OFFSETS_TO_TXN: needs_transactional_id(_WRITE).and_each(group(_READ)),
-    ApiKey.END_TXN: needs_transactional_id(_WRITE),
-    ApiKey.TXN_OFFSET_COMMIT: needs_transactional_id(_WRITE).and_each(group(_READ), topic(_READ)),
+    ApiKey.ADD_OFFSETS_TO_TXN: each(transactional_id(_WRITE), group(_READ)),
+    ApiKey.END_TXN: each(transactional_id(_WRITE)),
+    ApiKey.TXN_OFFSET_COMMIT: each(transactional_id(_WRITE), group(_READ), topic(_READ)),
     ApiKey.WRITE_TXN_MARKERS: needs_cluster(_ALTER, _CLUSTER_ACTION),
     ApiKey.LIST_TRANSACTIONS: each(transactional_id(_DESCRIBE)),
     ApiKey.DESCRIBE_TRANSACTIONS: each(transactional_id(_DESCRIBE), topic(_DESCRIBE)),

@@ -27,6 +27,7 @@ from kraftrio.broker.replica.partition import Partition
 from kraftrio.broker.replica.ports import ReplicationThrottle
 from kraftrio.broker.replica.traffic import TopicTraffic
 from kraftrio.broker.replica.waiters import FetchWaiters
+from kraftrio.broker.security.authorizer import CLUSTER, AclOperation, ResourceType
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.memory_budget import MemoryBudget
 from kraftrio.broker.server.throttling import Throttle
@@ -68,6 +69,7 @@ class OngoingFetch:
         session: of a follower; the replicas that it reads report their changes to it.
         only_leader: is a replica that does not lead no answer?
         most_bytes: what it may be answered with at most, the first batch apart.
+        guard: whom to ask who may read what; None: everybody may.
     """
 
     request: FetchRequest
@@ -77,6 +79,22 @@ class OngoingFetch:
     session: FetchSession | None = None
     only_leader: bool = True
     most_bytes: int = 0
+    guard: RequestContext | None = None
+
+    def check_access(self, topic: str) -> None:
+        """Raise TOPIC_AUTHORIZATION_FAILED unless the sender may read a topic, now.
+
+        It is asked for each read: much may have changed while a fetch waited.
+        """
+        if self.guard is not None and not _may_read(self.guard, self.replica_id, topic):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+def _may_read(context: RequestContext, replica_id: int, topic: str) -> bool:
+    """A follower may read everything if it may act for the cluster, else nothing."""
+    if replica_id >= 0:
+        return context.is_authorized(AclOperation.CLUSTER_ACTION, CLUSTER)
+    return context.may(AclOperation.READ, ResourceType.TOPIC, topic)
 
 
 class Reading:
@@ -192,6 +210,7 @@ class FetchReader:
         if replica_id < 0 and throttle is not None and throttle.quotas.is_on:
             fetch.most_bytes = int(min(fetch.most_bytes, throttle.most_consumed_bytes(context)))
             request.min_bytes = min(request.min_bytes, fetch.most_bytes)
+        fetch.guard = context if context.is_guarded else None
         if replica_id == CONSUMER_REPLICA_ID:
             fetch.only_leader = context.api_version < _ANY_REPLICA_VERSION
         elif replica_id >= 0:
@@ -207,7 +226,7 @@ class FetchReader:
         broker_epoch = fetch.request.replica_state.replica_epoch
         for key, part in entries:
             try:
-                partition = self._partition(key, part)
+                partition = self._partition(fetch, key, part)
                 diverges = part.last_fetched_epoch >= 0 and _divergence(partition, part)
             except KafkaError:
                 continue
@@ -273,7 +292,7 @@ class FetchReader:
             try:
                 if key in fetch.refused:
                     raise fetch.refused[key]
-                partition = self._partition(key, part, only_leader=fetch.only_leader)
+                partition = self._partition(fetch, key, part, only_leader=fetch.only_leader)
                 reading.can_wait = True
                 if replica_id >= 0 and self._is_held_back(partition, replica_id):
                     _set_offsets(partition, answer)
@@ -309,13 +328,16 @@ class FetchReader:
                 ):
                     reading.up_to_date.append(key)
 
-    def _partition(self, key: FetchKey, part: FetchPart, *, only_leader: bool = True) -> Partition:
+    def _partition(
+        self, fetch: OngoingFetch, key: FetchKey, part: FetchPart, *, only_leader: bool = True
+    ) -> Partition:
         """The replica that a key means, by the topic's identity when it was first named."""
         if part.topic_name is None:
             part.topic_name = self._metadata.topic_name(key.topic_id)
             if part.topic_name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         name = part.topic_name
+        fetch.check_access(name)
         if key.topic_id != ZERO_UUID:
             current = self._metadata.topic_id(name)
             if current != key.topic_id and current != ZERO_UUID:

@@ -12,7 +12,7 @@ Version notes
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -42,8 +42,10 @@ from kraftrio.broker.api.groups.offset_requests import (
     resolve_fetch,
 )
 from kraftrio.broker.api.shared.authorized_operations import group_operations
+from kraftrio.broker.api.shared.permitted_topics import PermittedTopics, is_visible
 from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator
 from kraftrio.broker.coordinator.groups.classic.joins import Client
+from kraftrio.broker.coordinator.groups.group import Group
 from kraftrio.broker.coordinator.groups.offset_commit import Committer, OffsetCommit
 from kraftrio.broker.coordinator.groups.properties import GroupProperties
 from kraftrio.broker.coordinator.groups.shard.administration import (
@@ -53,12 +55,14 @@ from kraftrio.broker.coordinator.groups.shard.administration import (
 )
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.peers.share_state_client import ShareStateClient
+from kraftrio.broker.security.authorizer import CLUSTER, AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.request_parts import PART_ENTRIES
 from kraftrio.broker.server.sliced_work import Work
 from kraftrio.wire.codec.lazy_arrays import Countable, each
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.groups import (
+    DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     DescribedGroup,
@@ -213,7 +217,8 @@ class GroupHandlers:
     # --- offsets ---
 
     def offset_commit(self, request: OffsetCommitRequest, context: RequestContext) -> Work[Any]:
-        resolved = ResolvedCommit(request, context.api_version, self._metadata)
+        readable = PermittedTopics(context, AclOperation.READ)
+        resolved = ResolvedCommit(request, context.api_version, self._metadata, readable)
         committer = Committer(
             request.group_id,
             request.member_id,
@@ -247,7 +252,7 @@ class GroupHandlers:
     def offset_fetch(self, request: OffsetFetchRequest, context: RequestContext) -> Any:
         version = context.api_version
         if version >= GROUPS_VERSION:
-            return self._fetch_groups(request.groups, request.require_stable, version)
+            return self._fetch_groups(request.groups, request.require_stable, context)
         topics = None
         if request.topics is not None:
             topics = each(
@@ -257,29 +262,40 @@ class GroupHandlers:
                 request.topics,
             )
         group = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-        return self._fetch_groups([group], request.require_stable, version)
+        return self._fetch_groups([group], request.require_stable, context)
 
     def _fetch_groups(
-        self, groups: Countable[OffsetFetchRequestGroup], require_stable: bool, version: int
+        self,
+        groups: Countable[OffsetFetchRequestGroup],
+        require_stable: bool,
+        context: RequestContext,
     ) -> Any:
+        version = context.api_version
         if is_long_fetch(groups):
-            return self._fetch_long(groups, require_stable, version)
-        fetched = [self._fetch_group(group, require_stable, version) for group in groups]
+            return self._fetch_long(groups, require_stable, context)
+        fetched = [self._fetch_group(group, require_stable, context) for group in groups]
         return _map(gather(fetched), lambda answers: fetch_response(groups, answers, version))
 
     def _fetch_long(
-        self, groups: Countable[OffsetFetchRequestGroup], require_stable: bool, version: int
+        self,
+        groups: Countable[OffsetFetchRequestGroup],
+        require_stable: bool,
+        context: RequestContext,
     ) -> Work[OffsetFetchResponse]:
-        fetch = partial(self._fetch_group, require_stable=require_stable, api_version=version)
-        long = LongOffsetFetch(self._coordinator, self._metadata, fetch, version)
+        version = context.api_version
+        fetch = partial(self._fetch_group, require_stable=require_stable, context=context)
+        long = LongOffsetFetch(self._coordinator, self._metadata, fetch, context)
         answers = yield from long.groups(groups)
         return fetch_response(groups, answers, version)
 
     def _fetch_group(
-        self, group: OffsetFetchRequestGroup, require_stable: bool, api_version: int
+        self, group: OffsetFetchRequestGroup, require_stable: bool, context: RequestContext
     ) -> Deferred[OffsetFetchResponseGroup]:
-        resolved = resolve_fetch(group, api_version, self._metadata)
-        finish = partial(self._fetched, resolved, api_version)
+        describable = PermittedTopics(context, AclOperation.DESCRIBE)
+        resolved = resolve_fetch(group, context.api_version, self._metadata, describable)
+        finish = partial(self._fetched, resolved, context)
+        if not context.may(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id):
+            return Deferred.completed(finish(ErrorCode.GROUP_AUTHORIZATION_FAILED))
         if require_stable:
             return self._coordinator.read_stable(
                 group.group_id,
@@ -298,25 +314,31 @@ class GroupHandlers:
     def _fetched(
         self,
         resolved: ResolvedFetch,
-        api_version: int,
+        context: RequestContext,
         fetched: OffsetFetchResponseGroup | ErrorCode,
     ) -> OffsetFetchResponseGroup:
         if isinstance(fetched, ErrorCode):
             return resolved.error_response(fetched)
-        if resolved.request.topics is None and api_version >= TOPIC_ID_VERSION:
-            add_topic_ids(fetched, self._metadata)
+        if resolved.request.topics is None:
+            if context.api_version >= TOPIC_ID_VERSION:
+                add_topic_ids(fetched, self._metadata)
+            if context.is_guarded:
+                fetched.topics = [
+                    topic for topic in fetched.topics if is_visible(topic.name, context)
+                ]
         return resolved.response(fetched)
 
     def offset_delete(self, request: OffsetDeleteRequest, context: RequestContext) -> Work[Any]:
         if not request.group_id:
             return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        resolved = yield from resolve_delete(request, self._metadata)
+        readable = PermittedTopics(context, AclOperation.READ)
+        resolved = yield from resolve_delete(request, self._metadata, readable)
         if sum(len(topic.partitions) for topic in resolved.topics) > PART_ENTRIES:
             deleted = yield from delete_offsets_in_parts(self._coordinator, resolved)
-            return merge_delete(request, deleted)
+            return merge_delete(request, deleted, readable)
         return _map(
             delete_offsets(self._coordinator, resolved),
-            lambda response: merge_delete(request, response),
+            lambda response: merge_delete(request, response, readable),
         )
 
     # --- administration ---
@@ -331,6 +353,10 @@ class GroupHandlers:
     def _describe(
         self, group_id: str, request: DescribeGroupsRequest, context: RequestContext
     ) -> DescribedGroup:
+        if not context.may(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+            return DescribedGroup(
+                group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED
+            )
         try:
             described = self._coordinator.read(
                 group_id,
@@ -354,12 +380,41 @@ class GroupHandlers:
             chosen = self._coordinator.read_all(lambda shard: shard.choose(states, types))
         except KafkaError as error:
             return ListGroupsResponse(error_code=error.code)
-        return ListGroupsResponse(
-            groups=each(listed_group, [group for groups in chosen for group in groups])
-        )
+        listed = [group for groups in chosen for group in groups]
+        if context.is_guarded and not context.may_see(AclOperation.DESCRIBE, CLUSTER):
+            listed = yield from _visible_groups(listed, context)
+        return ListGroupsResponse(groups=each(listed_group, listed))
 
     def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext) -> Any:
-        names = request.groups_names
+        if not context.is_guarded:
+            return self._delete_groups(request.groups_names)
+        return self._delete_permitted(request.groups_names, context)
+
+    def _delete_permitted(self, names: Countable[str], context: RequestContext) -> Work[Any]:
+        """Delete those groups that the client may delete."""
+        permitted, refused = [], []
+        for name in names:
+            if context.may(AclOperation.DELETE, ResourceType.GROUP, name):
+                permitted.append(name)
+            else:
+                refused.append(
+                    DeletableGroupResult(
+                        group_id=name, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED
+                    )
+                )
+            yield None
+        if not permitted:
+            return DeleteGroupsResponse(results=refused)
+        deleted = self._delete_groups(permitted)
+        if isinstance(deleted, Generator):
+            deleted = yield from deleted
+        if isinstance(deleted, Deferred):
+            yield deleted
+            deleted = deleted.value
+        deleted.results = [*deleted.results, *refused]
+        return deleted
+
+    def _delete_groups(self, names: Countable[str]) -> Any:
         if is_long(names) or any(is_share_group(self._coordinator, name) for name in names):
             return delete_groups(self._coordinator, self._share_states, names)
         by_partition: dict[int, list[str]] = {}
@@ -372,6 +427,16 @@ class GroupHandlers:
             gather(deleted),
             lambda results: DeleteGroupsResponse(results=[r for part in results for r in part]),
         )
+
+
+def _visible_groups(groups: Iterable[Group], context: RequestContext) -> Work[list[Group]]:
+    """Reduce groups to those that a client may describe."""
+    visible = []
+    for group in groups:
+        if context.may_see(AclOperation.DESCRIBE, Resource(ResourceType.GROUP, group.group_id)):
+            visible.append(group)
+        yield None
+    return visible
 
 
 def _join_error(

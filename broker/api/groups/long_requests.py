@@ -19,6 +19,7 @@ from kraftrio.broker.api.groups.offset_requests import (
     no_offset,
 )
 from kraftrio.broker.api.groups.share_states import delete_states
+from kraftrio.broker.api.shared.permitted_topics import PermittedTopics
 from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator
 from kraftrio.broker.coordinator.groups.offset_table import OffsetKey
 from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
@@ -26,6 +27,8 @@ from kraftrio.broker.coordinator.groups.share.state_progress import Partitions
 from kraftrio.broker.coordinator.outcome import Now, Outcome
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.peers.share_state_client import ShareStateClient
+from kraftrio.broker.security.authorizer import AclOperation, ResourceType
+from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.request_parts import PART_ENTRIES, nested_parts, parts
 from kraftrio.broker.server.sliced_sets import distinct
 from kraftrio.broker.server.sliced_work import Work
@@ -144,12 +147,14 @@ class LongOffsetFetch:
         coordinator: GroupCoordinator,
         metadata: MetadataCache,
         fetch: partial[Deferred[OffsetFetchResponseGroup]],
-        api_version: int,
+        context: RequestContext,
     ) -> None:
         self._coordinator = coordinator
         self._metadata = metadata
         self._fetch = fetch
-        self._by_id = api_version >= TOPIC_ID_VERSION
+        self._by_id = context.api_version >= TOPIC_ID_VERSION
+        self._context = context
+        self._describable = PermittedTopics(context, AclOperation.DESCRIBE)
 
     def groups(
         self, groups: Countable[OffsetFetchRequestGroup]
@@ -163,6 +168,8 @@ class LongOffsetFetch:
 
     def _find(self, group: OffsetFetchRequestGroup) -> Work[_Fetched]:
         wanted: list[OffsetFetchRequestTopics] | None = None
+        if not self._context.may(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id):
+            return ErrorCode.GROUP_AUTHORIZATION_FAILED
         if group.topics is not None:
             try:
                 wanted = yield from self._known(group.group_id, group.topics)
@@ -191,6 +198,8 @@ class LongOffsetFetch:
             yield None
             for topic, indexes in part:
                 name = self._name_of(topic)
+                if name and name not in self._describable:
+                    continue
                 kept = self._coordinator.read(group_id, partial(_known, group_id, name, indexes))
                 if kept:
                     known.append(
@@ -232,6 +241,8 @@ class LongOffsetFetch:
         code = ErrorCode.NONE
         if self._by_id and not self._name_of(topic):
             code = ErrorCode.UNKNOWN_TOPIC_ID
+        elif self._name_of(topic) not in self._describable:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return OffsetFetchResponseTopics(
             name=topic.name,
             topic_id=topic.topic_id,

@@ -2,12 +2,13 @@
 
 Groups know topics by name; from v10 on clients name them by id (KIP-848). What the metadata does
 not know is answered here and never reaches a group: UNKNOWN_TOPIC_OR_PARTITION by name,
-UNKNOWN_TOPIC_ID by id. Responses keep the order of the request.
+UNKNOWN_TOPIC_ID by id. Nor does what the client may not see or read: TOPIC_AUTHORIZATION_FAILED.
+Responses keep the order of the request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from kraftrio.broker.coordinator.groups.offset_commit import NamedPartition, OffsetCommit
@@ -67,12 +68,21 @@ def code_of_commit(committed: OffsetCommit) -> Callable[[str, int], ErrorCode | 
 
 
 class ResolvedCommit:
-    """A commit's partitions by name, where they exist; makes the response for all."""
+    """A commit's partitions by name, where they exist; makes the response for all.
+
+    Args:
+        readable: the topics that the client may read.
+    """
 
     def __init__(
-        self, request: OffsetCommitRequest, api_version: int, metadata: MetadataCache
+        self,
+        request: OffsetCommitRequest,
+        api_version: int,
+        metadata: MetadataCache,
+        readable: Container[str],
     ) -> None:
         self._request = request
+        self._readable = readable
         self._by_id = api_version >= TOPIC_ID_VERSION
         self._metadata = metadata
 
@@ -96,7 +106,11 @@ class ResolvedCommit:
 
     def exists(self, name: str, index: int) -> bool:
         """Whether offsets of a partition can be committed."""
-        return bool(name) and self._metadata.partition(name, index) is not None
+        return (
+            bool(name)
+            and name in self._readable
+            and self._metadata.partition(name, index) is not None
+        )
 
     def response(self, committed: OffsetCommit) -> OffsetCommitResponse:
         """Put what the group has taken, and refused, into the request's order."""
@@ -111,6 +125,8 @@ class ResolvedCommit:
             name, unknown = self.name_of(topic), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if self._by_id and not name:
                 unknown = ErrorCode.UNKNOWN_TOPIC_ID
+            elif name not in self._readable:
+                unknown = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
             def answer_partition(
                 asked: OffsetCommitRequestPartition,
@@ -135,13 +151,13 @@ class ResolvedCommit:
 
 @dataclass(slots=True)
 class ResolvedFetch:
-    """One group of a fetch with the topics that have a name, and the answers for the others."""
+    """One group of a fetch with the topics that it is asked about, and answers for the others."""
 
     request: OffsetFetchRequestGroup
-    unknown: list[OffsetFetchResponseTopics] = field(default_factory=list)
+    refused: list[OffsetFetchResponseTopics] = field(default_factory=list)
 
     def response(self, fetched: OffsetFetchResponseGroup) -> OffsetFetchResponseGroup:
-        fetched.topics += self.unknown
+        fetched.topics += self.refused
         return fetched
 
     def error_response(self, error: ErrorCode) -> OffsetFetchResponseGroup:
@@ -156,9 +172,16 @@ def fetch_error(error: ErrorCode) -> ErrorCode:
 
 
 def resolve_fetch(
-    group: OffsetFetchRequestGroup, api_version: int, metadata: MetadataCache
+    group: OffsetFetchRequestGroup,
+    api_version: int,
+    metadata: MetadataCache,
+    describable: Container[str],
 ) -> ResolvedFetch:
-    """Find names and ids of a group's topics; by name, a topic need not exist."""
+    """Find names and ids of a group's topics; by name, a topic need not exist.
+
+    Args:
+        describable: the topics that the client may describe.
+    """
     request = OffsetFetchRequestGroup(
         group_id=group.group_id, member_id=group.member_id, member_epoch=group.member_epoch
     )
@@ -172,20 +195,23 @@ def resolve_fetch(
             name, topic_id = topic.name, metadata.topic_id(topic.name)
         else:
             name, topic_id = metadata.topic_name(topic.topic_id) or "", topic.topic_id
-        if name or api_version < TOPIC_ID_VERSION:
+        code = ErrorCode.NONE
+        if not name and api_version >= TOPIC_ID_VERSION:
+            code = ErrorCode.UNKNOWN_TOPIC_ID
+        elif name not in describable:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if code is ErrorCode.NONE:
             topics.append(
                 OffsetFetchRequestTopics(
                     name=name, topic_id=topic_id, partition_indexes=topic.partition_indexes
                 )
             )
         else:
-            resolved.unknown.append(
+            resolved.refused.append(
                 OffsetFetchResponseTopics(
+                    name=name,
                     topic_id=topic_id,
-                    partitions=[
-                        no_offset(index, ErrorCode.UNKNOWN_TOPIC_ID)
-                        for index in topic.partition_indexes
-                    ],
+                    partitions=[no_offset(index, code) for index in topic.partition_indexes],
                 )
             )
     return resolved
@@ -267,12 +293,12 @@ def no_offset(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
 
 
 def resolve_delete(
-    request: OffsetDeleteRequest, metadata: MetadataCache
+    request: OffsetDeleteRequest, metadata: MetadataCache, readable: Container[str]
 ) -> Slices[OffsetDeleteRequest]:
-    """Give the request with the partitions that exist, each once."""
+    """Give the request with the partitions that exist, each once, of topics that are readable."""
     known: dict[str, dict[int, OffsetDeleteRequestPartition]] = {}
     for topic in request.topics:
-        for partition in topic.partitions:
+        for partition in topic.partitions if topic.name in readable else ():
             if metadata.partition(topic.name, partition.partition_index) is not None:
                 known.setdefault(topic.name, {})[partition.partition_index] = partition
             yield
@@ -287,7 +313,7 @@ def resolve_delete(
 
 
 def merge_delete(
-    request: OffsetDeleteRequest, deleted: OffsetDeleteResponse
+    request: OffsetDeleteRequest, deleted: OffsetDeleteResponse, readable: Container[str]
 ) -> OffsetDeleteResponse:
     """Put a group's answer, and the errors of what does not exist, into the request's order."""
     if deleted.error_code:
@@ -299,11 +325,15 @@ def merge_delete(
     }
 
     def answer(topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic:
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic.name not in readable:
+            unknown = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
         def answer_partition(
             asked: OffsetDeleteRequestPartition,
         ) -> OffsetDeleteResponsePartition:
             index = asked.partition_index
-            code = codes.get((topic.name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            code = codes.get((topic.name, index), unknown)
             return OffsetDeleteResponsePartition(partition_index=index, error_code=code)
 
         return OffsetDeleteResponseTopic(

@@ -138,7 +138,7 @@ class StreamsGroupHandlers:
         response, missing = answer
         if not missing:
             return response
-        may_create = context.is_authorized(AclOperation.CREATE, CLUSTER)
+        may_create = context.may_see(AclOperation.CREATE, CLUSTER)
         refused = [
             topic.name
             for topic in missing

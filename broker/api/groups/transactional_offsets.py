@@ -1,7 +1,8 @@
 """Serves TxnOffsetCommit: offsets of a group that count once a producer's transaction is committed.
 
 Behaviour
-- What does not exist is UNKNOWN_TOPIC_OR_PARTITION, and nobody is asked about it.
+- What does not exist is UNKNOWN_TOPIC_OR_PARTITION, and nobody is asked about it; what the client
+  may not read is TOPIC_AUTHORIZATION_FAILED.
 - The transaction is verified (KIP-890): its coordinator must know that the group's partition of
   `__consumer_offsets` is part of it. Then the group checks who commits; it may rebalance meanwhile.
 - An error of the transaction or the group is reported for each partition that exists.
@@ -16,11 +17,14 @@ Version notes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from functools import partial
+from typing import Any
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.api.groups.offset_requests import code_of_commit
+from kraftrio.broker.api.shared.permitted_topics import PermittedTopics
+from kraftrio.broker.api.shared.refusals import refuse
 from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator
 from kraftrio.broker.coordinator.groups.offset_commit import (
     Committer,
@@ -30,6 +34,8 @@ from kraftrio.broker.coordinator.groups.offset_commit import (
 from kraftrio.broker.coordinator.outcome import ProducerOfBatch
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.ports import TransactionVerifier
+from kraftrio.broker.security.api_access import REFUSALS
+from kraftrio.broker.security.authorizer import AclOperation, ResourceType
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.sliced_work import Work
 from kraftrio.wire.codec.lazy_arrays import each
@@ -67,9 +73,16 @@ class TransactionalOffsetHandlers:
 
     def txn_offset_commit(
         self, request: TxnOffsetCommitRequest, context: RequestContext
-    ) -> Work[TxnOffsetCommitResponse | Deferred[TxnOffsetCommitResponse]]:
+    ) -> Work[Any]:
         """Make the records in slices, have the transaction verified, and append them."""
-        commit = _TransactionalCommit(request, context.api_version, self._metadata)
+        for operation, kind, name in (
+            (AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id),
+            (AclOperation.READ, ResourceType.GROUP, request.group_id),
+        ):
+            if not context.may(operation, kind, name):
+                return refuse(ApiKey.TXN_OFFSET_COMMIT, request, REFUSALS[kind])
+        readable = PermittedTopics(context, AclOperation.READ)
+        commit = _TransactionalCommit(request, context.api_version, self._metadata, readable)
         error = _check(request)
         if error is not ErrorCode.NONE:
             return commit.error_response(error)
@@ -115,8 +128,13 @@ class _TransactionalCommit:
     """One request: its partitions as far as they exist, and the response for all."""
 
     def __init__(
-        self, request: TxnOffsetCommitRequest, api_version: int, metadata: MetadataCache
+        self,
+        request: TxnOffsetCommitRequest,
+        api_version: int,
+        metadata: MetadataCache,
+        readable: Container[str],
     ) -> None:
+        self._readable = readable
         self.committer = Committer(
             request.group_id, request.member_id, request.group_instance_id, request.generation_id
         )
@@ -135,7 +153,7 @@ class _TransactionalCommit:
                     yield None
 
     def _exists(self, topic: str, index: int) -> bool:
-        return self._metadata.partition(topic, index) is not None
+        return topic in self._readable and self._metadata.partition(topic, index) is not None
 
     def response(self, stored: OffsetCommit | ErrorCode) -> TxnOffsetCommitResponse:
         """Say what the group has taken and refused, or the error of all that it was asked."""
@@ -151,13 +169,17 @@ class _TransactionalCommit:
 
     def _answer(self, code_of: Callable[[str, int], ErrorCode | None]) -> TxnOffsetCommitResponse:
         def answer(topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitResponseTopic:
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if topic.name not in self._readable:
+                unknown = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
             def answer_partition(
                 asked: TxnOffsetCommitRequestPartition,
             ) -> TxnOffsetCommitResponsePartition:
                 code = code_of(topic.name, asked.partition_index)
                 return TxnOffsetCommitResponsePartition(
                     partition_index=asked.partition_index,
-                    error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if code is None else code,
+                    error_code=unknown if code is None else code,
                 )
 
             return TxnOffsetCommitResponseTopic(

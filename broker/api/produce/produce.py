@@ -11,6 +11,8 @@ Behaviour (Apache Kafka's)
 - The first batch of a transaction waits until its coordinator has confirmed it
   (`replica/verification`). What belongs to a transaction needs its transactional id, and the right
   to write under it: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, for the whole request.
+- Each topic is written to by those who may: TOPIC_AUTHORIZATION_FAILED for the others, before the
+  gate, and again when it has let them wait.
 - What brokers keep in internal topics is nobody's to write: INVALID_TOPIC_EXCEPTION.
 - An idempotent batch that is already there is answered with its first offset (KIP-98).
 - A batch whose sequence does not follow is refused for that only when the followers have shown that
@@ -25,6 +27,7 @@ errors (KIP-467), 10 the leader beside an error (KIP-951), 13 topic ids (KIP-516
 
 from __future__ import annotations
 
+from copy import copy
 from functools import partial
 
 from kraftrio.base.clock import Clock
@@ -64,6 +67,7 @@ from kraftrio.wire.topic_names import INTERNAL_TOPICS, check_topic_name
 ADMIN_CLIENT_ID = "__admin_client"
 
 _NONE = ErrorCode.NONE
+_NOT_AUTHORIZED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _TOPIC_ID_VERSION = 13
 _TRANSACTION_ABORTABLE_VERSION = 11
 _ZSTD_VERSION = 7
@@ -118,13 +122,33 @@ class ProduceHandlers:
         if _has_transactional_batch(request) and not _may_write_transactions(request, context):
             return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         by_id = context.api_version >= _TOPIC_ID_VERSION
-        admission = self._replicas.gate.admit(request, api_version=context.api_version, by_id=by_id)
+        asked = self._permitted(request, context) if context.is_guarded else request
+        admission = self._replicas.gate.admit(asked, api_version=context.api_version, by_id=by_id)
         if admission is None:
             return self._append_all(request, context, None)
         if admission.done:
             return self._append_all(request, context, admission.value)
         context.wait_for(lambda: "the coordinator of its transaction, to verify it")
         return self._append_admitted(request, context, admission)
+
+    def _permitted(self, request: ProduceRequest, context: RequestContext) -> ProduceRequest:
+        """Return what of a request its sender may write: nothing else begins a transaction."""
+        permitted = [
+            topic
+            for topic in request.topic_data
+            if (name := self._name_of(topic, context)) is None
+            or context.may(AclOperation.WRITE, ResourceType.TOPIC, name)
+        ]
+        if len(permitted) == len(request.topic_data):
+            return request
+        asked = copy(request)
+        asked.topic_data = permitted
+        return asked
+
+    def _name_of(self, topic: TopicProduceData, context: RequestContext) -> str | None:
+        if context.api_version >= _TOPIC_ID_VERSION:
+            return self._metadata.topic_name(topic.topic_id)
+        return topic.name
 
     def _append_admitted(
         self, request: ProduceRequest, context: RequestContext, admission: Deferred[Admission]
@@ -146,6 +170,10 @@ class ProduceHandlers:
             if by_id:
                 name = self._metadata.topic_name(topic.topic_id)
             answers: list[PartitionProduceResponse] = []
+            if context.is_guarded and name is not None and not _may_write(name, context):
+                answers = [_refusal(data, _NOT_AUTHORIZED) for data in topic.partition_data]
+                topics.append(_topic_response(topic, answers))
+                continue
             for data in topic.partition_data:
                 requested = topic.topic_id if by_id else topic.name, data.index
                 if name is None:
@@ -327,7 +355,11 @@ class ProduceHandlers:
                 lambda topic: DescribeProducersTopicResponse(
                     name=topic.name,
                     partitions=each(
-                        lambda index: self._describe_partition(TopicPartition(topic.name, index)),
+                        partial(
+                            self._describe_partition,
+                            topic.name,
+                            context.may(AclOperation.READ, ResourceType.TOPIC, topic.name),
+                        ),
                         topic.partition_indexes,
                     ),
                 ),
@@ -336,10 +368,13 @@ class ProduceHandlers:
         )
 
     def _describe_partition(
-        self, topic_partition: TopicPartition
+        self, topic: str, is_permitted: bool, index: int
     ) -> DescribeProducersPartitionResponse:
+        topic_partition = TopicPartition(topic, index)
         answer = DescribeProducersPartitionResponse(partition_index=topic_partition.partition)
         try:
+            if not is_permitted:
+                raise KafkaError(_NOT_AUTHORIZED)
             check_topic_name(topic_partition.topic)
             log = self._hosted.online(topic_partition).log
         except KafkaError as error:
@@ -395,6 +430,11 @@ def _known_to_version(code: ErrorCode, context: RequestContext) -> ErrorCode:
 
 def _is_transactional(data: PartitionProduceData) -> bool:
     return data.records is not None and is_transactional(data.records)
+
+
+def _may_write(topic: str, context: RequestContext) -> bool:
+    """Whether a client may still write to a topic; of what it may not the audit heard before."""
+    return context.may_see(AclOperation.WRITE, Resource(ResourceType.TOPIC, topic))
 
 
 def _may_write_transactions(request: ProduceRequest, context: RequestContext) -> bool:

@@ -137,11 +137,14 @@ class TransactionHandlers:
     def _check_init(self, request: InitProducerIdRequest, context: RequestContext) -> ErrorCode:
         transactional_id = request.transactional_id
         if transactional_id is None:
+            if not context.may_see(AclOperation.IDEMPOTENT_WRITE, CLUSTER) and not context.may(
+                AclOperation.WRITE, ResourceType.TOPIC, None
+            ):
+                return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             if (request.producer_id == NO_PRODUCER_ID) != (
                 request.producer_epoch == NO_PRODUCER_EPOCH
             ):
                 return ErrorCode.INVALID_REQUEST
-            # The route let nobody in who may write nothing.
             return _NONE
         if not _may_write(context, transactional_id) or (
             request.enable_2pc

@@ -23,17 +23,14 @@ from kraftrio.broker.server.guard import guarded
 from kraftrio.wire.codec.message import encode
 from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
 from kraftrio.wire.messages.cluster import DescribeClusterRequest
-from kraftrio.wire.messages.transactions import (
-    EndTxnRequest,
-    EndTxnResponse,
-    WriteTxnMarkersRequest,
-)
+from kraftrio.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
+from kraftrio.wire.messages.transactions import WriteTxnMarkersRequest
 from kraftrio.wire.protocol.api import APIS, ApiKey
 from kraftrio.wire.protocol.framing import RequestStart
 from tests.support.authorizers import Allow
 
 SERVED = "served"
-T = Resource(ResourceType.TRANSACTIONAL_ID, "t")
+T = Resource(ResourceType.GROUP, "t")
 
 
 def refuse(api_key: int, _request: Any, code: ErrorCode) -> Any:
@@ -49,13 +46,13 @@ def serve(key: ApiKey, request: Any, authorizer: Authorizer, version: int | None
 
 
 def test_the_one_resource_that_a_request_names_is_asked_about() -> None:
-    authorizer = Allow({(AclOperation.WRITE, T)})
-    assert serve(ApiKey.END_TXN, EndTxnRequest(transactional_id="t"), authorizer) == SERVED
-    refused = serve(ApiKey.END_TXN, EndTxnRequest(transactional_id="u"), authorizer)
-    assert isinstance(refused, EndTxnResponse)
-    assert refused.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    authorizer = Allow({(AclOperation.READ, T)})
+    assert serve(ApiKey.HEARTBEAT, HeartbeatRequest(group_id="t"), authorizer) == SERVED
+    refused = serve(ApiKey.HEARTBEAT, HeartbeatRequest(group_id="u"), authorizer)
+    assert isinstance(refused, HeartbeatResponse)
+    assert refused.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
     assert [asked[:3] for asked in authorizer.asked] == [
-        (ANONYMOUS, "10.0.0.1", AclOperation.WRITE)
+        (ANONYMOUS, "10.0.0.1", AclOperation.READ)
     ] * 2
 
 
@@ -69,10 +66,10 @@ def test_any_one_permission_of_a_line_lets_a_request_in(operation: AclOperation)
 def test_a_refusal_is_one_line_of_the_audit(caplog: pytest.LogCaptureFixture) -> None:
     """With everything that an operator needs to grant it, or to ask who that is."""
     with caplog.at_level(logging.INFO, "kraftrio.audit"):
-        serve(ApiKey.END_TXN, EndTxnRequest(transactional_id="t"), Allow(()))
+        serve(ApiKey.HEARTBEAT, HeartbeatRequest(group_id="t"), Allow(()))
     assert [record.getMessage() for record in caplog.records] == [
-        "denied principal=User:ANONYMOUS host=10.0.0.1 operation=WRITE"
-        " resource=TRANSACTIONAL_ID:t api=END_TXN"
+        "denied principal=User:ANONYMOUS host=10.0.0.1 operation=READ"
+        " resource=GROUP:t api=HEARTBEAT"
     ]
 
 
@@ -88,21 +85,21 @@ def test_what_one_of_several_permissions_lets_in_is_not_told(
 
 def test_a_dispatcher_that_knows_no_responses_closes_the_connection() -> None:
     dispatcher = Dispatcher(
-        {ApiKey.END_TXN: lambda _request, _context: EndTxnResponse()}, authorizer=Allow(())
+        {ApiKey.HEARTBEAT: lambda _request, _context: HeartbeatResponse()}, authorizer=Allow(())
     )
-    frame = memoryview(encode(EndTxnRequest(transactional_id="t"), 1))
-    start = RequestStart(ApiKey.END_TXN, 1, 1, None, 0)
-    with pytest.raises(RemoteProtocolError, match="not authorized to send END_TXN"):
+    frame = memoryview(encode(HeartbeatRequest(group_id="t"), 1))
+    start = RequestStart(ApiKey.HEARTBEAT, 1, 1, None, 0)
+    with pytest.raises(RemoteProtocolError, match="not authorized to send HEARTBEAT"):
         dispatcher.handle(frame, start, ClientInfo("h", 1, "PLAINTEXT"))
 
 
 def test_a_controller_trusts_the_nodes_of_its_cluster() -> None:
     """They have asked for their clients; others are asked about here."""
     node = TrustingNodes(Allow({(AclOperation.CLUSTER_ACTION, CLUSTER)}))
-    assert node.authorize(ANONYMOUS, "h", AclOperation.WRITE, T)
-    client = TrustingNodes(Allow({(AclOperation.WRITE, T)}))
-    assert client.authorize(ANONYMOUS, "h", AclOperation.WRITE, T)
-    assert not client.authorize(ANONYMOUS, "h", AclOperation.READ, T)
+    assert node.authorize(ANONYMOUS, "h", AclOperation.READ, T)
+    client = TrustingNodes(Allow({(AclOperation.READ, T)}))
+    assert client.authorize(ANONYMOUS, "h", AclOperation.READ, T)
+    assert not client.authorize(ANONYMOUS, "h", AclOperation.DELETE, T)
 
 
 def test_a_line_without_permissions_asks_nothing() -> None:

@@ -34,12 +34,12 @@ def test_the_header_of_api_versions_never_has_tagged_fields() -> None:
 
 def test_only_a_listener_with_an_authorizer_has_guards() -> None:
     """And only before handlers whose line has something to ask."""
-    handlers = dict.fromkeys([ApiKey.END_TXN, ApiKey.METADATA], _serve)
+    handlers = dict.fromkeys([ApiKey.HEARTBEAT, ApiKey.METADATA], _serve)
     routes = build_routes(handlers, API_ACCESS)
     assert {route.handler for route in routes.values()} == {_serve}
     routes = build_routes(handlers, API_ACCESS, Allow(()))
     assert routes[ApiKey.METADATA].handler is _serve
-    assert routes[ApiKey.END_TXN].handler is not _serve
+    assert routes[ApiKey.HEARTBEAT].handler is not _serve
 
 
 def test_a_route_without_a_line_in_the_table_does_not_start() -> None:
