@@ -27,7 +27,7 @@ conformance/cli/test_transcripts: clients/cli/records/ commands consuming produc
 conformance/cli/test_transcripts: clients/cli/topics/ commands offsets
 sim/test_scenarios: broker/node/ broker_handlers broker_role context controller_role
     coordination node replication services share_groups
-sim/test_served_apis: broker/api/ security unserved_apis
+sim/test_served_apis: broker/api/ unserved_apis
 spark/test_arrow: clients/spark/ arrow schema
 spark/test_filters: clients/spark/ filters
 spark/test_log: clients/spark/ log_source

@@ -9,6 +9,7 @@ from typing import Any
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.base.logging_setup import ProcessLoggers
+from kraftrio.broker.api.acls import AclHandlers
 from kraftrio.broker.api.admin import AdminHandlers
 from kraftrio.broker.api.client_quotas import ClientQuotaHandlers
 from kraftrio.broker.api.cluster import ClusterHandlers
@@ -35,7 +36,6 @@ from kraftrio.broker.api.offsets import OffsetHandlers
 from kraftrio.broker.api.produce.produce import ProduceHandlers
 from kraftrio.broker.api.sasl import SaslHandlers
 from kraftrio.broker.api.scram_users import ScramUserHandlers
-from kraftrio.broker.api.security import SecurityHandlers
 from kraftrio.broker.api.share.share_state import ShareStateHandlers
 from kraftrio.broker.api.shared.permitted_entries import permitted_entries
 from kraftrio.broker.api.topic_partitions import TopicPartitionHandlers
@@ -115,7 +115,7 @@ def broker_handlers(
         ).table(),
         ClientQuotaHandlers(metadata, channel).table(),
         SaslHandlers(node.timers).table(),
-        SecurityHandlers().table(),
+        AclHandlers(channel, metadata).table(),
         ScramUserHandlers(metadata, channel).table(),
         DelegationTokenHandlers(metadata, channel, token_settings(node.config).secret_key).table(),
     )

@@ -15,6 +15,7 @@ from dataclasses import replace
 import trio
 
 from kraftrio.base.logging_setup import ProcessLoggers
+from kraftrio.broker.api.acls import AclHandlers
 from kraftrio.broker.api.api_versions import ApiVersionsHandler
 from kraftrio.broker.api.configs import ConfigHandlers
 from kraftrio.broker.api.controller import ControllerHandlers
@@ -23,7 +24,6 @@ from kraftrio.broker.api.envelope import EnvelopeHandler
 from kraftrio.broker.api.quorum import QuorumHandlers
 from kraftrio.broker.api.sasl import SaslHandlers
 from kraftrio.broker.api.scram_users import ScramUserHandlers
-from kraftrio.broker.api.security import SecurityHandlers
 from kraftrio.broker.api.shared.permitted_entries import permitted_entries
 from kraftrio.broker.api.shared.refusals import refuse
 from kraftrio.broker.api.unserved_apis import UNSERVED_BY_CONTROLLERS
@@ -82,7 +82,7 @@ class ControllerRole:
         self._handlers = {
             **permitted_entries(controller.table(), self._metadata),
             **SaslHandlers(node.timers).table(),
-            **SecurityHandlers().table(),
+            **AclHandlers(decider, self._metadata).table(),
             **ScramUserHandlers(self._metadata, decider).table(),
             **DelegationTokenHandlers(
                 self._metadata, decider, token_settings(node.config).secret_key

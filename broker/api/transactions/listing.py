@@ -64,7 +64,10 @@ class TransactionListingHandlers:
         for transactions in by_shard:
             for transaction in transactions:
                 passes = yield from chosen.passes(transaction)
-                if passes and _may_see(context, transaction.transactional_id):
+                if passes and context.may_see(
+                    AclOperation.DESCRIBE,
+                    Resource(ResourceType.TRANSACTIONAL_ID, transaction.transactional_id),
+                ):
                     listed.append(transaction)
                 yield
         return ListTransactionsResponse(
@@ -88,7 +91,7 @@ class TransactionListingHandlers:
         self, transactional_id: str, context: RequestContext
     ) -> DescribeTransactionsState:
         code = ErrorCode.NONE
-        if not _may_see(context, transactional_id):
+        if not context.may(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
             code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         elif not transactional_id:
             code = ErrorCode.INVALID_REQUEST
@@ -105,16 +108,9 @@ class TransactionListingHandlers:
         described.topics = [
             topic
             for topic in described.topics
-            if context.is_authorized(
-                AclOperation.DESCRIBE, Resource(ResourceType.TOPIC, topic.topic)
-            )
+            if context.may_see(AclOperation.DESCRIBE, Resource(ResourceType.TOPIC, topic.topic))
         ]
         return described
-
-
-def _may_see(context: RequestContext, transactional_id: str) -> bool:
-    resource = Resource(ResourceType.TRANSACTIONAL_ID, transactional_id)
-    return context.is_authorized(AclOperation.DESCRIBE, resource)
 
 
 def _cut_states(request: ListTransactionsRequest) -> Slices[list[str]]:
