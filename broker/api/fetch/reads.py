@@ -81,20 +81,20 @@ class OngoingFetch:
     most_bytes: int = 0
     guard: RequestContext | None = None
 
-    def check_access(self, topic: str) -> None:
+    def check_consumer(self, topic: str) -> None:
         """Raise TOPIC_AUTHORIZATION_FAILED unless the sender may read a topic, now.
 
         It is asked for each read: much may have changed while a fetch waited.
         """
-        if self.guard is not None and not _may_read(self.guard, self.replica_id, topic):
+        guard = self.guard
+        if guard is not None and not guard.may(AclOperation.READ, ResourceType.TOPIC, topic):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
-
-def _may_read(context: RequestContext, replica_id: int, topic: str) -> bool:
-    """A follower may read everything if it may act for the cluster, else nothing."""
-    if replica_id >= 0:
-        return context.is_authorized(AclOperation.CLUSTER_ACTION, CLUSTER)
-    return context.may(AclOperation.READ, ResourceType.TOPIC, topic)
+    def check_follower(self) -> None:
+        """Raise TOPIC_AUTHORIZATION_FAILED unless the sender may act for the cluster, now."""
+        guard = self.guard
+        if guard is not None and not guard.is_authorized(AclOperation.CLUSTER_ACTION, CLUSTER):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 class Reading:
@@ -332,12 +332,15 @@ class FetchReader:
         self, fetch: OngoingFetch, key: FetchKey, part: FetchPart, *, only_leader: bool = True
     ) -> Partition:
         """The replica that a key means, by the topic's identity when it was first named."""
+        if fetch.replica_id >= 0:
+            fetch.check_follower()
         if part.topic_name is None:
             part.topic_name = self._metadata.topic_name(key.topic_id)
             if part.topic_name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         name = part.topic_name
-        fetch.check_access(name)
+        if fetch.replica_id < 0:
+            fetch.check_consumer(name)
         if key.topic_id != ZERO_UUID:
             current = self._metadata.topic_id(name)
             if current != key.topic_id and current != ZERO_UUID:

@@ -1,7 +1,7 @@
 """The answer to a request that its sender may not send: `refuse`.
 
 Behaviour (Apache Kafka's getErrorResponse): where a response has an error of its own it has that
-alone; else each of the entries that were asked about has it.
+alone, but for a few; else each of the entries that were asked about has it.
 
 Called by: the dispatcher's guard, for what the authorization table has it ask.
 """
@@ -17,14 +17,25 @@ from kraftrio.wire.codec.message import spec_of
 from kraftrio.wire.codec.schema import ARRAY, Field
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
+    AlterPartitionReassignmentsRequest,
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
+    ElectLeadersRequest,
 )
-from kraftrio.wire.messages.configs import AlterUserScramCredentialsRequest
+from kraftrio.wire.messages.configs import (
+    AlterUserScramCredentialsRequest,
+    DescribeUserScramCredentialsRequest,
+)
 from kraftrio.wire.protocol.api import APIS, ApiKey
 
+# Whose responses repeat an error of the whole in each entry.
+_IN_ENTRIES_TOO: Final = (
+    AlterPartitionReassignmentsRequest,
+    DescribeUserScramCredentialsRequest,
+    ElectLeadersRequest,
+)
 _ERROR_CODE: Final = "error_code"
 _ERROR_MESSAGE: Final = "error_message"
 
@@ -36,7 +47,7 @@ def refuse(api_key: int, request: Any, code: ErrorCode) -> Any:
     if isinstance(request, AlterUserScramCredentialsRequest):  # by user, whatever was to be done
         return error_response(request, code, code.text)
     response_class = APIS[ApiKey(api_key)].response
-    if _has_error(response_class):
+    if _has_error(response_class) and type(request) not in _IN_ENTRIES_TOO:
         return _with_error(response_class(), code)
     return _mirror(response_class, code, request)
 
@@ -67,7 +78,7 @@ def _mirror(response_class: type, code: ErrorCode, asked: Any) -> Any:
     entries = _entries(asked)
     for field in fields:
         if field.kind is ARRAY and isinstance(field.element, type):
-            if entries is not None:
+            if entries:
                 mirrored = each(partial(_mirror, field.element, code), entries)
                 setattr(response, field.name, mirrored)
         elif hasattr(asked, field.name) and field.name not in (_ERROR_CODE, _ERROR_MESSAGE):

@@ -28,10 +28,12 @@ class ConnectionClosed(Exception):
 class RawClient:
     """One connection to a broker."""
 
-    def __init__(self, address: str, client_id: str | None = "raw") -> None:
+    def __init__(self, address: str, client_id: str | None = "raw", *, from_host: str = "") -> None:
+        """Connect; `from_host` is an address of this machine that the broker is to see."""
         host, port = address.rsplit(":", 1)
         self.client_id = client_id
-        self.socket = socket.create_connection((host, int(port)), TIMEOUT_S)
+        source = (from_host, 0) if from_host else None
+        self.socket = socket.create_connection((host, int(port)), TIMEOUT_S, source)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_ids = itertools.count(1)
         self._buffer = bytearray()

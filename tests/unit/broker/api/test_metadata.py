@@ -208,8 +208,9 @@ def test_authorized_operations_are_what_the_authorizer_says() -> None:
     cluster = ClusterContext()
     for name in ("mine", "other"):
         cluster.create_topic(name)
-    mine = Resource(ResourceType.TOPIC, "mine")
-    authorizer = Allow({(AclOperation.READ, mine), (AclOperation.ALTER, CLUSTER)})
+    mine, other = (Resource(ResourceType.TOPIC, name) for name in ("mine", "other"))
+    visible = {(AclOperation.DESCRIBE, mine), (AclOperation.DESCRIBE, other)}
+    authorizer = Allow({(AclOperation.READ, mine), (AclOperation.ALTER, CLUSTER), *visible})
 
     def operations(topics: list[MetadataRequestTopic] | None) -> dict[str | None, int]:
         request = MetadataRequest(
@@ -223,11 +224,12 @@ def test_authorized_operations_are_what_the_authorizer_says() -> None:
         assert response.cluster_authorized_operations == 0
         return {one.name: one.topic_authorized_operations for one in response.topics}
 
-    expected = {"mine": 1 << AclOperation.READ, "other": 0}
+    describe = 1 << AclOperation.DESCRIBE
+    expected = {"mine": 1 << AclOperation.READ | describe, "other": describe}
     assert operations(None) == expected
     assert operations([MetadataRequestTopic(name=name) for name in expected]) == expected
     authorizer.allowed.add((AclOperation.READ, Resource(ResourceType.TOPIC, "other")))
-    assert operations(None)["other"] == 1 << AclOperation.READ
+    assert operations(None)["other"] == 1 << AclOperation.READ | describe
 
 
 def _put_topic(cluster: ClusterContext, replicas: tuple[int, ...], leader: int) -> bytes:
