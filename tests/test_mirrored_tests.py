@@ -154,7 +154,6 @@ unit/broker/replica/test_moves: broker/replica/ ports
 unit/broker/replica/test_offset_waiters: broker/replica/ waiters
 unit/broker/security/test_authorizer: broker/security/ principal
 unit/broker/server/test_guard: broker/server/ audit
-conformance/cases/test_access: broker/api/shared/ permitted_entries permitted_topics
 unit/broker/server/test_client_connection: broker/server/ response_queue
 unit/broker/server/test_dispatch: broker/server/ context
 unit/broker/server/test_server: broker/server/ resources

@@ -81,6 +81,9 @@ def describe_group(
         not_visible: what Kafka says where the client may not know of them.
     """
     group_id = described.group_id
+    if not context.may(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+        described.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        return described
     if not group_id:
         described.error_code = ErrorCode.INVALID_GROUP_ID
         return described

@@ -23,7 +23,6 @@ from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
 from kraftrio.broker.coordinator.groups.share.description import describe_share_group
 from kraftrio.broker.coordinator.outcome import Now, Outcome
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.security.authorizer import AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.sliced_work import Work
 from kraftrio.wire.codec.lazy_arrays import KEPT_ENTRIES, each
@@ -127,10 +126,6 @@ class ShareGroupHandlers:
         described = ShareGroupDescribeDescribedGroup(group_id=group_id)
         if not self._metadata.image.share_version:
             described.error_code = ErrorCode.UNSUPPORTED_VERSION
-        elif not context.is_authorized(
-            AclOperation.DESCRIBE, Resource(ResourceType.GROUP, group_id)
-        ):
-            described.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
         else:
             return describe_group(
                 self._coordinator,
