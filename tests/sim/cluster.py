@@ -27,6 +27,7 @@ from kraftrio.broker.node.environment import Environment
 from kraftrio.broker.node.node import Node
 from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.kraft_meta.metadata.image import MetadataImage
+from kraftrio.kraft_meta.metadata.security_records import UserScramCredentialRecord
 from kraftrio.kraft_meta.quorum.service import QuorumService
 from tests.sim.disk import SimDisk
 from tests.sim.network import HostNetwork, Internet, LinkQuality
@@ -107,6 +108,7 @@ class Shape:
     node_count: int = 3
     separate_controllers: bool = False  # of node_count nodes each
     properties: Mapping[str, str] = field(default_factory=dict)
+    first_credentials: tuple[UserScramCredentialRecord, ...] = ()
 
     def roles(self) -> dict[int, str]:
         """Roles by node id."""
@@ -213,7 +215,10 @@ class SimNode:
         try:
             with self._scope:
                 self.node = Node(
-                    self.config, environment, lambda _line: self._on_ready(incarnation)
+                    self.config,
+                    environment,
+                    lambda _line: self._on_ready(incarnation),
+                    self._cluster.shape.first_credentials,
                 )
                 self._cluster.files.apply(self.node)
                 await self.node.run_until(stopping)

@@ -15,6 +15,8 @@ import trio
 
 from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.kraft_meta.metadata.image import PartitionImage
+from kraftrio.kraft_meta.metadata.security_records import UserScramCredentialRecord
+from kraftrio.net.transport import Network
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
     CreatableReplicaAssignment,
@@ -60,11 +62,13 @@ def play(
     properties: Mapping[str, str] | None = None,
     may_lose: bool = False,
     tail_cache_bytes: int | None = None,
+    first_credentials: tuple[UserScramCredentialRecord, ...] = (),
 ) -> World:
     """Run a script with three brokers and three controllers.
 
     Args:
         tail_cache_bytes: of newest records in a broker's memory; 0: all is read from its disk.
+        first_credentials: of the cluster's first users.
         may_lose: the script makes a cluster lose records legally (an unclean election).
 
     Raises:
@@ -74,7 +78,7 @@ def play(
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
-            shape = Shape(3, True, {**_CALM, **(properties or {})})
+            shape = Shape(3, True, {**_CALM, **(properties or {})}, first_credentials)
             stage = Stage(world, nursery, shape, may_lose=may_lose)
             stage.cluster.files = FileSizes(tail_cache_bytes)
             await stage.begin()
@@ -98,6 +102,7 @@ class Stage:
         self.cluster = Cluster(world, nursery, shape)
         self._nursery = nursery
         self._conditions: dict[trio.Event, Callable[[], bool]] = {}
+        self.secured: Callable[[Network], Network] = lambda network: network  # of clients
         if not may_lose:
             world.checks.append(Invariants(self.cluster).check)
         world.checks.append(self._check_conditions)
@@ -109,7 +114,7 @@ class Stage:
 
     def client(self, name: str) -> SimClient:
         """Make a client on a machine of its own."""
-        network = self.cluster.new_host(name)
+        network = self.secured(self.cluster.new_host(name))
         return client_of(self.world, self._nursery, network, self.cluster.bootstrap, name)
 
     # -- looking --------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """The server's side of SCRAM (RFC 5802): users by their credentials, tokens by their HMAC.
 
 Rules
-1. The exchange is done only by a proof that fits the credential which it began with.
+1. The exchange is done only by a proof that fits the credential which it began with, and which the
+   user still has.
 2. A user who has no credential is refused at once, as by Apache Kafka's ScramSaslServer; the
    client is told what a wrong password is told.
 3. With `tokenauth=true` the user is the id of a delegation token (KIP-48); the login is its
@@ -89,7 +90,7 @@ class ScramExchange:
         if self._begun is None:
             return self._begin(parse_client_first(response), now_ms)
         begun, self._begun = self._begun, None  # whoever fails begins anew
-        return self._finish(begun, response)
+        return self._finish(begun, response, now_ms)
 
     def _begin(self, first: ClientFirst, now_ms: int) -> bytes:
         login, credential = self._find(first, now_ms)
@@ -116,7 +117,7 @@ class ScramExchange:
             raise LoginFailed("the user has no credential of this mechanism", user=first.user)
         return Login(first.user), credential
 
-    def _finish(self, begun: _Begun, response: bytes) -> bytes:
+    def _finish(self, begun: _Begun, response: bytes, now_ms: int) -> bytes:
         final = parse_client_final(response)
         if final.header != begun.first.header.encode():
             raise RemoteProtocolError("the final message of SCRAM is about another first one")
@@ -127,6 +128,8 @@ class ScramExchange:
         signed = auth_message(begun.first, begun.answer, final.unsigned)
         if not is_proof(self._mechanism, begun.credential, final.proof, signed):
             raise LoginFailed("wrong password", user=begun.first.user)
+        if self._find(begun.first, now_ms) != (begun.login, begun.credential):
+            raise LoginFailed("the credential was changed meanwhile", user=begun.first.user)
         self.login = begun.login
         key = begun.credential.server_key
         return encode_server_final(ServerFinal(server_signature(self._mechanism, key, signed)))

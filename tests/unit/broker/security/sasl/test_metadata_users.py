@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 
+import pytest
+
 from kraftrio.base.secret import Secret
 from kraftrio.broker.security.sasl.exchange import Login, LoginFailed
 from kraftrio.broker.security.sasl.metadata_users import MetadataUsers
@@ -55,6 +57,19 @@ def test_the_newest_metadata_counts() -> None:
     assert not is_let_in(users, "alice", "one") and is_let_in(users, "alice", "two")
     users.on_metadata(without(image, "alice"), is_current=True)
     assert not is_let_in(users, "alice", "one")
+
+
+def test_a_credential_that_goes_during_a_login_lets_nobody_in() -> None:
+    users = MetadataUsers(lambda size: b"s" * size)
+    image = image_with("alice", "one")
+    users.on_metadata(image, is_current=True)
+    exchange = ScramExchange(SHA_256, users, lambda: "n")
+    client = ScramTestClient(SHA_256, "alice", "one")
+    final = client.final(exchange.evaluate(client.first(), 0))
+    users.on_metadata(without(image, "alice"), is_current=True)
+    with pytest.raises(LoginFailed):
+        exchange.evaluate(final, 0)
+    assert exchange.login is None
 
 
 def test_a_node_knows_itself_until_it_has_metadata() -> None:

@@ -1,0 +1,154 @@
+"""A cluster all of whose links log in by SCRAM: it starts, fails over and starts again, and what is
+changed of its users counts on each node in the order of the metadata log.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import trio
+
+from kraftrio.broker.node.first_users import first_credentials
+from kraftrio.kraft_meta.metadata.scram_image import ScramUser
+from kraftrio.net.connection import AuthenticationFailed, open_connection
+from kraftrio.net.sasl.credentials import client_credentials
+from kraftrio.net.sasl.login import SaslLogin
+from kraftrio.net.secured_network import SecuredNetwork
+from kraftrio.net.transport import Network
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.configs import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from kraftrio.wire.sasl.scram_keys import ScramMechanism, salted_password
+from tests.sim.cluster import BROKER_PORT
+from tests.sim.stage import Stage, expect, play
+
+MECHANISM = "SCRAM-SHA-256"
+SHA_256 = ScramMechanism.SCRAM_SHA_256
+MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+NODE_JAAS = f"{MODULE} required username=node password=own;"
+SASL = {
+    "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": MECHANISM,
+    "sasl.mechanism.inter.broker.protocol": MECHANISM,
+    "sasl.mechanism.controller.protocol": MECHANISM,
+    "listener.name.plaintext.scram-sha-256.sasl.jaas.config": NODE_JAAS,
+    "listener.name.controller.scram-sha-256.sasl.jaas.config": NODE_JAAS,
+}
+FIRST = first_credentials(
+    [f"{MECHANISM}=[name=node,password=own]", f"{MECHANISM}=[name=alice,password=one]"],
+    lambda size: b"s" * size,
+)
+
+
+def as_user(user: str, password: str) -> Callable[[Network], Network]:
+    """Make the networks of clients that log in as this user."""
+    rng = random.Random(f"{user} {password}")
+    settings = {
+        "sasl.mechanism": MECHANISM,
+        "sasl.jaas.config": f'{MODULE} required username="{user}" password="{password}";',
+    }
+
+    async def run_here(work: Callable[[], object]) -> None:
+        await trio.lowlevel.checkpoint()
+        work()
+
+    def secured(network: Network) -> Network:
+        credentials = client_credentials(settings, rng, lambda: 0)
+        return SecuredNetwork(network, login=SaslLogin(credentials, run_here, rng, "client"))
+
+    return secured
+
+
+async def is_let_in(stage: Stage, node_id: int, user: str, password: str, name: str) -> bool:
+    network = as_user(user, password)(stage.cluster.new_host(name))
+    try:
+        async with open_connection(
+            network, f"n{node_id}", BROKER_PORT, client_id=name, connect_timeout_s=10
+        ):
+            return True
+    except AuthenticationFailed:
+        return False
+
+
+def knows(stage: Stage, node_id: int, user: str) -> bool:
+    """Whether a node's image has a credential of this user."""
+    return ScramUser(user, SHA_256) in stage.node(node_id).quorum.image.scram_credentials
+
+
+def upsert(user: str, password: str) -> AlterUserScramCredentialsRequest:
+    upsertion = ScramCredentialUpsertion(
+        name=user,
+        mechanism=SHA_256,
+        iterations=4096,
+        salt=b"salt",
+        salted_password=salted_password(SHA_256, password, b"salt", 4096),
+    )
+    return AlterUserScramCredentialsRequest(upsertions=[upsertion])
+
+
+def delete(user: str) -> AlterUserScramCredentialsRequest:
+    deletion = ScramCredentialDeletion(name=user, mechanism=SHA_256)
+    return AlterUserScramCredentialsRequest(deletions=[deletion])
+
+
+async def a_cluster_of_scram(stage: Stage) -> None:
+    """Leaders of both kinds are lost, then all nodes at once, which have nobody to ask then."""
+    stage.secured = as_user("alice", "one")
+    tp = await stage.create("t", [1, 2, 3])
+    client = stage.client("p")
+    expect(await stage.produce(client, 1, tp, "m0") is ErrorCode.NONE, "m0 is acknowledged")
+    stage.node(1).crash()
+    leader = next(one for one in stage.cluster.controllers if one.quorum.is_active_controller)
+    leader.crash()
+    await stage.until(lambda: stage.leads(2, tp), "broker 2 leads")
+    expect(await stage.produce(client, 2, tp, "m1") is ErrorCode.NONE, "m1 is acknowledged")
+    for node in stage.cluster.nodes.values():
+        node.crash()
+    stage.cluster.start()
+    await stage.cluster.wait_until(stage.cluster.all_ready, "all brokers are up")
+    await stage.until(lambda: set(stage.image(tp).isr) == {1, 2, 3}, "all replicas are in sync")
+    late = stage.client("late")
+    leader_id = stage.image(tp).leader
+    expect(await stage.produce(late, leader_id, tp, "m2") is ErrorCode.NONE, "m2 is acknowledged")
+    expect(stage.values(3, tp)[:2] == ["m0", "m1"], "what was acknowledged is there")
+
+
+async def users_in_the_order_of_the_log(stage: Stage) -> None:
+    """A node lets in whom its image has, no sooner and no later than that."""
+    stage.secured = as_user("alice", "one")
+    client = stage.client("admin")
+    expect(not await is_let_in(stage, 1, "bob", "two", "c0"), "bob is nobody yet")
+    stage.cut_off(3)
+    response = await client.call_any(upsert("bob", "two"))
+    expect(response.results[0].error_code == ErrorCode.NONE, str(response))
+    await stage.until(lambda: knows(stage, 1, "bob") and knows(stage, 2, "bob"), "two know bob")
+    for node_id in (1, 2):
+        expect(await is_let_in(stage, node_id, "bob", "two", f"c{node_id}"), "bob is let in")
+    expect(not knows(stage, 3, "bob"), "broker 3 has not heard of bob")
+    expect(not await is_let_in(stage, 3, "bob", "two", "c3"), "nor lets him in")
+    stage.mend()
+    await stage.until(lambda: knows(stage, 3, "bob"), "broker 3 knows bob")
+    expect(await is_let_in(stage, 3, "bob", "two", "c4"), "and lets him in")
+    await client.call_any(upsert("bob", "three"))
+    await stage.until(
+        lambda: len({one.quorum.image.offset for one in stage.cluster.brokers}) == 1, "one offset"
+    )
+    for node_id in (1, 2, 3):
+        expect(not await is_let_in(stage, node_id, "bob", "two", f"d{node_id}"), "not by the old")
+        expect(await is_let_in(stage, node_id, "bob", "three", f"e{node_id}"), "by the new")
+    await client.call_any(delete("bob"))
+    for node_id in (1, 2, 3):
+        await stage.until(lambda node_id=node_id: not knows(stage, node_id, "bob"), "bob is gone")
+        expect(not await is_let_in(stage, node_id, "bob", "three", f"f{node_id}"), "nobody is bob")
+
+
+def test_a_cluster_of_scram() -> None:
+    play(a_cluster_of_scram, properties=SASL, first_credentials=FIRST)
+
+
+def test_users_in_the_order_of_the_log() -> None:
+    play(users_in_the_order_of_the_log, properties=SASL, first_credentials=FIRST)
