@@ -49,6 +49,7 @@ _CHUNK_BYTES = 8 * 1024
 _SMALL_BYTES = 16 * 1024
 _MOST_LARGE_MESSAGES = 16
 _MOST_VERSION_REQUESTS = 4
+_MOST_VERSIONS_BYTES = 4096
 _SHOWN_CHARACTERS = 100
 
 
@@ -122,6 +123,8 @@ class SaslAdmission:
         raise RemoteProtocolError("it asks for versions again and again")
 
     def _versions(self, message: memoryview, start: RequestStart, client: ClientInfo) -> bytes:
+        if len(message) > _MOST_VERSIONS_BYTES:  # the dispatcher would answer it by and by
+            raise RemoteProtocolError(f"its ApiVersions request has {len(message)} bytes")
         answer = self._dispatcher.handle(message, start, client)
         assert answer is not None and not isinstance(answer, Deferred), "it is answered at once"
         pieces = answer()

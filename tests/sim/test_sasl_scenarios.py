@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 
 import trio
 
@@ -79,6 +80,10 @@ def knows(stage: Stage, node_id: int, user: str) -> bool:
     return ScramUser(user, SHA_256) in stage.node(node_id).quorum.image.scram_credentials
 
 
+def is_unknown(stage: Stage, node_id: int) -> bool:
+    return not knows(stage, node_id, "bob")
+
+
 def upsert(user: str, password: str) -> AlterUserScramCredentialsRequest:
     upsertion = ScramCredentialUpsertion(
         name=user,
@@ -142,7 +147,7 @@ async def users_in_the_order_of_the_log(stage: Stage) -> None:
         expect(await is_let_in(stage, node_id, "bob", "three", f"e{node_id}"), "by the new")
     await client.call_any(delete("bob"))
     for node_id in (1, 2, 3):
-        await stage.until(lambda node_id=node_id: not knows(stage, node_id, "bob"), "bob is gone")
+        await stage.until(partial(is_unknown, stage, node_id), "bob is gone")
         expect(not await is_let_in(stage, node_id, "bob", "three", f"f{node_id}"), "nobody is bob")
 
 

@@ -205,10 +205,13 @@ async def test_requests_behind_a_login_that_holds_are_served() -> None:
         [struct.pack(">hhih", 36, 1, 1, -1) + auth_bytes(PLAIN_ALICE)],
         [struct.pack(">hhih", 17, 1, 1, -1) + HANDSHAKE_PLAIN] * 2,
         [struct.pack(">hhih", 18, 0, 1, -1)] * 10,
+        [struct.pack(">hhih", 18, 0, 1, -1) + bytes(300_000)],
         [b"GET / HTTP/1.1\r\n\r\n"],
     ],
 )
-async def test_what_is_no_login_ends_the_connection(frames: list[bytes]) -> None:
+async def test_what_is_no_login_ends_the_connection(
+    frames: list[bytes], caplog: pytest.LogCaptureFixture
+) -> None:
     async with sasl_server() as server:
         client = await client_of(server)
         with pytest.raises((EOFError, trio.BrokenResourceError)):
@@ -217,6 +220,7 @@ async def test_what_is_no_login_ends_the_connection(frames: list[bytes]) -> None
             while True:
                 with trio.fail_after(5):
                     await client.receive()
+        assert "admission failed" not in caplog.text
 
 
 @pytest.mark.parametrize("size", [-1, 1001, 1 << 30])
