@@ -72,6 +72,7 @@ class ClusterNode(Broker):
         self.port = port
         self.config = properties
         self.is_paused = False
+        self.options: list[str] = []
         self.log_path = directory.with_name(f"{directory.name}.log")
 
     @property
@@ -108,7 +109,7 @@ class ClusterNode(Broker):
 
     def command(self) -> list[str]:
         """Return the command line that runs this node alone."""
-        return [*self.python_command(), "--config", str(self.write_properties())]
+        return [*self.python_command(), "--config", str(self.write_properties()), *self.options]
 
     def wait_ready(self, deadline: float) -> None:
         """Wait for the line that says so."""
