@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import islice
 from typing import Protocol
 
 from kraftrio.base.deferred import Deferred
@@ -22,6 +23,8 @@ from kraftrio.broker.share_state import SharePartitionKey
 from kraftrio.wire.errors import ErrorCode
 
 _log = logging.getLogger("kraftrio.groups")
+
+_AT_ONCE = 500  # states that are asked for in one turn; the next ones once these are answered
 
 
 class StateCoordinators(Protocol):
@@ -64,26 +67,43 @@ class ShareStateInitializer:
         self._tell(states, codes)
 
     def ask(self, states: StatesToInitialize) -> Deferred[Codes]:
-        """Ask for states."""
-        codes: dict[tuple[bytes, int], ErrorCode] = {}
-        answered: Deferred[Codes] = Deferred()
-        wanted = [
+        """Ask for states, for some of them at a time."""
+        asking = _Asking(self._coordinators, states)
+        asking.go_on()
+        return asking.answered
+
+
+class _Asking:
+    """States that are asked for, some at a time: a topic may have many thousands."""
+
+    def __init__(self, coordinators: StateCoordinators, states: StatesToInitialize) -> None:
+        self._coordinators = coordinators
+        self._state_epoch = states.state_epoch
+        self._wanted = (
             (SharePartitionKey(states.group_id, topic_id, index), offset)
             for topic_id, offsets in states.start_offsets.items()
             for index, offset in offsets.items()
-        ]
-        if not wanted:
-            answered.complete(codes)
+        )
+        self._codes: dict[tuple[bytes, int], ErrorCode] = {}
+        self._missing_count = 0
+        self.answered: Deferred[Codes] = Deferred()
 
-        def on_answer(key: SharePartitionKey, code: ErrorCode) -> None:
-            codes[key.topic_id, key.partition] = code
-            if len(codes) == len(wanted):
-                answered.complete(codes)
+    def go_on(self) -> None:
+        """Ask for the next ones; all are answered if there are none."""
+        asked = list(islice(self._wanted, _AT_ONCE))
+        if not asked:
+            self.answered.complete(self._codes)
+            return
+        self._missing_count = len(asked)
+        for key, offset in asked:
+            answer = self._coordinators.initialize(key, self._state_epoch, offset)
+            answer.then(partial(self._on_answer, key))
 
-        for key, offset in wanted:
-            asked = self._coordinators.initialize(key, states.state_epoch, offset)
-            asked.then(partial(on_answer, key))
-        return answered
+    def _on_answer(self, key: SharePartitionKey, code: ErrorCode) -> None:
+        self._codes[key.topic_id, key.partition] = code
+        self._missing_count -= 1
+        if not self._missing_count:
+            self.go_on()
 
 
 def _nobody(_states: StatesToInitialize, _codes: Codes) -> None:

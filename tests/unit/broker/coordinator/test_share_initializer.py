@@ -50,6 +50,20 @@ def test_the_group_hears_once_all_have_answered(caplog: pytest.LogCaptureFixture
     assert caplog.messages == ["share partitions not initialized"]
 
 
+def test_many_are_asked_for_some_at_a_time() -> None:
+    """The next ones once the former are answered: no turn is taken by thousands of them."""
+    coordinators = Coordinators()
+    states = StatesToInitialize("g", 1, {A: dict.fromkeys(range(1_200), -1)})
+    asked = ShareStateInitializer(coordinators).ask(states)
+    for count in (500, 1_000, 1_200):
+        assert len(coordinators.asked) == count
+        assert not asked.done
+        answers, coordinators.answers = coordinators.answers, []
+        for answer in answers:
+            answer.complete(NONE)
+    assert asked.value == {(A, index): NONE for index in range(1_200)}
+
+
 def test_nothing_to_initialize_is_done_at_once() -> None:
     initializer = ShareStateInitializer(Coordinators())
     assert initializer.ask(StatesToInitialize("g", 1, {})).value == {}
