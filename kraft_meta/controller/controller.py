@@ -142,8 +142,7 @@ class Controller:
         self.is_active = True
         self.image = image
         self.index = PartitionIndex.of(image)
-        self._mutations.reset()
-        self._mutations.limits.change(image.client_quotas)
+        self._mutations.begin(image.client_quotas)
         self._now_ms = now_ms
         self._cluster.activate(image, now_ms)
         self._tokens.activate(now_ms)
@@ -206,7 +205,8 @@ class Controller:
         for record in records:
             delta.replay(record)
         self.index.update(delta)
-        self._mutations.limits.change(delta.part(QuotaChanges).changed)
+        if changed := delta.part(QuotaChanges).changed:
+            self._mutations.change(changed)
         if any(UNCLEAN_ELECTION_KEY in configs for configs in delta.changed_configs.values()):
             self._unclean_elections_due_ms = self._now_ms
         self.image = delta.apply(last_offset, epoch)

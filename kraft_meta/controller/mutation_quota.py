@@ -19,10 +19,11 @@ Kafka's counterpart: ControllerMutationQuotaManager.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from kraftrio.kraft_meta.metadata.client_limits import ClientLimits
-from kraftrio.kraft_meta.metadata.quota_image import CONTROLLER_MUTATION_RATE
+from kraftrio.kraft_meta.metadata.quota_image import CONTROLLER_MUTATION_RATE, QuotaEntity
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.admin import (
     CreatePartitionsRequest,
@@ -111,10 +112,21 @@ class MutationQuotas:
         self.limits = ClientLimits(CONTROLLER_MUTATION_RATE)
         self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()  # as they were used
 
-    def reset(self) -> None:
-        """Forget all limits, and who has used how much."""
+    def begin(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
+        """Begin with full buckets, and these quotas."""
         self.limits = ClientLimits(CONTROLLER_MUTATION_RATE)
         self._buckets.clear()
+        self.limits.change(quotas)
+
+    def change(self, quotas: Mapping[QuotaEntity, Mapping[str, float] | None]) -> None:
+        """Take over all values of some entities as they are now; None: they have none.
+
+        Who has no limit any more owes nothing, also if it gets one again.
+        """
+        self.limits.change(quotas)
+        for sharing in list(self._buckets):
+            if self.limits.find(*sharing) is None:
+                del self._buckets[sharing]
 
     def of(self, request: Any, api_version: int, sender: Sender | None, now_ms: float) -> Mutations:
         """Return what a request may change."""

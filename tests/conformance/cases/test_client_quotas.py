@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import time
 from collections.abc import Callable, Iterator
 
@@ -355,3 +357,34 @@ def test_a_muted_connection_is_answered_later(
     began = time.monotonic()
     other.call(MetadataRequest(topics=[]), 12)
     assert time.monotonic() - began < 0.5
+
+
+def test_an_address_that_comes_too_fast_is_turned_away(
+    alter: Alter, client: RawClient, bootstrap: str
+) -> None:
+    """Ten seconds' worth comes in at once; others do not notice."""
+    flooder: Parts = [("ip", "127.0.0.2")]
+    assert alter((flooder, [(CONNECTIONS, 2.0)])) == [OK]
+    wait_found(client, {frozenset(flooder): {CONNECTIONS: 2.0}})
+    host, _, port = bootstrap.rpartition(":")
+    with contextlib.ExitStack() as opened:
+        flood = [
+            opened.enter_context(
+                socket.create_connection((host, int(port)), 10, source_address=("127.0.0.2", 0))
+            )
+            for _ in range(60)
+        ]
+        for sock in flood:
+            with contextlib.suppress(OSError):  # it may be closed already
+                sock.sendall(bytes.fromhex("0000000a 0012 0000 00000001 ffff"))
+        client.call(MetadataRequest(topics=[]), 12)
+        answered = sum(map(is_answered, flood))
+    assert 20 <= answered <= 24
+
+
+def is_answered(sock: socket.socket) -> bool:
+    """Whether a request on a connection was answered before it was closed."""
+    try:
+        return bool(sock.recv(1))
+    except ConnectionError:
+        return False

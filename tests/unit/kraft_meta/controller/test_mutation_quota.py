@@ -40,9 +40,11 @@ def context(rate: float = 1.0) -> ControllerContext:
     return made
 
 
-def alter(controller: ControllerContext, rate: float) -> None:
+def alter(controller: ControllerContext, rate: float | None) -> None:
     entity = [AlterClientQuotasEntityData(entity_type="user", entity_name="alice")]
-    change = AlterClientQuotasEntryData(entity=entity, ops=[OpData(key=KEY, value=rate)])
+    change = AlterClientQuotasEntryData(
+        entity=entity, ops=[OpData(key=KEY, value=rate or 0.0, remove=rate is None)]
+    )
     controller.send(AlterClientQuotasRequest(entries=[change]))
 
 
@@ -147,9 +149,17 @@ def test_another_limit_holds_at_once_and_a_new_controller_begins_anew() -> None:
     assert codes(controller.send(create(("c", 1)), sender=ALICE)) == [EXCEEDED]
 
 
+def test_who_has_no_limit_any_more_owes_nothing() -> None:
+    controller = context()
+    controller.send(create(("a", 100)), sender=ALICE)
+    alter(controller, None)
+    alter(controller, 1.0)
+    assert codes(controller.send(create(("b", 1)), sender=ALICE)) == [OK]
+
+
 def test_buckets_that_are_full_again_go(monkeypatch: pytest.MonkeyPatch) -> None:
     quotas = MutationQuotas(11, 1000)
-    quotas.limits.change({quota_entity({"user": None, "client-id": None}): {KEY: 1.0}})
+    quotas.change({quota_entity({"user": None, "client-id": None}): {KEY: 1.0}})
 
     def take(client_id: str, count: int, now_ms: float) -> None:
         quotas.of(create(), 7, Sender("a", client_id), now_ms).take(count)
