@@ -45,6 +45,7 @@ _MAX_GROWTH_BYTES = 4 << 20
 _LEAST_MAPPED_BYTES = 4 << 20
 _MAX_EAGER_RESPONSE_BYTES = 16 << 20
 _MAX_CORRELATION_ID = 2**31 - 1
+_TLS_HEADS = (0x1503, 0x1603)  # how an alert and a handshake begin
 
 # Frames whose memory is worth being used again, and may be kept for that.
 _LEAST_SPARE_BYTES = 256 << 10
@@ -251,7 +252,9 @@ class FrameReader:
             (frame_bytes,) = _length.unpack_from(data, position)
             if frame_bytes < 0 or frame_bytes > self._max_frame_bytes:
                 error = RemoteProtocolError(
-                    f"a frame of {frame_bytes} bytes is outside 0..{self._max_frame_bytes}"
+                    "the peer speaks TLS, and this side does not"
+                    if frame_bytes >> 16 in _TLS_HEADS
+                    else f"a frame of {frame_bytes} bytes is outside 0..{self._max_frame_bytes}"
                 )
                 if not frames:
                     raise error

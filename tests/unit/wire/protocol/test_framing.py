@@ -59,6 +59,14 @@ def test_large_frame_gets_memory_only_as_it_arrives() -> None:
     assert sum(len(buffer) for buffer in connection.receive_buffers()) <= (1 << 20) + 1024
 
 
+def test_a_peer_that_speaks_tls_is_told_apart() -> None:
+    """Its first bytes would be the length of a frame beyond all bounds."""
+    for head in ("16030100f5010000", "1503030002020a00"):
+        connection = ServerConnection(100 << 20, bytearray(1024))
+        with pytest.raises(RemoteProtocolError, match="the peer speaks TLS, and this side does"):
+            receive(connection, bytes.fromhex(head))
+
+
 def test_large_frame_arrives_whole() -> None:
     body = random.Random(1).randbytes(5 << 20)
     connection = ServerConnection(100 << 20, bytearray(65536))
