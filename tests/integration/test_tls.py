@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.broker_process import Broker, free_port_pair
+from tests.conformance.tls_broker import TlsBroker
 from tests.integration.test_fuzz import rss_mb
 from tests.integration.test_start_errors import failed_start
 from tests.security.certificates import (
@@ -36,37 +36,9 @@ MAX_CONNECT_S = 5.0
 CA = Authority()
 
 
-class TlsBroker(Broker):
-    """One node with a listener SSL beside the tests' PLAINTEXT."""
-
-    def __init__(self, directory: Path, **config: object) -> None:
-        super().__init__(directory, **config)
-        directory.mkdir(parents=True, exist_ok=True)
-        self.port = free_port_pair()
-        self.tls_address = (HOST, self.port + 1)
-        self.config |= {
-            "listeners": f"PLAINTEXT://{HOST}:{self.port},SSL://{HOST}:{self.port + 1}",
-            **key_store(directory, CA.server()),
-        }
-        self.ca = trust_store(directory, CA)["ssl.truststore.location"]
-
-    def command(self) -> list[str]:
-        """Without --listen, which would stand for all listeners."""
-        command = [*self.python_command(), "--data", str(self.data_directory)]
-        for name, value in self.config.items():
-            command += ["--set", f"{name}={value}"]
-        return command
-
-    def connect(self) -> ssl.SSLSocket:
-        """Connect as clients do."""
-        context = ssl.create_default_context(cafile=self.ca)
-        plain = socket.create_connection(self.tls_address, 20)
-        return context.wrap_socket(plain, server_hostname=HOST)
-
-
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[TlsBroker]:
-    with TlsBroker(tmp_path / "broker") as made:
+    with TlsBroker(tmp_path / "broker", CA) as made:
         yield made
 
 
