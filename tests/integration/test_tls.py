@@ -18,6 +18,7 @@ import pytest
 from tests.conformance.tls_broker import TlsBroker
 from tests.integration.test_fuzz import rss_mb
 from tests.integration.test_start_errors import failed_start
+from tests.integration.wire_client import wait_until
 from tests.security.certificates import (
     PASSWORD,
     Authority,
@@ -136,9 +137,12 @@ def test_plaintext_at_a_listener_with_tls_and_the_reverse(broker: TlsBroker) -> 
         with contextlib.suppress(ConnectionResetError):
             assert sock.recv(100) == b""
     assert time.monotonic() - begin < 5
-    text = broker.log_text()
-    assert "listener=SSL reason=TLS: the peer does not speak TLS" in text
-    assert "reason=the peer speaks TLS, and this side does not" in text
+
+    def is_told(line: str) -> None:
+        wait_until(lambda: line in broker.log_text(), f"the line {line!r}")
+
+    is_told("listener=SSL reason=TLS: the peer does not speak TLS")
+    is_told("reason=the peer speaks TLS, and this side does not")
 
 
 def mismatched(folder: Path) -> dict[str, str]:
