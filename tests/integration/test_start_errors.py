@@ -41,7 +41,8 @@ def failed_start(*arguments: object, status: int = 1) -> str:
     assert ended.returncode == status, ended
     assert ended.stdout == ""
     assert "Traceback" not in ended.stderr
-    lines = [line for line in ended.stderr.splitlines() if " WARN " not in line]
+    is_logged = re.compile(r"\S+Z (INFO|WARN) ").match
+    lines = [line for line in ended.stderr.splitlines() if not is_logged(line)]
     assert len(lines) == 1, ended.stderr
     assert lines[0].startswith("kraftrio: ")
     return lines[0].removeprefix("kraftrio: ")
