@@ -1,15 +1,13 @@
-"""DescribeCluster, DescribeQuorum, UpdateFeatures, UnregisterBroker, GetTelemetrySubscriptions.
+"""DescribeCluster, DescribeQuorum, UpdateFeatures, UnregisterBroker.
 
 Behaviour (Kafka's)
 - Brokers are described from the metadata image of this broker, with the endpoints of the listener a
   request came in by; fenced brokers are not shown unless asked for.
-- Telemetry (KIP-714) is off: a client that asks anyway gets a subscription to nothing.
 Version notes: DescribeCluster 1: endpoint type (KIP-919), 2: fenced brokers.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -24,16 +22,10 @@ from kraftrio.wire.messages.cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
-    GetTelemetrySubscriptionsRequest,
-    GetTelemetrySubscriptionsResponse,
 )
 from kraftrio.wire.messages.quorum import DescribeQuorumRequest
-from kraftrio.wire.primitives import ZERO_UUID
 from kraftrio.wire.protocol.api import ApiKey
 from kraftrio.wire.protocol.fitting import fit_version
-
-_TELEMETRY_CODECS = (4, 3, 1, 2)  # zstd, lz4, gzip, snappy: the order Kafka prefers
-_TELEMETRY_INTERVAL_MS = 300_000
 
 
 class ClusterHandlers:
@@ -41,7 +33,6 @@ class ClusterHandlers:
 
     Args:
         describe_quorum: asks the leader of the metadata quorum, which may be this node.
-        new_uuid: makes ids for telemetry clients that have none.
     """
 
     def __init__(
@@ -50,13 +41,11 @@ class ClusterHandlers:
         metadata: MetadataPort,
         controller: ControllerPort,
         describe_quorum: Callable[[DescribeQuorumRequest], Deferred[Any]],
-        new_uuid: Callable[[], bytes],
     ) -> None:
         self._dynamic = dynamic
         self._metadata = metadata
         self._controller = controller
         self._describe_quorum = describe_quorum
-        self._new_uuid = new_uuid
         self._node_id = dynamic.static.node_id
 
     def table(self) -> HandlerTable:
@@ -66,7 +55,6 @@ class ClusterHandlers:
             ApiKey.DESCRIBE_QUORUM: self.describe_quorum,
             ApiKey.UPDATE_FEATURES: self.forward,
             ApiKey.UNREGISTER_BROKER: self.forward,
-            ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: self.get_telemetry_subscriptions,
         }
 
     def forward(self, request: Any, context: RequestContext) -> Deferred[Any]:
@@ -79,23 +67,6 @@ class ClusterHandlers:
         """Describe the metadata quorum; its leader answers in the newest version."""
         return self._describe_quorum(request).map(
             lambda described: fit_version(described, context.api_version)
-        )
-
-    def get_telemetry_subscriptions(
-        self, request: GetTelemetrySubscriptionsRequest, _context: RequestContext
-    ) -> GetTelemetrySubscriptionsResponse:
-        """Subscribe a client to nothing."""
-        instance_id = request.client_instance_id
-        if instance_id == ZERO_UUID:
-            instance_id = self._new_uuid()
-        subscription_id = zlib.crc32(instance_id)
-        return GetTelemetrySubscriptionsResponse(
-            client_instance_id=instance_id,
-            subscription_id=subscription_id - (1 << 32 if subscription_id >> 31 else 0),
-            accepted_compression_types=list(_TELEMETRY_CODECS),
-            push_interval_ms=_TELEMETRY_INTERVAL_MS,
-            telemetry_max_bytes=self._dynamic.current.telemetry_max_bytes,
-            delta_temporality=True,
         )
 
     def describe_cluster(

@@ -17,12 +17,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeAlias
 
 import trio
-from prometheus_client.metrics_core import Metric
 
 from kraftrio.base.threads import RunInThread
 from kraftrio.broker.metrics.exposition import exposed
 from kraftrio.broker.metrics.http_server import Page, Request
 from kraftrio.broker.metrics.registry import Gathered, MetricsRegistry
+from kraftrio.broker.metrics.telemetry.client_metrics import PushedFamily
 
 Status: TypeAlias = Callable[[], Mapping[str, object]]
 """What a node says of itself: `is_ready`, `problems`, and what else a person wants to know."""
@@ -35,7 +35,7 @@ class Endpoint:
 
     Args:
         prepare: brings figures up to date that have to be asked of others, in bounded time.
-        more: metrics under other names, of clients.
+        pushed: what clients have pushed.
     """
 
     def __init__(
@@ -43,13 +43,13 @@ class Endpoint:
         registry: MetricsRegistry,
         status: Status,
         prepare: Callable[[], Awaitable[None]],
-        more: Callable[[], Iterable[Metric]],
+        pushed: Callable[[], Iterable[PushedFamily]],
         run_in_thread: RunInThread,
     ) -> None:
         self._registry = registry
         self._status = status
         self._prepare = prepare
-        self._more = more
+        self._pushed = pushed
         self._run_in_thread = run_in_thread
 
     async def page(self, request: Request) -> Page:
@@ -68,10 +68,10 @@ class Endpoint:
         gathered: Gathered = {}
         for _ in self._registry.gather(gathered):
             await trio.lowlevel.checkpoint()
-        more, pages = list(self._more()), []
+        pushed, pages = list(self._pushed()), []
 
         def write() -> None:
-            text, content_type = exposed(gathered, more, accept)
+            text, content_type = exposed(gathered, pushed, accept)
             pages.append(Page(200, text, content_type))
 
         await self._run_in_thread(write)

@@ -21,34 +21,35 @@ from prometheus_client.registry import Collector
 from kraftrio.base.histogram import Spread
 from kraftrio.broker.metrics.families import Family, Kind
 from kraftrio.broker.metrics.registry import Gathered, Series
+from kraftrio.broker.metrics.telemetry.client_metrics import PushedFamily
 
 _process = ProcessCollector(registry=None)
 
 
-def exposed(gathered: Gathered, more: Iterable[Metric], accept: str) -> tuple[bytes, str]:
+def exposed(gathered: Gathered, pushed: Iterable[PushedFamily], accept: str) -> tuple[bytes, str]:
     """Write the figures in the format that suits an Accept header best.
 
     Args:
-        more: families of others, whose names are not ours.
+        pushed: what clients have pushed, under names of theirs.
 
     Returns:
         the text, and its content type.
     """
     encode, content_type = choose_encoder(accept)
-    return encode(_Page(gathered, more)), content_type
+    return encode(_Page(gathered, pushed)), content_type
 
 
 class _Page(Collector):
     """What the library writes: our families, and those of the process."""
 
-    def __init__(self, gathered: Gathered, more: Iterable[Metric]) -> None:
+    def __init__(self, gathered: Gathered, pushed: Iterable[PushedFamily]) -> None:
         self._gathered = gathered
-        self._more = more
+        self._pushed = pushed
 
     def collect(self) -> Iterator[Metric]:
         for family, series in self._gathered.items():
             yield _metric(family, series)
-        yield from self._more
+        yield from map(_pushed_metric, self._pushed)
         yield from _process.collect()
 
 
@@ -65,6 +66,14 @@ def _metric(family: Family, series: Series) -> Metric:
         assert not isinstance(value, Spread), family
         plain.add_metric(labels, value if family.scale == 1 else value * family.scale)
     return plain
+
+
+def _pushed_metric(family: PushedFamily) -> Metric:
+    kind = CounterMetricFamily if family.is_counter else GaugeMetricFamily
+    metric = kind(family.name, "Pushed by clients (KIP-714).")
+    for labels, value in family.series:
+        metric.add_sample(family.name, dict(labels), value)
+    return metric
 
 
 def _buckets(spread: Spread, family: Family) -> list[tuple[str, float]]:

@@ -38,6 +38,7 @@ from kraftrio.broker.api.sasl import SaslHandlers
 from kraftrio.broker.api.scram_users import ScramUserHandlers
 from kraftrio.broker.api.share.share_state import ShareStateHandlers
 from kraftrio.broker.api.shared.permitted_entries import permitted_entries
+from kraftrio.broker.api.telemetry import TelemetryHandlers
 from kraftrio.broker.api.topic_partitions import TopicPartitionHandlers
 from kraftrio.broker.api.transactions.coordination import TransactionHandlers
 from kraftrio.broker.api.transactions.listing import TransactionListingHandlers
@@ -171,7 +172,13 @@ def _cluster(
         metadata,
         channel,
         describe_quorum,
-        new_uuid=lambda: node.environment.rng.randbytes(16),
+    )
+    environment = node.environment
+    telemetry = TelemetryHandlers(
+        node.dynamic,
+        node.client_metrics,
+        environment.clock,
+        new_uuid=lambda: environment.rng.randbytes(16),
     )
     return {
         **MetadataHandlers(node.config.node_id, metadata, auto_topics).table(),
@@ -184,4 +191,5 @@ def _cluster(
             },
             metadata,
         ),
+        **telemetry.table(),
     }

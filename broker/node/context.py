@@ -12,6 +12,7 @@ from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.controller.client import ControllerClient
 from kraftrio.broker.metrics.registry import MetricsRegistry
+from kraftrio.broker.metrics.telemetry.client_metrics import ClientMetrics
 from kraftrio.broker.node.environment import Environment
 from kraftrio.broker.node.security import NodeSecurity
 from kraftrio.broker.node.storage import NodeStorage
@@ -29,6 +30,7 @@ class NodeContext:
         controller: the way to the active controller.
         authorizer: decides who may do what, by the newest metadata.
         resources: what all listeners share.
+        client_metrics: takes what clients push; None: nothing is shown, so nothing is pushed.
         metrics: the figures of the node's parts, which each part adds itself to.
         security: how peers are let in, and other nodes dialled.
     """
@@ -41,6 +43,7 @@ class NodeContext:
     environment: Environment
     resources: ServerResources
     metrics: MetricsRegistry
+    client_metrics: ClientMetrics | None
     security: NodeSecurity
     authorizer: Authorizer = ALLOW_ALL
 

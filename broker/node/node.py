@@ -45,7 +45,7 @@ from kraftrio.broker.node.broker_role import BrokerRole
 from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.controller_role import ControllerRole
 from kraftrio.broker.node.environment import Environment
-from kraftrio.broker.node.observation import Observation
+from kraftrio.broker.node.observation import Observation, client_metrics
 from kraftrio.broker.node.security import NodeSecurity
 from kraftrio.broker.node.settings import (
     controller_client_config,
@@ -130,6 +130,7 @@ class Node:
             environment=environment,
             resources=server_resources(config, environment),
             metrics=MetricsRegistry(config.metrics_max_series),
+            client_metrics=client_metrics(config, self._quorum),
             security=self._security,
             authorizer=self._make_authorizer(),
         )

@@ -8,16 +8,18 @@ Called by: `node`, `broker_role`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import trio
 
 from kraftrio.base.statistics import LabelledStatistics
 from kraftrio.base.version import VERSION
+from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.broker.coordinator.group_figures import GroupFigures
 from kraftrio.broker.log.sync_times import SYNC_TIMES
 from kraftrio.broker.metadata.cluster_figures import ClusterFigures
 from kraftrio.broker.metrics.loop_watch import LoopWatch
+from kraftrio.broker.metrics.telemetry.client_metrics import ClientMetrics, PushedFamily
 from kraftrio.broker.node.cluster_log import ClusterLog
 from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.disk_space import DiskSpace
@@ -26,6 +28,8 @@ from kraftrio.broker.node.stall_watch import StallWatch
 from kraftrio.broker.replica.traffic import log_statistics
 from kraftrio.broker.server.listening import bind_address
 from kraftrio.broker.server.slow_requests import SlowRequests
+from kraftrio.kraft_meta.metadata.image import CLIENT_METRICS
+from kraftrio.kraft_meta.quorum.service import QuorumService
 from kraftrio.net.transport import ListeningSocket
 from kraftrio.wire.primitives import TopicPartition
 
@@ -112,9 +116,19 @@ class Observation:
 
         environment = self._node.environment
         endpoint = Endpoint(
-            self._node.metrics, self._status, self._refresh, tuple, environment.run_in_thread
+            self._node.metrics,
+            self._status,
+            self._refresh,
+            self._pushed,
+            environment.run_in_thread,
         )
         await HttpServer(environment.network, sock, endpoint.page).run()
+
+    def _pushed(self) -> Iterable[PushedFamily]:
+        """What clients have pushed."""
+        pushed = self._node.client_metrics
+        now_ms = self._node.environment.clock.monotonic_ms()
+        return () if pushed is None else pushed.families(now_ms)
 
     async def _refresh(self) -> None:
         """Have counted what is not counted as it happens, and ask others what only they know."""
@@ -141,6 +155,18 @@ class Observation:
             "cluster_id": node.storage.identity.cluster_id,
             "controller_id": node.quorum.leader_id,
         }
+
+
+def client_metrics(config: BrokerConfig, quorum: QuorumService) -> ClientMetrics | None:
+    """What takes the metrics of clients, where there is a place to show them."""
+    if config.metrics_listener is None:
+        return None
+
+    def resources() -> list[Mapping[str, str]]:
+        configs = quorum.image.configs
+        return [texts for one, texts in configs.items() if one.type == CLIENT_METRICS]
+
+    return ClientMetrics(resources, config.metrics_max_series)
 
 
 def observe_broker(node: NodeContext, services: BrokerServices) -> GroupFigures:

@@ -135,6 +135,7 @@ API_ACCESS: Final[Mapping[ApiKey, Access]] = {
     ApiKey.UPDATE_FEATURES: needs_cluster(_ALTER),
     ApiKey.UNREGISTER_BROKER: needs_cluster(_ALTER),
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: OPEN,
+    ApiKey.PUSH_TELEMETRY: OPEN,
     # Topics and partitions
     ApiKey.CREATE_TOPICS: each(cluster(_CREATE), topic(_CREATE), topic(_DESCRIBE_CONFIGS)),
     ApiKey.DELETE_TOPICS: each(cluster(_DELETE), topic(_DELETE), topic(_DESCRIBE)),

@@ -46,7 +46,7 @@ Encoder = Callable[[], list[Piece]]
 Answer = Encoder | Deferred[Encoder] | None
 
 # Served, but advertised only by a broker with a telemetry receiver (KIP-714).
-_NOT_ADVERTISED = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS})
+_WITH_A_RECEIVER = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS})
 
 _HEAD = Struct(">ii").pack
 _FLEXIBLE_HEAD = Struct(">iix").pack
@@ -92,7 +92,7 @@ class Dispatcher:
                 max_version=APIS[key].max_version,
             )
             for key in sorted(handlers)
-            if key not in _NOT_ADVERTISED
+            if key not in _WITH_A_RECEIVER or ApiKey.PUSH_TELEMETRY in handlers
         ]
 
     def advertised(self) -> list[ApiVersion]:

@@ -66,8 +66,8 @@ def test_what_is_declared_is_served_or_listed_with_a_reason(
         (
             ApiKey.PUSH_TELEMETRY,
             0,
-            "PUSH_TELEMETRY is not served on this listener: there is no receiver of client"
-            " metrics, and no subscription",
+            "PUSH_TELEMETRY is not served on this listener: without metrics.listener there is no"
+            " receiver of client metrics",
         ),
         (ApiKey.LEADER_AND_ISR, 1, "LEADER_AND_ISR is not served on this listener"),
         (999, 0, "api key 999 is not served on this listener"),

@@ -131,9 +131,7 @@ class ClusterContext:
         self.configs = ConfigHandlers(self.dynamic, self.metadata, self, self.loggers)
         self.topics = MetadataHandlers(self.config.node_id, self.metadata, self.auto_topics)
         self.topic_partitions = TopicPartitionHandlers(self.dynamic, self.metadata)
-        self.cluster = ClusterHandlers(
-            self.dynamic, self.metadata, self, self.describe_quorum, lambda: b"\x07" * 16
-        )
+        self.cluster = ClusterHandlers(self.dynamic, self.metadata, self, self.describe_quorum)
         self.admin = AdminHandlers(self, self.timers)
 
     # --- what handlers ask for (ports) ---

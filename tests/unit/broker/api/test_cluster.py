@@ -9,7 +9,6 @@ from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import (
     NO_AUTHORIZED_OPERATIONS,
     DescribeClusterRequest,
-    GetTelemetrySubscriptionsRequest,
 )
 from kraftrio.wire.messages.quorum import (
     DescribeQuorumRequest,
@@ -17,7 +16,6 @@ from kraftrio.wire.messages.quorum import (
     DescribeQuorumResponse,
     UnregisterBrokerRequest,
 )
-from kraftrio.wire.primitives import ZERO_UUID
 from tests.unit.broker.api.cluster_context import CLUSTER_ID, ClusterContext, context
 
 
@@ -43,17 +41,6 @@ def test_describe_cluster_for_other_endpoints(endpoint_type: int, code: int) -> 
     response = ClusterContext().cluster.describe_cluster(request, context(1))
     assert response.error_code == code
     assert response.brokers == []
-
-
-def test_telemetry_is_off() -> None:
-    """A client gets an id, an interval, and no metrics to push."""
-    cluster = ClusterContext()
-    request = GetTelemetrySubscriptionsRequest(client_instance_id=ZERO_UUID)
-    response = cluster.cluster.get_telemetry_subscriptions(request, context(0))
-    encode(response, 0)
-    assert response.client_instance_id == b"\x07" * 16
-    assert (response.requested_metrics, response.push_interval_ms) == ([], 300_000)
-    assert -(2**31) <= response.subscription_id < 2**31
 
 
 def test_controller_requests_are_forwarded() -> None:

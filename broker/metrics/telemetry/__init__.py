@@ -1,0 +1,1 @@
+"""Metrics that clients push (KIP-714): who is asked for which, and what they sent."""

@@ -1,0 +1,236 @@
+"""The metrics that clients have pushed, as far as they fit (KIP-714).
+
+Owns: `ClientMetrics`: the clients that asked what to push, and the newest values of each. Rules
+1. A client that was not asked lately, asks or pushes too often, or pushes for another subscription
+   than it has, is refused with the error that KIP-714 names.
+2. What is kept has bounds: so many clients, the least recent go first; so many series in all, and
+   of one client; labels and names of a bounded length.
+3. What a client pushed is shown until it has missed `_MISSED` pushes, also if it has ended.
+4. Counters come as what was added since the last push, and are added up here.
+
+Sans-IO: time comes in as `now_ms`. Called by `api/telemetry`; shown by `endpoint`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kraftrio.broker.metrics.telemetry.otlp import PushedPoint, read_metrics
+from kraftrio.broker.metrics.telemetry.subscriptions import (
+    ClientIdentity,
+    Subscription,
+    subscription_for,
+)
+from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
+from kraftrio.wire.primitives import ZERO_UUID
+from kraftrio.wire.records.compression import Compression, decompress
+
+PREFIX: Final = "kafka_client_"
+_KAFKA = "org.apache.kafka."
+_MISSED = 3
+_MAX_CLIENTS = 1000
+_MAX_SERIES_OF_CLIENT = 500
+_MAX_LABELS = 8
+_MAX_TEXT = 200
+_EARLY = 0.9  # of an interval: clients' clocks run as they do
+_NOT_WORD = re.compile(r"[^a-zA-Z0-9_]+")
+
+
+@dataclass(slots=True)
+class _Client:
+    """A client that asked.
+
+    Attributes:
+        series: its newest values, by name and labels.
+    """
+
+    identity: ClientIdentity
+    subscription: Subscription
+    asked_ms: float
+    pushed_ms: float | None = None
+    may_ask_again: bool = False
+    has_ended: bool = False
+    series: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[float, bool]] = field(
+        default_factory=dict
+    )
+
+
+class PushedFamily(NamedTuple):
+    """A metric of clients, with the value of each."""
+
+    name: str
+    is_counter: bool
+    series: list[tuple[Mapping[str, str], float]]
+
+
+class ClientMetrics:
+    """See the module.
+
+    Args:
+        resources: the settings of all `client-metrics` resources, as they are now.
+        max_series: of all clients.
+    """
+
+    def __init__(
+        self, resources: Callable[[], Iterable[Mapping[str, str]]], max_series: int
+    ) -> None:
+        self._resources = resources
+        self._max_series = max_series
+        self._clients: dict[bytes, _Client] = {}  # the least recent first
+        self._series_count = 0
+
+    def subscribe(
+        self, instance_id: bytes, identity: ClientIdentity, now_ms: float
+    ) -> Subscription:
+        """Say what a client is to push.
+
+        Raises:
+            KafkaError: THROTTLING_QUOTA_EXCEEDED: it asks too often.
+        """
+        subscription = subscription_for(identity, self._resources())
+        known = self._clients.pop(instance_id, None)
+        if known is None:
+            known = _Client(identity, subscription, now_ms)
+        else:
+            is_early = now_ms - known.asked_ms < subscription.interval_ms * _EARLY
+            if is_early and not known.may_ask_again and known.pushed_ms is None:
+                self._clients[instance_id] = known
+                raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+            known.subscription, known.asked_ms, known.may_ask_again = subscription, now_ms, False
+        self._clients[instance_id] = known
+        self._forget(now_ms)
+        return subscription
+
+    def push(
+        self,
+        instance_id: bytes,
+        subscription_id: int,
+        compression: int,
+        data: bytes,
+        now_ms: float,
+        *,
+        max_bytes: int,
+        terminating: bool,
+    ) -> None:
+        """Take what a client pushes.
+
+        Raises:
+            KafkaError: refused (rule 1), or INVALID_RECORD: it cannot be read.
+        """
+        client = self._clients.get(instance_id)
+        if instance_id == ZERO_UUID or (client is not None and client.has_ended):
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        if client is None:
+            raise KafkaError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
+        self._check(client, subscription_id, compression, len(data), now_ms, max_bytes, terminating)
+        client.pushed_ms, client.has_ended = now_ms, terminating
+        try:
+            if compression:
+                data = decompress(Compression(compression), data, max_bytes)
+            for point in read_metrics(data):
+                self._keep(client, point)
+        except RemoteProtocolError as error:
+            raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
+        except KafkaError as error:
+            code = error.code
+            if code is ErrorCode.MESSAGE_TOO_LARGE:
+                code = ErrorCode.TELEMETRY_TOO_LARGE
+            raise KafkaError(code, error.message) from error
+
+    def _check(
+        self,
+        client: _Client,
+        subscription_id: int,
+        compression: int,
+        size_bytes: int,
+        now_ms: float,
+        max_bytes: int,
+        terminating: bool,
+    ) -> None:
+        wanted = subscription_for(client.identity, self._resources())
+        last_ms = client.pushed_ms
+        if (
+            last_ms is not None
+            and last_ms > client.asked_ms
+            and now_ms - last_ms < wanted.interval_ms * _EARLY
+            and not terminating
+        ):
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        if subscription_id != wanted.subscription_id:
+            client.may_ask_again = True
+            raise KafkaError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
+        if not 0 <= compression <= max(Compression):
+            client.may_ask_again = True
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        if size_bytes > max_bytes:
+            raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE)
+
+    def _keep(self, client: _Client, point: PushedPoint) -> None:
+        """Note a value, if there is room."""
+        labels = tuple(
+            (_word(name), value[:_MAX_TEXT]) for name, value in point.labels[:_MAX_LABELS]
+        )
+        key = (_family(point), labels)
+        before = client.series.get(key)
+        if before is None:
+            if (
+                len(client.series) >= _MAX_SERIES_OF_CLIENT
+                or self._series_count >= self._max_series
+            ):
+                return
+            self._series_count += 1
+        value = point.value
+        if before is not None and point.is_delta:
+            value += before[0]
+        client.series[key] = (value, point.is_counter)
+
+    def _forget(self, now_ms: float) -> None:
+        """Rules 2 and 3."""
+        late = [
+            instance_id
+            for instance_id, client in self._clients.items()
+            if now_ms - (client.pushed_ms or client.asked_ms)
+            > _MISSED * client.subscription.interval_ms
+        ]
+        too_many = max(len(self._clients) - len(late) - _MAX_CLIENTS, 0)
+        gone = dict.fromkeys(late)
+        for instance_id in self._clients:
+            if too_many <= 0:
+                break
+            if instance_id not in gone:
+                gone[instance_id] = None
+                too_many -= 1
+        for instance_id in gone:
+            self._series_count -= len(self._clients.pop(instance_id).series)
+
+    def families(self, now_ms: float) -> Iterator[PushedFamily]:
+        """What is there, by metric."""
+        self._forget(now_ms)
+        found: dict[str, PushedFamily] = {}
+        for client in self._clients.values():
+            identity = {
+                "client_id": client.identity.client_id[:_MAX_TEXT],
+                "client_instance_id": client.identity.client_instance_id,
+            }
+            for (name, labels), (value, is_counter) in client.series.items():
+                family = found.setdefault(name, PushedFamily(name, is_counter, []))
+                if family.is_counter == is_counter:
+                    family.series.append(({**dict(labels), **identity}, value))
+        return iter(found.values())
+
+
+def _word(text: str) -> str:
+    """A text as the name of a label."""
+    word = _NOT_WORD.sub("_", text[:_MAX_TEXT]).strip("_")
+    return f"_{word}" if not word or word[0].isdigit() else word
+
+
+def _family(point: PushedPoint) -> str:
+    """The name of a metric, by Prometheus' rules."""
+    name = PREFIX + _word(point.name.removeprefix(_KAFKA))
+    if point.is_counter:
+        name = name.removesuffix("_total") + "_total"
+    return name
