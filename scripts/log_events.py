@@ -19,8 +19,7 @@ _LEVELS = {"info": "INFO", "warning": "WARN", "error": "ERROR", "critical": "FAT
 
 # text | meaning | remedy (- : none is needed)
 SHEET = """\
-starting | The node begins to start: its release, Python, id and roles. | -
-settings | The settings that were made; secrets are not shown. | -
+starting | The node begins to start: its release, Python, id, roles and the settings made; secrets are not shown. | -
 started | Clients are served. | -
 stopping at once | A second signal ended the node without a clean stop. | The next start recovers its logs.
 stopping | A signal asks for a graceful stop. | -
@@ -59,9 +58,9 @@ no controller is left to move the leaderships away | This broker stops without h
 cluster id cannot be asked for | A node did not say which cluster it is of. | -
 quorum node is reached again | A controller answers again. | -
 quorum node cannot be reached | A controller does not answer. | See that it runs; the quorum works while a majority does.
-broker registered | A broker registered with the controller, as at its start. | -
+broker registered | A broker is new in the cluster. | -
 broker unfenced | A broker has caught up, and serves from now on. | -
-broker fenced | The controller takes a broker for dead: it leads nothing. WARN unless it was stopping. | See why it died or is cut off.
+broker fenced | The controller takes a broker for dead: it leads nothing. | See why it died or is cut off.
 broker in controlled shutdown | A broker stops: its leaderships are moved away. | -
 broker unregistered | A broker was removed; WARN if replicas are still placed on it. | Move these replicas to other brokers (kafka-reassign-partitions).
 topic created | A topic was made. | -

@@ -53,12 +53,16 @@ def cluster_events(delta: MetadataDelta, image: MetadataImage) -> Iterator[Clust
     """Tell what has changed, in the order in which it matters."""
     yield from _of_brokers(delta, image)
     yield from _of_topics(delta)
-    is_down = not any(broker.is_active for broker in image.brokers.values())
-    yield from _of_partitions(delta, is_down=is_down)
+    yield from _of_partitions(delta, was_down=_is_down(delta.previous), is_down=_is_down(image))
     yield from _of_configs(delta)
     if delta.changed_features:
         levels = [f"{name}={level}" for name, level in sorted(delta.changed_features.items())]
         yield ClusterEvent("feature levels changed", {"set": ", ".join(levels)})
+
+
+def _is_down(image: MetadataImage) -> bool:
+    """Whether no broker is left that could lead."""
+    return not any(broker.is_active for broker in image.brokers.values())
 
 
 def _of_brokers(delta: MetadataDelta, image: MetadataImage) -> Iterator[ClusterEvent]:
@@ -68,15 +72,14 @@ def _of_brokers(delta: MetadataDelta, image: MetadataImage) -> Iterator[ClusterE
             replicas = _replica_count(image, broker_id)
             fields = {"broker": broker_id, "replicas": replicas}
             yield ClusterEvent("broker unregistered", fields, is_warning=replicas > 0)
-        elif before is None or before.broker_epoch != broker.broker_epoch:
+        elif before is None:
             yield ClusterEvent("broker registered", _named(broker))
-        elif broker.fenced != before.fenced:
-            has_left = before.in_controlled_shutdown
-            yield ClusterEvent(
-                "broker fenced" if broker.fenced else "broker unfenced",
-                _named(broker),
-                is_warning=broker.fenced and not has_left,
-            )
+        elif before.fenced and not broker.fenced:
+            yield ClusterEvent("broker unfenced", _named(broker))
+        elif broker.fenced and not before.fenced:
+            has_left = before.in_controlled_shutdown  # as was told
+            if broker.broker_epoch == before.broker_epoch and not has_left:
+                yield ClusterEvent("broker fenced", _named(broker), is_warning=True)
         elif broker.in_controlled_shutdown and not before.in_controlled_shutdown:
             yield ClusterEvent("broker in controlled shutdown", _named(broker))
 
@@ -112,7 +115,9 @@ def _of_topics(delta: MetadataDelta) -> Iterator[ClusterEvent]:
         )
 
 
-def _of_partitions(delta: MetadataDelta, *, is_down: bool) -> Iterator[ClusterEvent]:
+def _of_partitions(
+    delta: MetadataDelta, *, was_down: bool, is_down: bool
+) -> Iterator[ClusterEvent]:
     moved: dict[int, list[tuple[str, int]]] = {}  # by the former leader
     lost, found, unclean, begun, ended = [], [], [], [], []
     for name, index, before, after in _changes(delta.changed_topics.values()):
@@ -140,7 +145,7 @@ def _of_partitions(delta: MetadataDelta, *, is_down: bool) -> Iterator[ClusterEv
         yield ClusterEvent("unclean leader election", _some(unclean), is_warning=True)
     if lost and not is_down:
         yield ClusterEvent("partitions without a leader", _some(lost), is_warning=True)
-    if found:
+    if found and not was_down:
         yield ClusterEvent("partitions have a leader again", _some(found))
 
 

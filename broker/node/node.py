@@ -346,10 +346,10 @@ def run_until_stopped(
     Raises:
         StartError: one plain sentence why it cannot start.
     """
+    raise_open_files_limit()
     log_start(config)
     for warning in config.warnings:
         _log.warning("%s", warning)
-    raise_open_files_limit()
     environment = Environment(has_threads=True, freeze_objects=LiveObjects().freeze)
     node = Node(config, environment, _announce, first_credentials)
     failure: BaseException | None = None

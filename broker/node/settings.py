@@ -207,6 +207,10 @@ def server_resources(config: BrokerConfig, environment: Environment) -> ServerRe
 
 def log_start(config: BrokerConfig) -> None:
     """Say which release starts, and with which settings; secrets are not shown."""
+    shown: dict[str, object] = {}
+    for name, text in sorted(config.originals.items()):
+        key = BROKER_KEYS.get(name)
+        shown[name] = "(hidden)" if key is None or key.sensitive else text
     log_event(
         _log,
         logging.INFO,
@@ -215,12 +219,8 @@ def log_start(config: BrokerConfig) -> None:
         python=platform.python_version(),
         node=config.node_id,
         roles=",".join(config.process_roles),
+        **shown,
     )
-    shown: dict[str, object] = {}
-    for name, text in sorted(config.originals.items()):
-        key = BROKER_KEYS.get(name)
-        shown[name] = "(hidden)" if key is None or key.sensitive else text
-    log_event(_log, logging.INFO, "settings", **shown)
 
 
 def raise_open_files_limit() -> None:

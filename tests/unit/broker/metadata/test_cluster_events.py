@@ -122,8 +122,11 @@ def test_a_cluster_that_stops_has_no_leaders_by_itself() -> None:
     assert told == [
         f"broker in controlled shutdown broker={one} broker_epoch={one}" for one in (1, 2, 3)
     ]
-    fenced = cluster.publish(BrokerRegistrationChangeRecord(1, 1, fenced=True))
-    assert fenced == ["broker fenced broker=1 broker_epoch=1"]
+    fenced = [BrokerRegistrationChangeRecord(one, one, fenced=True) for one in (1, 2, 3)]
+    assert cluster.publish(*fenced) == [], "they have left"
+    back = [RegisterBrokerRecord(1, bytes(16), 9, ())]
+    assert cluster.publish(*back) == []
+    cluster.publish(BrokerRegistrationChangeRecord(1, 9, fenced=False))
 
 
 def test_brokers() -> None:
@@ -135,10 +138,10 @@ def test_brokers() -> None:
     assert cluster.publish(BrokerRegistrationChangeRecord(2, 2, fenced=False)) == [
         "broker unfenced broker=2 broker_epoch=2"
     ]
-    assert cluster.publish(RegisterBrokerRecord(3, bytes(16), 9, ())) == [
-        "broker registered broker=3 broker_epoch=9"
+    assert cluster.publish(RegisterBrokerRecord(4, bytes(16), 9, ())) == [
+        "broker registered broker=4 broker_epoch=9"
     ]
-    assert cluster.publish(UnregisterBrokerRecord(3, 9)) == [
+    assert cluster.publish(UnregisterBrokerRecord(3, 3)) == [
         "broker unregistered broker=3 replicas=0"
     ]
     assert cluster.publish(UnregisterBrokerRecord(2, 2)) == [

@@ -138,10 +138,12 @@ def test_limits_of_a_listener_change_while_it_runs() -> None:
 
 
 def test_a_start_names_its_settings_but_no_secret(caplog: pytest.LogCaptureFixture) -> None:
-    """The release and what differs from the defaults, one line each."""
+    """The release and what differs from the defaults, in one line."""
     caplog.set_level("INFO")
     texts = {"log.retention.ms": "5", "ssl.key.password": "x", "listener.name.a.password": "y"}
     log_start(BrokerConfig(texts))
-    first, second = (record.__dict__["kraftrio_fields"] for record in caplog.records)
-    assert first["version"] == VERSION and first["roles"] == "broker,controller"
-    assert second == dict.fromkeys(texts, "(hidden)") | {"log.retention.ms": "5"}
+    (record,) = caplog.records
+    fields = record.__dict__["kraftrio_fields"]
+    assert fields["version"] == VERSION and fields["roles"] == "broker,controller"
+    shown = {name: fields[name] for name in texts}
+    assert shown == dict.fromkeys(texts, "(hidden)") | {"log.retention.ms": "5"}

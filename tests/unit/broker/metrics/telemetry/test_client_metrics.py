@@ -36,7 +36,12 @@ class Clients:
             "compression": 0,
             "data": data,
         }
-        asked |= {"now_ms": self.now_ms, "max_bytes": 10_000, "terminating": False} | changes
+        asked |= {
+            "compression": 0,
+            "now_ms": self.now_ms,
+            "max_bytes": 10_000,
+            "terminating": False,
+        } | changes
         self.metrics.push(instance_id, **asked)
 
     def refused(self, data: bytes = b"", **changes: Any) -> ErrorCode:
