@@ -140,6 +140,8 @@ connection closed to make room | A broker's connection needed the place of a cli
 connection closed | A client broke the protocol, or may not send this; the reason. | See the reason.
 cannot accept a connection | The system refuses it: open files, memory. | Raise the limit of open files.
 request failed, connection closed | A fault of the broker met this request; the traceback follows. | Report it.
+denied | A principal may not do what it asked for. | Grant it (kafka-acls), if it should be able to.
+login refused | A client could not log in; the reason. | See the reason: user, password, mechanism.
 certificates renewed | The files of a listener's certificates were read again. | -
 certificates not renewed | They could not be read: the former ones stay in use. | Correct the files before the former expire.
 tokens are not signed | A listener takes tokens that anybody can make. | Never in production.
