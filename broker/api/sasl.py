@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from kraftrio.broker.ports import SchedulerPort
 from kraftrio.broker.security.sasl.authenticator import AuthenticationRefused
+from kraftrio.broker.server.audit import login_refused
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
 from kraftrio.wire.messages.security import (
@@ -78,9 +79,11 @@ class SaslHandlers:
 
     def _refuse(self, error: AuthenticationRefused, context: RequestContext) -> object:
         """End the connection, once its client has been told."""
+        client = context.client
+        mechanism = None if client.login is None else client.login.mechanism
+        login_refused(client.host, client.listener_name, str(mechanism), error.described)
         if error.answer is None:
             raise RemoteProtocolError(error.reason) from error
-        end = context.client.end
-        if end is not None:
-            self._scheduler.schedule(_ANSWER_MS, end)
+        if client.end is not None:
+            self._scheduler.schedule(_ANSWER_MS, client.end)
         return error.answer

@@ -22,7 +22,15 @@ from kraftrio.net.transport import Socket
 
 
 class AdmissionRefused(Exception):
-    """The peer is not let in; the text says why, for the log, on one line."""
+    """The peer is not let in; the text says why, for the log, on one line.
+
+    Attributes:
+        mechanism: by which it tried to log in; None: it did not come to that.
+    """
+
+    def __init__(self, reason: str, mechanism: str | None = None) -> None:
+        super().__init__(reason)
+        self.mechanism = mechanism
 
 
 class Admission(Protocol):

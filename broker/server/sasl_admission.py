@@ -50,7 +50,6 @@ _SMALL_BYTES = 16 * 1024
 _MOST_LARGE_MESSAGES = 16
 _MOST_VERSION_REQUESTS = 4
 _MOST_VERSIONS_BYTES = 4096
-_SHOWN_CHARACTERS = 100
 
 
 class SaslAdmission:
@@ -81,14 +80,14 @@ class SaslAdmission:
                 client.login = authenticator
                 return sock
         except AuthenticationRefused as error:
-            refusal = _described(error, authenticator)
+            refusal = error.described
             await self._answer_refused(channel, error.answer)
         except RemoteProtocolError as error:
             refusal = str(error)
         finally:
             if client.login is None:
                 sock.close()
-        raise AdmissionRefused(refusal)
+        raise AdmissionRefused(refusal, authenticator.mechanism)
 
     async def _log_in(
         self, channel: _Channel, authenticator: Authenticator, client: ClientInfo
@@ -237,9 +236,3 @@ def _encoded(response: Any, start: RequestStart) -> bytes:
     flexible = response_header_version(ApiKey(start.api_key), start.api_version) >= 1
     header = _SIZE.pack(start.correlation_id) + (b"\0" if flexible else b"")
     return header + encode(response, start.api_version)
-
-
-def _described(error: AuthenticationRefused, authenticator: Authenticator) -> str:
-    """Say in one line who was refused, and why."""
-    user = "" if error.user is None else f" user={error.user[:_SHOWN_CHARACTERS]!r}"
-    return f"{error.reason} mechanism={authenticator.mechanism or 'none'}{user}"

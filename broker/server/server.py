@@ -20,6 +20,7 @@ from kraftrio.base.exception_groups import innermost
 from kraftrio.base.statistics import Statistics
 from kraftrio.broker.security.principal import ANONYMOUS
 from kraftrio.broker.server.admission import Admission, AdmissionRefused
+from kraftrio.broker.server.audit import login_refused
 from kraftrio.broker.server.client_connection import AcceptedConnection, PeerGone
 from kraftrio.broker.server.connection_quotas import MOST_HELD
 from kraftrio.broker.server.context import ClientInfo
@@ -258,12 +259,7 @@ class ServerListener:
         try:
             connection = self._connect(await admission.admit(sock, client), client)
         except AdmissionRefused as refusal:
-            _log.info(
-                "connection refused client=%s listener=%s reason=%s",
-                client.host,
-                self.name,
-                refusal,
-            )
+            self._tell_refusal(client, refusal)
         except OSError as error:
             _log.debug("connection lost client=%s:%d reason=%s", client.host, client.port, error)
         except Exception:
@@ -275,6 +271,14 @@ class ServerListener:
                 self._forget(client)
         if connection is not None:
             await self._serve(connection)
+
+    def _tell_refusal(self, client: ClientInfo, refusal: AdmissionRefused) -> None:
+        if refusal.mechanism is not None:
+            login_refused(client.host, self.name, refusal.mechanism, str(refusal))
+            return
+        _log.info(
+            "connection refused client=%s listener=%s reason=%s", client.host, self.name, refusal
+        )
 
     async def _serve(self, connection: AcceptedConnection) -> None:
         client = connection.client

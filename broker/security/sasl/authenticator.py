@@ -33,6 +33,7 @@ from kraftrio.wire.messages.security import SaslAuthenticateResponse, SaslHandsh
 from kraftrio.wire.protocol.api import ApiKey
 
 _LEAST_INTERVAL_MS: Final = 1000  # between two logins over one connection
+_SHOWN = 100  # characters of a name
 _LOGIN_APIS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
 
@@ -50,6 +51,11 @@ class AuthenticationRefused(Exception):
         self.reason = reason
         self.answer = answer
         self.user = user
+
+    @property
+    def described(self) -> str:
+        """The reason on one line, with the user; what clients send does not fill logs."""
+        return self.reason if self.user is None else f"{self.reason} user={self.user[:_SHOWN]!r}"
 
 
 class _State(Enum):
@@ -76,7 +82,7 @@ class Authenticator:
         self._wall_ms = wall_ms
         self._monotonic_ms = monotonic_ms
         self._state = _State.WAITING
-        self._mechanism = ""
+        self._mechanism: str | None = None
         self._exchange: ServerExchange | None = None
         self._refused_mechanism: str | None = None  # a login again by another one
         self._login: Login | None = None
@@ -101,8 +107,8 @@ class Authenticator:
         return self._state is _State.EXCHANGING
 
     @property
-    def mechanism(self) -> str:
-        """The mechanism of the login that there is, or is under way."""
+    def mechanism(self) -> str | None:
+        """The mechanism of the login that there is, or is under way; None: none was agreed on."""
         return self._mechanism
 
     def check(self, api_key: int) -> None:
@@ -212,7 +218,7 @@ class Authenticator:
 
     def _lifetime_ms(self) -> int:
         """How long the login counts from now on; 0 if it has no end, or is over already."""
-        assert self._login is not None, "there is a login"
+        assert self._login is not None and self._mechanism is not None, "there is a login"
         max_reauth_ms = self._sasl.mechanisms[self._mechanism].max_reauth_ms
         if self._login.expires_at_ms is None:
             return max(max_reauth_ms, 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 import trio
 
@@ -85,10 +87,15 @@ async def log_in_by_hand(server: SaslServer, token: bytes, mechanism: str = "PLA
 
 
 @pytest.mark.parametrize("token", [b"\0alice\0wrong", b"\0bob\0b", b"odd"])
-async def test_whoever_fails_to_log_in_again_is_told_and_cut(token: bytes) -> None:
-    """Also who logs in as somebody else."""
-    async with sasl_server() as server:
-        await log_in_by_hand(server, token)
+async def test_whoever_fails_to_log_in_again_is_told_and_cut(
+    token: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also who logs in as somebody else. The audit tells it."""
+    with caplog.at_level(logging.INFO, "kraftrio.audit"):
+        async with sasl_server() as server:
+            await log_in_by_hand(server, token)
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line.startswith("login refused host=127.0.0.1 listener=L mechanism=PLAIN reason=")
 
 
 async def test_whoever_changes_the_mechanism_is_told_and_cut() -> None:

@@ -90,7 +90,8 @@ async def test_a_wrong_password_is_told_and_logged_without_it(
                     pass
     assert refused.value.reason.endswith(told)
     [line] = [record.getMessage() for record in caplog.records if "refused" in record.msg]
-    assert f"mechanism={mechanism} user={user!r}" in line
+    assert line.startswith(f"login refused host=127.0.0.1 listener=L mechanism={mechanism} reason=")
+    assert line.endswith(f" user={user!r}")
     assert "guessed" not in caplog.text and "secret" not in caplog.text
 
 
