@@ -80,6 +80,7 @@ class SecuredBroker:
             **trust_store(folder, authority),
             "listener.name.ssl.ssl.client.auth": "required",
             "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+            "delegation.token.secret.key": "a key of all nodes",
         }
         for name, identity in (
             ("expired", authority.expired()),
