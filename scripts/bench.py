@@ -14,7 +14,8 @@ What is measured
 Clusters of three nodes are measured by --cluster, --failover and --many-topics (bench_cluster.py),
 consuming alone by --reads (bench_reads.py), small requests by --requests (bench_requests.py),
 transactions by --transactions (bench_transactions.py), groups by --groups (bench_groups.py), a
-broker beside slow and hostile clients by --crowd (bench_crowd.py).
+broker beside slow and hostile clients by --crowd (bench_crowd.py), logins by --logins
+(bench_logins.py).
 """
 
 from __future__ import annotations
@@ -304,6 +305,7 @@ def main() -> None:
     modes.add_argument("--transactions", action="store_true", help="commit by commit, and many")
     modes.add_argument("--groups", action="store_true", help="5,000 members of each protocol")
     modes.add_argument("--crowd", action="store_true", help="beside slow and hostile clients")
+    modes.add_argument("--logins", action="store_true", help="clients that log in by SASL")
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
     parser.add_argument("--rounds", type=int, default=1, help="rounds of both brokers (default 1)")
     parser.add_argument("--only", choices=("kraftrio", "apache"), help="measure one broker only")
@@ -340,6 +342,10 @@ def main() -> None:
         import bench_crowd
 
         measure_one = bench_crowd.measure_crowd
+    elif arguments.logins:
+        import bench_logins
+
+        measure_one = bench_logins.measure_logins
     for _ in range(arguments.rounds):
         for kind in kinds:
             measure_one(kind, 0.1 if arguments.quick else 1.0, results[kind])
