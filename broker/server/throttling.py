@@ -45,7 +45,11 @@ _BETWEEN_NODES: Final = frozenset(
 _OF_FOLLOWERS: Final = frozenset(
     {ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH}
 )
+_OFTEN_OF_NODES: Final = frozenset(
+    map(int, (*_BETWEEN_NODES, *_OF_FOLLOWERS, ApiKey.ADD_PARTITIONS_TO_TXN))
+)
 _FIRST_BROKER_ADD_PARTITIONS: Final = 4
+_PRODUCE: Final = int(ApiKey.PRODUCE)
 
 
 class Throttle:
@@ -68,6 +72,8 @@ class Throttle:
         """Have a request of so many bytes handled; what comes of it says what its client owes."""
         if context.client.is_peer or is_of_a_node(request, context):
             return handler(request, context)
+        if not self.quotas.request.limits:
+            return self._settle_outcome(handler(request, context), context, size_bytes)
         began_ms = self._clock.monotonic_ms()
         outcome = handler(request, context)
         self._count_time(context, self._clock.monotonic_ms() - began_ms)
@@ -90,11 +96,11 @@ class Throttle:
     def _settle(self, response: Any, context: RequestContext, size_bytes: int) -> None:
         """Tell a client how long it has to wait, and make it (rules 1 to 3)."""
         quotas, now_ms = self.quotas, self._clock.monotonic_ms()
-        user, client_id, _ = sender_of(context)
+        user, client_id = context.client.principal.name, context.client_id or ""
         wait_ms: int = getattr(response, "throttle_time_ms", 0)
-        if context.api_key == ApiKey.PRODUCE:
+        if context.api_key == _PRODUCE:
             wait_ms = max(wait_ms, quotas.producer.use(user, client_id, size_bytes, now_ms))
-        if response is not None:
+        if response is not None and quotas.request.limits:
             wait_ms = max(wait_ms, quotas.request.use(user, client_id, 0, now_ms))
         if wait_ms > 0:
             if hasattr(response, "throttle_time_ms"):
@@ -118,13 +124,17 @@ class Throttle:
     # -- time -----------------------------------------------------------------------------------
 
     def _count_time(self, context: RequestContext, spent_ms: float) -> None:
-        user, client_id, _ = sender_of(context)
         self.quotas.request.note(
-            user, client_id, spent_ms * _PERCENT_A_MS, self._clock.monotonic_ms()
+            context.client.principal.name,
+            context.client_id or "",
+            spent_ms * _PERCENT_A_MS,
+            self._clock.monotonic_ms(),
         )
 
     def count_steps(self, work: Work[Any], context: RequestContext) -> Work[Any]:
         """Do some work, and count the time that its steps take."""
+        if not self.quotas.request.limits:
+            return (yield from work)
         clock_ms = self._clock.monotonic_ms
         spent_ms = 0.0
         try:
@@ -145,6 +155,8 @@ class Throttle:
 
     def count_call(self, call: Callable[[], Any], context: RequestContext) -> Callable[[], Any]:
         """Return the same call, the time of which is counted."""
+        if not self.quotas.request.limits:
+            return call
 
         def counted() -> Any:
             began_ms = self._clock.monotonic_ms()
@@ -181,6 +193,8 @@ def sender_of(context: RequestContext) -> Sender:
 def is_of_a_node(request: Any, context: RequestContext) -> bool:
     """Whether a broker of the cluster sends a request: nobody else would, or may."""
     api_key = context.api_key
+    if api_key not in _OFTEN_OF_NODES:
+        return False
     if api_key in _OF_FOLLOWERS:
         is_one = request.replica_id >= 0
         if api_key == ApiKey.FETCH:
@@ -188,5 +202,5 @@ def is_of_a_node(request: Any, context: RequestContext) -> bool:
     elif api_key == ApiKey.ADD_PARTITIONS_TO_TXN:
         is_one = context.api_version >= _FIRST_BROKER_ADD_PARTITIONS
     else:
-        is_one = api_key in _BETWEEN_NODES
+        is_one = True
     return is_one and context.is_authorized(AclOperation.CLUSTER_ACTION, CLUSTER)

@@ -29,6 +29,8 @@ from kraftrio.kraft_meta.metadata.quota_image import (
     QuotaEntity,
 )
 
+_MOST_FOUND = 10_000  # kept at a time
+
 _Key = tuple[str | None, str | None]  # user, client id; None: not of the entity
 
 
@@ -62,14 +64,16 @@ class ClientLimits:
         key: the quota's (`quota_image`).
     """
 
-    __slots__ = ("_key", "_limits")
+    __slots__ = ("_found", "_key", "_limits")
 
     def __init__(self, key: str) -> None:
         self._key = key
         self._limits: dict[_Key, float] = {}
+        self._found: dict[tuple[str, str], Limit | None] = {}  # what was looked for before
 
     def change(self, quotas: Mapping[QuotaEntity, Mapping[str, float] | None]) -> None:
         """Take over all values of some entities as they are now; None: they have none."""
+        self._found.clear()
         for entity, values in quotas.items():
             names = dict(entity)
             if IP in names:
@@ -86,6 +90,16 @@ class ClientLimits:
 
     def find(self, user: str, client_id: str) -> Limit | None:
         """Return what applies to requests of a user with a client id; None: nothing does."""
+        sender = (user, client_id)
+        try:
+            return self._found[sender]
+        except KeyError:
+            if len(self._found) >= _MOST_FOUND:
+                self._found.clear()
+            found = self._found[sender] = self._find(user, client_id)
+            return found
+
+    def _find(self, user: str, client_id: str) -> Limit | None:
         limits = self._limits
         for own in (user, DEFAULT_NAME):
             if client_id:
