@@ -27,6 +27,7 @@ from tests.conformance.clients.driven import DrivenClient, Driver
 from tests.conformance.clients.install import go_program, kcat, node_script, python_client
 from tests.conformance.clients.members import wait_until
 from tests.conformance.clients.records import Record
+from tests.conformance.clients.scenarios import ClientError
 from tests.conformance.java_tools import KafkaTools, ToolRunner
 from tests.conformance.secured.access import Access
 
@@ -64,7 +65,7 @@ class Kraftrio:
 
     async def _round_trip(self, access: Access, topic: str, group: str) -> list[bytes]:
         settings = security_settings(access.java())
-        async with Admin(access.address, **settings) as admin:
+        async with Admin(access.address, default_api_timeout_ms=5000, **settings) as admin:
             await admin.create_topics([NewTopic(topic, 1)])
             async with Producer(access.address, **settings) as producer:
                 for value in VALUES:
@@ -94,7 +95,7 @@ class JavaTools:
 
     def round_trip(self, access: Access, topic: str, group: str) -> list[bytes]:
         file = self._folder / f"{topic}.properties"
-        quick = {"default.api.timeout.ms": "8000", "request.timeout.ms": "5000"}
+        quick = {"default.api.timeout.ms": "6000", "request.timeout.ms": "5000"}
         quick["max.block.ms"] = "8000"
         file.write_text("".join(f"{n}={v}\n" for n, v in (access.java() | quick).items()))
         tools = KafkaTools(access.address, self._runner)
@@ -166,7 +167,7 @@ class Confluent:
             raise Refused("\n".join([str(error), *said]))
 
         new = admin.AdminClient(common)
-        made = new.create_topics([admin.NewTopic(topic, 1, 1)], request_timeout=8)[topic]
+        made = new.create_topics([admin.NewTopic(topic, 1, 1)], request_timeout=3)[topic]
         try:
             made.result(10)
         except library.KafkaException as error:
@@ -213,7 +214,7 @@ class KafkaPython:
     def _go(
         self, library: Any, admin: Any, settings: dict[str, Any], topic: str, group: str
     ) -> list[bytes]:
-        quick = {"bootstrap_timeout_ms": 5000}
+        quick = {"bootstrap_timeout_ms": 2000}
         with closing(library.KafkaAdminClient(**settings, **quick)) as client:
             client.create_topics(
                 [admin.NewTopic(name=topic, num_partitions=1, replication_factor=1)]
@@ -307,22 +308,32 @@ class Driven:
         command = self._command()
         with patch.dict(os.environ, access.environment()):
             driver = Driver(command, access.address)
+            client = DrivenClient(driver)
             try:
-                return self._go(DrivenClient(driver), topic, group)
+                client.create_topic(topic, 1)
+            except (AssertionError, ClientError) as error:
+                raise Refused(f"{error}\n{_last_words(driver)}") from error
+            try:
+                return self._go(client, topic, group)
             finally:
                 driver.close()
 
     def _go(self, client: DrivenClient, topic: str, group: str) -> list[bytes]:
-        try:
-            client.create_topic(topic, 1)
-        except AssertionError as error:
-            raise Refused(str(error)) from error
         records = [Record(b"%d" % number, value) for number, value in enumerate(VALUES)]
         client.produce(topic, "none", records)
         with client.member(topic, group, "reader") as member:
             wait_until(lambda: len(member.received) == len(VALUES), [member], "all are read")
             member.commit()
             return [received.record.value or b"" for received in member.received]
+
+
+def _last_words(driver: Driver) -> str:
+    """End a driver that may have ended by itself; return what it has complained of."""
+    try:
+        driver.close()
+    except (AssertionError, BrokenPipeError) as error:
+        return str(error)
+    return ""
 
 
 def programs(runner: ToolRunner, folder: Path) -> dict[str, Program]:
