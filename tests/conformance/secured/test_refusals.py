@@ -1,8 +1,8 @@
 """Who does not belong does not get in, and hears of it what the client says with Apache Kafka.
 
 What a client says is in its own words, which the tables below have: they hold for both kinds of
-broker. Left to a server's library are two things: which alert of TLS it sends (a bad certificate, one
-of an unknown authority, none at all), and whether it shows the authority's certificate, too.
+broker. Left to a server's library are two things: which alert of TLS it sends (a bad certificate,
+one of an unknown authority, none at all), and whether it shows the authority's certificate, too.
 """
 
 from __future__ import annotations
