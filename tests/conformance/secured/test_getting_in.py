@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.conformance.broker_process import KIND
 from tests.conformance.clients import scenarios
 from tests.conformance.secured.access import MECHANISMS
 from tests.conformance.secured.broker import SecuredBroker
@@ -14,6 +15,12 @@ from tests.conformance.secured.programs import NAMES, VALUES, Program
 pytestmark = scenarios.MARKS
 
 Names = Callable[[], str]
+
+
+def check_is_served(name: str, mechanism: str) -> None:
+    """Skip what Apache Kafka refuses: librdkafka before 2.10.1 puts its nonce of SCRAM twice."""
+    if KIND == "apache" and name == "kcat" and mechanism.startswith("SCRAM"):
+        pytest.skip("Apache Kafka does not serve SCRAM to the librdkafka of kcat")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -38,6 +45,7 @@ def test_by_login(
     unique_topic: Names,
     unique_group: Names,
 ) -> None:
+    check_is_served(name, mechanism)
     access = secured.access("SASL_SSL", mechanism)
     assert clients[name].round_trip(access, unique_topic(), unique_group()) == VALUES
 
@@ -50,5 +58,6 @@ def test_by_login_without_tls(
     unique_topic: Names,
     unique_group: Names,
 ) -> None:
+    check_is_served(name, "SCRAM-SHA-256")
     access = secured.access("SASL_PLAINTEXT", "SCRAM-SHA-256")
     assert clients[name].round_trip(access, unique_topic(), unique_group()) == VALUES
