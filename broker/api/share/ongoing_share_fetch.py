@@ -15,7 +15,7 @@ from typing import Final
 from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import Deferred
 from kraftrio.base.timers import Timers
-from kraftrio.broker.security.authorizer import AclOperation, Resource, ResourceType
+from kraftrio.broker.security.authorizer import AclOperation, ResourceType
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.memory_budget import MemoryBudget
 from kraftrio.broker.server.sliced_work import Work
@@ -187,10 +187,14 @@ class OngoingShareFetch:
 
     def _lead(self, named: SessionPartition) -> LedSharePartition:
         led = self._share_partitions.lead(self._session.key.group_id, named)
-        topic = Resource(ResourceType.TOPIC, led.partition.topic_partition.topic)
-        if not self._context.is_authorized(AclOperation.READ, topic):
-            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        self._check_access(led)
         return led
+
+    def _check_access(self, led: LedSharePartition) -> None:
+        """Raise TOPIC_AUTHORIZATION_FAILED unless the member may read the topic, now."""
+        topic = led.partition.topic_partition.topic
+        if not self._context.may(AclOperation.READ, ResourceType.TOPIC, topic):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     def _wait(self) -> Work[None]:
         """Wait for records, and try again."""
@@ -289,6 +293,7 @@ class OngoingShareFetch:
         )
         hold_bytes = max(0, min(_HOLD_BYTES, self._may_hold - answers.held_bytes))
         try:
+            self._check_access(led)  # much may have changed while the fetch waited
             taken = led.take(demand, max_bytes, hold_bytes, min_one_batch=answers.record_bytes == 0)
         except KafkaError as error:
             self._refuse(named, led, error)
