@@ -12,10 +12,10 @@ What is measured
 - latency: end to end through `kafka-e2e-latency`, median and 99th percentile
 
 Clusters of three nodes are measured by --cluster, --failover and --many-topics (bench_cluster.py),
-consuming alone by --reads (bench_reads.py), small requests by --requests (bench_requests.py),
-transactions by --transactions (bench_transactions.py), groups by --groups (bench_groups.py), a
-broker beside slow and hostile clients by --crowd (bench_crowd.py), logins by --logins
-(bench_logins.py).
+consuming alone by --reads (bench_reads.py), small requests by --requests (bench_requests.py) and
+under ACLs by --acls (bench_acls.py), transactions by --transactions (bench_transactions.py), groups
+by --groups (bench_groups.py), a broker beside slow and hostile clients by --crowd (bench_crowd.py),
+logins by --logins (bench_logins.py).
 """
 
 from __future__ import annotations
@@ -302,6 +302,7 @@ def main() -> None:
     modes.add_argument("--many-topics", action="store_true", help="1,000 topics x 3 x 3 replicas")
     modes.add_argument("--reads", action="store_true", help="a log in memory, and from the disk")
     modes.add_argument("--requests", action="store_true", help="what one small request costs")
+    modes.add_argument("--acls", action="store_true", help="small requests under 10,000 ACLs")
     modes.add_argument("--transactions", action="store_true", help="commit by commit, and many")
     modes.add_argument("--groups", action="store_true", help="5,000 members of each protocol")
     modes.add_argument("--crowd", action="store_true", help="beside slow and hostile clients")
@@ -330,6 +331,10 @@ def main() -> None:
         import bench_requests
 
         measure_one = bench_requests.measure_requests
+    elif arguments.acls:
+        import bench_acls
+
+        measure_one = bench_acls.measure_acls
     elif arguments.transactions:
         import bench_transactions
 

@@ -33,7 +33,7 @@ from kraftrio.wire.records.batch import build_batch
 from kraftrio.wire.records.walk import Record
 from tests.integration.wire_client import WireClient, frame_of
 
-_TOPIC = "requests"
+TOPIC = "requests"
 _PIPELINED = 20
 _COUNT = 10_000
 
@@ -43,33 +43,33 @@ def measure_requests(kind: str, scale: float, metrics: Metrics) -> None:
     with running(kind, metrics) as broker:
         host, port = broker.address.split(":")
         with WireClient((host, int(port))) as client:
-            client.create_topic(_TOPIC, 3)
+            client.create_topic(TOPIC, 3)
             time.sleep(2)
-            for name, frame in _requests():
-                _ask(client, frame * _PIPELINED, _PIPELINED)
+            for name, frame in requests():
+                ask(client, frame * _PIPELINED, _PIPELINED)
                 for in_flight, count in ((_PIPELINED, _COUNT), (1, _COUNT // 4)):
                     turns = max(1, int(count * scale) // in_flight)
-                    cost_us = _cost_us(client, broker, frame * in_flight, in_flight, turns)
-                    metrics.add(f"{name}, {in_flight} in flight, broker CPU us", cost_us)
+                    cost = cost_us(client, broker, frame * in_flight, in_flight, turns)
+                    metrics.add(f"{name}, {in_flight} in flight, broker CPU us", cost)
 
 
-def _cost_us(
+def cost_us(
     client: WireClient, broker: RunningBroker, frames: bytes, in_flight: int, turns: int
 ) -> float:
     """The broker's processor time per request."""
     began_s = broker.cpu_s()
     for _ in range(turns):
-        _ask(client, frames, in_flight)
+        ask(client, frames, in_flight)
     return (broker.cpu_s() - began_s) * 1e6 / (turns * in_flight)
 
 
-def _requests() -> Iterator[tuple[str, bytes]]:
+def requests() -> Iterator[tuple[str, bytes]]:
     """Each kind of request with its bytes, those that append before those that read."""
-    yield "Metadata", _frame(MetadataRequest(topics=[MetadataRequestTopic(name=_TOPIC)]), 12)
+    yield "Metadata", _frame(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 12)
     records = memoryview(build_batch([Record(0, int(time.time() * 1000), None, b"x" * 100)]))
     for name, acks in (("acks=1", 1), ("acks=all", -1)):
         data = TopicProduceData(
-            name=_TOPIC, partition_data=[PartitionProduceData(index=0, records=records)]
+            name=TOPIC, partition_data=[PartitionProduceData(index=0, records=records)]
         )
         produce = ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[data])
         yield f"Produce {name}", _frame(produce, 9)
@@ -79,11 +79,11 @@ def _requests() -> Iterator[tuple[str, bytes]]:
             max_wait_ms=0,
             min_bytes=1,
             max_bytes=1 << 20,
-            topics=[FetchTopic(topic=_TOPIC, partitions=[asked])],
+            topics=[FetchTopic(topic=TOPIC, partitions=[asked])],
         )
         yield f"Fetch {name}", _frame(fetch, 12)
     latest = ListOffsetsPartition(partition_index=0, timestamp=-1)
-    offsets = ListOffsetsRequest(topics=[ListOffsetsTopic(name=_TOPIC, partitions=[latest])])
+    offsets = ListOffsetsRequest(topics=[ListOffsetsTopic(name=TOPIC, partitions=[latest])])
     yield "ListOffsets", _frame(offsets, 7)
 
 
@@ -91,7 +91,7 @@ def _frame(request: Any, version: int) -> bytes:
     return frame_of(request, version, client_id="bench")[0]
 
 
-def _ask(client: WireClient, frames: bytes, count: int) -> None:
+def ask(client: WireClient, frames: bytes, count: int) -> None:
     """Send requests, and wait for as many responses."""
     client.socket.sendall(frames)
     for _ in range(count):
