@@ -10,10 +10,10 @@ Sending again, per API. A response can be lost after its request has been decide
   AlterConfigs, IncrementalAlterConfigs (lists have no repetitions), AlterClientQuotas,
   UpdateFeatures, CreateAcls, ElectLeaders (the second answer may be ELECTION_NOT_NEEDED),
   AlterPartitionReassignments that cancel nothing, AlterUserScramCredentials that delete nothing,
-  and everything that only reads or validates. Registration (by its incarnation id), heartbeats and
-  AlterPartition (by the partition epoch: INVALID_UPDATE_VERSION makes the leader wait for the
-  metadata) are made for it; of
-  AllocateProducerIds a block is lost at worst.
+  RenewDelegationToken, and everything that only reads or validates. Registration (by its
+  incarnation id), heartbeats and AlterPartition (by the partition epoch: INVALID_UPDATE_VERSION
+  makes the leader wait for the metadata) are made for it; of AllocateProducerIds a block is lost at
+  worst.
 - In doubt: CreateTopics and CreatePartitions. The second time does no harm, but its answer may deny
   what the first time did (TOPIC_ALREADY_EXISTS for the topic just made). Such a denial is replaced
   by REQUEST_TIMED_OUT, which says that it may have happened.
@@ -33,6 +33,7 @@ from enum import Enum
 from typing import Any, Final
 
 from kraftrio.kraft_meta.controller.error_responses import error_response
+from kraftrio.kraft_meta.controller.token_control import TokenRequest
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages import admin, configs, quorum, security
 
@@ -89,6 +90,9 @@ def resending(request: Any) -> Resending:
             partition.replicas is None for topic in request.topics for partition in topic.partitions
         )
         return Resending.NEVER if cancels else Resending.FREELY
+    if isinstance(request, TokenRequest):
+        renews = isinstance(request.message, security.RenewDelegationTokenRequest)
+        return Resending.FREELY if renews else Resending.NEVER
     if kind is configs.AlterUserScramCredentialsRequest:
         return Resending.NEVER if request.deletions else Resending.FREELY
     if kind in (admin.CreateTopicsRequest, admin.CreatePartitionsRequest):

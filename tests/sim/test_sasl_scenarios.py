@@ -4,6 +4,7 @@ changed of its users counts on each node in the order of the metadata log.
 
 from __future__ import annotations
 
+import base64
 import random
 from collections.abc import Callable
 from functools import partial
@@ -23,6 +24,10 @@ from kraftrio.wire.messages.configs import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from kraftrio.wire.messages.security import (
+    CreateDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+)
 from kraftrio.wire.sasl.scram_keys import ScramMechanism, salted_password
 from tests.sim.cluster import BROKER_PORT
 from tests.sim.stage import Stage, expect, play
@@ -38,6 +43,8 @@ SASL = {
     "sasl.mechanism.controller.protocol": MECHANISM,
     "listener.name.plaintext.scram-sha-256.sasl.jaas.config": NODE_JAAS,
     "listener.name.controller.scram-sha-256.sasl.jaas.config": NODE_JAAS,
+    "delegation.token.secret.key": "a key of all nodes",
+    "delegation.token.expiry.check.interval.ms": "5000",
 }
 FIRST = first_credentials(
     [f"{MECHANISM}=[name=node,password=own]", f"{MECHANISM}=[name=alice,password=one]"],
@@ -45,12 +52,13 @@ FIRST = first_credentials(
 )
 
 
-def as_user(user: str, password: str) -> Callable[[Network], Network]:
-    """Make the networks of clients that log in as this user."""
+def as_user(user: str, password: str, *more: str) -> Callable[[Network], Network]:
+    """Make the networks of clients that log in as this user; `more`: further options."""
     rng = random.Random(f"{user} {password}")
     settings = {
         "sasl.mechanism": MECHANISM,
-        "sasl.jaas.config": f'{MODULE} required username="{user}" password="{password}";',
+        "sasl.jaas.config": f'{MODULE} required username="{user}" password="{password}"'
+        f"{''.join(more)};",
     }
 
     async def run_here(work: Callable[[], object]) -> None:
@@ -64,8 +72,10 @@ def as_user(user: str, password: str) -> Callable[[Network], Network]:
     return secured
 
 
-async def is_let_in(stage: Stage, node_id: int, user: str, password: str, name: str) -> bool:
-    network = as_user(user, password)(stage.cluster.new_host(name))
+async def is_let_in(
+    stage: Stage, node_id: int, user: str, password: str, name: str, *more: str
+) -> bool:
+    network = as_user(user, password, *more)(stage.cluster.new_host(name))
     try:
         async with open_connection(
             network, f"n{node_id}", BROKER_PORT, client_id=name, connect_timeout_s=10
@@ -149,6 +159,39 @@ async def users_in_the_order_of_the_log(stage: Stage) -> None:
     for node_id in (1, 2, 3):
         await stage.until(partial(is_unknown, stage, node_id), "bob is gone")
         expect(not await is_let_in(stage, node_id, "bob", "three", f"f{node_id}"), "nobody is bob")
+
+
+async def the_life_of_a_delegation_token(stage: Stage) -> None:
+    """Made by a controller that another broker is asked for, used anywhere, renewed by the next
+    controller, and removed by it when nobody renews it any more.
+    """
+    stage.secured = as_user("alice", "one")
+    client = stage.client("owner")
+    made = await client.call_any(CreateDelegationTokenRequest(max_lifetime_ms=60_000))
+    expect(made.error_code == ErrorCode.NONE, str(made))
+    expect((made.principal_name, len(made.hmac)) == ("alice", 64), "it is alice's")
+    token = made.token_id, base64.b64encode(made.hmac).decode()
+
+    def known_to(node_id: int) -> bool:
+        return token[0] in stage.node(node_id).quorum.image.delegation_tokens
+
+    for node_id in (1, 2, 3):
+        await stage.until(partial(known_to, node_id), "the token is known")
+        expect(
+            await is_let_in(stage, node_id, *token, f"t{node_id}", " tokenauth=true"), "it lets in"
+        )
+    leader = next(one for one in stage.cluster.controllers if one.quorum.is_active_controller)
+    leader.crash()
+    request = RenewDelegationTokenRequest(hmac=made.hmac, renew_period_ms=20_000)
+    renewed = await client.call_any(request)
+    expect(renewed.error_code == ErrorCode.NONE, str(renewed))
+    expect(renewed.expiry_timestamp_ms > made.issue_timestamp_ms, "it lives on")
+    await stage.until(lambda: not any(map(known_to, (1, 2, 3))), "the token is gone", 60)
+    expect(not await is_let_in(stage, 1, *token, "late", " tokenauth=true"), "it lets nobody in")
+
+
+def test_the_life_of_a_delegation_token() -> None:
+    play(the_life_of_a_delegation_token, properties=SASL, first_credentials=FIRST)
 
 
 def test_a_cluster_of_scram() -> None:

@@ -16,8 +16,9 @@ from kraftrio.broker.controller.requests import (
     resending,
 )
 from kraftrio.kraft_meta.controller.error_responses import error_response
+from kraftrio.kraft_meta.controller.token_control import TokenRequest
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages import admin, configs, quorum
+from kraftrio.wire.messages import admin, configs, quorum, security
 
 CREATE = admin.CreateTopicsRequest(topics=[admin.CreatableTopic(name="t")])
 DELETE = admin.DeleteTopicsRequest(topics=[admin.DeleteTopicState(name="t")])
@@ -31,6 +32,12 @@ ALTER = configs.AlterConfigsRequest(
 CHANGE = configs.IncrementalAlterConfigsRequest(
     resources=[configs.IncrementalAlterConfigsResource(resource_type=2, resource_name="t")]
 )
+
+
+def _about_token(message: Any) -> TokenRequest:
+    return TokenRequest(message, "User", "alice")
+
+
 REQUESTS: list[Any] = [
     CREATE,
     DELETE,
@@ -44,6 +51,8 @@ REQUESTS: list[Any] = [
     quorum.BrokerHeartbeatRequest(),
     quorum.AllocateProducerIdsRequest(),
     quorum.AlterPartitionRequest(),
+    _about_token(security.CreateDelegationTokenRequest()),
+    configs.AlterUserScramCredentialsRequest(deletions=[configs.ScramCredentialDeletion(name="a")]),
 ]
 
 
@@ -86,6 +95,16 @@ def _reassignment(replicas: list[int] | None) -> admin.AlterPartitionReassignmen
         (ELECT, Resending.FREELY),
         (quorum.AlterPartitionRequest(), Resending.FREELY),
         (quorum.BrokerRegistrationRequest(), Resending.FREELY),
+        (_about_token(security.RenewDelegationTokenRequest()), Resending.FREELY),
+        (_about_token(security.CreateDelegationTokenRequest()), Resending.NEVER),
+        (_about_token(security.ExpireDelegationTokenRequest()), Resending.NEVER),
+        (configs.AlterUserScramCredentialsRequest(), Resending.FREELY),
+        (
+            configs.AlterUserScramCredentialsRequest(
+                deletions=[configs.ScramCredentialDeletion(name="a")]
+            ),
+            Resending.NEVER,
+        ),
     ],
 )
 def test_what_may_be_sent_again_is_told(request_: Any, expected: Resending) -> None:
