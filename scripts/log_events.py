@@ -52,6 +52,7 @@ the leader's snapshot is damaged | What was downloaded cannot be read. | Look at
 registration lost, registering again | The controller does not know this broker any more. | None, unless somebody unregistered it by mistake.
 heartbeat refused | The controller refuses this broker's heartbeats. | See the reason.
 waiting to register | The controller does not take the registration yet. | See the reason; a broker with this id may still run.
+the controller does not let this node in | It refuses the login or the certificate; this is tried again. | Correct the JAAS text, user or certificate.
 the controller does not answer | A request to it got no answer in time. | Look at the active controller, and at the network.
 no controller is left to move the leaderships away | This broker stops without handing over. | -
 * is of cluster | Another node belongs to another cluster. | Correct controller.quorum.voters, or the data directory.

@@ -428,7 +428,13 @@ class ControllerClient:
 
     async def _run_line(self, line: _LeaderConnection) -> None:
         def on_loss(loss: Loss) -> None:
-            if not loss.was_ready:
+            if loss.authentication_failed:
+                _log.warning(
+                    "the controller does not let this node in node=%d reason=%s",
+                    line.leader_id,
+                    loss.reason,
+                )
+            elif not loss.was_ready:
                 _log.debug("no controller node=%d reason=%s", line.leader_id, loss.reason)
 
         with line.scope:

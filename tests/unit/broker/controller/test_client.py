@@ -17,6 +17,8 @@ from kraftrio.broker.controller.envelopes import unwrap, wrap_response
 from kraftrio.kraft_meta.controller.error_responses import error_response
 from kraftrio.kraft_meta.controller.mutation_quota import Sender
 from kraftrio.kraft_meta.quorum.active_controller import MAY_BE_DECIDED, NEVER_DECIDED
+from kraftrio.net.secured_network import SecuredNetwork
+from kraftrio.net.security_errors import LoginRefused
 from kraftrio.net.transport import SystemNetwork
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
@@ -534,3 +536,28 @@ async def test_an_envelope_that_is_refused_is_the_answer_to_its_client(
 def in_envelope(envelope: EnvelopeRequest) -> EnvelopeResponse:
     unwrapped = unwrap(envelope)
     return wrap_response(accept(unwrapped.request), unwrapped)
+
+
+class Refused:
+    """A login that no controller accepts."""
+
+    async def log_in(self, _network: Any, sock: Any, _host: str) -> None:
+        await trio.lowlevel.checkpoint()
+        sock.close()
+        raise LoginRefused("Authentication failed: Invalid username or password")
+
+
+async def test_a_controller_that_does_not_let_this_node_in_is_told_and_asked_again(
+    nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    controller = ControllerNode(nursery)
+    quorum = FakeQuorum(THIS_NODE, voters=voters_at({2: controller.address}))
+    network = SecuredNetwork(SystemNetwork(), login=Refused())
+    client = ControllerClient(network, quorum, THIS_NODE, Timers(), CONFIG)
+    quorum.elect(2)
+    nursery.start_soon(client.run)
+    with trio.fail_after(10):
+        while len(caplog.records) < 2:
+            await trio.lowlevel.checkpoint()
+    assert "does not let this node in node=2" in caplog.text
+    assert "Invalid username or password" in caplog.text
