@@ -176,7 +176,7 @@ def test_top_level_of_the_checkout() -> None:
     if done.returncode:
         return  # a copy without its history
     found = {path.split("/")[0] for path in done.stdout.splitlines()}
-    folders = {*PACKAGES, "kraftrio", "scripts", "tests", "docs"}
+    folders = {*PACKAGES, "kraftrio", "scripts", "tests", "docs", "deploy"}
     papers = {"pyproject.toml", "LICENSE"}
     papers |= {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"}
     others = {name for name in found - folders - papers if not name.startswith(".")}

@@ -297,7 +297,8 @@ class Node:
             raise kind(text) from error
 
     def _report_ready(self, sockets: list[BoundListener]) -> None:
-        self._is_serving = self._observation.is_serving = True
+        self._is_serving = True
+        self._observation.serves()
         config = self._config
         listener, sock = sockets[0]
         address = address_text(listener.host or socket.gethostname(), sock.getsockname()[1])

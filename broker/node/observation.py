@@ -8,6 +8,7 @@ Called by: `node`, `broker_role`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 
 import trio
@@ -23,6 +24,7 @@ from kraftrio.broker.metrics.telemetry.client_metrics import ClientMetrics, Push
 from kraftrio.broker.node.cluster_log import ClusterLog
 from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.disk_space import DiskSpace
+from kraftrio.broker.node.service_manager import ServiceManager
 from kraftrio.broker.node.services import BrokerServices
 from kraftrio.broker.node.stall_watch import StallWatch
 from kraftrio.broker.replica.traffic import log_statistics
@@ -40,7 +42,7 @@ class Observation:
     """See the module; one per node.
 
     Attributes:
-        is_serving: the node has begun to serve clients, or brokers.
+        is_serving: whether `serves` was called.
         loop: how late the event loop is.
     """
 
@@ -57,7 +59,13 @@ class Observation:
         self._slow_requests = SlowRequests(
             node.resources, lambda: node.dynamic.current.slow_request_ms
         )
+        self._manager = ServiceManager(os.environ if node.environment.has_threads else {})
         self._add_figures()
+
+    def serves(self) -> None:
+        """The node has begun to serve clients, or brokers."""
+        self.is_serving = True
+        self._manager.tell("READY=1")
 
     def _add_figures(self) -> None:
         node, metrics = self._node, self._node.metrics
@@ -93,6 +101,8 @@ class Observation:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._space.run)
             nursery.start_soon(self._slow_requests.run)
+            if self._node.environment.has_threads:
+                nursery.start_soon(self._manager.run, stopping)
             stall_ms = self._node.config.event_loop_stall_ms
             if self._node.environment.has_threads and stall_ms:
                 nursery.start_soon(self._watch_stalls, stall_ms)

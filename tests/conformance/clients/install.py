@@ -21,7 +21,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -163,12 +163,23 @@ def kcat() -> Kcat:
         return Kcat(found, {})
     if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
         missing("no kcat on PATH, and no apt-get to fetch it with")
-    folder = cached("kcat", [], unpack_kcat, *KCAT_PACKAGES)
+    folder = cached("kcat", [], lambda target: unpack(target, KCAT_PACKAGES), *KCAT_PACKAGES)
     (library,) = {str(path.parent) for path in folder.rglob("librdkafka.so.1")}
     return Kcat(str(folder / "usr" / "bin" / "kcat"), {"LD_LIBRARY_PATH": library})
 
 
-def unpack_kcat(target: Path) -> None:
+@functools.cache
+def prometheus() -> str:
+    """Return Prometheus from PATH, or else Debian's package unpacked into the cache."""
+    if found := shutil.which("prometheus"):
+        return found
+    if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
+        missing("no prometheus on PATH, and no apt-get to fetch it with")
+    folder = cached("prometheus", [], lambda target: unpack(target, ["prometheus"]), "prometheus")
+    return str(folder / "usr" / "bin" / "prometheus")
+
+
+def unpack(target: Path, packages: Sequence[str]) -> None:
     """Fetch Debian's packages with lists of our own, which needs no root, and unpack them."""
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
@@ -177,7 +188,7 @@ def unpack_kcat(target: Path) -> None:
         apt = ["apt-get", "-q", "-o", f"Dir::State::Lists={scratch}/lists"]
         apt += ["-o", f"Dir::Cache={scratch}/cache", "-o", "APT::Sandbox::User="]
         run([*apt, "update"], cwd=scratch)
-        run([*apt, "download", *KCAT_PACKAGES], cwd=scratch)
+        run([*apt, "download", *packages], cwd=scratch)
         for package in sorted(scratch.glob("*.deb")):
             run(["dpkg-deb", "-x", str(package), str(target)])
 
@@ -219,6 +230,7 @@ def main() -> int:
         "sarama": lambda: go_program("sarama"),
         "kafka-go": lambda: go_program("kafkago"),
         "kcat": kcat,
+        "prometheus": prometheus,
     }
     for name, step in steps.items():
         try:
