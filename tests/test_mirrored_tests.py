@@ -20,7 +20,9 @@ FOLDERS = ("base", "wire", "net", "kraft_meta", "clients", "broker", "kraftrio/c
 # test: folder/ module module ...
 TESTED_IN = """
 conformance/cli/test_transcripts: clients/cli/ partitions session
-conformance/cli/test_transcripts: clients/cli/cluster/ commands
+conformance/cli/test_transcripts: clients/cli/access/ commands
+conformance/cli/test_transcripts: clients/cli/cluster/ commands reassign
+conformance/cli/test_transcripts: clients/cli/transactions/ commands
 conformance/cli/test_transcripts: clients/cli/configs/ commands
 conformance/cli/test_transcripts: clients/cli/groups/ commands
 conformance/cli/test_transcripts: clients/cli/records/ commands consuming producing progress starts
@@ -196,7 +198,7 @@ unit/broker/log/inspection/test_planted_damage: broker/log/inspection/ batches d
     findings folders partition_check segment_check
 unit/kraftrio/commands/test_logs: broker/log/inspection/ dump stats
 unit/kraftrio/commands/test_tree: clients/cli/ lazy_group
-unit/kraftrio/commands/test_tree: kraftrio/commands/ cluster node node_options root
+unit/kraftrio/commands/test_tree: kraftrio/commands/ cluster completion node node_options root
 unit/net/test_connection: net/ transport
 unit/broker/node/secure_setup/test_secure_setup: broker/node/secure_setup/ new_files property_files
 unit/broker/security/tls/test_principal_rules: broker/security/tls/ distinguished_name

@@ -33,7 +33,17 @@ ENTRIES = {
         f"{_CLIENTS}.groups.commands:group", "Groups of consumers: lag, members, offsets."
     ),
     "config": Entry(f"{_CLIENTS}.configs.commands:config", "Settings of everything."),
+    "reassign": Entry(f"{_CLIENTS}.cluster.reassign:reassign", "Move replicas between brokers."),
+    "transaction": Entry(
+        f"{_CLIENTS}.transactions.commands:transaction", "Transactions and their producers."
+    ),
+    "acl": Entry(f"{_CLIENTS}.access.commands:acl", "Who may do what."),
+    "user": Entry(f"{_CLIENTS}.access.commands:user", "Users who log in with SCRAM."),
+    "quota": Entry(f"{_CLIENTS}.access.commands:quota", "How much clients may use."),
     "log": Entry("kraftrio.commands.logs:log", "Log directories: verify, stats, dump."),
+    "completion": Entry(
+        "kraftrio.commands.completion:completion", "Completion for bash, zsh and fish."
+    ),
 }
 
 

@@ -55,7 +55,7 @@ def read_steps(path: Path) -> list[Step]:
             command, _, typed = found[2].partition(" <<< ")
             width = int(found[1]) if found[1] else None
             data = typed.replace("\\n", "\n").replace("\\t", "\t").encode()
-            steps.append(Step(command, data + b"\n" if data else b"", width))
+            steps.append(Step(command, data.strip(b" ") + b"\n" if typed else b"", width))
         elif (status := _STATUS.fullmatch(line)) is not None:
             steps[-1].status = int(status[1])
         else:
@@ -72,7 +72,12 @@ def play(path: Path, bootstrap: str, suffix: str) -> None:
     names = {f"{{{word}}}": f"{word}{suffix}" for word in _WORDS} | {"{broker}": bootstrap}
     for step in read_steps(path):
         arguments = shlex.split(_named(step.command, names))
-        ended = run(*arguments, bootstrap=bootstrap, typed=step.typed, width=step.width)
+        ended = run(
+            *arguments,
+            bootstrap=bootstrap,
+            typed=_named(step.typed.decode(), names).encode(),
+            width=step.width,
+        )
         shown = [" ".join(line.split()) for line in ended.everything.splitlines() if line.strip()]
         wanted = [_pattern(" ".join(_named(line, names).split())) for line in step.lines]
         told = f"$ {step.command}\n" + "\n".join(shown)

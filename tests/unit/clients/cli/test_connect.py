@@ -53,8 +53,9 @@ def test_settings_by_their_kind() -> None:
         "enable_idempotence": False,
         "acks": "1",
         "compression_type": "zstd",
+        "security_protocol": "PLAINTEXT",
     }
-    assert target.settings(AdminConfig) == {}
+    assert target.settings(AdminConfig) == {"security_protocol": "PLAINTEXT"}
 
 
 @pytest.mark.parametrize(

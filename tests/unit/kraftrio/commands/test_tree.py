@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 
 from kraftrio.clients.cli.lazy_group import LazyGroup
 from kraftrio.commands.cluster import cluster
+from kraftrio.commands.completion import completion
 from kraftrio.commands.node import is_own
 from kraftrio.commands.root import root
 from kraftrio.commands.tree import main
@@ -101,6 +103,43 @@ def test_wrong_options_are_one_sentence(capsys: pytest.CaptureFixture[str]) -> N
     assert captured.out == ""
     assert captured.err.count("\n") == 1
     assert "--internal" in captured.err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert completion.epilog
+    assert main(["completion", shell]) == 0
+    assert "_KRAFTRIO_COMPLETE" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("kraftrio top", ["topic"]),
+        ("kraftrio topic del", ["delete", "delete-records"]),
+        ("kraftrio consume --from-b", ["--from-beginning"]),
+        ("kraftrio start --log-l", ["--log-level"]),
+        ("kraftrio start --log-level W", ["WARNING"]),
+        ("kraftrio cluster --n", ["--nodes"]),
+        ("kraftrio cluster hea", ["health"]),
+    ],
+)
+def test_words_are_completed(words: str, completed: list[str]) -> None:
+    """As bash asks for it."""
+    environment = {
+        **os.environ,
+        "_KRAFTRIO_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    ended = subprocess.run(
+        [sys.executable, "-m", "kraftrio"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [line.split(",")[1] for line in ended.stdout.splitlines()] == completed
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

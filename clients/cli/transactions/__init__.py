@@ -1,0 +1,1 @@
+"""`kraftrio transaction`: what is open, and ending by hand what hangs."""
