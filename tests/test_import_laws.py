@@ -56,6 +56,7 @@ WRONG_IMPORTS = {
     ],
     "cli": [
         "clients.cli.topics.offsets -> clients.cli.cluster.health",
+        "clients.cli.cluster.health -> clients.cli.doctor.probe",
         "clients.cli.records.starts -> clients.cli.topics.offsets",
         "clients.cli.session -> clients.cli.topics.offsets",
         "clients.cli.partitions -> clients.cli.session",

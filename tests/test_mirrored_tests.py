@@ -23,6 +23,7 @@ conformance/cli/test_transcripts: clients/cli/ partitions session
 conformance/cli/test_transcripts: clients/cli/access/ commands
 conformance/cli/test_transcripts: clients/cli/cluster/ commands reassign
 conformance/cli/test_transcripts: clients/cli/transactions/ commands
+conformance/cli/test_transcripts: clients/cli/doctor/ commands examination machine probe
 conformance/cli/test_transcripts: clients/cli/configs/ commands
 conformance/cli/test_transcripts: clients/cli/groups/ commands
 conformance/cli/test_transcripts: clients/cli/records/ commands consuming producing progress starts

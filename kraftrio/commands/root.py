@@ -40,6 +40,9 @@ ENTRIES = {
     "acl": Entry(f"{_CLIENTS}.access.commands:acl", "Who may do what."),
     "user": Entry(f"{_CLIENTS}.access.commands:user", "Users who log in with SCRAM."),
     "quota": Entry(f"{_CLIENTS}.access.commands:quota", "How much clients may use."),
+    "doctor": Entry(
+        f"{_CLIENTS}.doctor.commands:doctor", "Why this machine cannot use that cluster."
+    ),
     "log": Entry("kraftrio.commands.logs:log", "Log directories: verify, stats, dump."),
     "completion": Entry(
         "kraftrio.commands.completion:completion", "Completion for bash, zsh and fish."

@@ -17,6 +17,7 @@ from kraftrio.clients.cli.access.commands import acl, quota, user
 from kraftrio.clients.cli.cluster.commands import describe, health, quorum
 from kraftrio.clients.cli.cluster.reassign import reassign
 from kraftrio.clients.cli.configs.commands import config
+from kraftrio.clients.cli.doctor.commands import doctor
 from kraftrio.clients.cli.groups.commands import group
 from kraftrio.clients.cli.records.commands import consume, produce
 from kraftrio.clients.cli.topics.commands import topic
@@ -37,6 +38,7 @@ COMMANDS = {
     "cluster quorum": quorum,
     "config": config,
     "consume": consume,
+    "doctor": doctor,
     "group": group,
     "produce": produce,
     "quota": quota,

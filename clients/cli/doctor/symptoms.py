@@ -1,0 +1,188 @@
+"""What a failure on the way to a broker means, and what to do about it.
+
+Owns `Finding` and the tables of causes, which go by words of the sentences that systems and TLS
+libraries say. Pure. Called by: `examination`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from kraftrio.clients.cli.output import Row
+
+
+class Status(Enum):
+    """How a step went."""
+
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+class Finding(NamedTuple):
+    """What one step found.
+
+    Attributes:
+        check: which step: "name", "port", ...
+        subject: what was looked at.
+        found: what is the case.
+        remedy: what to do; nothing where all is well.
+    """
+
+    check: str
+    subject: str
+    status: Status
+    found: str
+    remedy: str = ""
+
+    @property
+    def row(self) -> Row:
+        """It as a row."""
+        return {**self._asdict(), "status": self.status.value}
+
+
+def ok(check: str, subject: str, found: str) -> Finding:
+    """All is well."""
+    return Finding(check, subject, Status.OK, found)
+
+
+def warning(check: str, subject: str, found: str, remedy: str) -> Finding:
+    """It works, but may not for long."""
+    return Finding(check, subject, Status.WARNING, found, remedy)
+
+
+def problem(check: str, subject: str, found: str, remedy: str) -> Finding:
+    """It does not work."""
+    return Finding(check, subject, Status.PROBLEM, found, remedy)
+
+
+class Cause(NamedTuple):
+    """What a failure comes from."""
+
+    check: str
+    found: str
+    remedy: str
+
+
+_HANDSHAKE = (
+    (
+        ("expired",),
+        "the broker's certificate has expired",
+        "renew the certificate in the broker's ssl.keystore",
+    ),
+    (
+        ("not yet valid",),
+        "the broker's certificate is not valid yet",
+        "compare the clocks of this machine and of the one that made the certificate",
+    ),
+    (
+        ("hostname", "ip address mismatch", "doesn't match", "not valid for"),
+        "the broker's certificate is for another name",
+        "connect by a name that is in the certificate, or have one made with this name",
+    ),
+    (
+        ("self-signed", "self signed", "unable to get", "unknown ca", "unknown authority"),
+        "the broker's certificate is of an authority that is not trusted here",
+        "put that authority's certificate into ssl.truststore.location",
+    ),
+    (
+        ("certificate required", "handshake failure", "bad certificate", "peer did not return"),
+        "the broker does not accept this client's certificate, or wants one",
+        "set ssl.keystore.location to a certificate that the broker's truststore knows",
+    ),
+    (
+        ("wrong version", "record layer", "unexpected eof", "eof occurred", "not tls"),
+        "the listener does not speak TLS",
+        "set security.protocol as the listener's, or use the port of the TLS listener",
+    ),
+)
+
+
+def cause_of_handshake(sentence: str) -> Cause:
+    """Return what a failed TLS handshake comes from."""
+    told = sentence.lower()
+    for words, found, remedy in _HANDSHAKE:
+        if any(word in told for word in words):
+            return Cause("certificate" if "certificate" in found else "tls", found, remedy)
+    return Cause("tls", sentence, "compare ssl.* here with the broker's listener")
+
+
+def cause_of_login(sentence: str) -> Cause:
+    """Return what a refused login comes from."""
+    told = sentence.lower()
+    if "mechanism" in told:
+        return Cause(
+            "login",
+            sentence,
+            "set sasl.mechanism to one of the broker's sasl.enabled.mechanisms",
+        )
+    return Cause(
+        "login",
+        f"the broker does not accept who this client says it is: {sentence}",
+        "correct user and password in sasl.jaas.config; 'kraftrio user list' shows who there is",
+    )
+
+
+def cause_of_connecting(error: OSError, subject: str) -> Cause:
+    """Return why a port could not be reached."""
+    told = str(error).lower()
+    if "refused" in told:
+        return Cause(
+            "port",
+            f"nobody listens at {subject} (connection refused)",
+            "start the broker, or correct the port: 'ss -ltn' there shows what listens",
+        )
+    if "unreachable" in told or "no route" in told:
+        return Cause(
+            "port",
+            f"there is no way to {subject}: {error.strerror or error}",
+            "check the network and the routes of this machine",
+        )
+    return Cause("port", f"{subject}: {error.strerror or error}", "check the network")
+
+
+def no_answer(subject: str, timeout_s: float) -> Cause:
+    """The port swallows what is sent to it."""
+    return Cause(
+        "port",
+        f"{subject} did not take the connection within {timeout_s:g} s",
+        "a firewall on the way drops it, or the broker is stuck: open the port, or look at its log",
+    )
+
+
+def cause_by_answer(answer: bytes, speaks_tls: bool, uses_tls: bool) -> Cause | None:
+    """Return who listens, by what came back to a request for the API versions; None: a broker."""
+    if speaks_tls and not uses_tls:
+        return Cause(
+            "protocol",
+            "the listener speaks TLS, and this client does not",
+            "set security.protocol=SSL (or SASL_SSL) and ssl.truststore.location in --config",
+        )
+    if answer.startswith((b"HTTP/", b"<htm", b"<!DO")):
+        return Cause("protocol", "an HTTP server listens there", "use the port of a Kafka listener")
+    if not answer:
+        return Cause(
+            "protocol",
+            "whoever listens there says nothing, or hangs up",
+            "check that it is a Kafka listener, and the broker's log for why it hangs up",
+        )
+    if len(answer) < 8 or answer[4:8] != b"\0\0\0\7":
+        return Cause(
+            "protocol", "who listens there does not speak Kafka's protocol", "correct the port"
+        )
+    return None
+
+
+def skew_finding(subject: str, skew_ms: int) -> Finding:
+    """Return what the difference of two clocks means."""
+    seconds = abs(skew_ms) / 1000
+    if seconds < 5:
+        return ok("clock", subject, f"differs from this machine's by {seconds:.1f} s")
+    ahead = "ahead of" if skew_ms > 0 else "behind"
+    return warning(
+        "clock",
+        subject,
+        f"the cluster's clock is {seconds:.0f} s {ahead} this machine's",
+        "let both synchronize their clocks (NTP): timestamps, retention and certificates go by it",
+    )
