@@ -15,7 +15,7 @@ Clusters of three nodes are measured by --cluster, --failover and --many-topics 
 consuming alone by --reads (bench_reads.py), small requests by --requests (bench_requests.py) and
 under ACLs by --acls (bench_acls.py), transactions by --transactions (bench_transactions.py), groups
 by --groups (bench_groups.py), a broker beside slow and hostile clients by --crowd (bench_crowd.py),
-logins by --logins (bench_logins.py).
+logins by --logins (bench_logins.py), encryption by --tls (bench_tls.py).
 """
 
 from __future__ import annotations
@@ -138,13 +138,19 @@ def answers(port: int) -> bool:
 
 
 def command_of(kind: str, directory: Path, port: int, settings: Sequence[str] = ()) -> list[str]:
-    """How to start a broker on fresh data, with some settings of its own."""
-    chosen = ["group.initial.rebalance.delay.ms=0", *settings]
+    """How to start a broker on fresh data, with some settings of its own.
+
+    In settings `{port}` stands for its port, and `{controller}` for that of Apache's controller.
+    """
+    chosen = [
+        one.replace("{port}", str(port)).replace("{controller}", str(port + 1))
+        for one in ("group.initial.rebalance.delay.ms=0", *settings)
+    ]
     if kind == "apache":
         return apache_kafka.broker_command(directory, port, chosen)
     return [
         *(sys.executable, "-P", "-m", "kraftrio", "start"),
-        *("--data", str(directory / "data"), "--listen", f"127.0.0.1:{port}"),
+        *("--data", str(directory / "data"), "--set", f"listeners=PLAINTEXT://127.0.0.1:{port}"),
         *(word for setting in chosen for word in ("--set", setting)),
     ]
 
@@ -234,12 +240,12 @@ def last_rate(output: str) -> float:
     return float(re.findall(r"([\d.]+) records/sec", output)[-1])
 
 
-def consume(broker: Measurable, topic: str, records: int) -> tuple[float, float]:
+def consume(broker: Measurable, topic: str, records: int, *options: str) -> tuple[float, float]:
     """Read a topic from its beginning: records a second, and processor seconds of the broker."""
     cpu_before = broker.cpu_s()
     output = tool(
         *("kafka-consumer-perf-test", "--bootstrap-server", broker.address, "--topic", topic),
-        *("--num-records", str(records), "--timeout", "60000"),
+        *("--num-records", str(records), "--timeout", "60000", *options),
     )
     cpu_s = broker.cpu_s() - cpu_before
     header, values = (line.split(", ") for line in output.strip().splitlines()[:2])
@@ -307,6 +313,7 @@ def main() -> None:
     modes.add_argument("--groups", action="store_true", help="5,000 members of each protocol")
     modes.add_argument("--crowd", action="store_true", help="beside slow and hostile clients")
     modes.add_argument("--logins", action="store_true", help="clients that log in by SASL")
+    modes.add_argument("--tls", action="store_true", help="1 KB over TLS, and the same without")
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
     parser.add_argument("--rounds", type=int, default=1, help="rounds of both brokers (default 1)")
     parser.add_argument("--only", choices=("kraftrio", "apache"), help="measure one broker only")
@@ -351,6 +358,10 @@ def main() -> None:
         import bench_logins
 
         measure_one = bench_logins.measure_logins
+    elif arguments.tls:
+        import bench_tls
+
+        measure_one = bench_tls.measure_tls
     for _ in range(arguments.rounds):
         for kind in kinds:
             measure_one(kind, 0.1 if arguments.quick else 1.0, results[kind])
