@@ -222,6 +222,13 @@ def _check_roles(config: Settings) -> None:
             raise PropertyError(
                 "listeners has only listeners of the controller: a broker needs one of its own"
             )
+        if {"inter.broker.listener.name", "security.inter.broker.protocol"} <= set(
+            config.originals
+        ):
+            raise PropertyError(
+                "inter.broker.listener.name and security.inter.broker.protocol are both set:"
+                " choose one"
+            )
         if config.inter_broker_listener_name not in brokers:
             raise PropertyError(
                 f"inter.broker.listener.name is {config.inter_broker_listener_name}: it must be "

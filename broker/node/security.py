@@ -23,7 +23,7 @@ import trio
 from kraftrio.base.start_errors import StartError
 from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.broker.config.dynamic_config import DynamicConfig
-from kraftrio.broker.config.listener_settings import settings_of
+from kraftrio.broker.config.listener_settings import prefix_of, settings_of
 from kraftrio.broker.config.types import PropertyError
 from kraftrio.broker.node.environment import Environment
 from kraftrio.broker.node.logins import (
@@ -32,6 +32,7 @@ from kraftrio.broker.node.logins import (
     NodeLogins,
 )
 from kraftrio.broker.security.listener_security import ListenerSecurity
+from kraftrio.broker.security.principal import ANONYMOUS, KafkaPrincipal
 from kraftrio.broker.security.sasl.settings import ListenerSasl
 from kraftrio.broker.security.tls.principal_rules import (
     PRINCIPAL_RULES,
@@ -55,6 +56,7 @@ from kraftrio.net.transport import Network
 _log = logging.getLogger("kraftrio.node")
 
 RENEWAL_S: Final = 5.0
+CLIENT_AUTH: Final = "ssl.client.auth"
 
 
 def protocol_of(config: BrokerConfig, name: str) -> SecurityProtocol:
@@ -69,8 +71,24 @@ def listener_security(config: BrokerConfig, name: str) -> ListenerSecurity:
         TlsSettingsError: they do not fit together.
     """
     protocol = protocol_of(config, name)
-    tls = TlsSettings.from_properties(settings_of(config, name)) if protocol.uses_tls else None
-    return ListenerSecurity(name, protocol, tls)
+    return ListenerSecurity(
+        name, protocol, tls_settings(config, name) if protocol.uses_tls else None
+    )
+
+
+def tls_settings(config: BrokerConfig, name: str) -> TlsSettings:
+    """What the settings say of TLS at a listener.
+
+    Where clients log in, they show certificates only if that listener itself wants them, as in
+    Kafka (KIP-684): `ssl.client.auth` of all listeners is about those without a login.
+
+    Raises:
+        TlsSettingsError: they do not fit together.
+    """
+    settings = dict(settings_of(config, name))
+    if protocol_of(config, name).uses_sasl:
+        settings[CLIENT_AUTH] = config.originals.get(prefix_of(name) + CLIENT_AUTH, "none")
+    return TlsSettings.from_properties(settings)
 
 
 @dataclass(slots=True)
@@ -113,6 +131,11 @@ def _prepare(settings: TlsSettings, is_own: bool, is_between_brokers: bool) -> T
     return TlsContexts.prepare(
         settings, is_server=is_own, believes_itself=is_own and is_between_brokers
     )
+
+
+def _unknown(_certificate: bytes | None) -> KafkaPrincipal:
+    """Who a client is, whatever it shows, until it has logged in."""
+    return ANONYMOUS
 
 
 class NodeSecurity:
@@ -198,7 +221,7 @@ class NodeSecurity:
                 TlsAdmission(
                     self._environment.network,
                     secured.identity.server_context,
-                    secured.rules.principal_of,
+                    _unknown if name in self._sasl else secured.rules.principal_of,
                     HandshakeSlots(),
                 )
             )
@@ -218,8 +241,8 @@ class NodeSecurity:
         """Refuse settings that somebody is about to make, if they could not be used."""
         for secured in self._listeners.values():
             try:
-                settings = TlsSettings.from_properties(settings_of(config, secured.name))
-                if secured.is_renewed_by(settings):
+                settings = tls_settings(config, secured.name)
+                if settings != secured.identity.current.settings:
                     secured.prepare(config, settings)
             except TlsSettingsError as error:
                 raise PropertyError(f"listener {secured.name}: {error}") from error
@@ -242,7 +265,7 @@ class NodeSecurity:
     async def _renew(self, secured: _SecuredListener) -> None:
         config = self._dynamic.current
         try:
-            settings = TlsSettings.from_properties(settings_of(config, secured.name))
+            settings = tls_settings(config, secured.name)
             tried = (settings, file_stamps(settings))
             if not secured.is_renewed_by(settings) or tried == secured.refused:
                 return

@@ -161,6 +161,10 @@ def test_advertised_host_defaults_to_the_machine() -> None:
         ({"controller_quorum_voters": "1@h:1,2@h:2"}, "names none of the listeners"),
         ({"controller_quorum_bootstrap_servers": "a:1,b:1"}, "a:1, which is not this node"),
         ({"inter_broker_listener_name": "X"}, "it must be one of PLAINTEXT"),
+        (
+            {"inter_broker_listener_name": "X", "security_inter_broker_protocol": "SSL"},
+            "are both set: choose one",
+        ),
         ({"group_consumer_session_timeout_ms": "10"}, "must not be above"),
         ({"log_dirs": ""}, "log.dirs is empty"),
     ],

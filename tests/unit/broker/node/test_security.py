@@ -17,12 +17,13 @@ from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.config.types import PropertyError
 from kraftrio.broker.node.environment import Environment
-from kraftrio.broker.node.security import RENEWAL_S, NodeSecurity, listener_security
+from kraftrio.broker.node.security import RENEWAL_S, NodeSecurity, listener_security, tls_settings
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.kraft_meta.metadata.image import BROKER, MetadataDelta, MetadataImage
 from kraftrio.kraft_meta.metadata.records import ConfigRecord
 from kraftrio.net.secured_network import SecuredNetwork
 from kraftrio.net.security_protocol import SecurityProtocol
+from kraftrio.net.tls.settings import ClientAuth
 from tests.security.certificates import Authority, key_store, trust_store, write_private
 
 CA = Authority()
@@ -88,6 +89,25 @@ def test_each_listener_is_secured_as_it_says(tmp_path: Path) -> None:
     described = listener_security(dynamic.static, "OUTSIDE")
     assert described.protocol is SecurityProtocol.SSL and described.tls is not None
     assert listener_security(dynamic.static, "PLAINTEXT").tls is None
+
+
+def test_where_clients_log_in_only_that_listener_itself_wants_certificates() -> None:
+    """KIP-684: the setting of all listeners is about those without a login."""
+    settings = {
+        "node.id": "1",
+        "listeners": "SSL://localhost:1,SASL_SSL://localhost:2,OTHER://localhost:3",
+        "listener.security.protocol.map": "SSL:SSL,SASL_SSL:SASL_SSL,OTHER:SASL_SSL",
+        "inter.broker.listener.name": "SSL",
+        "ssl.client.auth": "required",
+        "listener.name.other.ssl.client.auth": "requested",
+    }
+    config = BrokerConfig(settings, host_name=lambda: "localhost")
+    wanted = {name: tls_settings(config, name).client_auth for name in ("SSL", "SASL_SSL", "OTHER")}
+    assert wanted == {
+        "SSL": ClientAuth.REQUIRED,
+        "SASL_SSL": ClientAuth.NONE,
+        "OTHER": ClientAuth.REQUESTED,
+    }
 
 
 def test_without_tls_nothing_lies_between() -> None:
@@ -232,3 +252,14 @@ async def test_a_change_that_could_not_be_used_is_refused(
         dynamic.validate({location: settings[location]}, per_broker=True)
         await trio.testing.wait_all_tasks_blocked()
         assert serial(security, "OUTSIDE") != before
+
+
+async def test_a_damaged_file_hinders_no_other_change(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    settings = secured(tmp_path)
+    async with running(settings) as (_, dynamic):
+        write_private(Path(settings[OUTSIDE + "ssl.keystore.location"]), "half a fi")
+        dynamic.validate({"log.cleaner.threads": "1"}, per_broker=True)
+        with pytest.raises(PropertyError, match=r"^listener OUTSIDE: "):
+            dynamic.validate({OUTSIDE + "ssl.client.auth": "required"}, per_broker=True)
