@@ -28,7 +28,12 @@ from kraftrio.wire.messages.share_groups import (
     ShareGroupHeartbeatResponse,
 )
 from tests.conformance.broker_process import Broker
-from tests.conformance.cases.calls import NOT_SERVED_YET, wait_for_coordinator
+from tests.conformance.cases.calls import (
+    NOT_SERVED_YET,
+    create_topic,
+    delete_topic,
+    wait_for_coordinator,
+)
 from tests.conformance.cases.raw_client import RawClient
 
 NONE = ErrorCode.NONE
@@ -369,6 +374,21 @@ def test_offsets_make_a_group(client: RawClient, group: str, topic: str) -> None
         time.sleep(0.1)
     assert describe(client, group).group_state == "Empty"
     assert start_offsets(client, group)[topic, 1] == 7
+
+
+def test_start_offsets_go_with_their_topic(client: RawClient, group: str, topic: str) -> None:
+    """A topic that is made again under the name has none in any share group."""
+    deadline = time.monotonic() + DEADLINE_S
+    while (code := alter(client, group, **{topic: {0: 100}}).error_code) != NONE:
+        assert code in NOT_SERVED_YET and time.monotonic() < deadline
+        time.sleep(0.1)
+    assert start_offsets(client, group)[topic, 0] == 100
+    delete_topic(client, topic)
+    while start_offsets(client, group):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    create_topic(client, topic, partitions=4)
+    assert start_offsets(client, group) == {}
 
 
 def test_offsets_of_no_group(client: RawClient) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +31,7 @@ from kraftrio.wire.messages.groups import (
     SyncGroupRequest,
 )
 from kraftrio.wire.messages.streams_groups import StreamsGroupDescribeRequest
+from tests.conformance.cases.calls import SETTLE_DEADLINE_S, create_topic, delete_topic
 from tests.conformance.cases.members import alone
 from tests.conformance.cases.raw_client import RawClient
 from tests.conformance.cases.test_streams_traces import WireScript
@@ -182,6 +184,20 @@ def test_offsets_by_member_epoch(group: Group) -> None:
     assert group.commit(EPOCHS_VERSION) is ErrorCode.UNKNOWN_MEMBER_ID
     group.do("leave a")
     assert group.commit(EPOCHS_VERSION) is ErrorCode.NONE
+
+
+def test_offsets_go_with_their_topic(group: Group) -> None:
+    """A topic that is made again under the name begins without commits, whoever is a member."""
+    group.do("join a stateless")
+    assert group.commit(EPOCHS_VERSION, "a", 2) is ErrorCode.NONE
+    assert group.fetch() == (ErrorCode.NONE, 1)
+    delete_topic(group.client, group.topic)
+    deadline = time.monotonic() + SETTLE_DEADLINE_S
+    while group.fetch() != (ErrorCode.NONE, -1):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    create_topic(group.client, group.topic, partitions=2)
+    assert group.fetch() == (ErrorCode.NONE, -1)
 
 
 def test_deletion(group: Group) -> None:
