@@ -16,6 +16,7 @@ from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.group_records.keys import (
     ConsumerGroupTargetAssignmentMemberKey,
+    GroupRecordKey,
     decode_key,
 )
 from kraftrio.wire.primitives import Buffer
@@ -56,6 +57,11 @@ def _no_sessions_after_loading() -> list[Patch]:
 
 def _targets_are_not_read() -> list[Patch]:
     """A coordinator that loads does not take over what members are to have."""
+    return without_records(ConsumerGroupTargetAssignmentMemberKey)
+
+
+def without_records(key_type: type[GroupRecordKey]) -> list[Patch]:
+    """A coordinator that loads passes over the records of one type."""
     original, loaded = GroupShard.replay, GroupShard.on_loaded
     live: set[int] = set()
 
@@ -66,8 +72,7 @@ def _targets_are_not_read() -> list[Patch]:
     def replay(
         self: GroupShard, record_offset: int, key: Buffer, *arguments: Any, **options: Any
     ) -> None:
-        is_target = isinstance(decode_key(key), ConsumerGroupTargetAssignmentMemberKey)
-        if id(self) in live or not is_target:
+        if id(self) in live or not isinstance(decode_key(key), key_type):
             original(self, record_offset, key, *arguments, **options)
 
     return [(GroupShard, "on_loaded", on_loaded), (GroupShard, "replay", replay)]

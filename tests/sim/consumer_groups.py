@@ -1,9 +1,10 @@
-"""A consumer group of members that come and go, while its coordinators die: one run by its seed.
+"""A group of members that come and go, while its coordinators die: one run by its seed.
 
-Owns: `run_consumer_group`: brokers are killed in turns, the coordinator more often than others;
-members leave, crash and pause. Then there is peace: everybody comes to what it is to have
-(`ConsumerGroupModel.unsettled`). At last the coordinator dies once more, and nothing may change by
-that: what the next one reads in the log is the state that the last one had.
+Owns: `run_group`, for groups whose partitions the broker gives to one member each (`group_kinds`).
+Brokers are killed in turns, the coordinator more often than others; members leave, crash and pause.
+Then there is peace: everybody comes to what it is to have (`ConsumerGroupModel.unsettled`). At last
+the coordinator dies once more, and nothing may change by that: what the next one reads in the log
+is the state that the last one had.
 
 Called by: the tests.
 """
@@ -17,10 +18,10 @@ import trio
 
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import CreatableTopic, CreateTopicsRequest
-from kraftrio.wire.messages.groups import ConsumerGroupDescribeRequest
 from tests.sim.client import Unavailable
 from tests.sim.consumer_group_model import ConsumerGroupModel
 from tests.sim.consumer_member import ConsumerMember
+from tests.sim.group_kinds import CONSUMER, GroupKind
 from tests.sim.stage import Stage, expect, play
 from tests.sim.world import SimulationFailure, describe
 
@@ -40,26 +41,17 @@ class Result:
     digest: str = ""
 
 
-def run_consumer_group(seed: int) -> Result:
+def run_group(seed: int, kind: GroupKind = CONSUMER) -> Result:
     """Play one seed; a broken promise is in the result."""
-    rng = Random(f"consumer group {seed}")
+    rng = Random(f"{kind.name} group {seed}")
     result = Result()
-    session_ms = str(int(SESSION_S * 1000))
-    properties = {
-        "offsets.topic.num.partitions": "3",
-        "group.consumer.min.session.timeout.ms": session_ms,
-        "group.consumer.session.timeout.ms": session_ms,
-        "group.consumer.min.heartbeat.interval.ms": "500",
-        "group.consumer.heartbeat.interval.ms": "500",
-        "group.consumer.assignment.interval.ms": str(rng.choice((0, 300, 1000))),
-        "group.consumer.assignors": rng.choice(("uniform,range", "range")),
-    }
+    properties = kind.properties(rng, SESSION_S)
 
     async def script(stage: Stage) -> None:
-        await _Run(stage, rng, result).play()
+        await _Run(kind, stage, rng, result).play()
 
     try:
-        world = play(script, seed=f"consumer group {seed}", properties=properties)
+        world = play(script, seed=f"{kind.name} group {seed}", properties=properties)
     except SimulationFailure as failure:
         result.failure = str(failure)
     except BaseExceptionGroup as group:
@@ -70,7 +62,8 @@ def run_consumer_group(seed: int) -> Result:
 
 
 class _Run:
-    def __init__(self, stage: Stage, rng: Random, result: Result) -> None:
+    def __init__(self, kind: GroupKind, stage: Stage, rng: Random, result: Result) -> None:
+        self._kind = kind
         self._stage = stage
         self._rng = rng
         self._result = result
@@ -83,9 +76,10 @@ class _Run:
         """Work under faults, peace, and the last death of the coordinator."""
         await self._create_topic()
         for number in range(self._rng.randint(2, 5)):
-            is_static = self._rng.random() < 0.3
+            is_static = self._rng.random() < 0.3 and self._kind.may_be_static
             member = ConsumerMember(
                 f"m{number}",
+                self._kind,
                 GROUP,
                 TOPIC,
                 self._model,
@@ -164,8 +158,10 @@ class _Run:
         while True:
             try:
                 node_id = await self._client.coordinator(GROUP)
-                request = ConsumerGroupDescribeRequest(group_ids=[GROUP])
-                (group,) = (await self._client.call_node(node_id, request, 1)).groups
+                response = await self._client.call_node(
+                    node_id, self._kind.describe(GROUP), self._kind.describe_version
+                )
+                (group,) = response.groups
             except Unavailable:
                 await self._client.pause()
                 continue
@@ -179,12 +175,11 @@ class _Run:
             expect(member.assignment == member.target_assignment, f"not its target: {member}")
         expect(len(group.members) == len(self._members), f"there are others: {group.members}")
         members = {
-            one.member_id: (one.instance_id, one.member_epoch, _partitions(one.assignment))
+            one.member_id: (
+                one.instance_id,
+                one.member_epoch,
+                self._kind.partitions(one.assignment),
+            )
             for one in group.members
         }
-        return group.group_epoch, group.assignment_epoch, group.assignor_name, members
-
-
-def _partitions(assignment: object) -> list[int]:
-    parts = assignment.topic_partitions  # type: ignore[attr-defined]
-    return sorted(partition for one in parts for partition in one.partitions)
+        return group.group_epoch, group.assignment_epoch, members

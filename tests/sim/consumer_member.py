@@ -1,6 +1,8 @@
-"""Members of a consumer group (KIP-848): join, give up, take over, commit, leave, crash, pause.
+"""Members of consumer groups (KIP-848) and the like: join, give up, take over, commit, leave,
+crash, pause.
 
-Owns: `ConsumerMember`, one consumer, as process after process. It says what Java's client would:
+Owns: `ConsumerMember`, one consumer, as process after process. What it sends depends on the kind of
+group (`group_kinds`). It says what Java's client would:
 all of itself when it joins and after an answer that did not come, what it owns once it has let go
 of what it lost. It tells the model what it sends and hears.
 
@@ -16,8 +18,6 @@ import trio
 
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatTopicPartitions,
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -27,11 +27,11 @@ from kraftrio.wire.messages.groups import (
 )
 from tests.sim.client import SimClient, Unavailable
 from tests.sim.consumer_group_model import ConsumerGroupModel
+from tests.sim.group_kinds import GroupKind, Identity
 from tests.sim.world import SimulationFailure
 
 _FENCED = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 _NOT_NOW = (*_FENCED, ErrorCode.STALE_MEMBER_EPOCH)
-_LEAVES, _LEAVES_AS_STATIC = -1, -2
 _TRIES = 8
 _CHANCE_OF_END = 0.03
 _CHANCE_OF_PAUSE = 0.02
@@ -46,6 +46,7 @@ class ConsumerMember:
     """See the module.
 
     Args:
+        kind: of its group.
         client: makes a client on a machine of its own, by its name.
         instance_id: of a static member.
     """
@@ -53,6 +54,7 @@ class ConsumerMember:
     def __init__(
         self,
         name: str,
+        kind: GroupKind,
         group: str,
         topic: str,
         model: ConsumerGroupModel,
@@ -62,6 +64,7 @@ class ConsumerMember:
         instance_id: str | None = None,
     ) -> None:
         self._name = name
+        self._kind = kind
         self._group = group
         self._topic = topic
         self._model = model
@@ -96,8 +99,10 @@ class _Process:
         self._model = member._model
         self._rng = member._rng
         self._member_id = f"{name}-{self._rng.getrandbits(32):x}"
+        self._protocol = member._kind.protocol(
+            Identity(member._group, member._topic, self._member_id, member._instance_id)
+        )
         self._epoch = 0
-        self._topic_id = b""
         self._assigned: set[int] = set()  # what the coordinator says
         self._positions: dict[int, int] = {}
         self._coordinator = -1
@@ -177,24 +182,13 @@ class _Process:
         self._positions = {one: at for one, at in self._positions.items() if one in owned}
         self._model.release(self.name, owned)
         tells_all = not self._is_all_told
-        request = ConsumerGroupHeartbeatRequest(
-            group_id=self._member._group, member_id=self._member_id, member_epoch=self._epoch
+        request = self._protocol.heartbeat(
+            self._epoch, owned if tells_all or self._has_news else None, tells_all=tells_all
         )
-        if tells_all:
-            request.instance_id = self._member._instance_id
-            request.rebalance_timeout_ms = 60_000
-            request.subscribed_topic_names = [self._member._topic]
-        if tells_all or self._has_news:
-            request.topic_partitions = self._topic_partitions(owned)
         sent_s = self.client.world.now_s
-        response = await self._call(request, 1)
+        response = await self._call(request, self._member._kind.heartbeat_version)
         self._check(response.error_code, "heartbeat")  # type: ignore[attr-defined]
-        assigned: set[int] | None = None
-        if response.assignment is not None:  # type: ignore[attr-defined]
-            assigned = set()
-            for one in response.assignment.topic_partitions:  # type: ignore[attr-defined]
-                self._topic_id = one.topic_id
-                assigned |= set(one.partitions)
+        assigned = self._protocol.assigned(response)
         self._epoch = response.member_epoch  # type: ignore[attr-defined]
         added = self._model.hear(
             self.name,
@@ -209,23 +203,9 @@ class _Process:
             self._assigned = assigned
             self.client.note(f"epoch {self._epoch} has {sorted(assigned)}, new {sorted(added)}")
 
-    def _topic_partitions(self, owned: set[int]) -> list[ConsumerGroupHeartbeatTopicPartitions]:
-        if not owned:
-            return []
-        return [
-            ConsumerGroupHeartbeatTopicPartitions(topic_id=self._topic_id, partitions=sorted(owned))
-        ]
-
     async def _leave(self) -> None:
         self._model.lose_all(self.name)
-        is_static = self._member._instance_id is not None
-        request = ConsumerGroupHeartbeatRequest(
-            group_id=self._member._group,
-            member_id=self._member_id,
-            instance_id=self._member._instance_id,
-            member_epoch=_LEAVES_AS_STATIC if is_static else _LEAVES,
-        )
-        await self._call(request, 1)
+        await self._call(self._protocol.leave(), self._member._kind.heartbeat_version)
 
     # -- offsets ----------------------------------------------------------------------------------
 

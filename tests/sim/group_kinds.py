@@ -1,0 +1,213 @@
+"""The kinds of group that a simulation plays: how their members speak, and how they are described.
+
+A member is the same for all of them (`consumer_member`): it is given partitions, gives them up, and
+commits offsets. In a streams group they are the active tasks of one subtopology that reads a topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Protocol
+
+from kraftrio.wire.messages.groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatTopicPartitions,
+)
+from kraftrio.wire.messages.streams_groups import (
+    StreamsGroupDescribeRequest,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatRequestSubtopology,
+    StreamsGroupHeartbeatRequestTaskIds,
+    StreamsGroupHeartbeatRequestTopology,
+)
+
+_LEAVES, _LEAVES_AS_STATIC = -1, -2
+_REBALANCE_TIMEOUT_MS = 60_000
+_SUBTOPOLOGY = "0"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """One process of a member."""
+
+    group: str
+    topic: str
+    member_id: str
+    instance_id: str | None
+
+
+class MemberProtocol(Protocol):
+    """How one process of a member speaks to the coordinator."""
+
+    def heartbeat(self, epoch: int, owned: set[int] | None, *, tells_all: bool) -> Any:
+        """Make a heartbeat.
+
+        Args:
+            owned: the partitions that it has; None: that has not changed.
+            tells_all: whether it says all of itself.
+        """
+
+    def assigned(self, response: Any) -> set[int] | None:
+        """What an answer gives it; None: nothing new."""
+
+    def leave(self) -> Any:
+        """Make the heartbeat of a member that leaves."""
+
+
+class ConsumerProtocol:
+    """Of KIP-848."""
+
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+        self._topic_id = b""
+
+    def _request(self, epoch: int) -> ConsumerGroupHeartbeatRequest:
+        one = self._identity
+        return ConsumerGroupHeartbeatRequest(
+            group_id=one.group, member_id=one.member_id, member_epoch=epoch
+        )
+
+    def heartbeat(self, epoch: int, owned: set[int] | None, *, tells_all: bool) -> Any:
+        request = self._request(epoch)
+        if tells_all:
+            request.instance_id = self._identity.instance_id
+            request.rebalance_timeout_ms = _REBALANCE_TIMEOUT_MS
+            request.subscribed_topic_names = [self._identity.topic]
+        if owned is not None:
+            request.topic_partitions = [
+                ConsumerGroupHeartbeatTopicPartitions(
+                    topic_id=self._topic_id, partitions=sorted(owned)
+                )
+                for _ in range(bool(owned))
+            ]
+        return request
+
+    def assigned(self, response: Any) -> set[int] | None:
+        if response.assignment is None:
+            return None
+        found: set[int] = set()
+        for one in response.assignment.topic_partitions:
+            self._topic_id = one.topic_id
+            found |= set(one.partitions)
+        return found
+
+    def leave(self) -> Any:
+        is_static = self._identity.instance_id is not None
+        request = self._request(_LEAVES_AS_STATIC if is_static else _LEAVES)
+        request.instance_id = self._identity.instance_id
+        return request
+
+
+class StreamsProtocol:
+    """Of KIP-1071; each member is a process with one thread."""
+
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+
+    def _request(self, epoch: int) -> StreamsGroupHeartbeatRequest:
+        one = self._identity
+        return StreamsGroupHeartbeatRequest(
+            group_id=one.group, member_id=one.member_id, member_epoch=epoch
+        )
+
+    def heartbeat(self, epoch: int, owned: set[int] | None, *, tells_all: bool) -> Any:
+        request = self._request(epoch)
+        if tells_all:
+            request.rebalance_timeout_ms = _REBALANCE_TIMEOUT_MS
+            request.process_id = self._identity.member_id
+        if epoch == 0:
+            request.topology = StreamsGroupHeartbeatRequestTopology(
+                subtopologies=[
+                    StreamsGroupHeartbeatRequestSubtopology(
+                        subtopology_id=_SUBTOPOLOGY, source_topics=[self._identity.topic]
+                    )
+                ]
+            )
+        if owned is not None:
+            request.active_tasks = [
+                StreamsGroupHeartbeatRequestTaskIds(
+                    subtopology_id=_SUBTOPOLOGY, partitions=sorted(owned)
+                )
+                for _ in range(bool(owned))
+            ]
+            request.standby_tasks, request.warmup_tasks = [], []
+        return request
+
+    def assigned(self, response: Any) -> set[int] | None:
+        if response.active_tasks is None:
+            return None
+        return {partition for one in response.active_tasks for partition in one.partitions}
+
+    def leave(self) -> Any:
+        return self._request(_LEAVES)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKind:
+    """One kind of group.
+
+    Attributes:
+        name: as in the names of its settings.
+        heartbeat_version: of the requests that its members send.
+        may_be_static: whether it has static members.
+        more: settings of a run beside the times of heartbeats.
+        describe: makes the request for a description.
+        partitions: the partitions in a description's assignment.
+    """
+
+    name: str
+    protocol: Callable[[Identity], MemberProtocol]
+    heartbeat_version: int
+    may_be_static: bool
+    more: Callable[[Random], dict[str, str]]
+    describe: Callable[[str], Any]
+    describe_version: int
+    partitions: Callable[[Any], list[int]]
+
+    def properties(self, rng: Random, session_s: float) -> dict[str, str]:
+        """The brokers' settings for a run."""
+        session_ms = str(int(session_s * 1000))
+        start = f"group.{self.name}"
+        return {
+            "offsets.topic.num.partitions": "3",
+            f"{start}.min.session.timeout.ms": session_ms,
+            f"{start}.session.timeout.ms": session_ms,
+            f"{start}.min.heartbeat.interval.ms": "500",
+            f"{start}.heartbeat.interval.ms": "500",
+            f"{start}.assignment.interval.ms": str(rng.choice((0, 300, 1000))),
+            **self.more(rng),
+        }
+
+
+def _partitions_of_topics(assignment: Any) -> list[int]:
+    return sorted(index for one in assignment.topic_partitions for index in one.partitions)
+
+
+def _active_tasks(assignment: Any) -> list[int]:
+    return sorted(index for one in assignment.active_tasks for index in one.partitions)
+
+
+CONSUMER = GroupKind(
+    name="consumer",
+    protocol=ConsumerProtocol,
+    heartbeat_version=1,
+    may_be_static=True,
+    more=lambda rng: {"group.consumer.assignors": rng.choice(("uniform,range", "range"))},
+    describe=lambda group: ConsumerGroupDescribeRequest(group_ids=[group]),
+    describe_version=1,
+    partitions=_partitions_of_topics,
+)
+
+STREAMS = GroupKind(
+    name="streams",
+    protocol=StreamsProtocol,
+    heartbeat_version=0,
+    may_be_static=False,
+    more=lambda rng: {"group.streams.initial.rebalance.delay.ms": str(rng.choice((0, 500, 2000)))},
+    describe=lambda group: StreamsGroupDescribeRequest(group_ids=[group]),
+    describe_version=0,
+    partitions=_active_tasks,
+)
