@@ -243,7 +243,7 @@ def _cluster(arguments: argparse.Namespace) -> int:
     from kraftrio.broker.log.files import OsFileSystem
     from kraftrio.broker.node.cluster_layout import ClusterError, plan_cluster
     from kraftrio.broker.node.local_cluster import run_cluster
-    from kraftrio.broker.node.secure_setup.secure_setup import SecureSetupError
+    from kraftrio.broker.node.secure_setup.secure_setup import SecureSetupError, what_clients_need
 
     try:
         settings = _settings(arguments)
@@ -266,6 +266,9 @@ def _cluster(arguments: argparse.Namespace) -> int:
 
     output, errors = LineOutput(STANDARD_OUTPUT), LineOutput(STANDARD_ERROR)
     try:
+        if arguments.secure:
+            for line in what_clients_need(os.path.abspath(arguments.data)):
+                output.write(f"{line}\n")
         return trio.run(
             run_cluster,
             nodes,

@@ -25,6 +25,12 @@ from kraftrio.broker.node.secure_setup.property_files import NodeAddress
 ADMINISTRATOR: Final = "admin"
 LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 
+CLIENT_FILES: Final = {
+    "client.properties": "for Java clients and Apache's tools, by password",
+    "client-certificate.properties": "for Java clients and Apache's tools, by certificate",
+    "librdkafka.properties": "for kcat (-F) and other clients on librdkafka, by password",
+    "librdkafka-certificate.properties": "the same by certificate",
+}
 _FOLDER: Final = "security"
 _PASSWORD_BYTES: Final = 18
 _SALT_BYTES: Final = 32
@@ -134,28 +140,24 @@ class SecureSetup:
         by_password = (passwords, self.trust_store, ADMINISTRATOR, password)
         by_certificate = (certificates, self.trust_store, self.administrator_store)
         java, librdkafka = property_files.properties_text, property_files.librdkafka_text
-        texts = {
-            "client.properties": (
-                java(property_files.password_client(*by_password)),
-                "for Java clients and Apache's tools, by password",
-            ),
-            "client-certificate.properties": (
-                java(property_files.certificate_client(*by_certificate)),
-                "for Java clients and Apache's tools, by certificate",
-            ),
-            "librdkafka.properties": (
-                librdkafka(property_files.librdkafka_password_client(*by_password)),
-                "for kcat (-F) and other clients on librdkafka, by password",
-            ),
-            "librdkafka-certificate.properties": (
-                librdkafka(property_files.librdkafka_certificate_client(*by_certificate)),
-                "the same by certificate",
-            ),
-        }
+        texts = (
+            java(property_files.password_client(*by_password)),
+            java(property_files.certificate_client(*by_certificate)),
+            librdkafka(property_files.librdkafka_password_client(*by_password)),
+            librdkafka(property_files.librdkafka_certificate_client(*by_certificate)),
+        )
         return [
             NewFile(posixpath.join(self.directory, name), text.encode(), purpose)
-            for name, (text, purpose) in texts.items()
+            for (name, purpose), text in zip(CLIENT_FILES.items(), texts, strict=True)
         ]
+
+
+def what_clients_need(directory: str) -> list[str]:
+    """Say which files say how to get in."""
+    return [
+        *(f"{posixpath.join(directory, name)}: {use}" for name, use in CLIENT_FILES.items()),
+        f"The user {ADMINISTRATOR} may do everything; others what ACLs allow them.",
+    ]
 
 
 def new_password() -> str:
