@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +25,18 @@ from kraftrio.wire.messages.configs import (
     DescribeClientQuotasRequest,
     OpData,
 )
-from tests.conformance.cases.calls import SETTLE_DEADLINE_S
+from kraftrio.wire.messages.data import FetchPartition, FetchResponse
+from tests.conformance.cases.calls import (
+    FETCH_BY_NAME,
+    PRODUCE_BY_NAME,
+    SETTLE_DEADLINE_S,
+    append,
+    batch_of,
+    end_offset,
+    fetch_request,
+    produce_request,
+    records_in,
+)
 from tests.conformance.cases.raw_client import RawClient
 
 Parts = list[tuple[str, str | None]]
@@ -391,3 +403,50 @@ def is_answered(sock: socket.socket) -> bool:
         return bool(sock.recv(1))
     except ConnectionError:
         return False
+
+
+def test_a_consumer_with_a_small_quota_gets_its_batches(
+    alter: Alter, client: RawClient, connect: Callable[[], RawClient], new_topic: Callable[..., str]
+) -> None:
+    """One as large as all windows allow comes whole, at the second attempt at the latest; the next
+    has to wait, and is not begun.
+    """
+    topic = new_topic()
+    for _ in range(2):
+        append(client, topic, os.urandom(195_000))
+    user: Parts = [("user", "ANONYMOUS")]
+    assert alter((user, [(CONSUMED, 20_000.0)])) == [OK]
+    wait_found(client, {frozenset(user): {CONSUMED: 20_000.0}})
+    consumer = connect()
+    response = fetched(consumer, topic, 0)
+    if not response.responses:  # part of the next one would have come with it
+        assert response.throttle_time_ms < 100
+        response = fetched(consumer, topic, 0)
+    (records,) = [part.records for one in response.responses for part in one.partitions]
+    assert len(records_in(records)) == 1
+    assert response.throttle_time_ms == 0
+    response = fetched(connect(), topic, 1)
+    assert (response.error_code, list(response.responses)) == (ErrorCode.NONE, [])
+    assert 9_000 < response.throttle_time_ms < 11_000
+
+
+def fetched(client: RawClient, topic: str, offset: int) -> FetchResponse:
+    asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    response = client.call(fetch_request(topic, asked), FETCH_BY_NAME)
+    assert isinstance(response, FetchResponse)
+    return response
+
+
+def test_a_producer_above_its_quota_is_told_to_wait(
+    alter: Alter, client: RawClient, connect: Callable[[], RawClient], new_topic: Callable[..., str]
+) -> None:
+    """What it has sent is taken nevertheless."""
+    topic = new_topic()
+    user: Parts = [("user", "ANONYMOUS")]
+    assert alter((user, [(RATE, 20_000.0)])) == [OK]
+    wait_found(client, {frozenset(user): {RATE: 20_000.0}})
+    request_ = produce_request(topic, batch_of(os.urandom(300_000)))
+    response = connect().call(request_, PRODUCE_BY_NAME)
+    assert response.responses[0].partition_responses[0].error_code is ErrorCode.NONE
+    assert 4_900 < response.throttle_time_ms < 5_100
+    assert end_offset(client, topic) == 1

@@ -177,6 +177,24 @@ def test_little_memory_is_never_a_reason_to_give_up() -> None:
     assert "idle" not in holders.gave_up
 
 
+def test_who_was_told_to_wait_may_stand_still() -> None:
+    """For its quota's sake; once it may go on, it is held to progress like all others."""
+    holders = Holders()
+    holders["muted"].hold(LIMIT)
+    holders["muted"].is_resting = True
+    assert holders["beyond"].take(LARGE)
+    assert not holders["waits"].take(LARGE)
+    for _ in range(3):
+        holders.budget.close_stalled()
+        holders["beyond"].moved_bytes += FREE_BYTES
+    assert holders.gave_up == []
+    holders["muted"].is_resting = False
+    for _ in range(2):
+        holders.budget.close_stalled()
+        holders["beyond"].moved_bytes += FREE_BYTES
+    assert holders.gave_up == ["muted"]
+
+
 def test_everybody_is_served_in_the_end() -> None:
     """Random requests: used memory is bounded, nobody starves, all is given back."""
     rng = Random(1)
