@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from kraftrio.base.histogram import Histogram, Spread
 from kraftrio.base.statistics import LabelledStatistics
@@ -49,26 +50,18 @@ class RequestTimes:
         completed: when there was an answer.
         end_position: how much its connection has sent when its answer has left.
         codes: of the errors in its response.
-        asked_wait: whether it waits because it asked to (a long poll): nobody calls that slow.
         explain: says what it waits for; None: for nothing.
         why: what it was found to wait for, when it had waited for long.
     """
 
-    __slots__ = (
-        "asked_wait",
-        "began",
-        "client",
-        "codes",
-        "completed",
-        "end_position",
-        "explain",
-        "handled",
-        "received",
-        "request_bytes",
-        "response_bytes",
-        "start",
-        "why",
-    )
+    # Most requests keep these: they are set on those that have something else to say.
+    completed = 0
+    handled = 0
+    end_position = 0
+    response_bytes = 0
+    codes: Sequence[int] = ()
+    explain: Callable[[], str] | None = None
+    why = ""
 
     def __init__(
         self, start: RequestStart, client: ClientInfo, received: int, began: int, size: int
@@ -76,14 +69,13 @@ class RequestTimes:
         self.start = start
         self.client = client
         self.received = received
-        self.began = self.handled = self.completed = began
+        self.began = began
         self.request_bytes = size
-        self.response_bytes = 0
-        self.codes: Sequence[int] = ()
-        self.end_position = 0
-        self.asked_wait = start.api_key in _LONG_POLLS
-        self.explain: Callable[[], str] | None = None
-        self.why = ""
+
+    @property
+    def asked_wait(self) -> bool:
+        """Whether it waits because it asked to (a long poll): nobody calls that slow."""
+        return self.start.api_key in _LONG_POLLS
 
     def wait_for(self, explain: Callable[[], str]) -> None:
         """The request is going to wait.
@@ -116,14 +108,35 @@ def _nobody(_times: RequestTimes, _sent: int) -> None:
 class ApiFigures:
     """The figures of one API; sizes in bytes, times in nanoseconds."""
 
-    __slots__ = ("errors", "request_bytes", "response_bytes", "stages", "total")
+    __slots__ = (
+        "errors",
+        "local",
+        "queue",
+        "remote",
+        "request_bytes",
+        "response_bytes",
+        "send",
+        "total",
+    )
 
     def __init__(self) -> None:
         self.total = Histogram()
-        self.stages = tuple(Histogram() for _ in STAGES)
+        self.queue = Histogram()
+        self.local = Histogram()
+        self.remote = Histogram()  # of those that have waited
+        self.send = Histogram()
         self.request_bytes = Histogram()
         self.response_bytes = Histogram()
         self.errors: Counter[int] = Counter()
+
+    def seconds(self) -> tuple[Spread, dict[str, Spread]]:
+        """The times of all requests, whole and by stage, in nanoseconds."""
+        parts = {name: getattr(self, name).snapshot(_STAGE_BOUNDS) for name in STAGES}
+        whole = self.total.snapshot(_TIME_BOUNDS)
+        never = whole.count - parts["remote"].count
+        below = tuple(count + never for count in parts["remote"].below)
+        parts["remote"] = replace(parts["remote"], count=whole.count, below=below)
+        return replace(whole, total=sum(part.total for part in parts.values())), parts
 
 
 class RequestFigures:
@@ -137,44 +150,44 @@ class RequestFigures:
         self.by_api: dict[int, ApiFigures] = {}
         self.parked: dict[RequestTimes, None] = {}
 
-    def of(self, api_key: int) -> ApiFigures:
-        """The figures of an API."""
+    def note(self, times: RequestTimes, sent: int) -> int:
+        """Count a request whose answer has left; return what it took, without what it asked for."""
+        api_key = times.start.api_key
         figures = self.by_api.get(api_key)
         if figures is None:
             figures = self.by_api[api_key] = ApiFigures()
-        return figures
-
-    def note(self, times: RequestTimes, sent: int) -> int:
-        """Count a request whose answer has left; return what it took, without what it asked for."""
-        figures = self.by_api.get(times.start.api_key) or self.of(times.start.api_key)
-        received, began = times.received, times.began
-        handled, completed = times.handled, times.completed
-        # Written out: this is done for every request.
-        taken = sent - received
+        began, handled, completed = times.began, times.handled, times.completed
+        # Written out, since this is done for every request. Their sums are those of their stages.
+        taken = sent - times.received
         figures.total.counts[taken.bit_length()] += 1
-        figures.total.total += taken
-        queue, local, remote, send = figures.stages
-        value = began - received
+        value = began - times.received
+        queue = figures.queue
         queue.counts[value.bit_length()] += 1
         queue.total += value
         value = handled - began
+        local = figures.local
         local.counts[value.bit_length()] += 1
         local.total += value
-        waited = completed - handled
-        remote.counts[waited.bit_length()] += 1
-        remote.total += waited
         value = sent - completed
+        send = figures.send
         send.counts[value.bit_length()] += 1
         send.total += value
         value = times.request_bytes
-        figures.request_bytes.counts[value.bit_length()] += 1
-        figures.request_bytes.total += value
+        sizes = figures.request_bytes
+        sizes.counts[value.bit_length()] += 1
+        sizes.total += value
         value = times.response_bytes
-        figures.response_bytes.counts[value.bit_length()] += 1
-        figures.response_bytes.total += value
+        sizes = figures.response_bytes
+        sizes.counts[value.bit_length()] += 1
+        sizes.total += value
         for code in times.codes:
             figures.errors[code] += 1
-        return taken - waited if times.asked_wait else taken
+        waited = completed - handled
+        if waited:  # the others are known by their absence
+            figures.remote.add(waited)
+            if times.asked_wait:
+                return taken - waited
+        return taken
 
     def labelled_statistics(self) -> LabelledStatistics:
         """Requests, errors, sizes and times of each API that was asked for."""
@@ -185,9 +198,8 @@ class RequestFigures:
         response_bytes: dict[tuple[str, ...], float | Spread] = {}
         for api_key, figures in self.by_api.items():
             api = APIS[ApiKey(api_key)].name
-            seconds[(api,)] = figures.total.snapshot(_TIME_BOUNDS)
-            for stage, histogram in zip(STAGES, figures.stages, strict=True):
-                by_stage[(api, stage)] = histogram.snapshot(_STAGE_BOUNDS)
+            seconds[(api,)], parts = figures.seconds()
+            by_stage.update({(api, stage): part for stage, part in parts.items()})
             request_bytes[(api,)] = figures.request_bytes.snapshot(_SIZE_BOUNDS)
             response_bytes[(api,)] = figures.response_bytes.snapshot(_SIZE_BOUNDS)
             for code, count in figures.errors.items():

@@ -32,6 +32,7 @@ class Slow:
         start = RequestStart(api_key, 9, 1, "my app", 10)
         client = ClientInfo("10.0.0.7", 5000, "L")
         times = RequestTimes(start, client, self.now * MS, (self.now + queue) * MS, 100)
+        times.handled = times.completed = times.began
         self.resources.requests.parked[times] = None
         return times
 
@@ -97,6 +98,7 @@ def test_a_client_that_takes_nothing(caplog: pytest.LogCaptureFixture) -> None:
 def test_others_that_came_before(caplog: pytest.LogCaptureFixture) -> None:
     slow = Slow()
     times = slow.request(queue=300)
+    times.handled = times.completed = 301 * MS
     why = slow.told(times, 310, caplog)["why"]
     assert why == "the event loop was busy with other requests"
     times = slow.request()
