@@ -19,7 +19,8 @@ from collections.abc import Mapping
 from kraftrio.base.secret import Secret
 from kraftrio.base.start_errors import StartError
 from kraftrio.broker.config.config import BrokerConfig
-from kraftrio.broker.config.listener_settings import settings_of
+from kraftrio.broker.config.listener_settings import prefix_of, settings_of
+from kraftrio.broker.config.types import PropertyError
 from kraftrio.broker.node.environment import Environment
 from kraftrio.broker.node.settings import token_settings
 from kraftrio.broker.security.sasl.metadata_users import MetadataUsers
@@ -45,6 +46,8 @@ _log = logging.getLogger("kraftrio.node")
 INTER_BROKER_MECHANISM = "sasl.mechanism.inter.broker.protocol"
 CONTROLLER_MECHANISM = "sasl.mechanism.controller.protocol"
 
+_MAX_REAUTH = "connections.max.reauth.ms"
+
 
 class NodeLogins:
     """See the module.
@@ -57,6 +60,7 @@ class NodeLogins:
         self._config = config
         self._environment = environment
         self._sources: list[KeySource] = []
+        self._own: list[str] = []  # this node's listeners with SASL
         self.users = MetadataUsers(environment.rng.randbytes, token_settings(config).secret_key)
 
     def listener(self, name: str) -> ListenerSasl:
@@ -65,6 +69,7 @@ class NodeLogins:
         Raises:
             StartError: its settings cannot be used.
         """
+        self._own.append(name)
         ports = LoginPorts(self.users, nonces(self._environment.rng))
         try:
             sasl = listener_sasl(name, settings_of(self._config, name), ports)
@@ -79,6 +84,18 @@ class NodeLogins:
                 "tokens are not signed, and let anybody in, which is for tests listener=%s", name
             )
         return sasl
+
+    def check_unchanged(self, config: BrokerConfig) -> None:
+        """Raise PropertyError where a listener's settings of logins are others than at the start.
+
+        As in Kafka: they stay what they were as long as the listener is there.
+        """
+        for name in self._own:
+            if _of_logins(config, name) != _of_logins(self._config, name):
+                raise PropertyError(
+                    f"Configs cannot be updated dynamically for existing listener {name}, restart"
+                    " broker or create a new listener for update"
+                )
 
     def _check_own_mechanism(self, name: str, sasl: ListenerSasl) -> None:
         if name != self._config.inter_broker_listener_name:
@@ -129,6 +146,19 @@ class NodeLogins:
     def provider_keys(self) -> ProviderKeys:
         """What keeps the keys of identity providers up to date, once it runs."""
         return ProviderKeys(self._sources, self._environment.run_in_thread)
+
+
+def _of_logins(config: BrokerConfig, listener: str) -> dict[str, str]:
+    """The settings of logins that are a listener's own."""
+    prefix = prefix_of(listener)
+    own = {
+        name.removeprefix(prefix): text
+        for name, text in config.originals.items()
+        if name.startswith(prefix)
+    }
+    return {
+        name: text for name, text in own.items() if "sasl." in name or name.endswith(_MAX_REAUTH)
+    }
 
 
 def _no_entry(mechanism: str, listener: str) -> JaasEntry:

@@ -239,6 +239,7 @@ class NodeSecurity:
 
     def _check(self, config: BrokerConfig) -> None:
         """Refuse settings that somebody is about to make, if they could not be used."""
+        self._logins.check_unchanged(config)
         for secured in self._listeners.values():
             try:
                 settings = tls_settings(config, secured.name)

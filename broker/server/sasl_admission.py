@@ -170,7 +170,8 @@ class _Channel:
         """Receive a message, and hold it while the body runs.
 
         Raises:
-            RemoteProtocolError: it is too large, or the peer closes within the login.
+            RemoteProtocolError: it is too large.
+            OSError: the connection ends.
         """
         size: int = _SIZE.unpack(await self._receive(_SIZE.size))[0]
         if not 0 <= size <= self._max_message_bytes:
@@ -204,7 +205,7 @@ class _Channel:
                 await self._network.wait_readable(self._sock)
                 continue
             if not count:
-                raise RemoteProtocolError("it closed the connection before it had logged in")
+                raise ConnectionResetError("it closed the connection before it had logged in")
             data += scratch[:count]
         return data
 

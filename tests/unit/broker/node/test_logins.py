@@ -9,6 +9,7 @@ import pytest
 
 from kraftrio.base.start_errors import StartError
 from kraftrio.broker.config.config import BrokerConfig
+from kraftrio.broker.config.types import PropertyError
 from kraftrio.broker.node.environment import Environment
 from kraftrio.broker.node.logins import (
     CONTROLLER_MECHANISM,
@@ -112,3 +113,25 @@ def test_a_node_that_cannot_go_anywhere(changes: dict[str, str], sentence: str) 
     with pytest.raises(StartError) as refused:
         logins({**SCRAM_SETTINGS, **changes}).login_at("IN", INTER_BROKER_MECHANISM)
     assert str(refused.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_refused"),
+    [
+        (f"{PREFIX}scram-sha-256.sasl.jaas.config", True),
+        (f"{PREFIX}sasl.enabled.mechanisms", True),
+        (f"{PREFIX}plain.connections.max.reauth.ms", True),
+        ("listener.name.out.plain.sasl.jaas.config", False),
+        (f"{PREFIX}ssl.keystore.location", False),
+        ("log.retention.ms", False),
+    ],
+)
+def test_a_listener_keeps_its_logins_as_long_as_it_is_there(name: str, is_refused: bool) -> None:
+    node = logins(SCRAM_SETTINGS)
+    node.listener("IN")
+    changed = BrokerConfig.load(None, {**SCRAM_SETTINGS, name: "1"}, {})
+    if not is_refused:
+        node.check_unchanged(changed)
+        return
+    with pytest.raises(PropertyError, match="cannot be updated dynamically for existing listener"):
+        node.check_unchanged(changed)

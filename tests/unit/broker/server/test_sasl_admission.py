@@ -254,3 +254,17 @@ async def test_a_login_that_stalls_ends(autojump_clock: trio.testing.MockClock) 
         await server.admission.admit(sock, ClientInfo("h", 1, "L"))  # type: ignore[arg-type]
     assert sock.closed
     assert trio.current_time() - began == pytest.approx(30)
+
+
+@pytest.mark.parametrize("said", [b"", b"\0\0\0\x0a\0\x12"])
+async def test_a_peer_that_only_looks_whether_somebody_listens_is_no_news(
+    said: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Load balancers do, again and again."""
+    with caplog.at_level(logging.INFO):
+        async with sasl_server() as server:
+            client = await client_of(server)
+            await client.stream.send_all(said)
+            await client.stream.send_eof()
+            assert await client.is_closed()
+    assert not caplog.records
