@@ -77,7 +77,9 @@ class NodeLogins:
             for mechanism in sasl.mechanisms.values():
                 if mechanism.keys is not None:
                     self._add_source(mechanism.keys)
-        except (SaslSettingError, FetchError, ValueError) as error:
+        except SaslSettingError as error:
+            raise StartError(str(error)) from error
+        except (FetchError, ValueError) as error:
             raise StartError(f"listener {name}: {error}") from error
         if any(mechanism.is_for_tests for mechanism in sasl.mechanisms.values()):
             _log.warning(
@@ -104,7 +106,7 @@ class NodeLogins:
         if mechanism not in sasl.mechanisms:
             raise SaslSettingError(
                 f"{INTER_BROKER_MECHANISM} is {mechanism}, which is not among"
-                f" sasl.enabled.mechanisms"
+                f" sasl.enabled.mechanisms of listener {name}"
             )
 
     def _add_source(self, source: KeySource) -> None:
@@ -131,7 +133,9 @@ class NodeLogins:
             credentials = credentials_of(
                 mechanism, entry, settings, environment.rng, environment.clock.wall_ms
             )
-        except (SaslSettingError, SaslSettingsError) as error:
+        except SaslSettingError as error:
+            raise StartError(str(error)) from error
+        except SaslSettingsError as error:
             raise StartError(f"listener {name}: {error}") from error
         self._know_itself(mechanism, entry.options)
         client_id = f"kraftrio-node-{self._config.node_id}"
