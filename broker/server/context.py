@@ -103,17 +103,17 @@ class RequestContext:
 
     def is_authorized(self, operation: AclOperation, resource: Resource) -> bool:
         """Whether the client may do this; if not, the audit tells it."""
-        client = self.client
+        return self.may(operation, *resource)
+
+    def may(self, operation: AclOperation, resource_type: ResourceType, name: str | None) -> bool:
+        """Whether the client may do this to a resource, or, without a name, to any of its type."""
+        if self.authorizer is ALLOW_ALL:
+            return True
+        client, resource = self.client, Resource(resource_type, name)
         if self.authorizer.authorize(client.principal, client.host, operation, resource):
             return True
         operation_denied(client.principal, client.host, operation, resource, self.api_key)
         return False
-
-    def may(self, operation: AclOperation, resource_type: ResourceType, name: str | None) -> bool:
-        """Whether the client may do this to a resource, or, without a name, to any of its type."""
-        return self.authorizer is ALLOW_ALL or self.is_authorized(
-            operation, Resource(resource_type, name)
-        )
 
     def may_see(self, operation: AclOperation, resource: Resource) -> bool:
         """Whether the client may do this; nobody hears of it if not.

@@ -51,6 +51,7 @@ CONSUMER_REPLICA_ID = -1
 _HOLD_BYTES = 16 << 10
 _HOLD_BYTES_IN_ALL = 256 << 10
 
+_READ, _TOPIC = AclOperation.READ, ResourceType.TOPIC
 _READ_COMMITTED = 1
 _ANY_REPLICA_VERSION = 11
 _TOPIC_ID_VERSION = 13
@@ -87,7 +88,7 @@ class OngoingFetch:
         It is asked for each read: much may have changed while a fetch waited.
         """
         guard = self.guard
-        if guard is not None and not guard.may(AclOperation.READ, ResourceType.TOPIC, topic):
+        if guard is not None and not guard.may(_READ, _TOPIC, topic):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     def check_follower(self) -> None:

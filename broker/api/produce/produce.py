@@ -27,6 +27,7 @@ errors (KIP-467), 10 the leader beside an error (KIP-951), 13 topic ids (KIP-516
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from copy import copy
 from functools import partial
 
@@ -68,6 +69,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 
 _NONE = ErrorCode.NONE
 _NOT_AUTHORIZED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+_WRITE, _TOPIC = AclOperation.WRITE, ResourceType.TOPIC
 _TOPIC_ID_VERSION = 13
 _TRANSACTION_ABORTABLE_VERSION = 11
 _ZSTD_VERSION = 7
@@ -122,43 +124,44 @@ class ProduceHandlers:
         if _has_transactional_batch(request) and not _may_write_transactions(request, context):
             return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         by_id = context.api_version >= _TOPIC_ID_VERSION
-        asked = self._permitted(request, context) if context.is_guarded else request
+        refused = self._not_writable(request, context)
+        asked = _without(request, refused, by_id=by_id) if refused else request
         admission = self._replicas.gate.admit(asked, api_version=context.api_version, by_id=by_id)
         if admission is None:
-            return self._append_all(request, context, None)
+            return self._append_all(request, context, None, refused)
         if admission.done:
-            return self._append_all(request, context, admission.value)
+            return self._append_all(request, context, admission.value, refused)
         context.wait_for(lambda: "the coordinator of its transaction, to verify it")
         return self._append_admitted(request, context, admission)
 
-    def _permitted(self, request: ProduceRequest, context: RequestContext) -> ProduceRequest:
-        """Return what of a request its sender may write: nothing else begins a transaction."""
-        permitted = [
-            topic
-            for topic in request.topic_data
-            if (name := self._name_of(topic, context)) is None
-            or context.may(AclOperation.WRITE, ResourceType.TOPIC, name)
-        ]
-        if len(permitted) == len(request.topic_data):
-            return request
-        asked = copy(request)
-        asked.topic_data = permitted
-        return asked
-
-    def _name_of(self, topic: TopicProduceData, context: RequestContext) -> str | None:
-        if context.api_version >= _TOPIC_ID_VERSION:
-            return self._metadata.topic_name(topic.topic_id)
-        return topic.name
+    def _not_writable(
+        self, request: ProduceRequest, context: RequestContext
+    ) -> Collection[str | bytes]:
+        """Return the topics, as the request names them, that its sender may not write to now."""
+        if not context.is_guarded:
+            return ()
+        by_id = context.api_version >= _TOPIC_ID_VERSION
+        refused: list[str | bytes] = []
+        for topic in request.topic_data:
+            name = self._metadata.topic_name(topic.topic_id) if by_id else topic.name
+            if name is not None and not context.may(_WRITE, _TOPIC, name):
+                refused.append(topic.topic_id if by_id else topic.name)
+        return refused
 
     def _append_admitted(
         self, request: ProduceRequest, context: RequestContext, admission: Deferred[Admission]
     ) -> Work[Answer]:
         """Append once the gate has decided; requests behind this one wait meanwhile."""
         yield admission
-        return self._append_all(request, context, admission.value)
+        refused = self._not_writable(request, context)  # much may have changed meanwhile
+        return self._append_all(request, context, admission.value, refused)
 
     def _append_all(
-        self, request: ProduceRequest, context: RequestContext, admission: Admission | None
+        self,
+        request: ProduceRequest,
+        context: RequestContext,
+        admission: Admission | None,
+        refused: Collection[str | bytes],
     ) -> Answer:
         by_id = context.api_version >= _TOPIC_ID_VERSION
         acks = request.acks
@@ -170,7 +173,7 @@ class ProduceHandlers:
             if by_id:
                 name = self._metadata.topic_name(topic.topic_id)
             answers: list[PartitionProduceResponse] = []
-            if context.is_guarded and name is not None and not _may_write(name, context):
+            if refused and (topic.topic_id if by_id else topic.name) in refused:
                 answers = [_refusal(data, _NOT_AUTHORIZED) for data in topic.partition_data]
                 topics.append(_topic_response(topic, answers))
                 continue
@@ -432,9 +435,17 @@ def _is_transactional(data: PartitionProduceData) -> bool:
     return data.records is not None and is_transactional(data.records)
 
 
-def _may_write(topic: str, context: RequestContext) -> bool:
-    """Whether a client may still write to a topic; of what it may not the audit heard before."""
-    return context.may_see(AclOperation.WRITE, Resource(ResourceType.TOPIC, topic))
+def _without(
+    request: ProduceRequest, refused: Collection[str | bytes], *, by_id: bool
+) -> ProduceRequest:
+    """Return a request without some topics: nothing of them begins a transaction."""
+    asked = copy(request)
+    asked.topic_data = [
+        topic
+        for topic in request.topic_data
+        if (topic.topic_id if by_id else topic.name) not in refused
+    ]
+    return asked
 
 
 def _may_write_transactions(request: ProduceRequest, context: RequestContext) -> bool:
