@@ -72,12 +72,16 @@ class Things:
 
 @dataclass(frozen=True)
 class Case:
-    """A request, and the rights that let it in."""
+    """A request, and the rights that let it in.
+
+    `is_told`: what it is answered once it is let in belongs to the case, too.
+    """
 
     key: ApiKey
     rights: tuple[Right, ...]
     fields: Callable[[Things], Fields]
     version: int | None = None
+    is_told: bool = True
 
     def request(self, things: Things) -> Any:
         """Return the request about some things."""
@@ -789,3 +793,40 @@ _SECURITY = {
 CASES: dict[str, Case] = (
     _DATA | _METADATA | _ADMIN | _GROUPS | _TRANSACTIONS | _SHARE_STATE | _SECURITY
 )
+
+
+def _of_node(key: ApiKey, **fields: Any) -> Case:
+    """What only nodes of the cluster ask a controller."""
+    return Case(key, ((CLUSTER, CLUSTER_ACTION),), lambda _one: fields, is_told=False)
+
+
+def _of_voters(key: ApiKey, **fields: Any) -> Case:
+    """A change of the quorum's voters, in another cluster."""
+    return Case(key, ((CLUSTER, ALTER),), lambda _one: {"cluster_id": "other", **fields})
+
+
+_NODES = {
+    "fetch the metadata log": _of_node(ApiKey.FETCH, cluster_id="other"),
+    "fetch snapshot": _of_node(ApiKey.FETCH_SNAPSHOT, cluster_id="other"),
+    "vote": _of_node(ApiKey.VOTE, cluster_id="other"),
+    "begin quorum epoch": _of_node(ApiKey.BEGIN_QUORUM_EPOCH, cluster_id="other"),
+    "end quorum epoch": _of_node(ApiKey.END_QUORUM_EPOCH, cluster_id="other"),
+    "broker registration": _of_node(ApiKey.BROKER_REGISTRATION, broker_id=77, cluster_id="other"),
+    "broker heartbeat": _of_node(ApiKey.BROKER_HEARTBEAT, broker_id=77, broker_epoch=1),
+    "alter partition": _of_node(ApiKey.ALTER_PARTITION, broker_id=77, broker_epoch=1),
+    "allocate producer ids": _of_node(ApiKey.ALLOCATE_PRODUCER_IDS, broker_id=77, broker_epoch=1),
+    "assign replicas to dirs": _of_node(
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS, broker_id=77, broker_epoch=1
+    ),
+    "add raft voter": _of_voters(ApiKey.ADD_RAFT_VOTER),
+    "remove raft voter": _of_voters(ApiKey.REMOVE_RAFT_VOTER),
+}
+
+# Administrators may turn to a controller themselves (KIP-919). Apache's fails with every question
+# about credentials.
+CONTROLLER_CASES: dict[str, Case] = {
+    name: case
+    for name, case in (_METADATA | _ADMIN | _SECURITY).items()
+    if "controller" in APIS[case.key].listeners
+    and case.key is not ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
+} | _NODES

@@ -13,11 +13,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from kraftrio.broker.security.api_access import API_ACCESS, OPEN
 from kraftrio.wire.codec.message import spec_of
@@ -30,11 +28,17 @@ from kraftrio.wire.messages.cluster import (
     MetadataRequestTopic,
 )
 from kraftrio.wire.messages.data import InitProducerIdRequest
-from kraftrio.wire.messages.security import AclCreation, CreateAclsRequest
+from kraftrio.wire.messages.security import AclCreation, CreateAclsRequest, DescribeAclsRequest
 from kraftrio.wire.protocol.acls import AclOperation, AclPermissionType, PatternType, ResourceType
 from kraftrio.wire.protocol.api import APIS, ApiKey
 from tests.conformance.broker_process import Broker, start_broker
-from tests.conformance.cases.access_requests import CASES, Right, Things
+from tests.conformance.cases.access_requests import (
+    CASES,
+    CONTROLLER_CASES,
+    Case,
+    Right,
+    Things,
+)
 from tests.conformance.cases.calls import (
     SETTLE_DEADLINE_S,
     wait_for_coordinator,
@@ -42,9 +46,11 @@ from tests.conformance.cases.calls import (
 )
 from tests.conformance.cases.raw_client import ConnectionClosed, RawClient
 from tests.conformance.cases.transactional import wait_for_transactions
+from tests.conformance.cluster_process import Cluster
 from tests.support.golden import check
 
 TABLE = Path(__file__).with_name("access.txt")
+CONTROLLER_TABLE = Path(__file__).with_name("access_controller.txt")
 CLUSTER_NAME = "kafka-cluster"
 ADMINISTRATOR = "127.0.0.1"  # the broker's own connections come from there, too
 SENDERS = ("nobody", "describer", "permitted")
@@ -78,17 +84,23 @@ def test_every_api_has_its_case() -> None:
 
 
 class Senders:
-    """A broker with everything that the requests are about, and the rights of their senders."""
+    """A broker with everything that the requests are about, and the rights of their senders.
 
-    def __init__(self, broker: Broker) -> None:
+    Args:
+        asked: the address of the listener that the requests go to, if it is another one.
+    """
+
+    def __init__(self, broker: Broker, cases: Mapping[str, Case], asked: str = "") -> None:
         self.broker = broker
+        self.cases = cases
+        self._asked = asked or broker.address
         self.hosts: dict[tuple[str, str], str] = {}
         self.things: dict[tuple[str, str], Things] = {}
 
     def prepare(self) -> None:
         """Make topics and coordinators first, and close the broker to everybody else then."""
         numbers = itertools.count(1)
-        for name in CASES:
+        for name in self.cases:
             for sender in SENDERS:
                 number = next(numbers)
                 self.hosts[name, sender] = f"127.0.{1 + number // 200}.{1 + number % 200}"
@@ -102,6 +114,7 @@ class Senders:
             _wait_for_share_coordinator(administrator)
             _wait_for_producer_ids(administrator)
             self._make_acls(administrator)
+        self._wait_closed()
 
     def _make_topics(self, client: RawClient) -> None:
         names = [topic for one in self.things.values() for topic in one.topics[:2]]
@@ -138,7 +151,7 @@ class Senders:
             )
         ]
         for (name, sender), host in self.hosts.items():
-            rights = {"nobody": (), "describer": DESCRIBER, "permitted": CASES[name].rights}
+            rights = {"nobody": (), "describer": DESCRIBER, "permitted": self.cases[name].rights}
             for kind, operation in rights[sender]:
                 owned = _own(self.things[name, sender], kind)
                 acls += [_acl(kind, resource, operation, host) for resource in owned]
@@ -147,16 +160,29 @@ class Senders:
             response = client.call(CreateAclsRequest(creations=some))
             assert {one.error_code for one in response.results} == {ErrorCode.NONE}
 
+    def _wait_closed(self) -> None:
+        """Wait until the node decides by the ACLs: they come to it with the metadata."""
+        nobody = self.hosts[next(iter(self.cases)), "nobody"]
+        asked = DescribeAclsRequest(
+            resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1
+        )
+        deadline = time.monotonic() + SETTLE_DEADLINE_S
+        with RawClient(self._asked, from_host=nobody) as client:
+            while client.call(asked).error_code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                assert time.monotonic() < deadline, "still open to everybody"
+                time.sleep(0.02)
+
     def answer(self, name: str, sender: str) -> str:
         """Send a request, and give what of its answer tells who may do what."""
-        case, things = CASES[name], self.things[name, sender]
-        with RawClient(self.broker.address, from_host=self.hosts[name, sender]) as client:
+        case, things = self.cases[name], self.things[name, sender]
+        with RawClient(self._asked, from_host=self.hosts[name, sender]) as client:
             try:
                 response = client.call(case.request(things), case.version)
             except ConnectionClosed:
                 return "the connection is closed"
         version = APIS[case.key].max_version if case.version is None else case.version
-        return shown(response, version, Names(things))
+        answer = shown(response, version, Names(things))
+        return answer if case.is_told or "AUTHORIZATION_FAILED" in answer else "let in"
 
 
 def _own(things: Things, kind: ResourceType) -> list[str]:
@@ -271,29 +297,38 @@ def _operations(bits: int) -> str:
 # -- the table -------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def senders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Senders]:
-    """A broker that is open to everybody until there are ACLs."""
-    broker = start_broker(
-        tmp_path_factory.mktemp("access"),
-        authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        allow_everyone_if_no_acl_found="true",
-        auto_create_topics_enable="true",
-    )
-    with contextlib.ExitStack() as ending:
-        ending.callback(broker.close)
-        made = Senders(broker)
-        made.prepare()
-        yield made
+AUTHORIZER: dict[str, Any] = {
+    "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow_everyone_if_no_acl_found": "true",  # until there are ACLs
+}
 
 
-def test_every_answer_is_that_of_apache_kafka(senders: Senders) -> None:
-    """Error codes, the names that are shown, authorized operations."""
+def check_table(table: Path, senders: Senders) -> None:
+    """Compare the answers with those in a table, or record them."""
 
     def interpret(command: str) -> Iterable[str]:
         for sender in SENDERS:
             yield f"{sender}: {senders.answer(command, sender)}"
 
-    commands = [line[2:] for line in TABLE.read_text().splitlines() if line.startswith("> ")]
-    assert commands == list(CASES)
-    check(TABLE, interpret)
+    commands = [line[2:] for line in table.read_text().splitlines() if line.startswith("> ")]
+    assert commands == list(senders.cases)
+    check(table, interpret)
+
+
+def test_every_answer_is_that_of_apache_kafka(tmp_path: Path) -> None:
+    """Error codes, the names that are shown, authorized operations."""
+    broker = start_broker(tmp_path, **AUTHORIZER)
+    with contextlib.ExitStack() as ending:
+        ending.callback(broker.close)
+        senders = Senders(broker, CASES)
+        senders.prepare()
+        check_table(TABLE, senders)
+
+
+def test_controllers_answer_as_those_of_apache_kafka(tmp_path: Path) -> None:
+    """Whether an administrator asks or a node, and whoever else tries."""
+    with Cluster(tmp_path, 1, **AUTHORIZER) as cluster:
+        node = cluster.node(1)
+        senders = Senders(node, CONTROLLER_CASES, node.controller_address)
+        senders.prepare()
+        check_table(CONTROLLER_TABLE, senders)
