@@ -312,6 +312,7 @@ def main() -> None:
     modes.add_argument("--transactions", action="store_true", help="commit by commit, and many")
     modes.add_argument("--groups", action="store_true", help="5,000 members of each protocol")
     modes.add_argument("--crowd", action="store_true", help="beside slow and hostile clients")
+    modes.add_argument("--pipe", action="store_true", help="lines through kraftrio and kcat")
     modes.add_argument("--logins", action="store_true", help="clients that log in by SASL")
     modes.add_argument("--tls", action="store_true", help="1 KB over TLS, and the same without")
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
@@ -350,6 +351,10 @@ def main() -> None:
         import bench_groups
 
         measure_one = bench_groups.measure_groups
+    elif arguments.pipe:
+        import bench_pipe
+
+        measure_one = bench_pipe.measure_pipe
     elif arguments.crowd:
         import bench_crowd
 

@@ -22,6 +22,7 @@ TESTED_IN = """
 conformance/cli/test_transcripts: clients/cli/ partitions session
 conformance/cli/test_transcripts: clients/cli/access/ commands
 conformance/cli/test_transcripts: clients/cli/cluster/ commands reassign
+conformance/cli/test_transcripts: clients/cli/perf/ commands measuring
 conformance/cli/test_transcripts: clients/cli/transactions/ commands
 conformance/cli/test_transcripts: clients/cli/doctor/ commands examination machine probe
 conformance/cli/test_transcripts: clients/cli/configs/ commands

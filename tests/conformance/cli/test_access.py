@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-import pytest
 import trio
 
 from kraftrio import Producer
@@ -13,7 +12,6 @@ from tests.conformance.broker_process import Broker
 from tests.conformance.cli.terminal import run
 
 
-@pytest.mark.not_served
 def test_acls(make_broker: Callable[..., Broker]) -> None:
     """Allowed, denied, listed by what is given, removed."""
     broker = make_broker(

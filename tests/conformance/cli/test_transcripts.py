@@ -19,6 +19,7 @@ from kraftrio.clients.cli.cluster.reassign import reassign
 from kraftrio.clients.cli.configs.commands import config
 from kraftrio.clients.cli.doctor.commands import doctor
 from kraftrio.clients.cli.groups.commands import group
+from kraftrio.clients.cli.perf.commands import perf
 from kraftrio.clients.cli.records.commands import consume, produce
 from kraftrio.clients.cli.topics.commands import topic
 from kraftrio.clients.cli.transactions.commands import transaction
@@ -40,6 +41,7 @@ COMMANDS = {
     "consume": consume,
     "doctor": doctor,
     "group": group,
+    "perf": perf,
     "produce": produce,
     "quota": quota,
     "reassign": reassign,

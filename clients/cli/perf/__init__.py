@@ -1,0 +1,1 @@
+"""`kraftrio perf`: how fast a cluster takes and gives records, and what another one does."""
