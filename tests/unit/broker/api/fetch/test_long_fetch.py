@@ -16,6 +16,7 @@ import trio
 
 from kraftrio.base.deferred import Deferred, run_waiting
 from kraftrio.broker.api.fetch import long_fetch
+from kraftrio.kraft_meta.metadata.quota_image import quota_entity
 from kraftrio.kraft_meta.metadata.records import PartitionRecord, TopicRecord
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.codec.message import encode
@@ -337,3 +338,22 @@ async def test_what_is_held_costs_the_garbage_collector_nothing(
 
 def _partition(index: int) -> FetchPartition:
     return FetchPartition(partition=index, fetch_offset=2**40 + index, partition_max_bytes=1000)
+
+
+async def test_a_consumer_with_a_quota_gets_what_was_read_and_how_long_to_wait(
+    limit: Limit,
+) -> None:
+    side = Side(limit, 1)
+    async with side.broker.running():
+        side.lead(-1)
+        for index in range(COUNT):
+            side.append(index)
+        size = len(batch(b"x"))
+        entity = quota_entity({"user": None})
+        side.handlers.throttle.quotas.change({entity: {"consumer_byte_rate": float(size)}})
+        response = side.fetch(request(*((TOPIC_ID, index, 0) for index in range(COUNT))))
+        given = [part for one in response.responses for part in one.partitions if part.records]
+        assert (len(given), response.throttle_time_ms) == (10, 0)
+        response = side.fetch(request(*((TOPIC_ID, index, 0) for index in range(5))))
+        given = [part for one in response.responses for part in one.partitions if part.records]
+        assert (len(given), response.throttle_time_ms > 4000) == (5, True)

@@ -12,9 +12,12 @@ from kraftrio.base.deferred import Deferred, run_waiting
 from kraftrio.broker.api.share.ongoing_share_fetch import ShareFetchServices
 from kraftrio.broker.api.share.share_acknowledge import ShareAcknowledgeHandler
 from kraftrio.broker.api.share.share_fetch import ShareFetchHandler
+from kraftrio.broker.security.quotas.client_quotas import ClientQuotas
+from kraftrio.broker.security.quotas.sampled_rate import RateWindows
 from kraftrio.broker.server.context import ClientInfo, RequestContext
 from kraftrio.broker.server.memory_budget import MemoryBudget
 from kraftrio.broker.server.sliced_work import SlicedWork
+from kraftrio.broker.server.throttling import Throttle
 from kraftrio.broker.share.led_share_partition import LedSharePartition, ShareServices
 from kraftrio.broker.share.sessions import SessionPartition, ShareSessions
 from kraftrio.broker.share.share_partitions import SharePartitions
@@ -63,11 +66,14 @@ class ShareBroker:
         )
         self.is_enabled = True
         self.memory = MemoryBudget(1 << 20)
+        self.throttle = Throttle(ClientQuotas(RateWindows()), self.broker.clock)
         self.fetches = ShareFetchHandler(
             self.partitions,
             self.broker.metadata,
             self.settings,
-            ShareFetchServices(self.broker.timers, self.broker.clock, 55_000_000, self.memory),
+            ShareFetchServices(
+                self.broker.timers, self.broker.clock, 55_000_000, self.memory, self.throttle
+            ),
             lambda: self.is_enabled,
         )
         self.acknowledges = ShareAcknowledgeHandler(

@@ -7,6 +7,7 @@ import trio
 
 from kraftrio.base.deferred import run_waiting
 from kraftrio.broker.log.producers.producer_state import AppendOrigin
+from kraftrio.kraft_meta.metadata.quota_image import quota_entity
 from kraftrio.kraft_meta.metadata.records import RemoveTopicRecord
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.records.batch import build_batch
@@ -539,3 +540,19 @@ async def test_sessions_and_share_partitions_are_counted() -> None:
             "waiting_share_fetches": 0,
         }
         assert broker.partitions.lead("g", NAMED) is broker.led
+
+
+async def test_a_member_with_a_quota_gets_less_and_is_told_to_wait() -> None:
+    """What it has acquired it is given; it comes no sooner for the rest."""
+    broker = ShareBroker()
+    async with broker.running():
+        broker.append(*[1] * 30)
+        size = len(batch(b"0"))
+        entity = quota_entity({"user": None})
+        broker.throttle.quotas.change({entity: {"consumer_byte_rate": float(size)}})
+        member = Member(broker)
+        first = await member.fetch()
+        assert (acquired(first), first.throttle_time_ms) == ([(0, 9, 1)], 0)
+        second = await member.fetch()
+        assert acquired(second) == [(10, 19, 1)]
+        assert second.throttle_time_ms > 9000
