@@ -32,6 +32,7 @@ from kraftrio.wire.messages.admin import (
 )
 
 MOST_BUCKETS: Final = 10_000
+_EXCEEDED: Final = "The throttling quota has been exceeded."
 
 # From these versions on clients understand that they are refused.
 STRICT_SINCE: Final[dict[type[Any], int]] = {
@@ -87,8 +88,7 @@ class Mutations:
             return
         if self._is_strict and bucket.tokens < 0:
             self._owe(bucket)
-            code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
-            raise KafkaError(code, code.text)
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, _EXCEEDED)
         bucket.tokens -= partition_count
         if not self._is_strict and bucket.tokens < 0:
             self._owe(bucket)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from tests.conformance.java_tools import KafkaTools
@@ -51,3 +54,24 @@ def test_a_quota_below_zero_is_refused_with_the_reason(kafka: KafkaTools) -> Non
     )
     assert "Quota consumer_byte_rate must be greater than 0" in refused.output
     assert refused.exit_code != 0
+
+
+def test_a_tool_that_creates_too_much_is_told_so(
+    kafka: KafkaTools, unique_topic: Callable[[], str], tmp_path: Path
+) -> None:
+    """With the reason; it does not try again by itself."""
+    client_id, name = unique_topic(), unique_topic()
+    entity = ("--entity-type", "clients", "--entity-name", client_id)
+    kafka.run("kafka-configs", "--alter", *entity, "--add-config", "controller_mutation_rate=1")
+    settings = tmp_path / "client.properties"
+    settings.write_text(f"client.id={client_id}\n")
+    options = ("--create", "--replication-factor", "1", "--command-config", str(settings))
+    kafka.run("kafka-topics", *options, "--topic", f"{name}-a", "--partitions", "60")
+    refused = kafka.run(
+        "kafka-topics", *options, "--topic", f"{name}-b", "--partitions", "1", check=False
+    )
+    assert "The throttling quota has been exceeded" in refused.output
+    assert refused.exit_code != 0
+    kafka.run("kafka-configs", "--alter", *entity, "--delete-config", "controller_mutation_rate")
+    topics = kafka.run("kafka-topics", "--list").lines
+    assert (f"{name}-a" in topics, f"{name}-b" in topics) == (True, False)
