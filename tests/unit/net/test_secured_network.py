@@ -67,6 +67,40 @@ async def test_without_steps_it_is_the_inner_network() -> None:
     assert await SecuredNetwork(plain).connect("broker", 1) == "tcp:broker:1"
 
 
+async def test_the_lowest_socket_is_waited_for() -> None:
+    """What is encrypted cannot go from a file to the socket, either."""
+
+    class Carried:
+        def __init__(self, below: Any) -> None:
+            self.below = below
+
+    class Asked(Plain):
+        def __init__(self) -> None:
+            self.seen: list[Any] = []
+
+        async def wait_readable(self, sock: Any) -> None:
+            await trio.lowlevel.checkpoint()
+            self.seen.append(sock)
+
+        wait_writable = wait_readable
+
+        def notify_closing(self, sock: Any) -> None:
+            self.seen.append(sock)
+
+        def file_sender(self, sock: Any) -> Any:
+            return f"file sender of {sock}"
+
+    asked: Any = Asked()
+    network = SecuredNetwork(asked)
+    sock = Carried(Carried("tcp"))
+    await network.wait_readable(sock)
+    await network.wait_writable(sock)
+    network.notify_closing(sock)
+    assert asked.seen == ["tcp"] * 3
+    assert network.file_sender(sock) is None
+    assert network.file_sender("tcp") == "file sender of tcp"
+
+
 @pytest.mark.parametrize(
     ("failure", "kind"),
     [

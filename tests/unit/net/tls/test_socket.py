@@ -129,7 +129,9 @@ async def test_a_close_is_said(version: str) -> None:
     pair = Pair(material(SERVER, CA, enabled_protocols=version))
     await pair.shake_hands()
     pair.client.send(b"last")
+    before = len(pair.server_end.inbox)
     pair.client.close()
+    assert len(pair.server_end.inbox) > before
     assert pair.client_end.is_closed
     assert received(pair.server) == b"last"
     assert pair.server.recv_into(bytearray(10)) == 0
@@ -252,7 +254,9 @@ async def test_a_peer_without_tls_is_cut_at_once(protocol: str) -> None:
     """Without an answer, which it would take for one of its own protocol."""
     server_end, client_end = ends()
     client_end.send(PLAIN[protocol])
+    begin = trio.current_time()
     failure = await shaken(server_end)
+    assert trio.current_time() - begin < 0.5, "it waits for an answer to what it did not say"
     assert isinstance(failure, TlsHandshakeFailed)
     assert str(failure) == "the peer does not speak TLS"
     assert not client_end.inbox
