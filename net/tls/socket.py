@@ -32,6 +32,7 @@ from kraftrio.wire.primitives import Buffer
 _RECEIVED_BYTES: Final = 256 * 1024  # with one call
 _ENCRYPTED_BYTES: Final = 64 * 1024
 _FAREWELL_S: Final = 1.0
+_ALERT: Final = "_ALERT_"  # in the reasons that come from the peer
 
 
 class TlsBuffer:
@@ -138,9 +139,10 @@ class TlsSocket:
     async def _tell_failure(self, network: Network, error: ssl.SSLError) -> None:
         """Let the peer know why; a peer that speaks no TLS would take an alert for an answer.
 
-        Closing with bytes unread would take the alert from it again, so its own end is waited for.
+        Closing with bytes unread would take the alert from it again, so its own end is waited for;
+        one that has refused this side knows, and waits itself.
         """
-        if is_no_tls(error):
+        if is_no_tls(error) or _ALERT in (error.reason or ""):
             return
         with trio.move_on_after(_FAREWELL_S):
             try:
@@ -296,6 +298,6 @@ def describe(error: ssl.SSLError) -> str:
     if is_no_tls(error):
         return "the peer does not speak TLS"
     reason = error.reason or str(error)
-    _, is_alert, alert = reason.partition("_ALERT_")
+    _, is_alert, alert = reason.partition(_ALERT)
     words = (alert or reason).replace("_", " ").lower()
     return f"the peer refused: {words}" if is_alert else words

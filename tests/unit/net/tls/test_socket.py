@@ -68,7 +68,7 @@ async def test_what_waits_decrypted_is_given_before_anybody_waits() -> None:
     assert sum(counts) == 50_000 and set(counts) == {1000}
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 async def test_bytes_come_through_a_narrow_socket_unchanged(seed: int) -> None:
     """Whatever room there is, and however the sender cuts what it sends again."""
     rng = random.Random(seed)
@@ -169,7 +169,9 @@ REFUSED_SERVERS = {
 @pytest.mark.parametrize("fault", REFUSED_SERVERS)
 async def test_a_server_that_is_not_believed(fault: str) -> None:
     identity, reason = REFUSED_SERVERS[fault]
+    begin = trio.current_time()
     server, client = await Pair(material(identity, CA)).outcomes()
+    assert trio.current_time() - begin < 0.9, "they wait for each other"
     assert isinstance(client, TlsHandshakeFailed)
     assert re.search(reason, str(client)), str(client)
     assert isinstance(server, TlsHandshakeFailed)
@@ -274,7 +276,7 @@ async def test_broken_handshakes_raise_nothing_else() -> None:
     rng = random.Random(7)
     _, client_end = ends()
     hello = await first_flight()
-    for _ in range(300):
+    for _ in range(100):
         server_end, client_end = ends()
         data = bytearray(hello)
         for _ in range(rng.randint(1, 8)):
