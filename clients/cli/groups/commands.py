@@ -23,6 +23,7 @@ from kraftrio.clients.cli.groups.lag import (
     find_groups,
     view_group,
 )
+from kraftrio.clients.cli.interrupts import until_interrupted
 from kraftrio.clients.cli.lazy_group import LazyGroup
 from kraftrio.clients.cli.output import Column, Output, Row, number, tell
 from kraftrio.clients.cli.partitions import describe_topics, partitions_of
@@ -104,7 +105,7 @@ async def list_groups(session: Session, states: tuple[str, ...], types: tuple[st
 async def describe(session: Session, group_ids: tuple[str, ...], watch: str | None) -> None:
     """Show the lag of each partition, and which member reads it."""
     every_s = None if watch is None else _option(parse_duration_ms, "--watch", watch) / 1000
-    async with session.admin() as admin:
+    async with session.admin() as admin, until_interrupted():
         while True:
             listings = await find_groups(admin, group_ids)
             views = [await view_group(admin, listing) for listing in listings.values()]

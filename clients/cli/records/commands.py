@@ -38,7 +38,7 @@ from kraftrio.wire.primitives import TopicPartition
 _STDIN = 0
 _STDOUT = 1
 # Larger than the defaults of the clients: who pipes a file wants throughput.
-_BATCH_BYTES = 256 << 10
+_BATCH_BYTES = 900_000  # a little below what topics take unless told otherwise
 _FETCH_BYTES = 8 << 20
 
 

@@ -12,11 +12,11 @@ Called by: the command.
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterable, Mapping
 
 import trio
 
+from kraftrio.clients.cli.interrupts import until_interrupted
 from kraftrio.clients.cli.records.rendering import Renderer
 from kraftrio.clients.cli.records.writing import Writer
 from kraftrio.clients.consumer.consumer import Consumer
@@ -25,6 +25,7 @@ from kraftrio.wire.primitives import TopicPartition
 
 _RECORDS_PER_POLL = 20_000
 _LOOK_AGAIN_MS = 100
+_WRITE_BYTES = 512 << 10
 
 Wanted = Callable[[ConsumerRecord], bool]
 
@@ -62,8 +63,7 @@ class Consuming:
 
     async def run(self) -> None:
         """Print until there is enough, or a signal says so."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_stop_at_signals, nursery.cancel_scope)
+        async with until_interrupted():
             while not await self._is_done():
                 timeout_ms = None if self._ends is None else _LOOK_AGAIN_MS
                 left = _RECORDS_PER_POLL
@@ -72,7 +72,6 @@ class Consuming:
                 records = await self._consumer.poll(timeout_ms, max_records=left)
                 with trio.CancelScope(shield=True):  # what was taken is printed
                     await self._print(records.batches)
-            nursery.cancel_scope.cancel()
 
     async def _is_done(self) -> bool:
         if self._count is not None and self.printed_records >= self._count:
@@ -90,16 +89,7 @@ class Consuming:
 
     async def _print(self, batches: Iterable[ConsumerBatch]) -> None:
         if self._render is None:
-            for batch in batches:
-                if self._is_beyond(batch):
-                    values = [record.value for record in self._chosen(batch)]
-                else:
-                    values = batch.values()
-                if None in values:
-                    values = [value or b"" for value in values]
-                self.printed_records += len(values)
-                values.append(b"")
-                await self._writer.write(b"\n".join(values))  # type: ignore[arg-type]
+            await self._print_values(batches)
             return
         records = [record for batch in batches for record in self._chosen(batch)]
         if self._count is not None:
@@ -107,6 +97,26 @@ class Consuming:
         if records:
             self.printed_records += len(records)
             await self._writer.write(self._render(records))
+
+    async def _print_values(self, batches: Iterable[ConsumerBatch]) -> None:
+        """Print values as they are, a line each, in pieces that are worth a write."""
+        lines: list[bytes] = []
+        size_bytes = 0
+        for batch in batches:
+            if self._is_beyond(batch):
+                values = [record.value for record in self._chosen(batch)]
+            else:
+                values = batch.values()
+            if None in values:
+                values = [value or b"" for value in values]
+            self.printed_records += len(values)
+            lines += values  # type: ignore[arg-type]  # none is null
+            size_bytes += batch.size_bytes
+            if size_bytes >= _WRITE_BYTES:
+                await self._writer.write(b"\n".join([*lines, b""]))
+                lines, size_bytes = [], 0
+        if lines:
+            await self._writer.write(b"\n".join([*lines, b""]))
 
     def _chosen(self, batch: ConsumerBatch) -> Iterable[ConsumerRecord]:
         records: Iterable[ConsumerRecord] = batch.records()
@@ -122,11 +132,3 @@ class Consuming:
         if self._ends is None:
             return False
         return batch.next_offset > self._ends.get(batch.topic_partition, batch.next_offset)
-
-
-async def _stop_at_signals(scope: trio.CancelScope) -> None:
-    """An interrupt is how a person ends it: the group is left, what was printed is committed."""
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for _ in signals:
-            scope.cancel()
-            return
