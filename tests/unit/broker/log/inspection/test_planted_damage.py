@@ -264,6 +264,16 @@ def test_planted_damage_is_found(directory: Path, kind: str) -> None:
     assert not others, others
 
 
+def test_files_that_say_nothing_yet(directory: Path) -> None:
+    """Kafka makes them when it starts; what is said of a log that is not empty is missed."""
+    for name in ("recovery-point", "replication", "cleaner"):
+        (directory / f"{name}-offset-checkpoint").write_bytes(b"")
+    (directory / "logappend-1" / "leader-epoch-checkpoint").write_bytes(b"")
+    assert not verify(directory)
+    (directory / "plain-1" / "leader-epoch-checkpoint").write_bytes(b"")
+    assert "but it says none" in verify(directory)[0].fault
+
+
 def test_a_segment_that_is_gone_with_all_its_files(directory: Path) -> None:
     for path in (directory / "rolled-0").glob(f"{'1'.zfill(20)}.*"):
         path.unlink()
