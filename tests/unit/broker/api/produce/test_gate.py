@@ -10,6 +10,13 @@ import trio.testing
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.replica.append_gate import Admission, OpenGate, Refusal
+from kraftrio.broker.security.authorizer import (
+    ALLOW_ALL,
+    AclOperation,
+    Authorizer,
+    Resource,
+    ResourceType,
+)
 from kraftrio.broker.server.context import ClientInfo
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.sliced_work import SlicedWork
@@ -24,6 +31,7 @@ from kraftrio.wire.messages.data import (
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.protocol.api import ApiKey
 from kraftrio.wire.protocol.framing import RequestStart
+from tests.support.authorizers import Allow
 from tests.support.logs import batch
 from tests.unit.broker.api.data_context import Handlers
 from tests.unit.broker.replica.replica_context import Broker, topic
@@ -37,11 +45,13 @@ class Gate:
 
     def __init__(self) -> None:
         self.asked: list[Deferred[Admission]] = []
+        self.topics: list[list[str]] = []
 
     def admit(
         self, request: ProduceRequest, *, api_version: int, by_id: bool
     ) -> Deferred[Admission] | None:
         assert (api_version, by_id) == (VERSION, False)
+        self.topics.append([topic.name for topic in request.topic_data])
         self.asked.append(Deferred())
         return self.asked[-1]
 
@@ -49,13 +59,15 @@ class Gate:
 class Side:
     """The produce handlers behind a dispatcher, and the answers that came."""
 
-    def __init__(self, partitions: int = 1) -> None:
+    def __init__(self, partitions: int = 1, authorizer: Authorizer = ALLOW_ALL) -> None:
         self.broker = Broker()
         self.broker.publish(*topic(partitions))
         self.gate = Gate()
         self.broker.replicas.led.gate = self.gate
         self.work = SlicedWork(self.broker.clock.monotonic_ms)
-        self.dispatcher = Dispatcher(Handlers(self.broker).produces.table(), None, self.work)
+        self.dispatcher = Dispatcher(
+            Handlers(self.broker).produces.table(), None, self.work, authorizer=authorizer
+        )
         self.answers: dict[str, list[tuple[ErrorCode, int]]] = {}
 
     def send(self, client: ClientInfo, value: bytes, *, acks: int = 1, partitions: int = 1) -> None:
@@ -166,3 +178,24 @@ def test_the_gate_of_a_broker_without_transactions_is_open() -> None:
     gate = Broker().replicas.led.gate
     assert isinstance(gate, OpenGate)
     assert gate.admit(ProduceRequest(transactional_id="mine"), api_version=12, by_id=False) is None
+
+
+async def test_a_right_that_was_revoked_at_the_gate_is_gone() -> None:
+    """Nothing is written by it; and what was not permitted from the start never comes there."""
+    authorizer = Allow({(AclOperation.WRITE, Resource(ResourceType.TOPIC, "t"))})
+    side = Side(authorizer=authorizer)
+    refused = [(ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(side.work.run)
+        side.send(client(), b"a")
+        await trio.testing.wait_all_tasks_blocked()
+        authorizer.allowed.clear()
+        side.send(client(), b"b")
+        await trio.testing.wait_all_tasks_blocked()
+        for asked in side.gate.asked:
+            asked.complete(OPEN)
+        await until(side, "a", "b")
+        nursery.cancel_scope.cancel()
+    assert side.answers == {"a": refused, "b": refused}
+    assert side.gate.topics == [["t"], []]
+    assert side.end() == 0
