@@ -303,8 +303,6 @@ class Cluster:
         deadline = trio.current_time() + timeout_s
         known = self.metadata.topics.get(topic)
         while known is None or not known.partitions:
-            if known is not None and known.error_code in FATAL_TOPIC_ERRORS:
-                raise error_for(known.error_code, f"topic {topic!r}: {known.error_code.text}")
             try:
                 await self.refresh((topic,), timeout_s=deadline - trio.current_time())
             except TimedOutError:
@@ -316,6 +314,9 @@ class Cluster:
                     ) from None
                 raise self._fetcher.unreachable(timeout_s) from None
             known = self.metadata.topics.get(topic)
+            # Only what has been heard just now counts: ACLs change.
+            if known is not None and known.error_code in FATAL_TOPIC_ERRORS:
+                raise error_for(known.error_code, f"topic {topic!r}: {known.error_code.text}")
         return known
 
     async def all_topics(self, *, timeout_s: float | None = None) -> dict[str, TopicMetadata]:

@@ -34,6 +34,7 @@ _PROTOCOLS = {
 }
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _BEARER = (
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
     ' unsecuredLoginStringClaim_sub="broker";'
@@ -41,9 +42,13 @@ _BEARER = (
 
 
 class SecuredBroker:
-    """See the module; use it as a context manager."""
+    """See the module; use it as a context manager.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        authorizer: whether ACLs decide what users may do; who comes in plaintext may do everything.
+    """
+
+    def __init__(self, folder: Path, *, authorizer: bool = False) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         authority, stranger = Authority(), Authority("Nobody's CA")
@@ -58,6 +63,9 @@ class SecuredBroker:
         settings = self._settings(authority)
         self.broker = kind(folder / "broker")
         self.broker.config |= settings
+        if authorizer:
+            self.broker.config["authorizer.class.name"] = _AUTHORIZER
+            self.broker.config["super.users"] = "User:ANONYMOUS"
         self.broker.host, self.broker.port = _HOST, self._ports["PLAINTEXT"]
 
     def _store(self, identity: object, name: str) -> Path:
