@@ -50,7 +50,9 @@ BROKER_SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
 
 ENVIRONMENT_PREFIX = "KRAFTRIO_"
 # Read by the command line itself, not settings of the broker.
-_COMMAND_LINE_NAMES = frozenset({"config", "data", "listen", "log.level", "set"})
+_COMMAND_LINE_NAMES = frozenset(
+    {"bootstrap.server", "config", "data", "listen", "log.level", "set"}
+)
 _FOREIGN_PREFIXES = ("listener.name.", "rsm.config.", "rlmm.config.")
 _MS = {"ms": 1, "minutes": 60_000, "hours": 3_600_000}
 _IPV6 = r"[0-9A-Fa-f:.]+(?:%[0-9A-Za-z_.-]+)?"  # with its zone, as in fe80::1%eth0

@@ -92,6 +92,13 @@ def test_later_sources_win(tmp_path: Path) -> None:
     assert (config.num_partitions, config.log_retention_ms, config.node_id) == (4, 6, 7)
 
 
+def test_what_the_environment_says_to_commands_is_no_setting() -> None:
+    """Whoever has KRAFTRIO_BOOTSTRAP_SERVER set can start a node without a warning."""
+    config = BrokerConfig.load(None, {}, {"KRAFTRIO_BOOTSTRAP_SERVER": "elsewhere:9092"})
+    assert not config.warnings
+    assert not config.originals
+
+
 def test_missing_file_is_one_sentence() -> None:
     """A file that cannot be read is named."""
     with pytest.raises(PropertyError, match=r"cannot read /nowhere: No such file"):
