@@ -10,7 +10,7 @@ Called by the quorum service for every committed batch of metadata records, on t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.metadata.cache import MetadataCache
@@ -43,12 +43,17 @@ class FollowsClientQuotas(Protocol):
         """Take over all values of some entities as they are now; None: they have none."""
 
 
+class Quotas(NamedTuple):
+    """What moves slowly, and what holds clients to their quotas."""
+
+    replication: Sequence[ReplicationQuota]
+    clients: Sequence[FollowsClientQuotas]
+
+
 class MetadataPublisher:
     """Applies (delta, image) to one broker.
 
     Args:
-        quotas: of replication.
-        clients: hold clients to their quotas.
         coordinators: by the internal topic whose partitions they serve.
         when_applied: called last, when the whole broker acts by the image.
     """
@@ -61,8 +66,7 @@ class MetadataPublisher:
         replicas: MetadataChanges,
         coordinators: Mapping[str, TopicCoordinator],
         connected: Sequence[ConnectedToBrokers],
-        quotas: Sequence[ReplicationQuota],
-        clients: Sequence[FollowsClientQuotas],
+        quotas: Quotas,
         when_applied: Callable[[MetadataDelta, MetadataImage], object],
     ) -> None:
         self._broker_id = broker_id
@@ -72,7 +76,6 @@ class MetadataPublisher:
         self._coordinators = coordinators
         self._connected = connected
         self._quotas = quotas
-        self._clients = clients
         self._when_applied = when_applied
         self.applied_offset = -1
 
@@ -81,8 +84,8 @@ class MetadataPublisher:
         self._metadata.image = image
         self._publish_configs(delta, image)
         if changed := delta.part(QuotaChanges).changed:
-            for client in self._clients:
-                client.change(changed)
+            for quota in self._quotas.clients:
+                quota.change(changed)
         self._replicas.apply_delta(delta, image)
         if delta.changed_brokers:
             for connected in self._connected:
@@ -102,14 +105,14 @@ class MetadataPublisher:
     def _publish_configs(self, delta: MetadataDelta, image: MetadataImage) -> None:
         if any(resource.type == BROKER for resource in delta.changed_configs):
             self._dynamic_config.on_image(image)
-            for quota in self._quotas:
+            for quota in self._quotas.replication:
                 rate = self._dynamic_config.dynamic_value(quota.direction.rate_config)
                 assert isinstance(rate, int)
                 quota.set_rate(rate)
             self._replicas.update_configs(None)
         topics = [r.name for r in delta.changed_configs if r.type == TOPIC]
         for topic in topics:
-            for quota in self._quotas:
+            for quota in self._quotas.replication:
                 quota.set_topic(topic, image.config(TOPIC, topic))
         if topics:
             self._replicas.update_configs(topics)

@@ -14,7 +14,7 @@ from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.node.broker_handlers import broker_handlers
 from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.coordination import Coordination
-from kraftrio.broker.node.metadata_publisher import MetadataPublisher
+from kraftrio.broker.node.metadata_publisher import MetadataPublisher, Quotas
 from kraftrio.broker.node.replication import Replication
 from kraftrio.broker.node.settings import quota_windows
 from kraftrio.broker.node.share_groups import share_handlers, share_partitions
@@ -54,8 +54,10 @@ class BrokerServices:
             self.replica_manager.metadata_changes,
             self.coordination.by_topic,
             (self.fetchers, *self.coordination.links.values()),
-            (replication.leader_quota, replication.follower_quota),
-            (client_quotas, node.resources.connections),
+            Quotas(
+                (replication.leader_quota, replication.follower_quota),
+                (client_quotas, node.resources.connections),
+            ),
             self._when_applied,
         )
         self._handlers = broker_handlers(

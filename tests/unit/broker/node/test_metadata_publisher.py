@@ -10,7 +10,7 @@ from immutables import Map
 from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.node.metadata_publisher import MetadataPublisher
+from kraftrio.broker.node.metadata_publisher import MetadataPublisher, Quotas
 from kraftrio.broker.replica.quota import Direction
 from kraftrio.kraft_meta.metadata.image import BROKER, TOPIC, MetadataDelta, MetadataImage
 from kraftrio.kraft_meta.metadata.records import (
@@ -70,8 +70,7 @@ class Broker:
             part("replicas"),
             {CONSUMER_OFFSETS: part("groups")},
             [part("fetchers")],
-            [cast(Any, Quota("quota", self.calls))],
-            [part("clients")],
+            Quotas([cast(Any, Quota("quota", self.calls))], [part("clients")]),
             lambda _delta, image: self.calls.append(("applied", image.offset)),
         )
 
