@@ -5,7 +5,7 @@ Owns: `cluster_events`. Rules
    are named.
 2. What needs somebody to look is a warning: partitions without a leader, or with one that may lack
    records; brokers that are fenced; a broker that was unregistered, but has replicas.
-   Where no broker is left that could lead, that none does goes without saying.
+   Where no broker is left that could lead, that none does, and why, goes without saying.
 3. A setting's value is shown unless it is a secret, or nobody knows whether it is.
 
 Pure. Called by `node/cluster_log`, on the active controller.
@@ -51,9 +51,10 @@ class ClusterEvent(NamedTuple):
 
 def cluster_events(delta: MetadataDelta, image: MetadataImage) -> Iterator[ClusterEvent]:
     """Tell what has changed, in the order in which it matters."""
-    yield from _of_brokers(delta, image)
+    was_down, is_down = _is_down(delta.previous), _is_down(image)
+    yield from _of_brokers(delta, image, is_down=is_down)
     yield from _of_topics(delta)
-    yield from _of_partitions(delta, was_down=_is_down(delta.previous), is_down=_is_down(image))
+    yield from _of_partitions(delta, was_down=was_down, is_down=is_down)
     yield from _of_configs(delta)
     if delta.changed_features:
         levels = [f"{name}={level}" for name, level in sorted(delta.changed_features.items())]
@@ -65,7 +66,9 @@ def _is_down(image: MetadataImage) -> bool:
     return not any(broker.is_active for broker in image.brokers.values())
 
 
-def _of_brokers(delta: MetadataDelta, image: MetadataImage) -> Iterator[ClusterEvent]:
+def _of_brokers(
+    delta: MetadataDelta, image: MetadataImage, *, is_down: bool
+) -> Iterator[ClusterEvent]:
     for broker_id, broker in sorted(delta.changed_brokers.items()):
         before = delta.previous.brokers.get(broker_id)
         if broker is None:
@@ -77,7 +80,7 @@ def _of_brokers(delta: MetadataDelta, image: MetadataImage) -> Iterator[ClusterE
         elif before.fenced and not broker.fenced:
             yield ClusterEvent("broker unfenced", _named(broker))
         elif broker.fenced and not before.fenced:
-            has_left = before.in_controlled_shutdown  # as was told
+            has_left = before.in_controlled_shutdown or is_down  # as was told, or is no news
             if broker.broker_epoch == before.broker_epoch and not has_left:
                 yield ClusterEvent("broker fenced", _named(broker), is_warning=True)
         elif broker.in_controlled_shutdown and not before.in_controlled_shutdown:

@@ -171,3 +171,12 @@ def test_features_are_told_together() -> None:
     cluster = Cluster()
     told = cluster.publish(FeatureLevelRecord("a.version", 1), FeatureLevelRecord("b.version", 2))
     assert told == ["feature levels changed set=a.version=1, b.version=2"]
+
+
+def test_the_last_broker_is_not_warned_of_as_it_stops() -> None:
+    """One that leads nothing is let go at once, without having been in controlled shutdown."""
+    cluster = Cluster()
+    for broker_id in (1, 2):
+        fenced = cluster.publish(BrokerRegistrationChangeRecord(broker_id, broker_id, fenced=True))
+        assert len(fenced) == 1
+    assert cluster.publish(BrokerRegistrationChangeRecord(3, 3, fenced=True)) == []
