@@ -24,7 +24,7 @@ _ACLS = 10_000
 _AT_ONCE = 1_000
 _TURNS = 8
 _PIPELINED = 20
-_COUNT = 10_000
+_COUNT = 40_000
 _AUTHORIZER = (
     "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found=true",
@@ -51,8 +51,9 @@ def measure_acls(kind: str, scale: float, metrics: Metrics) -> None:
             costs: dict[str, list[float]] = {name: [] for name in asked}
             for _, client in asked.values():
                 ask(client, frame * _PIPELINED, _PIPELINED)
-            for _ in range(_TURNS):
-                for name, (broker, client) in asked.items():
+            for turn in range(_TURNS):
+                order = list(asked.items())
+                for name, (broker, client) in order if turn % 2 else reversed(order):
                     cost = cost_us(client, broker, frame * _PIPELINED, _PIPELINED, turns)
                     costs[name].append(cost)
             for name, values in costs.items():
