@@ -29,8 +29,9 @@ conformance/cli/test_transcripts: clients/cli/configs/ commands
 conformance/cli/test_transcripts: clients/cli/groups/ commands
 conformance/cli/test_transcripts: clients/cli/records/ commands consuming producing progress starts
 conformance/cli/test_transcripts: clients/cli/topics/ commands offsets
-sim/test_scenarios: broker/node/ broker_handlers broker_role context controller_role
-    coordination node replication services share_groups
+sim/test_scenarios: broker/node/wiring/ broker_handlers coordination replication services
+    share_groups
+sim/test_scenarios: broker/node/ broker_role context controller_role node
 sim/test_served_apis: broker/api/ unserved_apis
 spark/test_arrow: clients/spark/ arrow schema
 spark/test_filters: clients/spark/ filters
@@ -50,14 +51,14 @@ unit/broker/api/produce/test_refused_batches: broker/replica/ append_gate
 unit/broker/api/groups/test_share_group_offsets: broker/api/groups/ share_states
 unit/broker/api/groups/test_share_groups: wire/messages/ share_groups
 unit/broker/api/share/test_share_state: wire/messages/ share_state
-unit/broker/api/shared/test_decision_parts: broker/server/ request_parts
+unit/broker/api/shared/test_decision_parts: broker/server/slices/ request_parts
 unit/broker/api/test_configs: wire/messages/ configs
 unit/broker/api/test_controller: broker/api/shared/ authorized_operations
 unit/broker/api/test_controller: wire/messages/ admin
 unit/broker/api/test_log_dirs: broker/ ports
 unit/broker/api/test_metadata: broker/metadata/ auto_topics topic_descriptions
 unit/broker/api/transactions/test_coordination: broker/coordinator/ transaction_coordinator
-unit/broker/node/test_observation: broker/metrics/ endpoint
+unit/broker/node/watch/test_observation: broker/metrics/ endpoint
 unit/clients/test_public_names: base/ version
 unit/broker/config/test_config: broker/config/ attributes broker_table checks extra_table
     group_table types
@@ -67,18 +68,18 @@ unit/broker/controller/test_quorum_peers: broker/controller/ other_clusters snap
     voter_lane
 unit/broker/coordinator/groups/assignors/test_range_assignor: broker/coordinator/groups/assignors/
     spec
-unit/broker/coordinator/groups/assignors/test_recorded_vectors:
-    broker/coordinator/groups/assignors/ builtin
-unit/broker/coordinator/groups/assignors/test_uniform_assignor:
-    broker/coordinator/groups/assignors/ mixed_subscriptions
-unit/broker/coordinator/groups/classic/test_groups: broker/coordinator/groups/classic/
-    group_state records
+unit/broker/coordinator/groups/assignors/test_recorded_vectors: broker/coordinator/groups/assignors/
+    builtin
+unit/broker/coordinator/groups/assignors/test_uniform_assignor: broker/coordinator/groups/assignors/
+    mixed_subscriptions
+unit/broker/coordinator/groups/classic/test_groups: broker/coordinator/groups/classic/ group_state
+    records
 unit/broker/coordinator/groups/classic/test_rebalances: broker/coordinator/groups/classic/
     member_sessions replies
 unit/broker/coordinator/groups/consumer/test_classic_members: broker/coordinator/groups/shard/
     classic_requests
-unit/broker/coordinator/groups/consumer/test_heartbeats: broker/coordinator/groups/consumer/
-    checks departures groups member_timers member_updates parts
+unit/broker/coordinator/groups/consumer/test_heartbeats: broker/coordinator/groups/consumer/ checks
+    departures groups member_timers member_updates parts
 unit/broker/coordinator/groups/consumer/test_heartbeats: broker/coordinator/groups/consumer/state/
     group member partition_epochs
 unit/broker/coordinator/groups/consumer/test_heartbeats: broker/coordinator/groups/modern/
@@ -97,11 +98,10 @@ unit/broker/coordinator/groups/streams/test_replay: broker/coordinator/groups/mo
 unit/broker/coordinator/groups/streams/test_replay: broker/coordinator/groups/streams/ records
 unit/broker/coordinator/groups/streams/test_replay: wire/messages/group_records/ streams
 unit/broker/coordinator/groups/streams/test_streams_traces: broker/coordinator/groups/streams/
-    descriptions endpoints group_state groups member member_checks request_checks
-    target_assignment
+    descriptions endpoints group_state groups member member_checks request_checks target_assignment
 unit/broker/coordinator/groups/streams/test_streams_traces:
-    broker/coordinator/groups/streams/topology/ configured_topology partition_counts topic_problem
-    topics topology
+    broker/coordinator/groups/streams/topology/ configured_topology partition_counts
+    topic_problem topics topology
 unit/broker/coordinator/groups/test_offset_layers: broker/coordinator/groups/ offset_commit
 unit/broker/coordinator/groups/shard/test_kind_table: broker/coordinator/groups/ kind
 unit/broker/coordinator/test_idle_shards: broker/coordinator/groups/shard/ kinds
@@ -115,8 +115,7 @@ unit/broker/coordinator/groups/share/test_heartbeats: wire/messages/group_record
 unit/broker/coordinator/groups/share/test_states: broker/coordinator/groups/share/ state_progress
 unit/broker/coordinator/share_state/test_shard: broker/coordinator/ share_coordinator
 unit/broker/coordinator/share_state/test_shard: broker/coordinator/share_state/ ports state
-unit/broker/coordinator/transactions/test_shard: broker/coordinator/transactions/ ports
-    requests
+unit/broker/coordinator/transactions/test_shard: broker/coordinator/transactions/ ports requests
 unit/broker/log/cleaner/test_cleaner: broker/log/cleaner/ cleaned_transactions pace
 unit/broker/log/cleaner/test_plan: broker/log/ log_config
 unit/broker/log/cleaner/test_plan: broker/log/cleaner/ offset_map
@@ -142,7 +141,7 @@ unit/broker/log/segment/test_indexes: broker/log/segment/ index_file offset_inde
 unit/broker/log/segment/test_log_file: broker/log/segment/ batch_scan
 unit/broker/log/segment/test_segment_indexes: broker/log/segment/ txn_index_file
 unit/broker/metadata/test_leader_hints: broker/metadata/ cache
-unit/broker/node/test_metadata_publisher: broker/config/ dynamic_config
+unit/broker/node/wiring/test_metadata_publisher: broker/config/ dynamic_config
 unit/broker/node/test_quorum_recovery: base/ start_errors
 unit/broker/node/test_quorum_recovery: broker/log/metadata/ quorum_state_file
 unit/broker/node/test_storage: broker/log/metadata/ foreign_records
@@ -173,8 +172,8 @@ unit/clients/consumer/test_consumer_groups: clients/consumer/members/ classic_st
 unit/clients/consumer/members/test_epoch_member: clients/ group_coordinator
 unit/clients/consumer/members/test_epoch_member: clients/consumer/ ports
 unit/clients/heartbeat_member/test_member: clients/heartbeat_member/ ports
-unit/clients/pipeline/test_pipeline: clients/pipeline/ batches cli dataset display failures
-    folders ingest parsing plan query results resume schemas session topics
+unit/clients/pipeline/test_pipeline: clients/pipeline/ batches cli dataset display failures folders
+    ingest parsing plan query results resume schemas session topics
 unit/clients/pipeline/test_pipeline: clients/pipeline/report/ charts page report
 unit/clients/producer/test_producer: clients/producer/ sender
 unit/clients/producer/test_queues: clients/producer/ sequences
@@ -187,11 +186,10 @@ unit/clients/share/test_consumer: clients/share/ fetcher member
 unit/clients/test_nodes: clients/ node versions
 unit/kraft_meta/controller/test_acl_control: wire/protocol/ acls
 unit/kraft_meta/controller/test_directory_control: kraft_meta/metadata/ directories
-unit/kraft_meta/controller/test_replication_control: kraft_meta/controller/ control
-    partition_index
+unit/kraft_meta/controller/test_replication_control: kraft_meta/controller/ control partition_index
 unit/kraft_meta/metadata/test_acl_image: kraft_meta/metadata/ image_parts security_records
-unit/kraft_meta/quorum/test_service: kraft_meta/quorum/ active_controller description
-    peer_messages ready_writer settings
+unit/kraft_meta/quorum/test_service: kraft_meta/quorum/ active_controller description peer_messages
+    ready_writer settings
 unit/kraft_meta/raft/test_election_pace: kraft_meta/raft/ ready
 unit/kraft_meta/raft/test_epoch_starts: kraft_meta/raft/ values
 unit/kraft_meta/raft/test_raft: kraft_meta/raft/ elections epoch_announcements fetch_requests
@@ -202,9 +200,11 @@ unit/kraftrio/commands/test_logs: broker/log/inspection/ dump stats
 unit/kraftrio/commands/test_tree: clients/cli/ lazy_group
 unit/kraftrio/commands/test_tree: kraftrio/commands/ cluster completion node node_options root
 unit/net/test_connection: net/ transport
-unit/broker/node/secure_setup/test_secure_setup: broker/node/secure_setup/ new_files property_files
+unit/broker/node/local/secure_setup/test_secure_setup: broker/node/local/secure_setup/ new_files
+    property_files
 unit/broker/security/tls/test_principal_rules: broker/security/tls/ distinguished_name
-unit/broker/server/test_tls_admission: net/tls/ client
+unit/broker/server/admission/test_tls_admission: net/tls/ client
+unit/broker/node/security/test_secured_listeners: broker/node/security/ tls_listener
 unit/net/test_secured_network: net/ security_errors security_protocol
 unit/net/tls/test_key_stores: net/tls/ jks
 unit/net/tls/test_socket: net/tls/ contexts
@@ -215,7 +215,7 @@ unit/wire/messages/test_groups: wire/messages/group_records/ classic keys
 """
 
 BY_PROCESS = {
-    "broker/node/local_cluster": "integration/test_cluster_command",
+    "broker/node/local/local_cluster": "integration/test_cluster_command",
     "clients/pipeline/__main__": "pipeline/test_whole_data_set",
 }
 

@@ -19,8 +19,8 @@ from kraftrio.base.deferred import Deferred
 from kraftrio.broker.api.shared.decision_parts import MOST_ENTRIES, refuse_excessive
 from kraftrio.broker.ports import ControllerPort, MetadataPort
 from kraftrio.broker.server.context import HandlerTable, RequestContext
-from kraftrio.broker.server.request_parts import PART_ENTRIES, parts
-from kraftrio.broker.server.sliced_work import Work
+from kraftrio.broker.server.slices.request_parts import PART_ENTRIES, parts
+from kraftrio.broker.server.slices.sliced_work import Work
 from kraftrio.kraft_meta.controller.error_responses import error_response
 from kraftrio.kraft_meta.metadata.acl_image import AclFilter
 from kraftrio.wire.codec.slices import Slices

@@ -23,8 +23,8 @@ from kraftrio.broker.api.shared.decision_parts import decide_in_parts
 from kraftrio.broker.api.shared.decisions import decide_in_time, in_version
 from kraftrio.broker.ports import ClientsController, SchedulerPort
 from kraftrio.broker.server.context import HandlerTable, RequestContext
-from kraftrio.broker.server.sliced_work import Work
-from kraftrio.broker.server.throttling import sender_of
+from kraftrio.broker.server.slices.sliced_work import Work
+from kraftrio.broker.server.usage.throttling import sender_of
 from kraftrio.kraft_meta.controller.mutation_quota import STRICT_SINCE
 from kraftrio.wire.messages.admin import ElectLeadersRequest
 from kraftrio.wire.protocol.api import ApiKey

@@ -15,7 +15,7 @@ from typing import Any
 from kraftrio.broker.api.shared.decision_parts import decide_in_parts
 from kraftrio.broker.ports import ControllerPort, MetadataPort
 from kraftrio.broker.server.context import HandlerTable, RequestContext
-from kraftrio.broker.server.sliced_work import Work
+from kraftrio.broker.server.slices.sliced_work import Work
 from kraftrio.kraft_meta.metadata.quota_image import (
     CLIENT_ID,
     DEFAULT_NAME,

@@ -40,8 +40,8 @@ from kraftrio.broker.config.types import PropertyError
 from kraftrio.broker.ports import ControllerPort, LoggerPort, MetadataPort
 from kraftrio.broker.security.authorizer import AclOperation
 from kraftrio.broker.server.context import HandlerTable, RequestContext
-from kraftrio.broker.server.request_parts import listed
-from kraftrio.broker.server.sliced_work import Work
+from kraftrio.broker.server.slices.request_parts import listed
+from kraftrio.broker.server.slices.sliced_work import Work
 from kraftrio.kraft_meta.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from kraftrio.wire.codec.lazy_arrays import KEPT_ENTRIES, each
 from kraftrio.wire.errors import ErrorCode, KafkaError

@@ -29,7 +29,7 @@ from kraftrio.broker.api.shared.decisions import decide_in_time, in_version
 from kraftrio.broker.api.shared.endpoint_types import CONTROLLER_ENDPOINT, refuse_endpoint_type
 from kraftrio.broker.ports import ControllerPort, MetadataQuorum, SchedulerPort
 from kraftrio.broker.server.context import ClientInfo, HandlerTable, RequestContext
-from kraftrio.broker.server.sliced_work import Work
+from kraftrio.broker.server.slices.sliced_work import Work
 from kraftrio.kraft_meta.metadata.image import BROKER_LOGGER
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdentity
 from kraftrio.wire.messages.admin import ElectLeadersRequest

@@ -19,7 +19,7 @@ from kraftrio.broker.api.shared.decisions import decide_in_time
 from kraftrio.broker.controller.envelopes import Unwrapped, unwrap, wrap_response
 from kraftrio.broker.ports import ClientsController, SchedulerPort
 from kraftrio.broker.server.context import HandlerTable, RequestContext
-from kraftrio.broker.server.sliced_work import Work
+from kraftrio.broker.server.slices.sliced_work import Work
 from kraftrio.kraft_meta.controller.token_control import TokenRequest
 from kraftrio.wire.errors import KafkaError
 from kraftrio.wire.messages.quorum import EnvelopeRequest, EnvelopeResponse

@@ -14,7 +14,7 @@ from __future__ import annotations
 from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.ports import LogDirectory, LogDirsPort, ReplicaMovesPort
 from kraftrio.broker.server.context import HandlerTable, RequestContext
-from kraftrio.broker.server.sliced_work import Work
+from kraftrio.broker.server.slices.sliced_work import Work
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (

@@ -28,8 +28,8 @@ from kraftrio.broker.metadata.topic_descriptions import (
 from kraftrio.broker.ports import MetadataPort
 from kraftrio.broker.security.authorizer import CLUSTER, AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import HandlerTable, RequestContext
-from kraftrio.broker.server.sliced_sets import Distinct
-from kraftrio.broker.server.throttling import sender_of
+from kraftrio.broker.server.slices.sliced_sets import Distinct
+from kraftrio.broker.server.usage.throttling import sender_of
 from kraftrio.kraft_meta.metadata.image import MetadataImage, TopicImage
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.codec.slices import Slices

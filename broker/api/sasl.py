@@ -6,7 +6,7 @@ Behaviour (Kafka's)
   and its connection ends.
 - Elsewhere, and less than a second after the last time: ILLEGAL_SASL_STATE, no mechanisms.
 
-The first login is not served here, but before (`server/sasl_admission`).
+The first login is not served here, but before (`server/admission/sasl_admission`).
 
 Called by: the dispatchers of brokers and of controllers.
 """

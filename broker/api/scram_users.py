@@ -19,9 +19,9 @@ from kraftrio.base.deferred import Deferred
 from kraftrio.broker.api.shared.decision_parts import is_excessive, refuse_excessive
 from kraftrio.broker.ports import ControllerPort, MetadataPort
 from kraftrio.broker.server.context import HandlerTable, RequestContext
-from kraftrio.broker.server.request_parts import PART_ENTRIES
-from kraftrio.broker.server.sliced_sets import SlicedSet, distinct, repeated
-from kraftrio.broker.server.sliced_work import Work
+from kraftrio.broker.server.slices.request_parts import PART_ENTRIES
+from kraftrio.broker.server.slices.sliced_sets import SlicedSet, distinct, repeated
+from kraftrio.broker.server.slices.sliced_work import Work
 from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.kraft_meta.metadata.scram_image import ScramUser
 from kraftrio.wire.codec.lazy_arrays import each

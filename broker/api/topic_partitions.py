@@ -20,7 +20,7 @@ from kraftrio.broker.metadata.topic_descriptions import (
 from kraftrio.broker.ports import MetadataPort
 from kraftrio.broker.security.authorizer import AclOperation, ResourceType
 from kraftrio.broker.server.context import HandlerTable, RequestContext
-from kraftrio.broker.server.sliced_sets import distinct, in_order
+from kraftrio.broker.server.slices.sliced_sets import distinct, in_order
 from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.codec.slices import Slices

@@ -8,7 +8,7 @@ Owns: `cluster_events`. Rules
    Where no broker is left that could lead, that none does, and why, goes without saying.
 3. A setting's value is shown unless it is a secret, or nobody knows whether it is.
 
-Pure. Called by `node/cluster_log`, on the active controller.
+Pure. Called by `node/watch/cluster_log`, on the active controller.
 """
 
 from __future__ import annotations

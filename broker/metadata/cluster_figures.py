@@ -4,7 +4,7 @@ Owns: `ClusterFigures`. Counting takes a walk over all partitions of an image, w
 once it is published: it is done in a worker thread, for each image that somebody wants to see. What
 comes and goes between two of these is counted as it is published.
 
-Called by `node/observation`.
+Called by `node/watch/observation`.
 """
 
 from __future__ import annotations

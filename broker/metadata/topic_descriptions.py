@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kraftrio.broker.server.sliced_sets import in_order
+from kraftrio.broker.server.slices.sliced_sets import in_order
 from kraftrio.kraft_meta.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from kraftrio.wire.codec.lazy_arrays import each_once
 from kraftrio.wire.codec.slices import Slices

@@ -7,7 +7,7 @@
   with the quorum, a restart does not mend.
 - /ready: 200 while clients are served, 503 before and after (a node that stops takes no new ones).
 
-Called by: `node/observation`, which loads this module only where the setting is made.
+Called by: `node/watch/observation`, which loads this module only where the setting is made.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Owns: `LoopWatch`. The time between the moment that a timer is due and the momen
 what every request waits, too. Where a turn of the loop takes longer than a stall may, the watch dog
 (`node/stall_watch`), a thread, looks at what holds it.
 
-Called by: `node/observation`.
+Called by: `node/watch/observation`.
 """
 
 from __future__ import annotations

@@ -32,9 +32,9 @@ from kraftrio.broker.log.manager.duplicate_logs import Placement, set_duplicates
 from kraftrio.broker.log.manager.log_dir import PendingLog
 from kraftrio.broker.log.manager.log_dirs import LogDirError
 from kraftrio.broker.node.context import NodeContext
-from kraftrio.broker.node.services import BrokerServices
 from kraftrio.broker.node.settings import connection_limits, server_limits
 from kraftrio.broker.node.stop_signals import cancel_when
+from kraftrio.broker.node.wiring.services import BrokerServices
 from kraftrio.broker.server.listening import BoundListener
 from kraftrio.broker.server.resources import ServerResources
 from kraftrio.broker.server.server import ServerListener

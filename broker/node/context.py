@@ -14,7 +14,7 @@ from kraftrio.broker.controller.client import ControllerClient
 from kraftrio.broker.metrics.registry import MetricsRegistry
 from kraftrio.broker.metrics.telemetry.client_metrics import ClientMetrics
 from kraftrio.broker.node.environment import Environment
-from kraftrio.broker.node.security import NodeSecurity
+from kraftrio.broker.node.security.secured_listeners import NodeSecurity
 from kraftrio.broker.node.storage import NodeStorage
 from kraftrio.broker.security.authorizer import ALLOW_ALL, Authorizer
 from kraftrio.broker.server.resources import ServerResources

@@ -38,11 +38,11 @@ from kraftrio.broker.node.settings import (
 )
 from kraftrio.broker.security.api_access import CONTROLLER_API_ACCESS
 from kraftrio.broker.security.authorizer import trusting_nodes
-from kraftrio.broker.server.connection_quotas import ConnectionQuotas
+from kraftrio.broker.server.admission.connection_quotas import ConnectionQuotas
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.listening import BoundListener
 from kraftrio.broker.server.server import ServerListener
-from kraftrio.broker.server.sliced_work import SlicedWork
+from kraftrio.broker.server.slices.sliced_work import SlicedWork
 from kraftrio.kraft_meta.controller.control import DEFAULT_FEATURES
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
 

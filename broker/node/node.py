@@ -45,8 +45,7 @@ from kraftrio.broker.node.broker_role import BrokerRole
 from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.controller_role import ControllerRole
 from kraftrio.broker.node.environment import Environment
-from kraftrio.broker.node.observation import Observation, client_metrics
-from kraftrio.broker.node.security import NodeSecurity
+from kraftrio.broker.node.security.secured_listeners import NodeSecurity
 from kraftrio.broker.node.settings import (
     controller_client_config,
     controller_config,
@@ -59,6 +58,7 @@ from kraftrio.broker.node.settings import (
 )
 from kraftrio.broker.node.stop_signals import cancel_when, is_impatient, stop_signals_received
 from kraftrio.broker.node.storage import NodeStorage
+from kraftrio.broker.node.watch.observation import Observation, client_metrics
 from kraftrio.broker.security.authorizer import ALLOW_ALL, Authorizer
 from kraftrio.broker.server.listening import BoundListener, bind_listeners
 from kraftrio.kraft_meta.metadata.acl_image import AclChanges

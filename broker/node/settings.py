@@ -22,7 +22,7 @@ from kraftrio.broker.node.environment import Environment
 from kraftrio.broker.security.acls.standard_authorizer import StandardAuthorizer
 from kraftrio.broker.security.principal import KafkaPrincipal
 from kraftrio.broker.security.quotas.sampled_rate import RateWindows
-from kraftrio.broker.server.connection_quotas import ConnectionLimits, ConnectionQuotas
+from kraftrio.broker.server.admission.connection_quotas import ConnectionLimits, ConnectionQuotas
 from kraftrio.broker.server.limits import ServerLimits
 from kraftrio.broker.server.memory_budget import MemoryBudget
 from kraftrio.broker.server.resources import ServerResources

@@ -14,7 +14,7 @@ from typing import Any
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.server.context import ClientInfo, Handler, RequestContext
-from kraftrio.broker.server.sliced_work import SlicedWork
+from kraftrio.broker.server.slices.sliced_work import SlicedWork
 from kraftrio.wire.codec.schema import spec_of
 from kraftrio.wire.protocol.api import APIS, Api, ApiKey
 

@@ -29,7 +29,7 @@ from kraftrio.broker.replica.directories.full_directories import FullDirectories
 from kraftrio.broker.replica.directories.unmade_logs import UnmadeLogs
 from kraftrio.broker.replica.follower_writes import FollowerWrites
 from kraftrio.broker.replica.hosted_replicas import HostedReplicas
-from kraftrio.broker.replica.isr_keeper import IsrKeeper
+from kraftrio.broker.replica.isr.isr_keeper import IsrKeeper
 from kraftrio.broker.replica.led_partitions import LedPartitions
 from kraftrio.broker.replica.metadata_changes import MetadataChanges
 from kraftrio.broker.replica.partition import Partition

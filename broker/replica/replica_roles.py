@@ -12,7 +12,7 @@ from __future__ import annotations
 from kraftrio.base.clock import Clock
 from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.broker.replica.directories.disk_errors import DiskErrors
-from kraftrio.broker.replica.isr_keeper import IsrKeeper
+from kraftrio.broker.replica.isr.isr_keeper import IsrKeeper
 from kraftrio.broker.replica.partition import Partition
 from kraftrio.broker.replica.ports import FetcherManager
 from kraftrio.broker.replica.state.partition_state import Role

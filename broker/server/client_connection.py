@@ -34,9 +34,9 @@ from kraftrio.broker.server.context import ClientInfo
 from kraftrio.broker.server.dispatch import Dispatcher, Encoder
 from kraftrio.broker.server.limits import ServerLimits
 from kraftrio.broker.server.memory_budget import FREE_BYTES
-from kraftrio.broker.server.request_figures import RequestTimes
 from kraftrio.broker.server.resources import ServerResources
 from kraftrio.broker.server.response_queue import AHEAD_BYTES, ResponseQueue
+from kraftrio.broker.server.usage.request_figures import RequestTimes
 from kraftrio.net.send_queue import Push, SendQueue
 from kraftrio.net.transport import Network, Socket
 from kraftrio.wire.errors import RemoteProtocolError

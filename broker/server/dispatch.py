@@ -27,8 +27,8 @@ from kraftrio.broker.server.context import ClientInfo, Handler, RequestContext, 
 from kraftrio.broker.server.guard import Refuse, close_connection
 from kraftrio.broker.server.response_errors import error_codes
 from kraftrio.broker.server.routes import Route, build_routes
-from kraftrio.broker.server.sliced_work import SlicedWork, Work, do_at_once
-from kraftrio.broker.server.throttling import Throttle
+from kraftrio.broker.server.slices.sliced_work import SlicedWork, Work, do_at_once
+from kraftrio.broker.server.usage.throttling import Throttle
 from kraftrio.wire.codec.lazy_arrays import is_little
 from kraftrio.wire.codec.message import decode, encode, encode_pieces
 from kraftrio.wire.codec.slices import decode_slices, encode_slices

@@ -10,9 +10,9 @@ import trio
 from kraftrio.base.clock import Clock
 from kraftrio.base.statistics import Statistics
 from kraftrio.base.threads import RunInThread, run_in_worker_thread
-from kraftrio.broker.server.connection_quotas import ConnectionQuotas
+from kraftrio.broker.server.admission.connection_quotas import ConnectionQuotas
 from kraftrio.broker.server.memory_budget import MemoryBudget
-from kraftrio.broker.server.request_figures import RequestFigures, SlowRequestLimit
+from kraftrio.broker.server.usage.request_figures import RequestFigures, SlowRequestLimit
 
 _STALL_CHECK_INTERVAL_S = 5.0
 _MAX_LOADS = 8  # at a time, by all connections

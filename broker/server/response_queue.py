@@ -19,8 +19,8 @@ from typing import Final
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.server.dispatch import Encoder
 from kraftrio.broker.server.memory_budget import MemoryShare
-from kraftrio.broker.server.request_figures import RequestTimes
 from kraftrio.broker.server.resources import ServerResources
+from kraftrio.broker.server.usage.request_figures import RequestTimes
 from kraftrio.net.send_queue import Push, SendQueue
 from kraftrio.wire.protocol.framing import RequestStart, ResponseSlot, ServerConnection
 from kraftrio.wire.stored_bytes import Piece, StoredBytes

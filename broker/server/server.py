@@ -19,10 +19,10 @@ import trio
 from kraftrio.base.exception_groups import innermost
 from kraftrio.base.statistics import Statistics
 from kraftrio.broker.security.principal import ANONYMOUS
-from kraftrio.broker.server.admission import Admission, AdmissionRefused
+from kraftrio.broker.server.admission.admission import Admission, AdmissionRefused
+from kraftrio.broker.server.admission.connection_quotas import MOST_HELD
 from kraftrio.broker.server.audit import login_refused
 from kraftrio.broker.server.client_connection import AcceptedConnection, PeerGone
-from kraftrio.broker.server.connection_quotas import MOST_HELD
 from kraftrio.broker.server.context import ClientInfo
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.limits import ServerLimits

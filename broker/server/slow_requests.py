@@ -23,8 +23,8 @@ import trio
 
 from kraftrio.base.logging_setup import log_event
 from kraftrio.broker.log.sync_times import SYNC_TIMES, SyncTimes
-from kraftrio.broker.server.request_figures import RequestTimes
 from kraftrio.broker.server.resources import ServerResources
+from kraftrio.broker.server.usage.request_figures import RequestTimes
 from kraftrio.wire.protocol.api import APIS, ApiKey
 
 _log = logging.getLogger("kraftrio.server")

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    from kraftrio.broker.node.secure_setup.secure_setup import SecureSetup
+    from kraftrio.broker.node.local.secure_setup.secure_setup import SecureSetup
 
 EXIT_USAGE = 2
 EXIT_FAILURE = 1
@@ -186,8 +186,8 @@ def _start(arguments: argparse.Namespace) -> int:
 
     with making_what_stays():
         from kraftrio.base.start_errors import StartError
-        from kraftrio.broker.node.first_users import FirstUserError, first_credentials
         from kraftrio.broker.node.node import run_until_stopped
+        from kraftrio.broker.node.security.first_users import FirstUserError, first_credentials
 
     try:
         users = [*arguments.add_scram, *_users_of(config.kraftrio_first_users_file)]
@@ -241,9 +241,12 @@ def _cluster(arguments: argparse.Namespace) -> int:
     from kraftrio.base.line_output import STANDARD_ERROR, STANDARD_OUTPUT, LineOutput
     from kraftrio.broker.config.config import PropertyError
     from kraftrio.broker.log.files import OsFileSystem
-    from kraftrio.broker.node.cluster_layout import ClusterError, plan_cluster
-    from kraftrio.broker.node.local_cluster import run_cluster
-    from kraftrio.broker.node.secure_setup.secure_setup import SecureSetupError, what_clients_need
+    from kraftrio.broker.node.local.cluster_layout import ClusterError, plan_cluster
+    from kraftrio.broker.node.local.local_cluster import run_cluster
+    from kraftrio.broker.node.local.secure_setup.secure_setup import (
+        SecureSetupError,
+        what_clients_need,
+    )
 
     try:
         settings = _settings(arguments)
@@ -284,7 +287,7 @@ def _cluster(arguments: argparse.Namespace) -> int:
 def _make_secure(setup: SecureSetup) -> None:
     from datetime import UTC, datetime
 
-    from kraftrio.broker.node.secure_setup.secure_setup import new_password, write_setup
+    from kraftrio.broker.node.local.secure_setup.secure_setup import new_password, write_setup
 
     write_setup(setup.files(datetime.now(UTC), new_password()))
 

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 
 import click
 
-from kraftrio.broker.node.secure_node import secure_node_files
-from kraftrio.broker.node.secure_setup.new_files import NewFile
-from kraftrio.broker.node.secure_setup.secure_setup import (
+from kraftrio.broker.node.local.secure_node import secure_node_files
+from kraftrio.broker.node.local.secure_setup.new_files import NewFile
+from kraftrio.broker.node.local.secure_setup.secure_setup import (
     ADMINISTRATOR,
     SecureSetupError,
     new_password,

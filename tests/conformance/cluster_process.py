@@ -2,7 +2,7 @@
 
 `Cluster` is the whole; its nodes are `ClusterNode`s (ours, by `kraftrio start --config`) or
 `ApacheNode`s (Apache Kafka in combined mode), which TEST_BROKER decides as for single brokers. Both
-get the same properties from `kraftrio.broker.node.cluster_layout`, so a test of failover is right
+get the same properties from `broker/node/local/cluster_layout`, so a test of failover is right
 only if it passes against both. Questions about the state of a cluster go over raw frames to
 whichever node answers (`ask`), and `wait_healthy` is the end of every fault: all nodes run, all
 brokers are unfenced, and every replica is in sync.
@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from kraftrio.broker.log.files import OsFileSystem
-from kraftrio.broker.node.cluster_layout import free_ports, node_properties, plan_cluster
+from kraftrio.broker.node.local.cluster_layout import free_ports, node_properties, plan_cluster
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import (
     FindCoordinatorRequest,

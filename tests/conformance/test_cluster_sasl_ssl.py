@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftrio.broker.node.cluster_layout import free_ports
+from kraftrio.broker.node.local.cluster_layout import free_ports
 from tests.conformance.clients.install import kcat
 from tests.conformance.cluster_calls import create
 from tests.conformance.cluster_process import HOST, Cluster, Properties

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from kraftrio.broker.metrics.families import FAMILIES
-from kraftrio.broker.node.cluster_layout import free_ports
+from kraftrio.broker.node.local.cluster_layout import free_ports
 from kraftrio.wire.messages.groups import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -7,7 +7,7 @@ import socket
 import ssl
 from pathlib import Path
 
-from kraftrio.broker.node.cluster_layout import free_ports
+from kraftrio.broker.node.local.cluster_layout import free_ports
 from tests.conformance.broker_process import KIND, ApacheBroker, Broker, free_port_pair
 from tests.security.certificates import Authority, key_store, trust_store
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from cryptography import x509
 
-from kraftrio.broker.node.cluster_layout import free_ports
+from kraftrio.broker.node.local.cluster_layout import free_ports
 from tests.conformance.cluster_process import HOST, Cluster, ClusterNode, Properties
 from tests.security.certificates import Authority, Identity, key_store, pem_files, trust_store
 

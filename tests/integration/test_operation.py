@@ -19,7 +19,7 @@ import trio
 
 from kraftrio import Consumer, Producer
 from kraftrio.broker.log.files import OsFileSystem
-from kraftrio.broker.node.cluster_layout import plan_cluster
+from kraftrio.broker.node.local.cluster_layout import plan_cluster
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import ApiVersionsRequest, MetadataRequest
 from tests.conformance.broker_process import Broker

@@ -11,7 +11,7 @@ from functools import partial
 
 import trio
 
-from kraftrio.broker.node.first_users import first_credentials
+from kraftrio.broker.node.security.first_users import first_credentials
 from kraftrio.kraft_meta.metadata.scram_image import ScramUser
 from kraftrio.net.connection import AuthenticationFailed, open_connection
 from kraftrio.net.sasl.credentials import client_credentials

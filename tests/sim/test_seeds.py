@@ -10,7 +10,7 @@ import os
 import pytest
 
 from kraftrio.broker.server.context import ClientInfo
-from kraftrio.broker.server.throttling import Throttle
+from kraftrio.broker.server.usage.throttling import Throttle
 from tests.sim.simulation import simulate
 
 _FIRST_SEED = int(os.environ.get("TEST_SIM_FIRST_SEED", "1"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from kraftrio.broker.server import sliced_work
+from kraftrio.broker.server.slices import sliced_work
 from kraftrio.wire.messages.cluster import (
     FindCoordinatorRequest,
     MetadataRequest,

@@ -53,7 +53,7 @@ from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.waiters import FetchWaiter
 from kraftrio.broker.server.context import HandlerTable, RequestContext
-from kraftrio.broker.server.request_parts import PART_ENTRIES
+from kraftrio.broker.server.slices.request_parts import PART_ENTRIES
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import FetchRequest, FetchResponse
 from kraftrio.wire.protocol.api import ApiKey

@@ -39,9 +39,9 @@ from kraftrio.broker.api.fetch.session import (
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.replica.waiters import FetchWaiter
 from kraftrio.broker.server.context import RequestContext
-from kraftrio.broker.server.request_parts import PART_ENTRIES, parts
-from kraftrio.broker.server.sliced_work import Work
-from kraftrio.broker.server.throttling import Throttle
+from kraftrio.broker.server.slices.request_parts import PART_ENTRIES, parts
+from kraftrio.broker.server.slices.sliced_work import Work
+from kraftrio.broker.server.usage.throttling import Throttle
 from kraftrio.wire.codec.lazy_arrays import each, each_dropped
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import FetchRequest, FetchResponse, PartitionData

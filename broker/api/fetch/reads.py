@@ -30,7 +30,7 @@ from kraftrio.broker.replica.waiters import FetchWaiters
 from kraftrio.broker.security.authorizer import CLUSTER, AclOperation, ResourceType
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.memory_budget import MemoryBudget
-from kraftrio.broker.server.throttling import Throttle
+from kraftrio.broker.server.usage.throttling import Throttle
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.data import (
     AbortedTransaction,

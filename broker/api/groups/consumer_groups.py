@@ -35,7 +35,7 @@ from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
 from kraftrio.broker.coordinator.outcome import Now, Outcome
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.server.context import HandlerTable, RequestContext
-from kraftrio.broker.server.sliced_work import Work
+from kraftrio.broker.server.slices.sliced_work import Work
 from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.wire.codec.lazy_arrays import KEPT_ENTRIES, each
 from kraftrio.wire.errors import ErrorCode, KafkaError

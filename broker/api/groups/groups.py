@@ -57,8 +57,8 @@ from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.peers.share_state_client import ShareStateClient
 from kraftrio.broker.security.authorizer import CLUSTER, AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import HandlerTable, RequestContext
-from kraftrio.broker.server.request_parts import PART_ENTRIES
-from kraftrio.broker.server.sliced_work import Work
+from kraftrio.broker.server.slices.request_parts import PART_ENTRIES
+from kraftrio.broker.server.slices.sliced_work import Work
 from kraftrio.wire.codec.lazy_arrays import Countable, each
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.groups import (

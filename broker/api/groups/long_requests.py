@@ -29,9 +29,9 @@ from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.peers.share_state_client import ShareStateClient
 from kraftrio.broker.security.authorizer import AclOperation, ResourceType
 from kraftrio.broker.server.context import RequestContext
-from kraftrio.broker.server.request_parts import PART_ENTRIES, nested_parts, parts
-from kraftrio.broker.server.sliced_sets import distinct
-from kraftrio.broker.server.sliced_work import Work
+from kraftrio.broker.server.slices.request_parts import PART_ENTRIES, nested_parts, parts
+from kraftrio.broker.server.slices.sliced_sets import distinct
+from kraftrio.broker.server.slices.sliced_work import Work
 from kraftrio.wire.codec.lazy_arrays import Countable, each, pairs
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.groups import (

@@ -31,7 +31,7 @@ from kraftrio.broker.peers.latest_offsets import LatestOffsets, OffsetsOrErrors
 from kraftrio.broker.peers.share_state_client import ShareStateClient, StateOrError
 from kraftrio.broker.security.authorizer import AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import HandlerTable, RequestContext
-from kraftrio.broker.server.sliced_work import Work
+from kraftrio.broker.server.slices.sliced_work import Work
 from kraftrio.broker.share_state import (
     NO_DELIVERY_COMPLETE_COUNT,
     NO_START_OFFSET,

@@ -24,7 +24,7 @@ from kraftrio.broker.coordinator.groups.share.description import describe_share_
 from kraftrio.broker.coordinator.outcome import Now, Outcome
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.server.context import HandlerTable, RequestContext
-from kraftrio.broker.server.sliced_work import Work
+from kraftrio.broker.server.slices.sliced_work import Work
 from kraftrio.wire.codec.lazy_arrays import KEPT_ENTRIES, each
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.share_groups import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.coordinator.groups.share.state_progress import Partitions
 from kraftrio.broker.peers.share_state_client import ShareStateClient
-from kraftrio.broker.server.sliced_work import Work
+from kraftrio.broker.server.slices.sliced_work import Work
 from kraftrio.broker.share_state import SharePartitionKey
 from kraftrio.wire.errors import ErrorCode
 

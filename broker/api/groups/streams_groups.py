@@ -36,7 +36,7 @@ from kraftrio.broker.coordinator.groups.streams.topology.topic_problem import He
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.security.authorizer import CLUSTER, AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import HandlerTable, RequestContext
-from kraftrio.broker.server.sliced_work import Work
+from kraftrio.broker.server.slices.sliced_work import Work
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.admin import CreatableTopic

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kraftrio.broker.server.sliced_work import Work
+from kraftrio.broker.server.slices.sliced_work import Work
 from kraftrio.wire.codec.lazy_arrays import KEPT_ENTRIES, Countable
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.streams_groups import (

@@ -37,7 +37,7 @@ from kraftrio.broker.ports import TransactionVerifier
 from kraftrio.broker.security.api_access import REFUSALS
 from kraftrio.broker.security.authorizer import AclOperation, ResourceType
 from kraftrio.broker.server.context import HandlerTable, RequestContext
-from kraftrio.broker.server.sliced_work import Work
+from kraftrio.broker.server.slices.sliced_work import Work
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.transactions import (

@@ -13,8 +13,8 @@ from functools import partial
 from typing import TypeAlias
 
 from kraftrio.base.deferred import Deferred
-from kraftrio.broker.server.request_parts import PART_ENTRIES, nested_parts
-from kraftrio.broker.server.sliced_work import Work
+from kraftrio.broker.server.slices.request_parts import PART_ENTRIES, nested_parts
+from kraftrio.broker.server.slices.sliced_work import Work
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
 from kraftrio.wire.messages.data import (

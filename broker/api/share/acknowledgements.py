@@ -18,8 +18,8 @@ from kraftrio.base.deferred import Deferred
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.security.authorizer import AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import RequestContext
-from kraftrio.broker.server.request_parts import parts
-from kraftrio.broker.server.sliced_work import Work
+from kraftrio.broker.server.slices.request_parts import parts
+from kraftrio.broker.server.slices.sliced_work import Work
 from kraftrio.broker.share.sessions import SessionPartition
 from kraftrio.broker.share.share_partitions import SharePartitions
 from kraftrio.broker.share.state.acknowledgement import AcknowledgedBatch, AcknowledgeType

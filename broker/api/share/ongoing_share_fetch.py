@@ -18,8 +18,8 @@ from kraftrio.base.timers import Timers
 from kraftrio.broker.security.authorizer import AclOperation, ResourceType
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.memory_budget import MemoryBudget
-from kraftrio.broker.server.sliced_work import Work
-from kraftrio.broker.server.throttling import Throttle
+from kraftrio.broker.server.slices.sliced_work import Work
+from kraftrio.broker.server.usage.throttling import Throttle
 from kraftrio.broker.share.led_share_partition import LedSharePartition, Taken
 from kraftrio.broker.share.sessions import SessionPartition, ShareSession
 from kraftrio.broker.share.share_partitions import SharePartitions

@@ -25,8 +25,8 @@ from kraftrio.broker.coordinator.share_coordinator import ShareCoordinator, ask
 from kraftrio.broker.coordinator.share_state.shard import ShareStateShard
 from kraftrio.broker.security.authorizer import CLUSTER, AclOperation
 from kraftrio.broker.server.context import HandlerTable, RequestContext
-from kraftrio.broker.server.request_parts import nested_parts
-from kraftrio.broker.server.sliced_work import Work
+from kraftrio.broker.server.slices.request_parts import nested_parts
+from kraftrio.broker.server.slices.sliced_work import Work
 from kraftrio.broker.share_state import (
     SharePartitionKey,
     SharePartitionState,

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kraftrio.base.deferred import Deferred
-from kraftrio.broker.server.request_parts import PART_ENTRIES, listed, nested_parts
-from kraftrio.broker.server.sliced_sets import SlicedSet, repeated
-from kraftrio.broker.server.sliced_work import Work
+from kraftrio.broker.server.slices.request_parts import PART_ENTRIES, listed, nested_parts
+from kraftrio.broker.server.slices.sliced_sets import SlicedSet, repeated
+from kraftrio.broker.server.slices.sliced_work import Work
 from kraftrio.kraft_meta.controller.error_responses import error_response
 from kraftrio.wire.codec.message import spec_of
 from kraftrio.wire.codec.schema import ARRAY

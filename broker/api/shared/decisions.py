@@ -11,7 +11,7 @@ from typing import Any
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.ports import SchedulerPort
-from kraftrio.broker.server.sliced_work import Work
+from kraftrio.broker.server.slices.sliced_work import Work
 from kraftrio.kraft_meta.controller.error_responses import error_response
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.protocol.fitting import fit_version

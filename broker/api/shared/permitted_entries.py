@@ -26,7 +26,7 @@ from kraftrio.broker.ports import MetadataPort
 from kraftrio.broker.security.api_access import REFUSALS
 from kraftrio.broker.security.authorizer import CLUSTER, AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import Handler, HandlerTable, RequestContext
-from kraftrio.broker.server.sliced_work import Work
+from kraftrio.broker.server.slices.sliced_work import Work
 from kraftrio.kraft_meta.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (

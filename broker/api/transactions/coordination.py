@@ -36,8 +36,8 @@ from kraftrio.broker.coordinator.transactions.requests import (
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.security.authorizer import CLUSTER, AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import HandlerTable, RequestContext
-from kraftrio.broker.server.request_parts import PART_ENTRIES
-from kraftrio.broker.server.sliced_work import Work, do_at_once
+from kraftrio.broker.server.slices.request_parts import PART_ENTRIES
+from kraftrio.broker.server.slices.sliced_work import Work, do_at_once
 from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.wire.codec.lazy_arrays import Countable, each, pairs
 from kraftrio.wire.errors import ErrorCode

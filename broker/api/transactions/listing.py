@@ -15,7 +15,7 @@ from kraftrio.broker.coordinator.transactions.listing import TransactionFilter, 
 from kraftrio.broker.coordinator.transactions.state import STATES_BY_NAME, Transaction
 from kraftrio.broker.security.authorizer import AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import HandlerTable, RequestContext
-from kraftrio.broker.server.sliced_sets import distinct
+from kraftrio.broker.server.slices.sliced_sets import distinct
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.codec.slices import Slices
 from kraftrio.wire.errors import ErrorCode, KafkaError

@@ -30,8 +30,8 @@ from kraftrio.broker.coordinator.outcome import ProducerOfBatch
 from kraftrio.broker.log.producers.producer_state import AppendOrigin
 from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.server.context import HandlerTable, RequestContext
-from kraftrio.broker.server.request_parts import PART_ENTRIES, nested_parts
-from kraftrio.broker.server.sliced_work import Work, do_at_once
+from kraftrio.broker.server.slices.request_parts import PART_ENTRIES, nested_parts
+from kraftrio.broker.server.slices.sliced_work import Work, do_at_once
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.transactions import (

@@ -20,7 +20,7 @@ from itertools import islice
 
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.ports import ControllerPort, SchedulerPort
-from kraftrio.broker.replica.gathered_requests import GatheredRequests, PartitionKey
+from kraftrio.broker.replica.isr.gathered_requests import GatheredRequests, PartitionKey
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.quorum import (
     AssignReplicasRequestDirectoryData,

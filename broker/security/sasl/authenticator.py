@@ -15,8 +15,8 @@ Rules
    that, unless it begins the login again, ends the connection. Time is monotonic for this; that of
    credentials is the wall clock's.
 
-Called by: `server/sasl_admission` (the first login), `api/sasl` (those again), `server/dispatch`
-(asks before each request).
+Called by: `server/admission/sasl_admission` (the first login), `api/sasl` (those again),
+`server/dispatch` (asks before each request).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from kraftrio.broker.security.quotas.client_quotas import ClientQuotas
 from kraftrio.broker.security.quotas.sampled_rate import RateWindows
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.memory_budget import MemoryBudget
-from kraftrio.broker.server.throttling import Throttle
+from kraftrio.broker.server.usage.throttling import Throttle
 from kraftrio.wire.codec.message import records_view
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import (

@@ -11,7 +11,7 @@ from kraftrio.base.deferred import Deferred
 from kraftrio.broker.api.acls import AclHandlers
 from kraftrio.broker.security.authorizer import ALLOW_ALL, Authorizer
 from kraftrio.broker.server.context import ClientInfo, RequestContext
-from kraftrio.broker.server.sliced_work import do_at_once
+from kraftrio.broker.server.slices.sliced_work import do_at_once
 from kraftrio.kraft_meta.metadata.acl_image import Acl
 from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.wire.errors import ErrorCode, RemoteProtocolError

@@ -33,7 +33,7 @@ from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.ports import UnflushedError, VerificationResult
 from kraftrio.broker.security.authorizer import ALLOW_ALL, Authorizer
 from kraftrio.broker.server.context import ClientInfo, RequestContext
-from kraftrio.broker.server.sliced_work import do_at_once
+from kraftrio.broker.server.slices.sliced_work import do_at_once
 from kraftrio.broker.share_state import SharePartitionKey
 from kraftrio.kraft_meta.metadata.image import (
     BrokerImage,

@@ -20,7 +20,7 @@ from kraftrio.broker.node.settings import (
     raise_open_files_limit,
     voter_set,
 )
-from kraftrio.broker.server.connection_quotas import UNLIMITED
+from kraftrio.broker.server.admission.connection_quotas import UNLIMITED
 from kraftrio.kraft_meta.metadata.image import BROKER, MetadataDelta, MetadataImage
 from kraftrio.kraft_meta.metadata.records import ConfigRecord
 from kraftrio.kraft_meta.raft.voters import VoterEndpoint

@@ -20,7 +20,7 @@ from kraftrio.broker.peers.local_calls import LocalCalls
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.server import ServerListener, bind
-from kraftrio.broker.server.sliced_work import SlicedWork
+from kraftrio.broker.server.slices.sliced_work import SlicedWork
 from kraftrio.kraft_meta.metadata.image import BrokerImage, Endpoint
 from kraftrio.net.connection import ConnectionBusy, ConnectionLost, RequestTimedOut
 from kraftrio.net.link import LinkSettings

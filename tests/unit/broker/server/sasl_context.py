@@ -14,10 +14,10 @@ from kraftrio.base.threads import run_in_worker_thread
 from kraftrio.broker.api.sasl import SaslHandlers
 from kraftrio.broker.security.sasl.scram import TokenCredential
 from kraftrio.broker.security.sasl.settings import ListenerSasl, LoginPorts, listener_sasl
+from kraftrio.broker.server.admission.sasl_admission import SaslAdmission
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.resources import ServerResources
-from kraftrio.broker.server.sasl_admission import SaslAdmission
 from kraftrio.broker.server.server import ServerListener
 from kraftrio.net.connection import Connection, open_connection
 from kraftrio.net.sasl.credentials import client_credentials

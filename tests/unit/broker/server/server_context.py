@@ -13,13 +13,13 @@ import trio.lowlevel
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.security.authorizer import ALLOW_ALL, Authorizer
-from kraftrio.broker.server.admission import Admission
+from kraftrio.broker.server.admission.admission import Admission
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.limits import ServerLimits
 from kraftrio.broker.server.resources import ServerResources
 from kraftrio.broker.server.server import ServerListener
-from kraftrio.broker.server.throttling import Throttle
+from kraftrio.broker.server.usage.throttling import Throttle
 from kraftrio.net.transport import SystemNetwork
 from kraftrio.wire.codec.message import encode
 from kraftrio.wire.errors import ErrorCode

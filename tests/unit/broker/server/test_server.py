@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.lowlevel
 
-from kraftrio.broker.server.connection_quotas import ConnectionLimits, ConnectionQuotas
+from kraftrio.broker.server.admission.connection_quotas import ConnectionLimits, ConnectionQuotas
 from kraftrio.broker.server.resources import ServerResources
 from kraftrio.kraft_meta.metadata.quota_image import quota_entity
 from kraftrio.wire.codec.message import encode

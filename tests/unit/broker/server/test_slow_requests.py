@@ -9,9 +9,9 @@ import pytest
 
 from kraftrio.broker.log.sync_times import SyncTimes
 from kraftrio.broker.server.context import ClientInfo
-from kraftrio.broker.server.request_figures import RequestTimes
 from kraftrio.broker.server.resources import ServerResources
 from kraftrio.broker.server.slow_requests import SlowRequests
+from kraftrio.broker.server.usage.request_figures import RequestTimes
 from kraftrio.wire.protocol.api import ApiKey
 from kraftrio.wire.protocol.framing import RequestStart
 

@@ -17,7 +17,7 @@ from kraftrio.broker.peers.latest_offsets import LatestOffsets
 from kraftrio.broker.peers.share_state_client import ShareStateClient
 from kraftrio.broker.security.authorizer import ALLOW_ALL, Authorizer
 from kraftrio.broker.server.context import ClientInfo, RequestContext
-from kraftrio.broker.server.sliced_work import do_at_once
+from kraftrio.broker.server.slices.sliced_work import do_at_once
 from kraftrio.wire.codec.message import decode, encode
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import (

@@ -19,7 +19,7 @@ from kraftrio.broker.security.authorizer import (
 )
 from kraftrio.broker.server.context import ClientInfo
 from kraftrio.broker.server.dispatch import Dispatcher
-from kraftrio.broker.server.sliced_work import SlicedWork
+from kraftrio.broker.server.slices.sliced_work import SlicedWork
 from kraftrio.wire.codec.message import decode, encode
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import (

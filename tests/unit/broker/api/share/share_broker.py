@@ -16,8 +16,8 @@ from kraftrio.broker.security.quotas.client_quotas import ClientQuotas
 from kraftrio.broker.security.quotas.sampled_rate import RateWindows
 from kraftrio.broker.server.context import ClientInfo, RequestContext
 from kraftrio.broker.server.memory_budget import MemoryBudget
-from kraftrio.broker.server.sliced_work import SlicedWork
-from kraftrio.broker.server.throttling import Throttle
+from kraftrio.broker.server.slices.sliced_work import SlicedWork
+from kraftrio.broker.server.usage.throttling import Throttle
 from kraftrio.broker.share.led_share_partition import LedSharePartition, ShareServices
 from kraftrio.broker.share.sessions import SessionPartition, ShareSessions
 from kraftrio.broker.share.share_partitions import SharePartitions

@@ -8,8 +8,8 @@ import pytest
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.api.shared.decision_parts import MOST_ENTRIES, decide_in_parts
-from kraftrio.broker.server.request_parts import PART_ENTRIES
-from kraftrio.broker.server.sliced_work import do_at_once
+from kraftrio.broker.server.slices.request_parts import PART_ENTRIES
+from kraftrio.broker.server.slices.sliced_work import do_at_once
 from kraftrio.kraft_meta.controller.error_responses import error_response
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.errors import ErrorCode

@@ -14,7 +14,7 @@ from kraftrio.broker.api.shared.permitted_entries import permitted_entries
 from kraftrio.broker.security.authorizer import ALLOW_ALL, CLUSTER, AclOperation, Resource
 from kraftrio.broker.security.authorizer import ResourceType as Kind
 from kraftrio.broker.server.context import ClientInfo, RequestContext
-from kraftrio.broker.server.sliced_work import do_at_once
+from kraftrio.broker.server.slices.sliced_work import do_at_once
 from kraftrio.kraft_meta.metadata.image import MetadataImage, TopicImage
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (

@@ -20,7 +20,7 @@ from kraftrio.broker.coordinator.share_initializer import ShareStateInitializer
 from kraftrio.broker.coordinator.transaction_coordinator import transaction_coordinator
 from kraftrio.broker.security.authorizer import ALLOW_ALL, Authorizer
 from kraftrio.broker.server.context import ClientInfo, RequestContext
-from kraftrio.broker.server.sliced_work import do_at_once
+from kraftrio.broker.server.slices.sliced_work import do_at_once
 from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.wire.codec.message import decode, encode
 from kraftrio.wire.messages.data import InitProducerIdRequest

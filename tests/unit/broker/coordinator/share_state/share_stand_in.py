@@ -16,7 +16,7 @@ from kraftrio.broker.coordinator.share_coordinator import ask, share_coordinator
 from kraftrio.broker.coordinator.share_state.shard import ShareStateShard
 from kraftrio.broker.security.authorizer import ALLOW_ALL, Authorizer
 from kraftrio.broker.server.context import ClientInfo, RequestContext
-from kraftrio.broker.server.sliced_work import do_at_once
+from kraftrio.broker.server.slices.sliced_work import do_at_once
 from kraftrio.broker.share_state import SharePartitionKey, ShareStateBatch, ShareStateWrite
 from kraftrio.wire.codec.message import decode, encode
 from kraftrio.wire.errors import KafkaError

@@ -1,0 +1,1 @@
+"""Several nodes on one machine, and the files of a secure one."""

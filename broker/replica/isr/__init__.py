@@ -1,0 +1,1 @@
+"""Who is in sync: watched by the leader, proposed to the controller."""

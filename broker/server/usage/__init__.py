@@ -1,0 +1,1 @@
+"""What requests cost and use, counted, told, and held to quotas."""

@@ -1,0 +1,40 @@
+"""systemd hears when the node serves, that its loop turns, and that it stops."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import trio
+
+from kraftrio.broker.node.watch.service_manager import ServiceManager
+
+
+async def test_what_the_manager_hears(tmp_path: Path) -> None:
+    address = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
+        heard.bind(address)
+        heard.setblocking(False)
+        manager = ServiceManager({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "20000"})
+        manager.tell("READY=1")
+        assert heard.recv(100) == b"READY=1"
+        stopping = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(manager.run, stopping)
+            for _ in range(3):
+                with trio.fail_after(5):
+                    await trio.lowlevel.wait_readable(heard)
+                assert heard.recv(100) == b"WATCHDOG=1"
+            stopping.set()
+            states = {b"WATCHDOG=1"}
+            while b"STOPPING=1" not in states:
+                with trio.fail_after(5):
+                    await trio.lowlevel.wait_readable(heard)
+                states.add(heard.recv(100))
+            nursery.cancel_scope.cancel()
+
+
+def test_nobody_is_told_where_nobody_asks(tmp_path: Path) -> None:
+    ServiceManager({}).tell("READY=1")
+    ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "gone")}).tell("READY=1")
+    ServiceManager({"NOTIFY_SOCKET": "@kraftrio-nobody", "WATCHDOG_USEC": "x"}).tell("READY=1")
