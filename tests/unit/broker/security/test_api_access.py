@@ -24,6 +24,7 @@ def test_every_served_api_has_a_line() -> None:
         api.key
         for api in APIS.values()
         if ("broker" in api.listeners and api.key not in UNSERVED_BY_BROKERS)
+        or api.key is ApiKey.PUSH_TELEMETRY  # by brokers with a receiver of client metrics
         or ("controller" in api.listeners and api.key not in UNSERVED_BY_CONTROLLERS)
     }
     assert API_ACCESS.keys() == served
@@ -50,6 +51,7 @@ def test_who_needs_nothing_is_named() -> None:
         "API_VERSIONS",
         "DESCRIBE_CLUSTER",
         "GET_TELEMETRY_SUBSCRIPTIONS",
+        "PUSH_TELEMETRY",
         "SASL_HANDSHAKE",
         "SASL_AUTHENTICATE",
         "RENEW_DELEGATION_TOKEN",
