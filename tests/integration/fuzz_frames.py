@@ -41,6 +41,8 @@ RECORDED = Path(__file__).resolve().parents[1] / "data" / "frames.jsonl.xz"
 NODE_ID = 7_777
 NAMES = ("fuzz-a", "fuzz-b", "__consumer_offsets", "fuzz-group", "consumer", "range")
 DISTINCT_REQUESTS = 30_000  # making one costs more than sending it
+# Real requests for quotas, in a changed form, may hold all clients of the test back for good.
+LIMITING = {ApiKey.ALTER_CLIENT_QUOTAS}
 DESTRUCTIVE = {ApiKey.DELETE_TOPICS, ApiKey.DELETE_RECORDS, ApiKey.DELETE_GROUPS}
 NUMBERS = (
     -(2**63), -(2**31), -(2**31) - 1, -32768, -129, -128, -2, -1, 0, 1, 2, 3, 5, 127, 128, 255,
@@ -55,7 +57,7 @@ def recorded_requests(served: set[int]) -> list[bytes]:
     with lzma.open(RECORDED, "rt") as file:
         for line in file:
             entry = json.loads(line)
-            if entry["direction"] == "request" and entry["key"] in served:
+            if entry["direction"] == "request" and entry["key"] in served - LIMITING:
                 frames.append(bytes.fromhex(entry["hex"]))
     return frames
 

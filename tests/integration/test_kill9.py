@@ -231,7 +231,10 @@ class Consumer(Worker):
                 protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
             )
         )
-        if joined.error_code in (ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.UNKNOWN_MEMBER_ID):
+        if joined.error_code == ErrorCode.UNKNOWN_MEMBER_ID:  # it was given by a life before
+            self.member_id = ""
+            return False
+        if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = joined.member_id
             return False
         check(joined.error_code)
