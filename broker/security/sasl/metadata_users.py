@@ -3,8 +3,9 @@
 Owns: `MetadataUsers`, a `ScramCredentials`. Rules
 1. What the newest metadata says counts: a credential that it removed lets nobody in any more.
 2. A node that has heard of no leader since it started may not have the newest metadata, or none at
-   all: that is with nodes which cannot log in to each other before. So up to then the user that it
-   logs in as itself counts, too, with its own password: the nodes of a cluster have it in common.
+   all: that is with nodes which cannot log in to each other before. Nor can those of a new cluster,
+   whose first users are not committed yet. So up to then the user that it logs in as itself counts,
+   too, with its own password: the nodes of a cluster have it in common.
 3. A delegation token is a user whose password is its HMAC. Its credentials are made once, when it
    is used first (2 ms).
 
@@ -61,7 +62,7 @@ class MetadataUsers:
             is_current: a leader has said what is committed, since this node started.
         """
         self._image = image
-        if is_current and not self._is_current:
+        if is_current and image.scram_credentials and not self._is_current:
             self._is_current = True
             self._own.clear()
 

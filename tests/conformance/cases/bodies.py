@@ -288,6 +288,10 @@ def _of_configs(topic: str) -> dict[str, list[Body]]:
     """What describes and changes settings."""
     resource = {"ResourceType": 2, "ResourceName": topic}
     set_config = [{"Name": "retention.ms", "ConfigOperation": 0, "Value": "86400000"}]
+    client_quota = {
+        "Entity": [{"EntityType": "client-id", "EntityName": ABSENT}],
+        "Ops": [{"Key": "producer_byte_rate", "Value": 1e9, "Remove": False}],
+    }
     return {
         "DescribeConfigs": [
             {
@@ -315,6 +319,7 @@ def _of_configs(topic: str) -> dict[str, list[Body]]:
         "DescribeClientQuotas": [
             {"Components": [{"EntityType": "user", "MatchType": 2, "Match": None}]}
         ],
+        "AlterClientQuotas": [{"Entries": [client_quota], "ValidateOnly": True}],
     }
 
 
@@ -357,6 +362,9 @@ def _of_security(topic: str) -> dict[str, list[Body]]:
         "RenewDelegationToken": [{"Hmac": b"x", "RenewPeriodMs": 1000}],
         "ExpireDelegationToken": [{"Hmac": b"x", "ExpiryTimePeriodMs": -1}],
         "DescribeDelegationToken": [{"Owners": None}],
+        "AlterUserScramCredentials": [
+            {"Deletions": [{"Name": ABSENT, "Mechanism": 1}], "Upsertions": []}
+        ],
         "DescribeUserScramCredentials": [{"Users": [{"Name": ABSENT}]}, {"Users": None}],
     }
 

@@ -23,6 +23,7 @@ from kraftrio.clients.cli.perf.commands import perf
 from kraftrio.clients.cli.records.commands import consume, produce
 from kraftrio.clients.cli.topics.commands import topic
 from kraftrio.clients.cli.transactions.commands import transaction
+from tests.conformance.broker_process import Broker, start_broker
 from tests.conformance.cli.transcripts import play, read_steps
 
 TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
@@ -63,6 +64,13 @@ def paths(words: str, command: click.Command) -> Iterator[str]:
         found = command.get_command(context, name)
         assert found is not None
         yield from paths(f"{words} {name}", found)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker that holds nothing but what transcripts made: some list all there is."""
+    with start_broker(tmp_path_factory.mktemp("broker")) as started:
+        yield started
 
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)

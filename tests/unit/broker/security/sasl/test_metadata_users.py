@@ -93,6 +93,16 @@ def test_the_metadata_comes_before_what_a_node_knows_of_itself() -> None:
     assert is_let_in(users, "node", "new") and not is_let_in(users, "node", "old")
 
 
+def test_a_new_cluster_has_itself_until_its_first_users_are_committed() -> None:
+    """Nodes that could not log in to their leader would never commit those."""
+    users = MetadataUsers(lambda size: b"s" * size)
+    users.know_itself(SHA_256, "node", Secret("own"))
+    users.on_metadata(MetadataImage(), is_current=True)
+    assert users.credential(SHA_256, "node") is not None
+    users.on_metadata(image_with("alice", "two"), is_current=True)
+    assert users.credential(SHA_256, "node") is None, "the metadata does not name it"
+
+
 def test_a_delegation_token_stands_for_its_owner_until_it_expires() -> None:
     """Its password is its HMAC in base64, as the tools print it."""
     key = Secret("key")
