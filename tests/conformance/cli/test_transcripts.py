@@ -69,8 +69,9 @@ def paths(words: str, command: click.Command) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker that holds nothing but what transcripts made: some list all there is."""
-    with start_broker(tmp_path_factory.mktemp("broker")) as started:
-        yield started
+    started = start_broker(tmp_path_factory.mktemp("broker"))
+    yield started
+    started.close()
 
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
