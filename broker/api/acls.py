@@ -12,11 +12,11 @@ Behaviour (Apache Kafka's)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 
-from kraftrio.base.deferred import Deferred
-from kraftrio.broker.api.shared.decision_parts import MOST_ENTRIES, refuse_excessive
+from kraftrio.broker.api.shared.decision_parts import MOST_ENTRIES, decide_each, refuse_excessive
 from kraftrio.broker.ports import ControllerPort, MetadataPort
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.slices.request_parts import PART_ENTRIES, parts
@@ -36,7 +36,6 @@ from kraftrio.wire.messages.security import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from kraftrio.wire.protocol.acls import AclOperation, AclPermissionType, PatternType, ResourceType
 from kraftrio.wire.protocol.api import ApiKey
 
 _UNKNOWN: Final = 0
@@ -77,7 +76,7 @@ class AclHandlers:
                 error_message="No Authorizer is configured on the broker",
             )
         resources: dict[tuple[int, str, int], DescribeAclsResource] = {}
-        for acl in _filter_of(request).among(self._metadata.image.acls):
+        for acl in AclFilter.of(request).among(self._metadata.image.acls):
             if acl is None:
                 yield
                 continue
@@ -112,12 +111,11 @@ class AclHandlers:
             return _refuse(request)
         if len(request.creations) > MOST_ENTRIES:
             return refuse_excessive(request)
-        results = yield from self._decide(
+        answers = yield from decide_each(
+            partial(self._controller.submit, api_version=context.api_version),
             (CreateAclsRequest(creations=part) for part in parts(request.creations)),
-            lambda response: response.results,
-            context,
         )
-        return CreateAclsResponse(results=results)
+        return CreateAclsResponse(results=[one for answer in answers for one in answer.results])
 
     def delete_acls(self, request: DeleteAclsRequest, context: RequestContext) -> Work[Any]:
         """Have the controller delete the ACLs that agree with filters."""
@@ -133,40 +131,12 @@ class AclHandlers:
             return _refuse(request)
         if len(request.filters) > MOST_ENTRIES:
             return refuse_excessive(request)
-        results = yield from self._decide(
+        answers = yield from decide_each(
+            partial(self._controller.submit, api_version=context.api_version),
             (DeleteAclsRequest(filters=part) for part in _parts_of_filters(request.filters)),
-            lambda response: response.filter_results,
-            context,
         )
+        results = [one for answer in answers for one in answer.filter_results]
         return DeleteAclsResponse(filter_results=results)
-
-    def _decide(
-        self,
-        asked: Iterable[Any],
-        results_of: Callable[[Any], list[Any]],
-        context: RequestContext,
-    ) -> Work[list[Any]]:
-        """Have the parts of a request decided on, each when the one before is committed."""
-        results: list[Any] = []
-        for part in asked:
-            decision: Deferred[Any] = self._controller.submit(part, api_version=context.api_version)
-            yield decision
-            results.extend(results_of(decision.value))
-            yield None
-        return results
-
-
-def _filter_of(request: DescribeAclsRequest) -> AclFilter:
-    """What is described; a kind that is not known agrees with nothing."""
-    return AclFilter(
-        ResourceType(request.resource_type_filter),
-        request.resource_name_filter,
-        PatternType(request.pattern_type_filter),
-        request.principal_filter,
-        request.host_filter,
-        AclOperation(request.operation),
-        AclPermissionType(request.permission_type),
-    )
 
 
 def _parts_of_filters(filters: Iterable[DeleteAclsFilter]) -> Iterator[list[DeleteAclsFilter]]:
@@ -174,7 +144,7 @@ def _parts_of_filters(filters: Iterable[DeleteAclsFilter]) -> Iterator[list[Dele
     part: list[DeleteAclsFilter] = []
     room = PART_ENTRIES
     for one in filters:
-        cost = 1 if _means_one(one) else PART_ENTRIES // _FILTERS_AT_ONCE
+        cost = 1 if AclFilter.of(one).only is not None else PART_ENTRIES // _FILTERS_AT_ONCE
         if part and cost > room:
             yield part
             part, room = [], PART_ENTRIES
@@ -182,19 +152,6 @@ def _parts_of_filters(filters: Iterable[DeleteAclsFilter]) -> Iterator[list[Dele
         room -= cost
     if part:
         yield part
-
-
-def _means_one(data: DeleteAclsFilter) -> bool:
-    acl_filter = AclFilter(
-        data.resource_type_filter,
-        data.resource_name_filter,
-        data.pattern_type_filter,
-        data.principal_filter,
-        data.host_filter,
-        data.operation,
-        data.permission_type,
-    )
-    return acl_filter.only is not None
 
 
 def _refuse(request: Any) -> Any:

@@ -13,10 +13,10 @@ Called by: the dispatchers of brokers and of controllers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 
-from kraftrio.base.deferred import Deferred
-from kraftrio.broker.api.shared.decision_parts import is_excessive, refuse_excessive
+from kraftrio.broker.api.shared.decision_parts import decide_each, is_excessive, refuse_excessive
 from kraftrio.broker.ports import ControllerPort, MetadataPort
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.slices.request_parts import PART_ENTRIES
@@ -86,22 +86,14 @@ class ScramUserHandlers:
         """Let the controller decide, on a part after the other."""
         if (yield from is_excessive(request)):
             return refuse_excessive(request)
+        decide = partial(self._controller.submit, api_version=context.api_version)
         if len(request.deletions) + len(request.upsertions) <= PART_ENTRIES:
-            return self._decide(request, context)
+            return decide(request)
         twice = yield from repeated(one.name for one in _alterations(request))
-        response = AlterUserScramCredentialsResponse()
-        for part in _parts(request, twice):
-            if part is not None:
-                decision = self._decide(part, context)
-                yield decision
-                response.results.extend(decision.value.results)
-            yield None
-        return response
-
-    def _decide(
-        self, request: AlterUserScramCredentialsRequest, context: RequestContext
-    ) -> Deferred[Any]:
-        return self._controller.submit(request, api_version=context.api_version)
+        answers = yield from decide_each(decide, _parts(request, twice))
+        return AlterUserScramCredentialsResponse(
+            results=[one for answer in answers for one in answer.results]
+        )
 
 
 def _described(

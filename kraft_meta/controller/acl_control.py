@@ -75,15 +75,7 @@ def delete_acls(request: DeleteAclsRequest, context: DecisionContext) -> Control
 
 def filter_of(data: DeleteAclsFilter) -> AclFilter:
     """Return the filter of a request; INVALID_REQUEST if a part of it is of an unknown kind."""
-    acl_filter = AclFilter(
-        ResourceType(data.resource_type_filter),
-        data.resource_name_filter,
-        PatternType(data.pattern_type_filter),
-        data.principal_filter,
-        data.host_filter,
-        AclOperation(data.operation),
-        AclPermissionType(data.permission_type),
-    )
+    acl_filter = AclFilter.of(data)
     if not acl_filter.resource_type or not acl_filter.pattern_type:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Unknown patternFilter.")
     if not acl_filter.operation or not acl_filter.permission_type:

@@ -24,6 +24,7 @@ from kraftrio.kraft_meta.metadata.security_records import (
     AccessControlEntryRecord,
     RemoveAccessControlEntryRecord,
 )
+from kraftrio.wire.messages.security import DeleteAclsFilter, DescribeAclsRequest
 from kraftrio.wire.protocol.acls import (
     WILDCARD,
     AclOperation,
@@ -67,6 +68,19 @@ class AclFilter(NamedTuple):
     host: str | None
     operation: int
     permission_type: int
+
+    @classmethod
+    def of(cls, asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+        """Return the filter of a request; a part of a kind that nobody knows is UNKNOWN."""
+        return cls(
+            ResourceType(asked.resource_type_filter),
+            asked.resource_name_filter,
+            PatternType(asked.pattern_type_filter),
+            asked.principal_filter,
+            asked.host_filter,
+            AclOperation(asked.operation),
+            AclPermissionType(asked.permission_type),
+        )
 
     @property
     def only(self) -> Acl | None:

@@ -141,6 +141,24 @@ def decide_in_parts(decide: Callable[[Any], Deferred[Any]], request: Any) -> Wor
     return (yield from _decide_in_parts(decide, request, shape))
 
 
+def decide_each(
+    decide: Callable[[Any], Deferred[Any]], requests: Iterable[Any | None]
+) -> Work[list[Any]]:
+    """Have requests decided on, each when the one before is committed; return the answers.
+
+    Args:
+        requests: the parts of one, say; None is only a pause.
+    """
+    answers = []
+    for request in requests:
+        if request is not None:
+            decision = decide(request)
+            yield decision
+            answers.append(decision.value)
+        yield None
+    return answers
+
+
 def is_excessive(request: Any) -> Slices[bool]:
     """Whether a request has more entries than are decided on at once."""
     return (yield from _count_entries(request)) > MOST_ENTRIES
