@@ -300,6 +300,26 @@ async def for_each_group(
     return Results(values, errors)
 
 
+async def describe_one(
+    calls: AdminCalls, group_id: str, request: Any, deadline: Deadline
+) -> tuple[int, Any]:
+    """Ask a group's coordinator about this group alone; return its node id and what it tells.
+
+    Raises:
+        KafkaClientError: the group cannot be told of.
+    """
+    node_id, response = await calls.ask_coordinator(group_id, request, deadline, codes_of_groups)
+    reported = response.groups[0]
+    if reported.error_code != ErrorCode.NONE:
+        raise error_for(reported.error_code, reported.error_message)
+    return node_id, reported
+
+
+def codes_of_groups(response: Any) -> list[ErrorCode]:
+    """The errors in a response that tells of groups."""
+    return [group.error_code for group in response.groups]
+
+
 def by_topic(items: Iterable[TopicPartition]) -> Iterator[tuple[str, list[TopicPartition]]]:
     """Group partitions as requests have them, in their order."""
     for topic, part in groupby(sorted(items), key=lambda item: item.topic):

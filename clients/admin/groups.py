@@ -13,7 +13,9 @@ from kraftrio.clients.admin.calls import (
     Deadline,
     by_topic,
     checked_group_ids,
+    codes_of_groups,
     collect,
+    describe_one,
     for_each_group,
 )
 from kraftrio.clients.admin.types import (
@@ -42,13 +44,11 @@ from kraftrio.wire.messages.groups import (
     ConsumerGroupDescribeAssignment,
     ConsumerGroupDescribeDescribedGroup,
     ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
-    DescribeGroupsResponse,
     LeaveGroupRequest,
     ListGroupsRequest,
     ListGroupsResponse,
@@ -149,15 +149,8 @@ async def describe_groups(
 async def _describe_consumer(
     calls: AdminCalls, group_id: str, deadline: Deadline
 ) -> GroupDescription:
-    node_id, response = await calls.ask_coordinator(
-        group_id,
-        ConsumerGroupDescribeRequest(group_ids=[group_id]),
-        deadline,
-        _codes_of_consumer_groups,
-    )
-    reported = response.groups[0]
-    if reported.error_code != ErrorCode.NONE:
-        raise error_for(reported.error_code, reported.error_message)
+    request = ConsumerGroupDescribeRequest(group_ids=[group_id])
+    node_id, reported = await describe_one(calls, group_id, request, deadline)
     return _consumer_description(reported, node_id)
 
 
@@ -168,7 +161,7 @@ async def _describe_classic(
         group_id,
         DescribeGroupsRequest(groups=[group_id]),
         deadline,
-        _codes_of_classic_groups,
+        codes_of_groups,
     )
     reported = response.groups[0]
     code = reported.error_code
@@ -334,14 +327,6 @@ async def _coordinator_version(
         cluster.forget_coordinator(group_id)
         if not failure.retriable or not await deadline.pause():
             raise failure
-
-
-def _codes_of_consumer_groups(response: ConsumerGroupDescribeResponse) -> list[ErrorCode]:
-    return [group.error_code for group in response.groups]
-
-
-def _codes_of_classic_groups(response: DescribeGroupsResponse) -> list[ErrorCode]:
-    return [group.error_code for group in response.groups]
 
 
 def _codes_deleted(response: DeleteGroupsResponse) -> list[ErrorCode]:

@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kraftrio.clients.admin.calls import Begin, by_topic, collect, finish, for_each_group
+from kraftrio.clients.admin.calls import (
+    Begin,
+    by_topic,
+    collect,
+    describe_one,
+    finish,
+    for_each_group,
+)
 from kraftrio.clients.admin.types import (
     Results,
     ShareGroupDescription,
@@ -67,13 +74,9 @@ class ShareGroupAdmin:
         calls, deadline = self._begin(timeout_ms)
 
         async def ask(group_id: str) -> ShareGroupDescription:
-            node_id, response = await calls.ask_coordinator(
-                group_id,
-                ShareGroupDescribeRequest(group_ids=[group_id]),
-                deadline,
-                _codes_of_groups,
-            )
-            return _description(response.groups[0], node_id)
+            request = ShareGroupDescribeRequest(group_ids=[group_id])
+            node_id, reported = await describe_one(calls, group_id, request, deadline)
+            return _description(reported, node_id)
 
         return finish(await for_each_group(group_ids, ask), raise_errors)
 
@@ -104,11 +107,8 @@ class ShareGroupAdmin:
             ]
         calls, deadline = self._begin(timeout_ms)
         group = DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)
-        _, response = await calls.ask_coordinator(
-            group_id, DescribeShareGroupOffsetsRequest(groups=[group]), deadline, _codes_of_groups
-        )
-        described = response.groups[0]
-        _raise_for(described)
+        request = DescribeShareGroupOffsetsRequest(groups=[group])
+        _, described = await describe_one(calls, group_id, request, deadline)
         return finish(
             collect(
                 (
@@ -212,10 +212,6 @@ class ShareGroupAdmin:
         )
 
 
-def _codes_of_groups(response: Any) -> list[ErrorCode]:
-    return [group.error_code for group in response.groups]
-
-
 def _code_of_group(response: Any) -> list[ErrorCode]:
     return [response.error_code]
 
@@ -236,7 +232,6 @@ def _offset(reported: Any) -> SharePartitionOffset | None:
 
 
 def _description(reported: ShareGroupDescribeDescribedGroup, node_id: int) -> ShareGroupDescription:
-    _raise_for(reported)
     members = tuple(
         ShareMemberDescription(
             member.member_id,

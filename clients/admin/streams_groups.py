@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kraftrio.clients.admin.calls import Begin, finish, for_each_group
+from kraftrio.clients.admin.calls import Begin, describe_one, finish, for_each_group
 from kraftrio.clients.admin.types import (
     Results,
     StreamsGroupDescription,
@@ -18,14 +18,11 @@ from kraftrio.clients.admin.types import (
     StreamsSubtopology,
     StreamsTasks,
 )
-from kraftrio.clients.errors import error_for
-from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.streams_groups import (
     StreamsGroupDescribeAssignment,
     StreamsGroupDescribeDescribedGroup,
     StreamsGroupDescribeMember,
     StreamsGroupDescribeRequest,
-    StreamsGroupDescribeResponse,
     StreamsGroupDescribeTaskIds,
     StreamsGroupDescribeTopology,
 )
@@ -56,26 +53,16 @@ class StreamsGroupAdmin:
         calls, deadline = self._begin(timeout_ms)
 
         async def ask(group_id: str) -> StreamsGroupDescription:
-            node_id, response = await calls.ask_coordinator(
-                group_id,
-                StreamsGroupDescribeRequest(group_ids=[group_id]),
-                deadline,
-                _codes_of_groups,
-            )
-            return _description(response.groups[0], node_id)
+            request = StreamsGroupDescribeRequest(group_ids=[group_id])
+            node_id, reported = await describe_one(calls, group_id, request, deadline)
+            return _description(reported, node_id)
 
         return finish(await for_each_group(group_ids, ask), raise_errors)
-
-
-def _codes_of_groups(response: StreamsGroupDescribeResponse) -> list[ErrorCode]:
-    return [group.error_code for group in response.groups]
 
 
 def _description(
     reported: StreamsGroupDescribeDescribedGroup, node_id: int
 ) -> StreamsGroupDescription:
-    if reported.error_code != ErrorCode.NONE:
-        raise error_for(reported.error_code, reported.error_message)
     topology = reported.topology
     return StreamsGroupDescription(
         reported.group_id,
