@@ -46,7 +46,6 @@ class Unwrapped(NamedTuple):
     sender: Sender
     api_version: int
     correlation_id: int
-    is_by_token: bool
 
 
 def wrap(request: Any, api_version: int, sender: Sender | None = None) -> EnvelopeRequest:
@@ -106,7 +105,6 @@ def unwrap(envelope: EnvelopeRequest) -> Unwrapped:
         Sender(principal.name, header.client_id or ""),
         api_version,
         header.correlation_id,
-        principal.token_authenticated,
     )
 
 

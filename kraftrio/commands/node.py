@@ -295,9 +295,7 @@ def _make_secure(setup: SecureSetup) -> None:
 def is_own(arguments: Sequence[str]) -> bool:
     """Tell whether a command line is for this module: `cluster` has commands of the tree, too."""
     match arguments:
-        case ["start" | "recover-quorum" | "cluster"]:
-            return True
-        case ["start" | "recover-quorum", *_]:
+        case ["start" | "recover-quorum", *_] | ["cluster"]:
             return True
         case ["cluster", first, *_]:
             return first.startswith("-") and first not in ("-h", "--help")
