@@ -7,7 +7,8 @@ Owns: `SaslAdmission`, an `Admission`. Rules (Kafka's SaslServerAuthenticator)
 2. Not a byte beyond the login is read: what follows is the served connection's.
 3. A refused client waits `connection.failed.authentication.delay.ms` for its answer, then the
    connection ends. One that breaks these rules is not answered.
-4. Bounded: by `sasl.server.max.receive.size`, by the time of a whole login, and by how many large
+4. Answers to messages that came together go out together, like those of a served connection.
+5. Bounded: by `sasl.server.max.receive.size`, by the time of a whole login, and by how many large
    messages are held at a time; memory is taken as bytes come, not as they are announced.
 
 Called by: `ServerListener`, for SASL_PLAINTEXT, and after TLS for SASL_SSL. The decisions are
@@ -17,7 +18,7 @@ Called by: `ServerListener`, for SASL_PLAINTEXT, and after TLS for SASL_SSL. The
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final
 
@@ -36,7 +37,6 @@ from kraftrio.wire.errors import RemoteProtocolError
 from kraftrio.wire.messages.security import (
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
-    SaslHandshakeResponse,
 )
 from kraftrio.wire.protocol.api import APIS, ApiKey, response_header_version
 from kraftrio.wire.protocol.framing import RequestStart, parse_request_start
@@ -50,6 +50,11 @@ _SMALL_BYTES = 16 * 1024
 _MOST_LARGE_MESSAGES = 16
 _MOST_VERSION_REQUESTS = 4
 _MOST_VERSIONS_BYTES = 4096
+
+# SaslHandshake has no flexible version; nothing else is served here.
+_FLEXIBLE_FROM: Final = {
+    int(key): APIS[key].flexible_from for key in (ApiKey.API_VERSIONS, ApiKey.SASL_AUTHENTICATE)
+}
 
 
 class SaslAdmission:
@@ -92,33 +97,39 @@ class SaslAdmission:
     async def _log_in(
         self, channel: _Channel, authenticator: Authenticator, client: ClientInfo
     ) -> None:
-        version = await self._shake_hands(channel, authenticator, client)
-        while authenticator.is_exchanging:
-            async with channel.message() as message:
+        try:
+            version = await self._shake_hands(channel, authenticator, client)
+            while authenticator.is_exchanging:
                 if version == 0:
-                    await channel.send(authenticator.token(bytes(message)))
+                    await channel.answer(
+                        lambda message: _sized(authenticator.token(bytes(message)))
+                    )
                 else:
-                    await self._authenticate(channel, authenticator, message)
+                    await channel.answer(lambda message: _authenticate(authenticator, message))
+        finally:
+            await channel.flush()
 
     async def _shake_hands(
         self, channel: _Channel, authenticator: Authenticator, client: ClientInfo
     ) -> int:
         """Serve requests up to SaslHandshake; return the version of this."""
+        version: int | None = None
+
+        def answer(message: memoryview) -> bytes:
+            nonlocal version
+            start = _start(message)
+            if start.api_key == ApiKey.API_VERSIONS:
+                return self._versions(message, start, client)
+            request = _decoded(message, start, ApiKey.SASL_HANDSHAKE)
+            assert isinstance(request, SaslHandshakeRequest), "it was decoded as this"
+            response = _answered(lambda: authenticator.handshake(request.mechanism), start)
+            version = start.api_version
+            return response
+
         for _ in range(_MOST_VERSION_REQUESTS + 1):
-            async with channel.message() as message:
-                start = _start(message)
-                if start.api_key == ApiKey.API_VERSIONS:
-                    await channel.send_whole(self._versions(message, start, client))
-                    continue
-                request = _decoded(message, start, ApiKey.SASL_HANDSHAKE)
-                assert isinstance(request, SaslHandshakeRequest), "it was decoded as this"
-                try:
-                    response: SaslHandshakeResponse = authenticator.handshake(request.mechanism)
-                except AuthenticationRefused as error:
-                    error.answer = error.answer and _encoded(error.answer, start)
-                    raise
-                await channel.send(_encoded(response, start))
-                return start.api_version
+            await channel.answer(answer)
+            if version is not None:
+                return version
         raise RemoteProtocolError("it asks for versions again and again")
 
     def _versions(self, message: memoryview, start: RequestStart, client: ClientInfo) -> bytes:
@@ -129,25 +140,13 @@ class SaslAdmission:
         pieces = answer()
         return b"".join(piece for piece in pieces if not isinstance(piece, StoredBytes))
 
-    async def _authenticate(
-        self, channel: _Channel, authenticator: Authenticator, message: memoryview
-    ) -> None:
-        start = _start(message)
-        request = _decoded(message, start, ApiKey.SASL_AUTHENTICATE)
-        assert isinstance(request, SaslAuthenticateRequest), "it was decoded as this"
-        try:
-            response = authenticator.authenticate(bytes(request.auth_bytes))
-        except AuthenticationRefused as error:
-            error.answer = error.answer and _encoded(error.answer, start)
-            raise
-        await channel.send(_encoded(response, start))
-
     async def _answer_refused(self, channel: _Channel, answer: Any) -> None:
         """Let a refused client wait, then tell it; bare tokens have no form for that."""
         await trio.sleep(self._sasl.failure_delay_ms / 1000)
         if isinstance(answer, bytes):
             with trio.move_on_after(LOGIN_TIMEOUT_S), contextlib.suppress(OSError):
-                await channel.send(answer)
+                channel.send(answer)
+                await channel.flush()
 
 
 class _Channel:
@@ -164,10 +163,10 @@ class _Channel:
         self._sock = sock
         self._max_message_bytes = max_message_bytes
         self._large_messages = large_messages
+        self._unsent = b""
 
-    @contextlib.asynccontextmanager
-    async def message(self) -> AsyncIterator[memoryview]:
-        """Receive a message, and hold it while the body runs.
+    async def answer(self, answer: Callable[[memoryview], bytes]) -> None:
+        """Receive a message, and send what `answer` makes of it, once there are no more.
 
         Raises:
             RemoteProtocolError: it is too large.
@@ -177,21 +176,20 @@ class _Channel:
         if not 0 <= size <= self._max_message_bytes:
             raise RemoteProtocolError(f"a message of {size} bytes comes before its login")
         if size <= _SMALL_BYTES:
-            yield memoryview(await self._receive(size))
+            self.send(answer(memoryview(await self._receive(size))))
         else:
             async with self._large_messages:
-                yield memoryview(await self._receive(size))
+                self.send(answer(memoryview(await self._receive(size))))
 
-    async def send(self, message: bytes) -> None:
-        """Send a message."""
-        await self.send_whole(_SIZE.pack(len(message)) + message)
+    def send(self, message: bytes) -> None:
+        """Send a message, with its length before it, by the next `flush`."""
+        self._unsent += message
 
-    async def send_whole(self, data: bytes) -> None:
-        """Send a message that has its length before it already."""
-        view = memoryview(data)
-        while view:
+    async def flush(self) -> None:
+        """Send what was not sent yet."""
+        while self._unsent:
             try:
-                view = view[self._sock.send(view) :]
+                self._unsent = self._unsent[self._sock.send(self._unsent) :]
             except BlockingIOError:
                 await self._network.wait_writable(self._sock)
 
@@ -202,6 +200,7 @@ class _Channel:
             try:
                 count = self._sock.recv_into(scratch[: size - len(data)])
             except BlockingIOError:
+                await self.flush()
                 await self._network.wait_readable(self._sock)
                 continue
             if not count:
@@ -211,13 +210,23 @@ class _Channel:
 
 
 def _start(message: memoryview) -> RequestStart:
-    return parse_request_start(message, _flexible_from)
+    return parse_request_start(message, _FLEXIBLE_FROM.get)
 
 
-def _flexible_from(api_key: int) -> int | None:
-    if api_key not in (ApiKey.API_VERSIONS, ApiKey.SASL_AUTHENTICATE):
-        return None  # SaslHandshake has no flexible version; nothing else is served here
-    return APIS[ApiKey(api_key)].flexible_from
+def _authenticate(authenticator: Authenticator, message: memoryview) -> bytes:
+    start = _start(message)
+    request = _decoded(message, start, ApiKey.SASL_AUTHENTICATE)
+    assert isinstance(request, SaslAuthenticateRequest), "it was decoded as this"
+    return _answered(lambda: authenticator.authenticate(bytes(request.auth_bytes)), start)
+
+
+def _answered(answer: Callable[[], Any], start: RequestStart) -> bytes:
+    """Return a response with its header, also where it is a refusal's."""
+    try:
+        return _encoded(answer(), start)
+    except AuthenticationRefused as error:
+        error.answer = error.answer and _encoded(error.answer, start)
+        raise
 
 
 def _decoded(message: memoryview, start: RequestStart, wanted: ApiKey) -> Any:
@@ -233,7 +242,11 @@ def _decoded(message: memoryview, start: RequestStart, wanted: ApiKey) -> Any:
 
 
 def _encoded(response: Any, start: RequestStart) -> bytes:
-    """Return a response with its header, without its length."""
+    """Return a response with its header and its length."""
     flexible = response_header_version(ApiKey(start.api_key), start.api_version) >= 1
     header = _SIZE.pack(start.correlation_id) + (b"\0" if flexible else b"")
-    return header + encode(response, start.api_version)
+    return _sized(header + encode(response, start.api_version))
+
+
+def _sized(message: bytes) -> bytes:
+    return _SIZE.pack(len(message)) + message

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+
 import pytest
 
 from kraftrio.wire.sasl.scram_keys import (
@@ -10,6 +12,7 @@ from kraftrio.wire.sasl.scram_keys import (
     credential_of,
     is_proof,
     salted_password,
+    server_signature,
 )
 
 
@@ -36,3 +39,12 @@ def test_mechanisms_by_name_and_number() -> None:
 def test_a_credential_is_not_shown() -> None:
     credential = credential_of(ScramMechanism.SCRAM_SHA_256, b"salted", b"salt", 4096)
     assert repr(credential) == "ScramCredential(iterations=4096)"
+
+
+@pytest.mark.parametrize("mechanism", ScramMechanism)
+@pytest.mark.parametrize("key_bytes", [0, 1, 32, 64])
+def test_signatures_are_hmacs(mechanism: ScramMechanism, key_bytes: int) -> None:
+    key = bytes(range(key_bytes))
+    for message in (b"", b"signed", b"signed" * 100):
+        expected = hmac.digest(key, message, mechanism.hash_name)
+        assert server_signature(mechanism, key, message) == expected
