@@ -1,12 +1,12 @@
 """The steps of scripts/check, which calls this in the checkout's .venv.
 
 In order: set-up of what the tests use; types, and format, lint, imports and tidy beside them; then
-the folders of tests: unit, simulation, integration, conformance, Spark's data sources, the
-pipeline. All steps run also after a failure, so that one run tells everything. Unit tests and
-simulations run on every core, as do those with Spark, which starts slowly; tests that mostly wait
-for other processes run several at a time on each; those that measure time or memory (marked
-`measures`) run alone. At the end come the time of each step, the slowest tests of all, the reasons
-of skipped tests, and one plain line of counts over all of pytest's runs.
+the folders of tests: unit, simulation, integration, conformance, the documentation's pages, Spark's
+data sources, the pipeline. All steps run also after a failure, so that one run tells everything.
+Unit tests and simulations run on every core, as do those with Spark, which starts slowly; tests
+that mostly wait for other processes run several at a time on each; those that measure time or
+memory (marked `measures`) run alone. At the end come the time of each step, the slowest tests of
+all, the reasons of skipped tests, and one plain line of counts over all of pytest's runs.
 
 A step of pytest is a folder of tests; one that holds none is left out. What the tests need from
 outside (Apache's jars, other people's clients) is fetched before them, each into a cache, and a
@@ -35,10 +35,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFORMANCE = ROOT / "tests" / "conformance"
-TIDY = [f"tests/test_{name}.py" for name in ("tidy", "import_laws", "mirrored_tests")]
+TIDY = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/test_*.py"))
 QUICK_TESTS = ("unit", "sim")
-LONG_TESTS = ("integration", "conformance", "spark", "pipeline")  # processes of their own
-ALL_AT_ONCE = (*QUICK_TESTS, "pipeline")  # no test there is left for a run alone
+LONG_TESTS = ("integration", "conformance", "docs", "spark", "pipeline")  # processes of their own
+ALL_AT_ONCE = (*QUICK_TESTS, "docs", "pipeline")  # no test there is left for a run alone
 COVERAGE = ["--cov", "--cov-report=term:skip-covered"]
 CORES = os.cpu_count() or 1
 AT_ONCE = {
@@ -46,6 +46,7 @@ AT_ONCE = {
     "sim": CORES,
     "integration": 2 * CORES,
     "conformance": 2 * CORES,
+    "docs": 2 * CORES,
     "spark": CORES,
     "pipeline": CORES,
 }

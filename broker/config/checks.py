@@ -9,7 +9,7 @@ Called by `config.BrokerConfig`; raises `PropertyError` with one sentence.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from kraftrio.broker.config.attributes import (
     HostPort,
@@ -31,7 +31,7 @@ STANDARD_AUTHORIZERS = (
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
 )
 # Settings that name Java classes, with those that do what is done here.
-_JAVA_CLASSES: dict[str, tuple[str, ...]] = {
+SUPPORTED_CLASSES: Final[dict[str, tuple[str, ...]]] = {
     "authorizer.class.name": STANDARD_AUTHORIZERS,
     "ssl.engine.factory.class": ("org.apache.kafka.common.security.ssl.DefaultSslEngineFactory",),
     "alter.config.policy.class.name": (),
@@ -108,7 +108,7 @@ def check_config(config: Settings) -> None:
 
 def check_supported(config: Settings, defaults: Mapping[str, ConfigValue]) -> list[str]:
     """Refuse what would be a false promise; give warnings for what has no effect."""
-    for name, allowed in _JAVA_CLASSES.items():
+    for name, allowed in SUPPORTED_CLASSES.items():
         if config.originals.get(name, "") not in ("", *allowed):
             instead = f"only {allowed[0]} is known" if allowed else "remove it"
             raise PropertyError(

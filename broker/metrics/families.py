@@ -1,7 +1,7 @@
 """Every metric that /metrics shows: its name, what it says, whose figure it is, and which JMX bean
 of Apache Kafka it stands for.
 
-Owns the sheet. `docs/metrics.md` is made from it (`documentation`), and a test holds it against
+Owns the sheet. `docs/reference/metrics.md` is made from it, and a test holds it against
 what the shells really say. Three lines a metric, under the source that its figure comes from:
 
     name | kind | labels | figure
