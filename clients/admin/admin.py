@@ -1,11 +1,11 @@
 """The admin client: `async with Admin("localhost:9092") as admin`.
 
 Owns the client's life and what programs call: how long a call may take, and whether it raises. What
-is sent and how answers are read is in `admin/topics`, `configs`, `groups`, `transactions` and
-`cluster`, what only one kind of group has in `share_groups` and `streams_groups`, who gets in and
-may do what in `admin/security/`, and how requests find their broker in `admin/calls`. Calls about
-several items return `Results` and raise the first item's error, unless `raise_errors` is False.
-Calls may run side by side.
+is sent and how answers are read is in `admin/topics`, `configs`, `groups`, `transactions`,
+`log_dirs` and `cluster`, what only one kind of group has in `share_groups` and `streams_groups`,
+who gets in and may do what in `admin/security/`, and how requests find their broker in
+`admin/calls`. Calls about several items return `Results` and raise the first item's error, unless
+`raise_errors` is False. Calls may run side by side.
 
 Names and defaults of the settings are those of the Java client in snake_case. Kafka documentation,
 "Admin API".
@@ -22,6 +22,7 @@ from typing import Self, Unpack
 from kraftrio.clients.admin import cluster as cluster_calls
 from kraftrio.clients.admin import configs as config_calls
 from kraftrio.clients.admin import groups as group_calls
+from kraftrio.clients.admin import log_dirs as log_dir_calls
 from kraftrio.clients.admin import topics as topic_calls
 from kraftrio.clients.admin import transactions as transaction_calls
 from kraftrio.clients.admin.calls import AdminCalls, Deadline, finish
@@ -46,6 +47,7 @@ from kraftrio.clients.admin.types import (
     GroupDescription,
     GroupListing,
     ListedOffset,
+    LogDirDescription,
     MemberDescription,
     NewTopic,
     OffsetSpec,
@@ -54,6 +56,7 @@ from kraftrio.clients.admin.types import (
     ProducerState,
     QuorumInfo,
     QuorumReplica,
+    ReplicaInfo,
     Results,
     ShareGroupDescription,
     ShareMemberDescription,
@@ -89,6 +92,7 @@ __all__ = [
     "GroupDescription",
     "GroupListing",
     "ListedOffset",
+    "LogDirDescription",
     "MemberDescription",
     "NewTopic",
     "OffsetSpec",
@@ -97,6 +101,7 @@ __all__ = [
     "ProducerState",
     "QuorumInfo",
     "QuorumReplica",
+    "ReplicaInfo",
     "Results",
     "ShareGroupDescription",
     "ShareMemberDescription",
@@ -584,6 +589,21 @@ class Admin:
             TimedOutError, NetworkError: no broker answered.
         """
         return await cluster_calls.describe_cluster(*self._begin(timeout_ms))
+
+    async def describe_log_dirs(
+        self,
+        brokers: Iterable[int],
+        *,
+        timeout_ms: int | None = None,
+        raise_errors: bool = True,
+    ) -> Results[int, dict[str, LogDirDescription]]:
+        """Return brokers' log directories by path: sizes of the replicas, room on the disks.
+
+        Raises:
+            TimedOutError, ClusterAuthorizationError, ...: for a broker, if `raise_errors`.
+        """
+        results = await log_dir_calls.describe_log_dirs(*self._begin(timeout_ms), brokers)
+        return finish(results, raise_errors)
 
     async def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumInfo:
         """Return who leads the metadata quorum and how far its replicas are.

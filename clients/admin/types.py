@@ -420,3 +420,30 @@ class PartitionReassignment:
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...]
     removing_replicas: tuple[int, ...]
+
+
+class ReplicaInfo(NamedTuple):
+    """A replica in a log directory.
+
+    Attributes:
+        offset_lag: how far it is behind the high watermark, or what it is to replace.
+        is_future: it is to replace the replica in another directory of the broker.
+    """
+
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirDescription:
+    """A broker's log directory; sizes of its disk are None where the broker is too old to tell.
+
+    Attributes:
+        error: why it is offline; None: it is not.
+    """
+
+    error: KafkaClientError | None
+    replicas: Mapping[TopicPartition, ReplicaInfo]
+    total_bytes: int | None
+    usable_bytes: int | None

@@ -296,3 +296,24 @@ def test_the_controller_moves(cluster: Cluster, unique_topic: Names) -> None:
         assert created[names[1]].num_partitions == 1
 
     administer(cluster.bootstrap, work)
+
+
+def test_log_dirs(bootstrap: str, unique_topic: Names) -> None:
+    """How large replicas are, and how much room their disks have."""
+    item = TopicPartition(unique_topic(), 0)
+
+    async def look(admin: Admin) -> None:
+        await admin.create_topics([NewTopic(item.topic, 1, 1)])
+        async with Producer(bootstrap) as producer:
+            await (await producer.send(item.topic, bytes(1000)))
+        brokers = [broker.node_id for broker in (await admin.describe_cluster()).nodes]
+        (directories,) = (await admin.describe_log_dirs(brokers)).values()
+        (directory,) = directories.values()
+        assert directory.error is None
+        replica = directory.replicas[item]
+        assert 1000 < replica.size_bytes < 2000
+        assert (replica.offset_lag, replica.is_future) == (0, False)
+        assert directory.total_bytes is not None and directory.usable_bytes is not None
+        assert directory.total_bytes > directory.usable_bytes > 0
+
+    administer(bootstrap, look)
