@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import click
 
-from kraftrio.clients.admin.admin import Admin
-from kraftrio.clients.admin.types import ConfigResource, ConfigResourceType, QuorumReplica
 from kraftrio.clients.cli.cluster.health import check_partitions
+from kraftrio.clients.cli.cluster.standing import all_topics, broker_rows, least_isrs, quorum_rows
 from kraftrio.clients.cli.failures import CommandError
-from kraftrio.clients.cli.output import Column, Row, joined, number
-from kraftrio.clients.cli.partitions import describe_topics
+from kraftrio.clients.cli.output import Column, joined, number
 from kraftrio.clients.cli.session import Session, cluster_command
 from kraftrio.clients.cli.times import duration_text
-from kraftrio.clients.metadata import TopicMetadata
 
 _CLUSTER = (Column("cluster_id", "cluster"), Column("controller"), number("brokers"))
 _BROKERS = (
@@ -51,19 +48,8 @@ async def describe(session: Session) -> None:
     """Show the brokers, the controller, and what each broker has."""
     async with session.admin() as admin:
         cluster = await admin.describe_cluster()
-        topics = await _all_topics(admin)
-    partitions = [each for topic in topics.values() for each in topic.partitions.values()]
-    rows: list[Row] = [
-        {
-            "broker": broker.node_id,
-            "host": broker.host,
-            "port": broker.port,
-            "rack": broker.rack,
-            "leaders": sum(each.leader_id == broker.node_id for each in partitions),
-            "replicas": sum(broker.node_id in each.replicas for each in partitions),
-        }
-        for broker in cluster.nodes
-    ]
+        topics = await all_topics(admin)
+    rows = broker_rows(cluster, topics)
     head = {"cluster_id": cluster.cluster_id, "controller": cluster.controller_id}
     if session.output.as_json:
         session.output.rows(_BROKERS, [{**head, **row} for row in rows])
@@ -81,8 +67,8 @@ async def health(session: Session) -> None:
     The exit status is 1 if a partition has no leader, lacks replicas or is under its min ISR.
     """
     async with session.admin() as admin:
-        topics = await _all_topics(admin)
-        least = await _min_isr(admin, topics)
+        topics = await all_topics(admin)
+        least = await least_isrs(admin, topics)
     problems = check_partitions(topics, least)
     session.output.rows(_PROBLEMS, [problem.row for problem in problems])
     count = sum(len(topic.partitions) for topic in topics.values())
@@ -104,43 +90,10 @@ async def quorum(session: Session) -> None:
         "leader_epoch": found.leader_epoch,
         "high_watermark": found.high_watermark,
     }
-    end = max((each.log_end_offset for each in found.voters), default=0)
-    now_ms = session.now_ms()
-    rows = [_replica_row(each, "voter", end, now_ms) for each in found.voters]
-    rows += [_replica_row(each, "observer", end, now_ms) for each in found.observers]
-    for row in rows:
-        if row["node"] == found.leader_id:
-            row["role"] = "leader"
+    rows = quorum_rows(found, session.now_ms())
     if session.output.as_json:
         session.output.rows(_REPLICAS, [{**head, **row} for row in rows])
         return
     session.output.fields(head, _QUORUM)
     session.output.line()
     session.output.rows(_REPLICAS, rows)
-
-
-def _replica_row(replica: QuorumReplica, role: str, end: int, now_ms: int) -> dict[str, object]:
-    caught_up_ms = replica.last_caught_up_timestamp_ms
-    is_known = caught_up_ms is not None and caught_up_ms >= 0
-    return {
-        "node": replica.replica_id,
-        "role": role,
-        "log_end_offset": replica.log_end_offset,
-        "lag": max(end - replica.log_end_offset, 0),
-        "behind_ms": max(now_ms - caught_up_ms, 0) if is_known else None,
-    }
-
-
-async def _all_topics(admin: Admin) -> dict[str, TopicMetadata]:
-    return await describe_topics(admin, await admin.list_topics(list_internal=True))
-
-
-async def _min_isr(admin: Admin, topics: dict[str, TopicMetadata]) -> dict[str, int]:
-    """Return min.insync.replicas by topic."""
-    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
-    found = await admin.describe_configs(resources) if resources else {}
-    return {
-        resource.name: int(entries["min.insync.replicas"].value or 1)
-        for resource, entries in found.items()
-        if "min.insync.replicas" in entries
-    }

@@ -13,9 +13,9 @@ import click
 import trio
 
 from kraftrio.clients.admin.admin import Admin
-from kraftrio.clients.admin.types import OffsetSpec
 from kraftrio.clients.cli.failures import CommandError
 from kraftrio.clients.cli.groups import reset as resets
+from kraftrio.clients.cli.groups.known_offsets import known_offsets
 from kraftrio.clients.cli.groups.lag import (
     SHARE,
     GroupView,
@@ -172,7 +172,7 @@ async def reset(
         current = {} if listing is None else await committed_offsets(admin, group_id, kind)
         table = forms["from_file"] and _table(forms["from_file"])
         items = await _chosen(admin, topics, all_topics, table, current)
-        plan = resets.plan_reset(form, await _known(admin, items, current, at_ms))
+        plan = resets.plan_reset(form, await known_offsets(admin, items, current, at_ms))
         _show_plan(session.output, group_id, plan, executed=execute)
         if not plan.moves:
             raise CommandError(f"group {group_id!r} has nothing that this would move")
@@ -258,28 +258,6 @@ async def _chosen(
             raise click.UsageError(f"--topic {text!r}: wanted is TOPIC or TOPIC:0,1") from None
         items += await partitions_of(admin, name, chosen)
     return items
-
-
-async def _known(
-    admin: Admin,
-    items: Sequence[TopicPartition],
-    current: Mapping[TopicPartition, int | None],
-    at_ms: int | None,
-) -> dict[TopicPartition, resets.Known]:
-    if not items:
-        return {}
-    earliest = await admin.list_offsets(dict.fromkeys(items, OffsetSpec.EARLIEST))
-    latest = await admin.list_offsets(dict.fromkeys(items, OffsetSpec.LATEST))
-    at: Mapping[TopicPartition, int | None] = {}
-    if at_ms is not None:
-        found = await admin.list_offsets(dict.fromkeys(items, at_ms))
-        at = {item: found[item].offset if found[item].offset >= 0 else None for item in items}
-    return {
-        item: resets.Known(
-            earliest[item].offset, latest[item].offset, current.get(item), at.get(item)
-        )
-        for item in items
-    }
 
 
 def _show_plan(output: Output, group_id: str, plan: resets.Plan, *, executed: bool) -> None:

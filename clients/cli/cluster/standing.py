@@ -1,0 +1,83 @@
+"""How a cluster stands: its topics and what they demand, its brokers and controllers as rows.
+
+Called by: `kraftrio cluster`, and the console.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kraftrio.clients.admin.admin import Admin
+from kraftrio.clients.admin.types import (
+    ClusterDescription,
+    ConfigResource,
+    ConfigResourceType,
+    QuorumInfo,
+    QuorumReplica,
+)
+from kraftrio.clients.cli.output import Row
+from kraftrio.clients.cli.partitions import describe_topics
+from kraftrio.clients.metadata import TopicMetadata
+
+
+async def all_topics(admin: Admin) -> dict[str, TopicMetadata]:
+    """Return the topics that there are, Kafka's own, too."""
+    return await describe_topics(admin, await admin.list_topics(list_internal=True))
+
+
+async def least_isrs(admin: Admin, topics: Iterable[str]) -> dict[str, int]:
+    """Return min.insync.replicas by topic."""
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
+    found = await admin.describe_configs(resources) if resources else {}
+    return {
+        resource.name: int(entries["min.insync.replicas"].value or 1)
+        for resource, entries in found.items()
+        if "min.insync.replicas" in entries
+    }
+
+
+def broker_rows(cluster: ClusterDescription, topics: Mapping[str, TopicMetadata]) -> list[Row]:
+    """Return each broker with how many partitions it leads and keeps."""
+    leaders = dict.fromkeys((broker.node_id for broker in cluster.nodes), 0)
+    replicas = dict(leaders)
+    for topic in topics.values():
+        for partition in topic.partitions.values():
+            if partition.leader_id in leaders:
+                leaders[partition.leader_id] += 1
+            for broker_id in partition.replicas:
+                if broker_id in replicas:
+                    replicas[broker_id] += 1
+    return [
+        {
+            "broker": broker.node_id,
+            "host": broker.host,
+            "port": broker.port,
+            "rack": broker.rack,
+            "leaders": leaders[broker.node_id],
+            "replicas": replicas[broker.node_id],
+        }
+        for broker in cluster.nodes
+    ]
+
+
+def quorum_rows(quorum: QuorumInfo, now_ms: int) -> list[Row]:
+    """Return the voters and observers of the metadata quorum, and how far behind they are."""
+    end = max((each.log_end_offset for each in quorum.voters), default=0)
+    roles = [("voter", quorum.voters), ("observer", quorum.observers)]
+    return [
+        _replica_row(each, "leader" if each.replica_id == quorum.leader_id else role, end, now_ms)
+        for role, replicas in roles
+        for each in replicas
+    ]
+
+
+def _replica_row(replica: QuorumReplica, role: str, end: int, now_ms: int) -> Row:
+    caught_up_ms = replica.last_caught_up_timestamp_ms
+    is_known = caught_up_ms is not None and caught_up_ms >= 0
+    return {
+        "node": replica.replica_id,
+        "role": role,
+        "log_end_offset": replica.log_end_offset,
+        "lag": max(end - replica.log_end_offset, 0),
+        "behind_ms": max(now_ms - caught_up_ms, 0) if is_known else None,
+    }
