@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
-from kraftrio.broker.api.shared.decision_parts import decide_each, is_excessive, refuse_excessive
+from kraftrio.broker.api.shared.decision_parts import TOO_LARGE, decide_each, is_excessive
 from kraftrio.broker.ports import ControllerPort, MetadataPort
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.slices.request_parts import PART_ENTRIES
@@ -30,6 +30,7 @@ from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.configs import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
@@ -85,7 +86,8 @@ class ScramUserHandlers:
     ) -> Work[Any]:
         """Let the controller decide, on a part after the other."""
         if (yield from is_excessive(request)):
-            return refuse_excessive(request)
+            users = yield from distinct(one.name for one in _alterations(request))
+            return AlterUserScramCredentialsResponse(results=each(_refuse_as_excessive, users))
         decide = partial(self._controller.submit, api_version=context.api_version)
         if len(request.deletions) + len(request.upsertions) <= PART_ENTRIES:
             return decide(request)
@@ -111,6 +113,12 @@ def _described(
         code, text = ErrorCode.RESOURCE_NOT_FOUND, f"{_UNKNOWN}: {name}"
     return DescribeUserScramCredentialsResult(
         user=name, error_code=code, error_message=text, credential_infos=infos
+    )
+
+
+def _refuse_as_excessive(name: str) -> AlterUserScramCredentialsResult:
+    return AlterUserScramCredentialsResult(
+        user=name, error_code=ErrorCode.POLICY_VIOLATION, error_message=TOO_LARGE
     )
 
 

@@ -87,9 +87,15 @@ class ResolvedCommit:
         self._metadata = metadata
 
     def partitions(self) -> Iterator[NamedPartition | None]:
-        """What the request names, in its order; None in the place of what does not exist."""
+        """What the request names, in its order; None in the place of what does not exist.
+
+        A topic that names no partition counts as one that does not exist, so that many of them
+        are many small steps, too.
+        """
         for topic in self._request.topics:
             name, topic_id = self.name_of(topic), self.id_of(topic)
+            if not topic.partitions:
+                yield None
             for partition in topic.partitions:
                 if self.exists(name, partition.partition_index):
                     yield NamedPartition(name, topic_id, partition)

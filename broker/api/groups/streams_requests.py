@@ -50,7 +50,8 @@ def is_long(request: StreamsGroupHeartbeatRequest) -> bool:
     for name in _TASK_LISTS:
         tasks = getattr(request, name) or ()
         arrays.append(tasks)
-        arrays += [one.partitions for one in tasks if isinstance(tasks, list)]
+        if isinstance(tasks, list):
+            arrays += [one.partitions for one in tasks]
     if request.topology is not None:
         subtopologies = request.topology.subtopologies
         arrays.append(subtopologies)
@@ -101,8 +102,9 @@ def _read_topology(topology: StreamsGroupHeartbeatRequestTopology) -> Work[None]
 
 def _read(entries: Countable[Any], budget: _Budget) -> Work[list[Any]]:
     budget.take(len(entries))
-    read = []
-    for count, entry in enumerate(entries):
+    read: list[Any] = []
+    yield None  # also for the many that hold nothing
+    for count, entry in enumerate(entries, 1):
         read.append(entry)
         if count % _SLICE_ENTRIES == 0:
             yield None

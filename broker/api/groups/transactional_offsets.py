@@ -143,9 +143,15 @@ class _TransactionalCommit:
         self._metadata = metadata
 
     def partitions(self) -> Iterator[NamedPartition | None]:
-        """What the request names, in its order; None in the place of what does not exist."""
+        """What the request names, in its order; None in the place of what does not exist.
+
+        A topic that names no partition counts as one that does not exist, so that many of them
+        are many small steps, too.
+        """
         for topic in self._topics:
             topic_id = self._metadata.topic_id(topic.name)
+            if not topic.partitions:
+                yield None
             for partition in topic.partitions:
                 if self._exists(topic.name, partition.partition_index):
                     yield NamedPartition(topic.name, topic_id, partition)

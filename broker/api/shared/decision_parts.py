@@ -22,6 +22,7 @@ from kraftrio.broker.server.slices.request_parts import PART_ENTRIES, listed, ne
 from kraftrio.broker.server.slices.sliced_sets import SlicedSet, repeated
 from kraftrio.broker.server.slices.sliced_work import Work
 from kraftrio.kraft_meta.controller.error_responses import error_response
+from kraftrio.wire.codec.lazy_arrays import KEPT_ENTRIES
 from kraftrio.wire.codec.message import spec_of
 from kraftrio.wire.codec.schema import ARRAY
 from kraftrio.wire.codec.slices import Slices
@@ -36,6 +37,7 @@ from kraftrio.wire.messages.admin import (
     ListPartitionReassignmentsRequest,
 )
 from kraftrio.wire.messages.configs import (
+    AlterClientQuotasEntityData,
     AlterClientQuotasRequest,
     AlterConfigsRequest,
     IncrementalAlterConfigsRequest,
@@ -43,8 +45,9 @@ from kraftrio.wire.messages.configs import (
 from kraftrio.wire.messages.quorum import AlterPartitionRequest
 
 MOST_ENTRIES: Final = 10_000
+_MOST_ENTITY_TYPES = 4  # one more than there are
 _WEIGHT_OF_TOPIC = 8  # a new one is answered with all its settings
-_TOO_LARGE = "Unable to perform excessively large batch operation."
+TOO_LARGE: Final = "Unable to perform excessively large batch operation."
 _TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 
 
@@ -129,6 +132,8 @@ def decide_in_parts(decide: Callable[[Any], Deferred[Any]], request: Any) -> Wor
     shape = _SHAPES.get(type(request))
     if type(request) is DeleteTopicsRequest and not request.topics:
         shape = _DELETED_BY_NAME
+    if type(request) is AlterClientQuotasRequest:
+        yield from _shorten_entities(request)
     if shape is None or shape.is_bounded:
         entries = yield from _count_entries(request)
         if entries > MOST_ENTRIES:
@@ -166,7 +171,7 @@ def is_excessive(request: Any) -> Slices[bool]:
 
 def refuse_excessive(request: Any) -> Any:
     """Return the answer to a request that has too many."""
-    return error_response(request, ErrorCode.POLICY_VIOLATION, _TOO_LARGE)
+    return error_response(request, ErrorCode.POLICY_VIOLATION, TOO_LARGE)
 
 
 def _decide_in_parts(
@@ -283,6 +288,22 @@ def _count_entries(message: Any) -> Slices[int]:
                 total += yield from _count_entries(entry)
                 yield
     return total
+
+
+def _shorten_entities(request: AlterClientQuotasRequest) -> Slices[None]:
+    """Keep of entities with very many parts only what they are refused for.
+
+    The last part of a type counts, and more types than there are make no entity.
+    """
+    for entry in request.entries:
+        if len(entry.entity) > KEPT_ENTRIES:
+            by_type: dict[str, AlterClientQuotasEntityData] = {}
+            for part in entry.entity:
+                if part.entity_type in by_type or len(by_type) < _MOST_ENTITY_TYPES:
+                    by_type[part.entity_type] = part
+                yield
+            entry.entity = list(by_type.values())
+        yield
 
 
 def _new_partitions(request: Any) -> Slices[int]:

@@ -14,7 +14,7 @@ from kraftrio.wire.messages.configs import (
     ScramCredentialUpsertion,
     UserName,
 )
-from tests.support.sliced import finish, finish_timing
+from tests.support.sliced import finish, finish_counting, finish_timing
 from tests.unit.broker.api.cluster_context import ClusterContext, context
 
 MOST = 10_000
@@ -89,5 +89,7 @@ def test_no_step_of_the_largest_request_takes_long() -> None:
     assert len(answer.results) == MOST
     assert longest_s < 0.02
     request.upsertions = [*request.upsertions, upsert("one more")]
-    refused = finish(handlers(cluster).alter(request, context(0)))
+    refused, pauses = finish_counting(handlers(cluster).alter(request, context(0)))
     assert {one.error_code for one in refused.results} == {ErrorCode.POLICY_VIOLATION}
+    assert len(refused.results) == MOST + 1
+    assert pauses >= MOST, "those who are refused are gone through one by one"

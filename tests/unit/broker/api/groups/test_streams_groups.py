@@ -7,9 +7,15 @@ from typing import Any
 
 import pytest
 
-from kraftrio.broker.api.groups.streams_requests import MAX_TASKS, MAX_TOPOLOGY_ENTRIES
+from kraftrio.broker.api.groups.streams_requests import (
+    MAX_TASKS,
+    MAX_TOPOLOGY_ENTRIES,
+    is_long,
+    read_in_slices,
+)
 from kraftrio.broker.security.authorizer import AclOperation, Resource, ResourceType
 from kraftrio.kraft_meta.metadata.image import STREAMS_VERSION
+from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.streams_groups import (
     StreamsGroupDescribeRequest,
@@ -21,6 +27,7 @@ from kraftrio.wire.messages.streams_groups import (
     StreamsGroupHeartbeatRequestTopology,
 )
 from tests.support.authorizers import Denies
+from tests.support.sliced import finish_counting
 from tests.unit.broker.coordinator.broker_stand_in import BrokerStandIn, ask
 
 MISSING = 3
@@ -176,3 +183,19 @@ def test_requests_that_name_much(broker: BrokerStandIn) -> None:
     assert ask(broker, beat, 0).error_code is ErrorCode.NONE
     beat.active_tasks = ids
     assert ask(broker, beat, 0).error_code is ErrorCode.INVALID_REQUEST
+
+
+def test_tasks_that_name_no_partition_are_read_in_steps() -> None:
+    """Entries are made as they are read, none to see how many there are."""
+    made = []
+
+    def make(number: int) -> StreamsGroupHeartbeatRequestTaskIds:
+        made.append(number)
+        return StreamsGroupHeartbeatRequestTaskIds()
+
+    beat = StreamsGroupHeartbeatRequest(active_tasks=each(make, range(MAX_TASKS)))
+    assert is_long(beat)
+    assert made == []
+    _, pauses = finish_counting(read_in_slices(beat))
+    assert pauses > MAX_TASKS
+    assert len(beat.active_tasks or ()) == MAX_TASKS

@@ -30,7 +30,7 @@ from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import parse_header
 from kraftrio.wire.records.control import EndTransactionMarker
 from kraftrio.wire.topic_names import CONSUMER_OFFSETS
-from tests.support.sliced import finish_timing
+from tests.support.sliced import finish_counting, finish_timing
 from tests.unit.broker.coordinator.broker_stand_in import BrokerStandIn, FakeLog, ask
 
 TOPIC_ID = b"t" * 16
@@ -324,6 +324,18 @@ def test_no_step_of_a_long_commit_takes_long(broker: BrokerStandIn) -> None:
     (answer,) = ask(broker, OffsetFetchRequest(groups=[group], require_stable=True), 8).groups
     found = {p.partition_index: p.committed_offset for p in answer.topics[0].partitions}
     assert found == {p: 10 + p for p in range(count)}
+
+
+def test_topics_without_partitions_are_gone_through_in_steps(broker: BrokerStandIn) -> None:
+    topics = [TxnOffsetCommitRequestTopic(name="topic")] * 10_000
+    commit = TxnOffsetCommitRequest(
+        transactional_id="id", group_id="group", topics=topics, **PRODUCER._asdict()
+    )
+    steps = broker.start_call(commit, 5)
+    assert isinstance(steps, GeneratorType)
+    response, pauses = finish_counting(steps)
+    assert codes(response) == []
+    assert pauses >= 10_000 / 64
 
 
 def test_more_than_fits_into_a_batch_is_refused(

@@ -26,6 +26,13 @@ from kraftrio.wire.messages.admin import (
     ReplicaElectionResult,
     TopicPartitions,
 )
+from kraftrio.wire.messages.configs import (
+    AlterClientQuotasEntityData,
+    AlterClientQuotasEntryData,
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+)
+from tests.support.sliced import finish_counting
 
 
 class Controller:
@@ -139,6 +146,27 @@ def test_a_topic_that_is_cut_is_one_topic_in_the_answer() -> None:
         (topic.topic, [one.partition_id for one in topic.partition_result])
         for topic in response.replica_election_results
     ] == [("a", list(range(600))), ("b", [0])]
+
+
+def test_an_entity_of_very_many_parts_is_refused_for_a_few() -> None:
+    """The last part of a type counts; as many types are kept as make it no entity."""
+    parts = [
+        AlterClientQuotasEntityData(entity_type=kind, entity_name=f"{number}")
+        for number in range(1000)
+        for kind in ("user", "a", "b", "c", "d")
+    ]
+    request = AlterClientQuotasRequest(entries=[AlterClientQuotasEntryData(entity=parts)])
+    decided_on: list[AlterClientQuotasRequest] = []
+
+    def decide(asked: AlterClientQuotasRequest) -> Deferred[Any]:
+        decided_on.append(asked)
+        return Deferred.completed(AlterClientQuotasResponse())
+
+    _, pauses = finish_counting(decide_in_parts(decide, request))
+    assert pauses > len(parts)
+    (entry,) = decided_on[0].entries
+    kept = [(part.entity_type, part.entity_name) for part in entry.entity]
+    assert kept == [("user", "999"), ("a", "999"), ("b", "999"), ("c", "999")]
 
 
 def test_the_controller_finds_what_entries_hold_in_memory() -> None:
