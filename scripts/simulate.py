@@ -17,9 +17,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from kraftrio.testing.simulation.world import LEGEND  # noqa: E402
 from tests.sim.mutations import MUTATIONS, mutated  # noqa: E402
 from tests.sim.simulation import Outcome, simulate  # noqa: E402
-from tests.sim.world import LEGEND  # noqa: E402
 
 _LAST_LINES = 60
 

@@ -11,7 +11,8 @@ WRONG_IMPORTS = {
     "folders": [
         "broker.node.node -> __main__",
         "commands.tree -> __main__",
-        "errors -> commands.tree",
+        "testing.simulation.world -> commands.tree",
+        "errors -> testing.simulation.world",
         "clients.node -> errors",
         "clients.cluster -> broker.server.server",
         "broker.node.node -> clients.cluster",

@@ -15,7 +15,16 @@ from pathlib import Path
 from tests.support.import_laws import import_graph
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("base", "wire", "net", "kraft_meta", "clients", "broker", "kraftrio/commands")
+FOLDERS = (
+    "base",
+    "wire",
+    "net",
+    "kraft_meta",
+    "clients",
+    "broker",
+    "kraftrio/commands",
+    "kraftrio/testing",
+)
 
 # test: folder/ module module ...
 TESTED_IN = """
@@ -29,6 +38,11 @@ conformance/cli/test_transcripts: clients/cli/configs/ commands
 conformance/cli/test_transcripts: clients/cli/groups/ commands
 conformance/cli/test_transcripts: clients/cli/records/ commands consuming producing progress starts
 conformance/cli/test_transcripts: clients/cli/topics/ commands offsets
+sim/test_disk: kraftrio/testing/simulation/ damage disk survival
+sim/test_disk_scenarios: kraftrio/testing/simulation/ disk_calls
+sim/test_network: kraftrio/testing/simulation/ network
+sim/test_work: kraftrio/testing/simulation/ work
+sim/test_world: kraftrio/testing/simulation/ cluster incarnation world
 sim/test_scenarios: broker/node/wiring/ broker_handlers coordination replication services
     share_groups
 sim/test_scenarios: broker/node/ broker_role context controller_role node

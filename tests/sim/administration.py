@@ -11,6 +11,7 @@ from typing import Any
 
 import trio
 
+from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
     AlterPartitionReassignmentsRequest,
@@ -38,7 +39,6 @@ from kraftrio.wire.messages.quorum import FeatureUpdateKey, UpdateFeaturesReques
 from tests.sim.admin_model import AdminModel
 from tests.sim.client import SimClient, Unavailable
 from tests.sim.options import Options
-from tests.sim.world import SimulationFailure
 
 _TIMEOUT_MS = 5_000
 _SAFE_DOWNGRADE = 2

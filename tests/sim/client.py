@@ -25,6 +25,7 @@ from kraftrio.net.connection import (
     open_connection,
 )
 from kraftrio.net.transport import Network
+from kraftrio.testing.simulation.world import SimulationFailure, World
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import (
     FindCoordinatorRequest,
@@ -32,7 +33,6 @@ from kraftrio.wire.messages.cluster import (
     MetadataRequestTopic,
 )
 from kraftrio.wire.protocol.api import APIS
-from tests.sim.world import SimulationFailure, World
 
 _VERSIONS = {api.request: api.max_version for api in APIS.values()}
 # Whoever is asked answers these in time whatever happens to others: who waits for more than itself

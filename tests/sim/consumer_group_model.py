@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from tests.sim.world import SimulationFailure
+from kraftrio.testing.simulation.world import SimulationFailure
 
 
 @dataclass(slots=True)

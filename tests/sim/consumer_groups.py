@@ -16,6 +16,7 @@ from random import Random
 
 import trio
 
+from kraftrio.testing.simulation.world import SimulationFailure, describe
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import CreatableTopic, CreateTopicsRequest
 from tests.sim.client import Unavailable
@@ -23,7 +24,6 @@ from tests.sim.consumer_group_model import ConsumerGroupModel
 from tests.sim.consumer_member import ConsumerMember
 from tests.sim.group_kinds import CONSUMER, GroupKind
 from tests.sim.stage import Stage, expect, play
-from tests.sim.world import SimulationFailure, describe
 
 GROUP, TOPIC = "group", "work"
 SESSION_S = 3.0

@@ -16,6 +16,7 @@ from random import Random
 
 import trio
 
+from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (
     OffsetCommitRequest,
@@ -28,7 +29,6 @@ from kraftrio.wire.messages.groups import (
 from tests.sim.client import SimClient, Unavailable
 from tests.sim.consumer_group_model import ConsumerGroupModel
 from tests.sim.group_kinds import GroupKind, Identity
-from tests.sim.world import SimulationFailure
 
 _FENCED = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 _NOT_NOW = (*_FENCED, ErrorCode.STALE_MEMBER_EPOCH)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import trio
 
-from tests.sim.cluster import Cluster, SimNode
+from kraftrio.testing.simulation.cluster import Cluster, SimNode
 
 
 class Owner(Protocol):

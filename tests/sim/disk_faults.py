@@ -19,10 +19,11 @@ from typing import Protocol
 
 import trio
 
-from tests.sim.cluster import Cluster, SimNode
-from tests.sim.damage import BadReads, is_metadata
-from tests.sim.disk_calls import FailingCalls
-from tests.sim.world import Incarnation, SimulationFailure
+from kraftrio.testing.simulation.cluster import Cluster, SimNode
+from kraftrio.testing.simulation.damage import BadReads, is_metadata
+from kraftrio.testing.simulation.disk_calls import FailingCalls
+from kraftrio.testing.simulation.incarnation import Incarnation
+from kraftrio.testing.simulation.world import SimulationFailure
 
 _STEP_S = 0.005
 _END_DEADLINE_S = 3.0

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import trio
 
+from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (
     HeartbeatRequest,
@@ -32,7 +33,6 @@ from kraftrio.wire.primitives import TopicPartition
 from tests.sim.client import SimClient, Unavailable
 from tests.sim.history import History
 from tests.sim.producers import Reader
-from tests.sim.world import SimulationFailure
 
 _REJOIN = (
     ErrorCode.ILLEGAL_GENERATION,

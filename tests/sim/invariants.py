@@ -28,14 +28,15 @@ from typing import Any
 
 from kraftrio.broker.replica.partition import Partition
 from kraftrio.broker.replica.state.partition_state import Role
+from kraftrio.testing.simulation.cluster import Cluster, SimNode
+from kraftrio.testing.simulation.incarnation import Incarnation
+from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import iter_headers
-from tests.sim.cluster import Cluster, SimNode
 from tests.sim.log_invariants import IsrCompleteness, Key, SegmentShape
 from tests.sim.memory_invariants import check_memory
 from tests.sim.topic_uses import TABLE
 from tests.sim.transaction_invariants import TransactionInvariants
-from tests.sim.world import Incarnation, SimulationFailure
 
 _READ_BYTES = 1 << 20
 _COMPACTED = ("__consumer_offsets", "__transaction_state", TABLE)

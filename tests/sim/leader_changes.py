@@ -17,9 +17,9 @@ from typing import Protocol
 import trio
 
 from kraftrio.kraft_meta.metadata.image import MetadataImage, PartitionImage
+from kraftrio.testing.simulation.cluster import Cluster, SimNode
 from kraftrio.wire.messages.admin import ElectLeadersRequest
 from tests.sim.client import SimClient, Unavailable
-from tests.sim.cluster import Cluster, SimNode
 
 _DEADLINE_S = 8.0
 _TIMEOUT_MS = 3_000

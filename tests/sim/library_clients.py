@@ -39,11 +39,12 @@ from kraftrio.clients.errors import (
     UnknownTopicOrPartitionError,
 )
 from kraftrio.clients.producer.producer import Delivery, Producer
+from kraftrio.testing.simulation.cluster import Cluster
+from kraftrio.testing.simulation.incarnation import current
+from kraftrio.testing.simulation.world import START_WALL_MS, SimulationFailure, World
 from kraftrio.wire.primitives import TopicPartition
-from tests.sim.cluster import Cluster
 from tests.sim.history import History, Promise, Sender
 from tests.sim.producers import DAMAGED_RECORDS
-from tests.sim.world import START_WALL_MS, SimulationFailure, World, current
 
 _POLL_MS = 500
 _LOST_PLACE = (CommitFailedError, RebalanceInProgressError)

@@ -20,10 +20,10 @@ from kraftrio.broker.log.segment.segment import Segment
 from kraftrio.broker.replica.partition import Partition
 from kraftrio.broker.replica.state.partition_state import Role
 from kraftrio.kraft_meta.metadata.image import MetadataImage, PartitionImage
+from kraftrio.testing.simulation.cluster import Cluster, SimNode
+from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import iter_headers
-from tests.sim.cluster import Cluster, SimNode
-from tests.sim.world import SimulationFailure
 
 Key = tuple[bytes, int]  # topic id, partition
 _Shape = tuple[int, int, int, int]  # number of segments, first and last base offset, log start

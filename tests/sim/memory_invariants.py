@@ -7,8 +7,8 @@ granted last, and one request or answer that waited longest (see `broker/server/
 from __future__ import annotations
 
 from kraftrio.broker.server.memory_budget import MemoryBudget
-from tests.sim.cluster import SimNode
-from tests.sim.world import SimulationFailure
+from kraftrio.testing.simulation.cluster import SimNode
+from kraftrio.testing.simulation.world import SimulationFailure
 
 
 def check_memory(node: SimNode) -> None:

@@ -44,9 +44,9 @@ from kraftrio.kraft_meta.raft.epoch_starts import EpochStarts
 from kraftrio.kraft_meta.raft.quorum_state import Leader, QuorumState
 from kraftrio.kraft_meta.raft.values import SnapshotId
 from kraftrio.kraft_meta.raft.voter_memory import VoterMemory
+from kraftrio.testing.simulation.network import LinkQuality
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode
 from kraftrio.wire.records.batch import iter_headers
-from tests.sim.network import LinkQuality
 from tests.sim.transaction_mutations import TRANSACTION_MUTATIONS
 
 Patch = tuple[Any, str, Any]

@@ -20,15 +20,15 @@ from random import Random
 import trio
 
 from kraftrio.kraft_meta.metadata.image import MetadataImage
+from kraftrio.testing.simulation.cluster import Cluster, DiskSpeed, SimNode
+from kraftrio.testing.simulation.network import LinkQuality, SimSocket
+from kraftrio.testing.simulation.world import SimulationFailure
 from tests.sim.client import SimClient
-from tests.sim.cluster import Cluster, DiskSpeed, SimNode
 from tests.sim.directory_faults import DirectoryFaults
 from tests.sim.disk_faults import DiskFaults
 from tests.sim.leader_changes import LeaderChanges
-from tests.sim.network import LinkQuality, SimSocket
 from tests.sim.options import Options
 from tests.sim.wiped_disks import WipedDisks
-from tests.sim.world import SimulationFailure
 
 _ROOM_BYTES = 2_000
 # After these every request is answered or its connection ends, by whoever lives.

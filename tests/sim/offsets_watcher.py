@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 import trio
 
+from kraftrio.testing.simulation.world import START_WALL_MS, SimulationFailure
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import (
     ListOffsetsPartition,
@@ -25,7 +26,6 @@ from kraftrio.wire.messages.data import (
 )
 from kraftrio.wire.primitives import TopicPartition
 from tests.sim.client import SimClient, Unavailable
-from tests.sim.world import START_WALL_MS, SimulationFailure
 
 EARLIEST, LATEST = -2, -1
 

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from random import Random
 from typing import Any
 
-from tests.sim.cluster import DiskSpeed, FileSizes, Shape
-from tests.sim.network import LinkQuality
+from kraftrio.testing.simulation.cluster import DiskSpeed, FileSizes, Shape
+from kraftrio.testing.simulation.network import LinkQuality
 
 FAULTS = (
     "kill",

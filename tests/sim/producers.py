@@ -18,6 +18,7 @@ from typing import TypeAlias
 import trio
 
 from kraftrio.net.connection import Connection, ConnectionLost, Reply
+from kraftrio.testing.simulation.world import START_WALL_MS, SimulationFailure
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode
 from kraftrio.wire.messages.data import (
     FetchPartition,
@@ -32,7 +33,6 @@ from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import Record, build_batch, iter_headers, iter_records, verify_crc
 from tests.sim.client import SimClient, Unavailable, version_of
 from tests.sim.history import History, Promise, Sender
-from tests.sim.world import START_WALL_MS, SimulationFailure
 
 DAMAGED_RECORDS = "damaged records"  # tolerated where faults damage them
 

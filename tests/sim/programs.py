@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from kraftrio.testing.simulation.cluster import Cluster
 from kraftrio.wire.primitives import TopicPartition
-from tests.sim.cluster import Cluster
 from tests.sim.history import History
 from tests.sim.library_clients import (
     GroupProgram,

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import trio
 
+from kraftrio.testing.simulation.cluster import SimNode
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import CreatableTopic, CreateTopicsRequest
 from tests.sim.client import Unavailable
-from tests.sim.cluster import SimNode
 from tests.sim.stage import Stage, expect
 
 _CONTROLLERS = (101, 102, 103)

@@ -22,12 +22,13 @@ import trio
 
 from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.kraft_meta.metadata.image import MetadataImage
+from kraftrio.testing.simulation.cluster import Cluster
+from kraftrio.testing.simulation.disk import BROKEN
+from kraftrio.testing.simulation.world import SimulationFailure, Trace, World, describe
 from kraftrio.wire.primitives import TopicPartition
 from tests.sim.admin_model import AdminModel
 from tests.sim.administration import Administrator
 from tests.sim.client import SimClient, client_of
-from tests.sim.cluster import Cluster
-from tests.sim.disk import BROKEN
 from tests.sim.group_member import GroupMember
 from tests.sim.history import History
 from tests.sim.invariants import Invariants
@@ -40,7 +41,6 @@ from tests.sim.producers import DAMAGED_RECORDS, PartitionProducer, ProducerOpti
 from tests.sim.programs import LibraryPrograms
 from tests.sim.topic_uses import CONFIGS, TABLE, TRIMMED, TopicUses
 from tests.sim.transactional_work import TransactionalWork
-from tests.sim.world import SimulationFailure, Trace, World, describe
 
 START_DEADLINE_S = 30.0
 PROGRESS_DEADLINE_S = 90.0

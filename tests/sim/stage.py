@@ -17,6 +17,8 @@ from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.kraft_meta.metadata.image import PartitionImage
 from kraftrio.kraft_meta.metadata.security_records import UserScramCredentialRecord
 from kraftrio.net.transport import Network
+from kraftrio.testing.simulation.cluster import Cluster, FileSizes, Shape, SimNode
+from kraftrio.testing.simulation.world import SimulationFailure, World
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
     CreatableReplicaAssignment,
@@ -36,9 +38,7 @@ from kraftrio.wire.messages.data import (
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import Record, build_batch, iter_headers, iter_records
 from tests.sim.client import SimClient, Unavailable, client_of
-from tests.sim.cluster import Cluster, FileSizes, Shape, SimNode
 from tests.sim.invariants import Invariants
-from tests.sim.world import SimulationFailure, World
 
 _CALM = {
     "broker.session.timeout.ms": "2000",

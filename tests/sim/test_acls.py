@@ -19,6 +19,9 @@ from kraftrio.broker.security.principal import KafkaPrincipal
 from kraftrio.broker.server import server
 from kraftrio.broker.server.context import ClientInfo
 from kraftrio.kraft_meta.metadata.acl_image import Acl, AclChanges
+from kraftrio.testing.simulation import network
+from kraftrio.testing.simulation.cluster import SimNode
+from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from kraftrio.wire.messages.security import (
@@ -29,11 +32,8 @@ from kraftrio.wire.messages.security import (
 )
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.protocol.acls import AclOperation, AclPermissionType, PatternType, ResourceType
-from tests.sim import network
 from tests.sim.client import SimClient, Unavailable
-from tests.sim.cluster import SimNode
 from tests.sim.stage import Stage, expect, play, values_of
-from tests.sim.world import SimulationFailure
 
 PROPERTIES = {
     "authorizer.class.name": "StandardAuthorizer",

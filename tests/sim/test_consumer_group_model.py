@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kraftrio.testing.simulation.world import SimulationFailure
 from tests.sim.consumer_group_model import ConsumerGroupModel
-from tests.sim.world import SimulationFailure
 
 SESSION_S = 3.0
 

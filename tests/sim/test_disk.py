@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
+from kraftrio.testing.simulation.damage import BadReads, place_of
+from kraftrio.testing.simulation.disk import SimDisk
+from kraftrio.testing.simulation.disk_calls import FailingCalls
 from kraftrio.wire.errors import CorruptRecordError
 from kraftrio.wire.records.batch import Record, build_batch, iter_headers, parse_header, verify_crc
-from tests.sim.damage import BadReads, place_of
-from tests.sim.disk import SimDisk
-from tests.sim.disk_calls import FailingCalls
 
 
 def disk_with(path: str, data: bytes) -> SimDisk:

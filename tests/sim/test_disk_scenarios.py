@@ -11,11 +11,12 @@ from random import Random
 import pytest
 import trio
 
+from kraftrio.testing.simulation.damage import is_metadata
+from kraftrio.testing.simulation.disk import SimDisk
+from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import ElectLeadersRequest, TopicPartitions
 from kraftrio.wire.primitives import TopicPartition
-from tests.sim.damage import is_metadata
-from tests.sim.disk import SimDisk
 from tests.sim.mutations import mutated
 from tests.sim.quorum_stage import (
     active_controller,
@@ -25,7 +26,6 @@ from tests.sim.quorum_stage import (
     wait_active_controller,
 )
 from tests.sim.stage import Script, Stage, expect, name_of, play, values_of
-from tests.sim.world import SimulationFailure
 
 _VALUES = [f"m{number}" for number in range(20)]
 

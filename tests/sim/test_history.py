@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.primitives import TopicPartition
 from tests.sim.history import History
-from tests.sim.world import SimulationFailure
 
 TP = TopicPartition("t", 0)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import trio
 
+from kraftrio.testing.simulation.cluster import Cluster, Shape
+from kraftrio.testing.simulation.world import World
 from kraftrio.wire.topic_names import CONSUMER_OFFSETS
 from tests.sim.client import SimClient, Unavailable, client_of
-from tests.sim.cluster import Cluster, Shape
-from tests.sim.world import World
 
 FIRST = (101, 102, 103, 1)  # the controllers and one broker
 LATE = (2, 3)

@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from kraftrio.clients.admin.types import NewTopic
+from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import iter_headers, iter_records
 from tests.sim.history import History
@@ -19,7 +20,6 @@ from tests.sim.library_clients import (
     TopicProgram,
 )
 from tests.sim.stage import Stage, expect, play
-from tests.sim.world import SimulationFailure
 
 PROPERTIES = {
     "offsets.topic.replication.factor": "3",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kraftrio.broker.server.memory_budget import FREE_BYTES, MemoryBudget
+from kraftrio.testing.simulation.world import SimulationFailure
 from tests.sim.memory_invariants import check_budget
-from tests.sim.world import SimulationFailure
 
 
 def _nothing() -> None: ...

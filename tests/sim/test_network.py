@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from tests.sim.network import HostNetwork, Internet, LinkQuality, SimSocket
-from tests.sim.world import World
+from kraftrio.testing.simulation.network import HostNetwork, Internet, LinkQuality, SimSocket
+from kraftrio.testing.simulation.world import World
 
 
 class Pair:

@@ -10,9 +10,10 @@ import trio
 
 from kraftrio.broker.log.checkpoints import read_meta_properties
 from kraftrio.broker.node.quorum_recovery import recover_quorum
+from kraftrio.testing.simulation.cluster import Shape
+from kraftrio.testing.simulation.disk import SimDisk
+from kraftrio.testing.simulation.world import SimulationFailure, World
 from kraftrio.wire.errors import ErrorCode
-from tests.sim.cluster import Shape
-from tests.sim.disk import SimDisk
 from tests.sim.mutations import mutated
 from tests.sim.quorum_stage import (
     active_controller,
@@ -22,7 +23,6 @@ from tests.sim.quorum_stage import (
     wait_active_controller,
 )
 from tests.sim.stage import Script, Stage, expect, name_of, play
-from tests.sim.world import SimulationFailure, World
 
 
 async def leader_without_sync(stage: Stage) -> None:

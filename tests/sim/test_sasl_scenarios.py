@@ -18,6 +18,7 @@ from kraftrio.net.sasl.credentials import client_credentials
 from kraftrio.net.sasl.login import SaslLogin
 from kraftrio.net.secured_network import SecuredNetwork
 from kraftrio.net.transport import Network
+from kraftrio.testing.simulation.cluster import BROKER_PORT
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.configs import (
     AlterUserScramCredentialsRequest,
@@ -29,7 +30,6 @@ from kraftrio.wire.messages.security import (
     RenewDelegationTokenRequest,
 )
 from kraftrio.wire.sasl.scram_keys import ScramMechanism, salted_password
-from tests.sim.cluster import BROKER_PORT
 from tests.sim.stage import Stage, expect, play
 
 MECHANISM = "SCRAM-SHA-256"

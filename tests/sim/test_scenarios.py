@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from kraftrio.broker.replica.manager import ReplicaManager
+from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import ElectLeadersRequest, TopicPartitions
 from kraftrio.wire.messages.data import (
@@ -23,7 +24,6 @@ from kraftrio.wire.messages.data import (
 from kraftrio.wire.primitives import TopicPartition
 from tests.sim.mutations import mutated
 from tests.sim.stage import Script, Stage, expect, play, values_of
-from tests.sim.world import SimulationFailure
 
 
 async def _same_logs(stage: Stage, tp: TopicPartition, expected: list[str]) -> None:

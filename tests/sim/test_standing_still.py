@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import trio
 
-from tests.sim.cluster import Cluster, Shape
-from tests.sim.world import World
+from kraftrio.testing.simulation.cluster import Cluster, Shape
+from kraftrio.testing.simulation.world import World
 
 _CONTROLLER = 101
 _CLUSTER_ID = "JqmeS41gEZm4xhzVsgrVhw"

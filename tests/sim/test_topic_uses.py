@@ -7,11 +7,11 @@ from typing import Any, cast
 import pytest
 import trio
 
+from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.primitives import TopicPartition
 from tests.sim.history import History, Promise
 from tests.sim.offsets_watcher import OffsetsWatcher
 from tests.sim.topic_uses import TABLE, TopicUses, table_record
-from tests.sim.world import SimulationFailure
 
 TP = TopicPartition(TABLE, 0)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.primitives import TopicPartition
 from tests.sim.transaction_model import (
     Attempt,
@@ -16,7 +17,6 @@ from tests.sim.transaction_model import (
     Source,
     TransactionHistory,
 )
-from tests.sim.world import SimulationFailure
 
 A, B, IN = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("in", 0)
 GROUP = GroupPartition("g", IN)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import pytest
 import trio
 
+from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.primitives import TopicPartition
 from tests.sim.client import SimClient, Unavailable
 from tests.sim.mutations import mutated
@@ -23,7 +24,6 @@ from tests.sim.transactional_client import (
     SessionOptions,
     TransactionalSession,
 )
-from tests.sim.world import SimulationFailure
 
 _PROPERTIES = {
     "transaction.state.log.num.partitions": "3",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 
-from tests.sim.world import SimulationFailure, World, current
+from kraftrio.testing.simulation.incarnation import current
+from kraftrio.testing.simulation.world import SimulationFailure, World
 
 
 def test_a_busy_node_runs_later() -> None:

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from kraftrio.broker.server.slices import sliced_work
+from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.messages.cluster import (
     FindCoordinatorRequest,
     MetadataRequest,
@@ -16,7 +17,6 @@ from kraftrio.wire.messages.cluster import (
 )
 from tests.sim.client import Unavailable
 from tests.sim.stage import Stage, expect, play
-from tests.sim.world import SimulationFailure
 
 _ENTRIES = 20_000
 _LONGEST_TURN_S = 0.05

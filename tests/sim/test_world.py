@@ -11,8 +11,9 @@ import pytest
 import trio
 from trio._core import _run as trio_run
 
+from kraftrio.testing.simulation.incarnation import current
+from kraftrio.testing.simulation.world import SimulationFailure, World
 from tests.sim.simulation import simulate
-from tests.sim.world import SimulationFailure, World, current
 
 ROOT = Path(__file__).resolve().parents[2]
 

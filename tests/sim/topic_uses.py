@@ -16,6 +16,7 @@ from typing import Any
 
 import trio
 
+from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import (
     DeleteRecordsPartition,
@@ -27,7 +28,6 @@ from tests.sim.client import SimClient, Unavailable
 from tests.sim.history import History, Sender
 from tests.sim.offsets_watcher import EARLIEST, OffsetsWatcher
 from tests.sim.producers import PartitionProducer, ProducerOptions, Reader
-from tests.sim.world import SimulationFailure
 
 TRIMMED, TABLE = "trimmed", "table"
 CONFIGS = {

@@ -21,12 +21,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from kraftrio.broker.replica.partition import Partition
+from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.codec.message import decode
 from kraftrio.wire.messages.transactions import TransactionLogKey, TransactionLogValue
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import BatchHeader, iter_headers, iter_records
 from kraftrio.wire.records.control import read_end_transaction_marker
-from tests.sim.world import SimulationFailure
 
 _READ_BYTES = 1 << 20
 _STATES = "__transaction_state"

@@ -28,8 +28,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.primitives import TopicPartition
-from tests.sim.world import SimulationFailure
 
 
 class Entry(NamedTuple):

@@ -21,6 +21,7 @@ from typing import Any
 
 import trio
 
+from kraftrio.testing.simulation.world import START_WALL_MS, SimulationFailure
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import (
     InitProducerIdRequest,
@@ -41,7 +42,6 @@ from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import Record, build_batch
 from tests.sim.client import SimClient, Unavailable
 from tests.sim.transaction_model import Attempt, Life, Source, TransactionHistory
-from tests.sim.world import START_WALL_MS, SimulationFailure
 
 TRANSACTION, GROUP = 1, 0  # key types of FindCoordinator
 _MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})

@@ -30,11 +30,11 @@ from kraftrio.clients.errors import (
 )
 from kraftrio.clients.producer.producer import Delivery, Producer
 from kraftrio.clients.producer.transaction import Transaction
+from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.primitives import TopicPartition
 from tests.sim.library_clients import Machine
 from tests.sim.transaction_model import Attempt, Life, Passage, Source, TransactionHistory
 from tests.sim.transactional_programs import Processes
-from tests.sim.world import SimulationFailure
 
 _CHANCE_OF_ABORT = 0.15
 _CHANCE_OF_CANCELLATION = 0.05

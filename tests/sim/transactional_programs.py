@@ -18,6 +18,7 @@ from random import Random
 
 import trio
 
+from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import OffsetFetchRequest, OffsetFetchRequestTopic
 from kraftrio.wire.primitives import TopicPartition
@@ -31,7 +32,6 @@ from tests.sim.transactional_client import (
     TransactionalSession,
 )
 from tests.sim.transactional_readers import TransactionalReader
-from tests.sim.world import SimulationFailure
 
 _CHANCE_OF_ABORT = 0.2
 _CHANCE_OF_KILL = 0.05

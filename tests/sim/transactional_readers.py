@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode
 from kraftrio.wire.messages.data import FetchPartition, FetchRequest, FetchTopic
 from kraftrio.wire.primitives import TopicPartition
@@ -19,7 +20,6 @@ from kraftrio.wire.records.control import read_end_transaction_marker
 from tests.sim.client import SimClient, Unavailable
 from tests.sim.producers import DAMAGED_RECORDS
 from tests.sim.transaction_model import Passage, TransactionHistory
-from tests.sim.world import SimulationFailure
 
 
 class TransactionalReader:

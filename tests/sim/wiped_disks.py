@@ -15,8 +15,8 @@ from typing import Protocol
 
 import trio
 
-from tests.sim.cluster import Cluster, SimNode
-from tests.sim.world import SimulationFailure
+from kraftrio.testing.simulation.cluster import Cluster, SimNode
+from kraftrio.testing.simulation.world import SimulationFailure
 
 METADATA_DIRECTORY = "__cluster_metadata-0"
 _DEADLINE_S = 60.0

@@ -13,9 +13,9 @@ from kraftrio.clients.admin.types import NewTopic
 from kraftrio.clients.consumer.consumer import Consumer
 from kraftrio.clients.producer.producer import Producer
 from kraftrio.kraft_meta.metadata.image import PartitionImage
-from tests.sim.cluster import Cluster, Shape
-from tests.sim.network import HostNetwork
-from tests.sim.world import START_WALL_MS, World
+from kraftrio.testing.simulation.cluster import Cluster, Shape
+from kraftrio.testing.simulation.network import HostNetwork
+from kraftrio.testing.simulation.world import START_WALL_MS, World
 
 START_DEADLINE_S = 30.0
 LIMIT_S = 600.0  # of simulated time

@@ -36,12 +36,13 @@ from kraftrio.kraft_meta.quorum.settings import QuorumConfig, QuorumPorts
 from kraftrio.kraft_meta.raft.ready import RaftConfig
 from kraftrio.kraft_meta.raft.voters import Voter, VoterEndpoint, VoterSet
 from kraftrio.net.connection import open_connection
+from kraftrio.testing.simulation.incarnation import current
+from kraftrio.testing.simulation.network import HostNetwork, Internet
+from kraftrio.testing.simulation.world import START_WALL_MS, World
 from kraftrio.wire.messages.admin import CreateTopicsRequest
 from kraftrio.wire.messages.cluster import DescribeClusterResponse
 from kraftrio.wire.messages.quorum import BrokerHeartbeatRequest, BrokerRegistrationRequest
 from kraftrio.wire.protocol.api import ApiKey
-from tests.sim.network import HostNetwork, Internet
-from tests.sim.world import START_WALL_MS, World, current
 from tests.support.memory_files import MemoryFileSystem
 from tests.support.server_limits import LIMITS
 from tests.unit.kraft_meta.controller.context import FakeConfigs, topic

@@ -18,13 +18,13 @@ from kraftrio.kraft_meta.raft.messages import Vote
 from kraftrio.kraft_meta.raft.ready import RaftConfig
 from kraftrio.kraft_meta.raft.values import OffsetAndEpoch
 from kraftrio.net.transport import SystemNetwork
+from kraftrio.testing.simulation.world import START_WALL_MS
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.quorum import (
     DescribeQuorumRequest,
     DescribeQuorumRequestPartitionData,
     DescribeQuorumRequestTopicData,
 )
-from tests.sim.world import START_WALL_MS
 from tests.unit.broker.controller.controller_fakes import voters_at
 from tests.unit.broker.controller.quorum_nodes import (
     CLUSTER_ID,

@@ -10,8 +10,8 @@ import trio
 
 from kraftrio.clients.consumer.consumer import Consumer
 from kraftrio.clients.errors import LogTruncationError, TimedOutError
+from kraftrio.testing.simulation.cluster import SimNode
 from kraftrio.wire.primitives import TopicPartition
-from tests.sim.cluster import SimNode
 from tests.unit.clients.simulated import Kafka, simulate
 
 PARTITIONS = 3

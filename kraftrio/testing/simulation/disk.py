@@ -21,7 +21,7 @@ Faults that a cluster must survive, hence all that are injected
   partition's log it costs the replica its tail, so that is done like a power cut, too.
 - Syncs that lie: a power cut leaves the disk as it was when they began to, but for the metadata's
   files: a voter that has forgotten what it promised is not a fault that a quorum can survive.
-- A disk, or one directory, is replaced by an empty one (see `wiped_disks`).
+- A disk, or one directory, is replaced by an empty one by what injects faults.
 - A whole log directory fails: all that is done in it, until it is mended.
 - Single calls fail for want of a file descriptor or of room (see `disk_calls`).
 See `damage` for which bits are flipped.
@@ -31,14 +31,14 @@ from __future__ import annotations
 
 import errno
 import posixpath
+import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from random import Random
 
+from kraftrio.testing.simulation.damage import BadReads, flipped, is_metadata, place_of
+from kraftrio.testing.simulation.disk_calls import FailingCalls
+from kraftrio.testing.simulation.survival import Change, apply_change, survived
 from kraftrio.wire.primitives import Buffer
-from tests.sim.damage import BadReads, flipped, is_metadata, place_of
-from tests.sim.disk_calls import FailingCalls
-from tests.sim.survival import Change, apply_change, survived
 
 BROKEN = "the disk is broken"  # in the text of each error of a directory that failed
 
@@ -186,7 +186,7 @@ class _Directory:
         self.durable = dict(self.names)
         self.changed.clear()
 
-    def survivors(self, rng: Random) -> dict[str, _Inode | _Directory]:
+    def survivors(self, rng: random.Random) -> dict[str, _Inode | _Directory]:
         """What a power cut leaves of the names: some of the unsynced changes came through."""
         survivors = dict(self.durable)
         kept = rng.randrange(len(self.changed) + 1)
@@ -282,7 +282,7 @@ class SimDisk:
         finally:
             self._shows_damage = before
 
-    def rot(self, path: str, rng: Random) -> bool:
+    def rot(self, path: str, rng: random.Random) -> bool:
         """Let a bit of a file read wrong from now on; False: there is none to flip."""
         inode = self._file(path)
         place = place_of(path, inode.data, rng, 0, len(inode.data))
@@ -351,7 +351,7 @@ class SimDisk:
         self.is_dead = True
         return successor
 
-    def after_power_cut(self, rng: Random) -> SimDisk:
+    def after_power_cut(self, rng: random.Random) -> SimDisk:
         """The disk as the machine finds it when the power is back."""
         copies: dict[int, _Inode | _Directory] = {}
 

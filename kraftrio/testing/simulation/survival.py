@@ -12,7 +12,7 @@ A file system writes back the pages of a file in any order, so a hole may lie be
 
 from __future__ import annotations
 
-from random import Random
+import random
 from typing import TypeAlias
 
 SECTOR_BYTES = 512  # what a disk writes as a whole
@@ -35,7 +35,7 @@ def apply_change(target: bytearray, position: int, data: bytes | None) -> None:
 
 
 def survived(
-    durable: bytes | bytearray, changes: list[Change], rng: Random, *, holes: bool
+    durable: bytes | bytearray, changes: list[Change], rng: random.Random, *, holes: bool
 ) -> bytes:
     """Choose what is left of a file.
 
@@ -60,7 +60,7 @@ def survived(
     return bytes(data)
 
 
-def _with_holes(data: bytearray, changes: list[Change], rng: Random) -> bytes:
+def _with_holes(data: bytearray, changes: list[Change], rng: random.Random) -> bytes:
     """Let the sectors that the newest changes wrote come through or not, each for itself.
 
     A cut is journalled: what came before it is settled with it or gone with it.

@@ -11,13 +11,11 @@ Work in threads is not charged: the disk's delay stands for it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tests.sim.world import Incarnation, World
+from kraftrio.testing.simulation.incarnation import Incarnation, current
 
 RECEIVE_S = 0.00003  # for each piece that a node takes from a socket, or gives to one
 BYTE_S = 2e-9  # for each byte that goes through its hands
@@ -27,10 +25,14 @@ _CALLS_AT_ONCE = 500
 
 
 class Work:
-    """What the nodes of one world have to do."""
+    """What the nodes of one world have to do.
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    Args:
+        keep_busy: lets no task of a node run for as long as its work takes.
+    """
+
+    def __init__(self, keep_busy: Callable[[Incarnation], None]) -> None:
+        self._keep_busy = keep_busy
         self._owed_s: dict[Incarnation, float] = {}
         self._turn_s: dict[Incarnation, float] = {}
         self._is_in_thread = False
@@ -47,7 +49,7 @@ class Work:
         self.longest_s = max(self.longest_s, turn_s)
         owed_s = self._owed_s[who] = self._owed_s.get(who, 0.0) + seconds
         if owed_s >= _LEAST_S and not who.is_busy:
-            self._world.keep_busy(who)
+            self._keep_busy(who)
 
     def on_turn(self) -> str:
         """A turn of the loop is over; tell of a node that took too long for it, "" if none did."""
@@ -76,8 +78,6 @@ class Work:
     @contextmanager
     def counted(self) -> Iterator[None]:
         """Charge every call of a function meanwhile. Slow: for scenarios about much work."""
-        from tests.sim.world import current
-
         calls = 0
 
         def on_call(_frame: FrameType, event: str, _argument: object) -> None:

@@ -12,9 +12,9 @@ Owns: `SimNode` (one machine and the lives of the process on it) and `Cluster`. 
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from random import Random
 
 import trio
 
@@ -29,16 +29,10 @@ from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.kraft_meta.metadata.security_records import UserScramCredentialRecord
 from kraftrio.kraft_meta.quorum.service import QuorumService
-from tests.sim.disk import SimDisk
-from tests.sim.network import HostNetwork, Internet, LinkQuality
-from tests.sim.world import (
-    START_WALL_MS,
-    Incarnation,
-    SimulationFailure,
-    World,
-    current,
-    describe,
-)
+from kraftrio.testing.simulation.disk import SimDisk
+from kraftrio.testing.simulation.incarnation import Incarnation, current
+from kraftrio.testing.simulation.network import HostNetwork, Internet, LinkQuality
+from kraftrio.testing.simulation.world import START_WALL_MS, SimulationFailure, World, describe
 
 BROKER_PORT = 9092
 CONTROLLER_PORT = 9093
@@ -121,7 +115,7 @@ class Shape:
 class SimNode:
     """See the module."""
 
-    def __init__(self, cluster: Cluster, node_id: int, roles: str, rng: Random) -> None:
+    def __init__(self, cluster: Cluster, node_id: int, roles: str, rng: random.Random) -> None:
         self._cluster = cluster
         self._world = cluster.world
         self._rng = rng
@@ -207,7 +201,7 @@ class SimNode:
         environment = Environment(
             fs=self.disk,
             clock=self.clock,
-            rng=Random(self._rng.getrandbits(64)),
+            rng=random.Random(self._rng.getrandbits(64)),
             network=network,
             run_in_thread=self._run_in_thread,
         )

@@ -7,7 +7,7 @@ write that finds no room may be done in part.
 from __future__ import annotations
 
 import errno
-from random import Random
+import random
 
 # What takes a file descriptor for a moment or longer, and what takes room.
 _BY_ERROR = {
@@ -26,7 +26,7 @@ class FailingCalls:
         part: only of calls with this in their path.
     """
 
-    def __init__(self, rng: Random, error: int, chance: float, part: str = "") -> None:
+    def __init__(self, rng: random.Random, error: int, chance: float, part: str = "") -> None:
         self._rng = rng
         self._error = error
         self._operations = _BY_ERROR[error]

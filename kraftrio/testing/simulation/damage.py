@@ -8,7 +8,7 @@ checkpoint files; of the files of text a bit is flipped that makes letters of nu
 
 from __future__ import annotations
 
-from random import Random
+import random
 from struct import Struct
 from typing import NamedTuple
 
@@ -31,7 +31,9 @@ def is_metadata(path: str) -> bool:
     return _METADATA in path
 
 
-def place_of(path: str, data: bytes | bytearray, rng: Random, start: int, end: int) -> Place | None:
+def place_of(
+    path: str, data: bytes | bytearray, rng: random.Random, start: int, end: int
+) -> Place | None:
     """Choose a bit of a file between two positions; None: there is none that may be flipped."""
     if start >= end:
         return None
@@ -66,7 +68,7 @@ def _batch_around(data: bytes | bytearray, position: int) -> int | None:
 class BadReads:
     """Some reads of logs give a flipped bit; a read that is repeated is right."""
 
-    def __init__(self, rng: Random, chance: float) -> None:
+    def __init__(self, rng: random.Random, chance: float) -> None:
         self._rng = rng
         self._chance = chance
         self.count = 0

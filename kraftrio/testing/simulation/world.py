@@ -22,18 +22,18 @@ import heapq
 import itertools
 import logging
 import math
+import random
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
-from random import Random
 from typing import Any
 
 import trio
 from trio._core import _run as trio_run
 
-from tests.sim.work import Work
+from kraftrio.testing.simulation.incarnation import Incarnation, current, incarnation_of
+from kraftrio.testing.simulation.work import Work
 
 START_WALL_MS = 1_700_000_000_000
 _FREE_TURNS = 50
@@ -46,24 +46,6 @@ class SimulationFailure(Exception):
     """The system under test broke a promise; the text says which."""
 
 
-class Incarnation:
-    """One life of a node or client: from its start to its crash or stop."""
-
-    def __init__(self, name: str, number: int) -> None:
-        self.name = name
-        self.number = number
-        self.is_alive = True
-        self.is_paused = False
-        self.is_busy = False
-        self.set_aside: list[trio.lowlevel.Task] = []
-
-    def __repr__(self) -> str:
-        return f"{self.name}#{self.number}"
-
-
-current: ContextVar[Incarnation | None] = ContextVar("current", default=None)
-
-
 LEGEND = """\
 columns: simulated seconds, who (n1: a node, p0 r0 g0m1 admin: clients, net, world), what, details
   option  drawn from the seed              fault, heal   what the nemesis does
@@ -73,13 +55,6 @@ columns: simulated seconds, who (n1: a node, p0 r0 g0m1 admin: clients, net, wor
   info warni error                         a line of the node's own log
   client                                   what a client met
   FAIL                                     the promise that was broken"""
-
-
-def incarnation_of(task: trio.lowlevel.Task) -> Incarnation | None:
-    """Whose task it is; None: the simulation's own."""
-    context: Any = task.context
-    found: Incarnation | None = context.get(current)
-    return found
 
 
 class Trace:
@@ -161,7 +136,7 @@ class World:
         self.tolerated: list[str] = []
         self.reread_count = 0  # whenever it changes, readers begin anew: for faults that need it
         self.event_count = 0
-        self.work = Work(self)
+        self.work = Work(self.keep_busy)
         self.disturbances = 0  # faults under way that may keep a request from being answered
         self.calm_since_s = 0.0  # the effects of the last one are over
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -173,9 +148,9 @@ class World:
         self._scope = trio.CancelScope()
         self._incarnations: dict[str, int] = {}
 
-    def rng(self, name: str) -> Random:
+    def rng(self, name: str) -> random.Random:
         """Make the generator of one part of the simulation."""
-        return Random(f"{self.seed}/{name}")
+        return random.Random(f"{self.seed}/{name}")
 
     def incarnate(self, name: str) -> Incarnation:
         """Begin a new life of a node."""
@@ -349,7 +324,7 @@ class World:
 
 
 @contextmanager
-def seeded_scheduling(rng: Random) -> Iterator[None]:
+def seeded_scheduling(rng: random.Random) -> Iterator[None]:
     """Let the generator decide in which order Trio runs what can run."""
     module: Any = trio_run
     before = module._r, module._ALLOW_DETERMINISTIC_SCHEDULING

@@ -18,18 +18,19 @@ from __future__ import annotations
 
 import errno
 import itertools
+import random
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from random import Random
 from typing import Any
 
 import outcome
 import trio
 
+from kraftrio.testing.simulation.incarnation import current
+from kraftrio.testing.simulation.work import BYTE_S, RECEIVE_S
+from kraftrio.testing.simulation.world import World
 from kraftrio.wire.primitives import Buffer
-from tests.sim.work import BYTE_S, RECEIVE_S
-from tests.sim.world import World, current
 
 _BUFFER_BYTES = 128 * 1024
 _BACKLOG = 128
@@ -337,7 +338,7 @@ class Internet:
 
     def __init__(self, world: World, quality: LinkQuality | None = None) -> None:
         self.world = world
-        self.rng: Random = world.rng("network")
+        self.rng: random.Random = world.rng("network")
         self.quality = quality if quality is not None else LinkQuality()
         self.hosts: dict[str, Host] = {}
         self.links: dict[tuple[str, str], Link] = {}

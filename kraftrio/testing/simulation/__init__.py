@@ -1,0 +1,1 @@
+"""Machines in memory, in virtual time: whole nodes, disks, networks and clocks."""
