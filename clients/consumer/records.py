@@ -73,6 +73,7 @@ class ConsumerBatch:
         "_buffer",
         "_header",
         "_records",
+        "_values",
         "_whole",
         "first_offset",
         "next_offset",
@@ -93,6 +94,7 @@ class ConsumerBatch:
         self._buffer = buffer
         self._header = header
         self._records: list[ConsumerRecord] | None = None
+        self._values: list[bytes | None] | None = None  # once a part was asked for its own
         self._whole: ConsumerBatch | None = None  # which this is a part of
 
     def __repr__(self) -> str:
@@ -185,9 +187,14 @@ class ConsumerBatch:
         """
         whole = self._whole or self
         if self._records is None and whole._records is None and self._is_dense:
+            values = whole._values
+            if values is None:
+                values = batch_values(self._buffer, self._header)
+            if self._whole is not None:
+                whole._values = values  # other parts of it are asked for theirs soon
             first = self.first_offset - self._header.base_offset
             last = self.next_offset - self._header.base_offset
-            return batch_values(self._buffer, self._header)[first:last]
+            return values[first:last]
         return [record.value for record in self.records()]
 
     def starting_at(self, offset: int) -> ConsumerBatch:

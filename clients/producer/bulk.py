@@ -33,10 +33,9 @@ class Values:
 
     def __init__(self, values: Sequence[bytes], timestamp_ms: int) -> None:
         sizes = list(map(len, values))
-        overhead = RECORD_OVERHEAD_BYTES + (LONG_BYTES if max(sizes) > SHORT_BYTES else 0)
-        # What the values up to each take together; every one may count as the longest do.
-        sums = accumulate(map(overhead.__add__, sizes))
-        self._ends = [0, *sums]
+        # Every one may count as the longest do.
+        self._overhead = RECORD_OVERHEAD_BYTES + (LONG_BYTES if max(sizes) > SHORT_BYTES else 0)
+        self._ends = [*accumulate(sizes, initial=0)]  # where each would begin if they were joined
         self._values = values
         self.timestamp_ms = timestamp_ms
         self.next = 0
@@ -55,14 +54,19 @@ class Values:
     def fill(self, batch: Batch) -> int:
         """Put into an open batch what it takes; return how many values that is."""
         start = self.next
-        room = batch.limit_bytes - batch.size_bytes
-        stop = bisect_right(self._ends, self._ends[start] + room, start) - 1
+        most = self._taken_before(start) + batch.limit_bytes - batch.size_bytes
+        candidates = range(start, len(self._values) + 1)
+        stop = start + bisect_right(candidates, most, key=self._taken_before) - 1
         count = stop - start
         if count <= 0:
             return 0
-        batch.size_bytes += self._ends[stop] - self._ends[start]
+        batch.size_bytes += self._taken_before(stop) - self._taken_before(start)
         batch.values += self._values[start:stop]
         batch.keys += repeat(None, count)
         batch.timestamps += repeat(self.timestamp_ms, count)
         self.next = stop
         return count
+
+    def _taken_before(self, index: int) -> int:
+        """Return what the values before an index take in a batch."""
+        return self._ends[index] + index * self._overhead

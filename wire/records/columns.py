@@ -123,7 +123,7 @@ def encode_uniform(
     They are if values have one size and keys, too (or all are null), and the timestamps are close.
     """
     count = len(values)
-    if not MIN_RUN_RECORDS <= count <= _TWO_BYTE_DELTAS:
+    if not MIN_RUN_RECORDS <= count <= _TWO_BYTE_DELTAS or _clearly_differ(values):
         return None
     key_sizes: set[int] = set()
     try:
@@ -151,6 +151,11 @@ def encode_uniform(
             run = _encode_run(keys[part], values[part], key_size, value_size, start, stamps)
             pieces += (run, b"\0")
     return pieces
+
+
+def _clearly_differ(values: Sequence[bytes | None]) -> bool:
+    """Whether the first and the last few show already that the sizes are not one."""
+    return len({len(value) for value in (*values[:4], *values[-4:]) if value is not None}) > 1
 
 
 def _encode_run(

@@ -26,6 +26,7 @@ from kraftrio.wire.records.batch import (
     parse_header,
     retain_records,
 )
+from kraftrio.wire.records.values import batch_values
 
 TP = TopicPartition("t", 3)
 
@@ -108,6 +109,21 @@ def test_values_of_parts() -> None:
     assert rest.values() == [b"v13", b"v14"]
     assert found._records is first._records is rest._records is None
     assert [record.value for record in first] == first.values()
+
+
+def test_the_values_of_all_parts_are_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Polls with a limit take a batch in parts."""
+    calls: list[int] = []
+
+    def counted(*given: Any) -> list[bytes | None]:
+        calls.append(1)
+        return batch_values(*given)
+
+    monkeypatch.setattr("kraftrio.clients.consumer.records.batch_values", counted)
+    first, rest = only(batch(10, 5)).split(2)
+    assert rest is not None
+    assert [*first.values(), *rest.values()] == [b"v10", b"v11", b"v12", b"v13", b"v14"]
+    assert len(calls) == 1
 
 
 def test_records_before_the_position_are_left_out() -> None:
