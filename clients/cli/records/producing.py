@@ -25,6 +25,8 @@ from kraftrio.clients.producer.producer import Producer
 
 _TICK_S = 0.05
 
+Parse = Callable[[bytes], InputRecord]
+
 
 @dataclass(frozen=True, slots=True)
 class Destination:
@@ -39,7 +41,7 @@ class Destination:
     partition: int | None = None
     key: bytes | None = None
     headers: Headers = ()
-    parse: Callable[[bytes], InputRecord] | None = None
+    parse: Parse | None = None
     rate: float | None = None
 
     @property
