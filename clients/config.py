@@ -2,27 +2,33 @@
 
 Owns `ClientConfig`, which all clients share, `ProducerConfig` and `AdminConfig`; each has a
 TypedDict beside it, so that `Producer("localhost:9092", linger_ms=10)` is checked by type checkers.
-A wrong value is a `ConfigError` with one sentence that names the setting.
+Times are milliseconds, or a `timedelta`. A wrong value is a `ConfigError` with one sentence that
+names the setting.
 
 Called by: the clients when they are made. Kafka documentation, "Producer Configs", "Admin Configs".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import timedelta
 from typing import Any, Literal, TypeVar
 
 from kraftrio.base.backoff import ExponentialBackoff
-from kraftrio.clients.arguments import MAX_INT32, MAX_INT64, text
+from kraftrio.clients.arguments.nearest import did_you_mean
+from kraftrio.clients.arguments.times import Milliseconds, whole_milliseconds
+from kraftrio.clients.arguments.values import MAX_INT32, MAX_INT64, text
 from kraftrio.clients.errors import ConfigError
 from kraftrio.clients.security import SecurityConfig, SecuritySettings
+from kraftrio.net.security_protocol import SecurityProtocol
 from kraftrio.wire.records.compression import GZIP_LEVELS, LZ4_LEVELS, ZSTD_LEVELS, Compression
 
 Acks = Literal["all", -1, 0, 1, "0", "1", "-1"]
 CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
 _MAX_PORT = 65535
+_USUAL_PORT = 9092
 # Settings that are longs in the Java clients; all other numbers fit 32 bits, as requests hold them.
 _LONGS = frozenset(
     {
@@ -95,18 +101,18 @@ class ClientSettings(SecuritySettings, total=False):
     """The keyword arguments that every client takes; see `ClientConfig`."""
 
     client_id: str
-    metadata_max_age_ms: int
+    metadata_max_age_ms: Milliseconds
     metadata_recovery_strategy: Literal["rebootstrap", "none"]
-    metadata_recovery_rebootstrap_trigger_ms: int
-    reconnect_backoff_ms: int
-    reconnect_backoff_max_ms: int
-    retry_backoff_ms: int
-    retry_backoff_max_ms: int
-    request_timeout_ms: int
-    default_api_timeout_ms: int
-    connections_max_idle_ms: int
-    socket_connection_setup_timeout_ms: int
-    socket_connection_setup_timeout_max_ms: int
+    metadata_recovery_rebootstrap_trigger_ms: Milliseconds
+    reconnect_backoff_ms: Milliseconds
+    reconnect_backoff_max_ms: Milliseconds
+    retry_backoff_ms: Milliseconds
+    retry_backoff_max_ms: Milliseconds
+    request_timeout_ms: Milliseconds
+    default_api_timeout_ms: Milliseconds
+    connections_max_idle_ms: Milliseconds
+    socket_connection_setup_timeout_ms: Milliseconds
+    socket_connection_setup_timeout_max_ms: Milliseconds
     allow_auto_create_topics: bool
 
 
@@ -227,30 +233,31 @@ class ProducerSettings(ClientSettings, total=False):
     acks: Acks
     enable_idempotence: bool | None
     batch_size: int
-    linger_ms: int
+    linger_ms: Milliseconds
     buffer_memory: int
-    max_block_ms: int
+    max_block_ms: Milliseconds
     max_request_size: int
     compression_type: CompressionType
     compression_gzip_level: int
     compression_lz4_level: int
     compression_zstd_level: int
-    delivery_timeout_ms: int
+    delivery_timeout_ms: Milliseconds
     retries: int
     max_in_flight_requests_per_connection: int
-    metadata_max_idle_ms: int
+    metadata_max_idle_ms: Milliseconds
     partitioner: Callable[[str, bytes | None, bytes | None, int], int] | None
     partitioner_ignore_keys: bool
     partitioner_adaptive_partitioning_enable: bool
-    partitioner_availability_timeout_ms: int
+    partitioner_availability_timeout_ms: Milliseconds
     transactional_id: str | None
-    transaction_timeout_ms: int
+    transaction_timeout_ms: Milliseconds
 
 
 def fit_delivery_timeout(settings: ProducerSettings) -> ProducerSettings:
     """Let the default of delivery_timeout_ms give way to what it must not be less than."""
-    linger_ms = settings.get("linger_ms", _DEFAULT_LINGER_MS)
-    request_timeout_ms = settings.get("request_timeout_ms", _DEFAULT_REQUEST_TIMEOUT_MS)
+    times = in_milliseconds(settings)
+    linger_ms = times.get("linger_ms", _DEFAULT_LINGER_MS)
+    request_timeout_ms = times.get("request_timeout_ms", _DEFAULT_REQUEST_TIMEOUT_MS)
     if "delivery_timeout_ms" in settings or not (
         isinstance(linger_ms, int) and isinstance(request_timeout_ms, int)
     ):
@@ -293,10 +300,29 @@ def make_config(cls: type[C], bootstrap_servers: str | Sequence[str], settings: 
     known = {field.name for field in fields(cls)}
     for name in settings:
         if name not in known:
-            raise ConfigError(f"unknown setting {name}")
-    config = cls(bootstrap_servers=bootstrap_servers, **settings)
+            meant = did_you_mean(name.replace(".", "_"), known)
+            raise ConfigError(f"unknown setting {name}{meant}")
+    config = cls(bootstrap_servers=bootstrap_servers, **in_milliseconds(settings))
     config.check()
     return config
+
+
+def in_milliseconds(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with times as numbers: what is in milliseconds may be given as a timedelta.
+
+    Raises:
+        ConfigError: a timedelta is negative, or of a setting that is no time.
+    """
+    found = dict(settings)
+    for name, value in settings.items():
+        if isinstance(value, timedelta):
+            if not name.endswith("_ms"):
+                raise ConfigError(f"{name} must not be a time, but is {value!r}")
+            try:
+                found[name] = whole_milliseconds(name, value)
+            except ValueError as error:
+                raise ConfigError(str(error)) from None
+    return found
 
 
 def parse_bootstrap_servers(servers: str | Iterable[str]) -> list[tuple[str, int]]:
@@ -305,27 +331,48 @@ def parse_bootstrap_servers(servers: str | Iterable[str]) -> list[tuple[str, int
     Raises:
         ConfigError: there is none, or one is not HOST:PORT.
     """
-    texts = servers.split(",") if isinstance(servers, str) else list(servers)
+    if isinstance(servers, bytes) or not isinstance(servers, Iterable):
+        raise ConfigError(f"bootstrap_servers must be HOST:PORT, or several, not {servers!r}")
     addresses = []
-    for given in texts:
+    for given in servers.split(",") if isinstance(servers, str) else servers:
         if not isinstance(given, str):
             raise ConfigError(f"bootstrap_servers must be HOST:PORT, not {given!r}")
         if not (server := given.strip()):
             continue
-        _, _, rest = server.rpartition("://")
-        host, _, port = rest.rpartition(":")
-        host = host.removeprefix("[").removesuffix("]")
-        if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) <= _MAX_PORT:
-            raise ConfigError(f"bootstrap_servers must be HOST:PORT, not {server!r}")
-        addresses.append((host, int(port)))
+        scheme, colon, rest = server.rpartition("://")
+        address = _parse_address(rest)
+        if address is None or (colon and scheme.upper() not in SecurityProtocol.__members__):
+            raise ConfigError(
+                f"bootstrap_servers must be HOST:PORT, not {server!r}{_meant_address(rest)}"
+            )
+        addresses.append(address)
     if not addresses:
         raise ConfigError("bootstrap_servers names no broker")
     return addresses
 
 
+def _parse_address(given: str) -> tuple[str, int] | None:
+    host, _, port = given.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    is_port = port.isascii() and port.isdigit() and 0 < int(port) <= _MAX_PORT
+    return (host, int(port)) if host and is_port and not set(host) & set("/@ ") else None
+
+
+def _meant_address(given: str) -> str:
+    """Return the address that was most likely meant: without a path, with Kafka's usual port."""
+    bare = given.rstrip("/")
+    for meant in (bare, f"{bare}:{_USUAL_PORT}"):
+        if _parse_address(meant) is not None and "::" not in meant:
+            return f"; did you mean {meant!r}?"
+    return ""
+
+
 def _require_int(name: str, value: object, *, minimum: int | None) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ConfigError(f"{name} must be a whole number, not {value!r}")
+        wanted = "milliseconds as a whole number, or a timedelta"
+        raise ConfigError(
+            f"{name} must be {wanted if name.endswith('_ms') else 'a whole number'}, not {value!r}"
+        )
     if minimum is not None and value < minimum:
         raise ConfigError(f"{name} must be at least {minimum}, not {value}")
     maximum = MAX_INT64 if name in _LONGS else MAX_INT32
@@ -359,5 +406,6 @@ def require_choice(name: str, value: object, choices: Sequence[object]) -> None:
         ConfigError: it has another.
     """
     if isinstance(value, bool) or value not in choices:
-        shown = ", ".join(str(choice) for choice in choices)
-        raise ConfigError(f"{name} must be one of {shown}, not {value!r}")
+        names = list(dict.fromkeys(map(str, choices)))
+        meant = did_you_mean(str(value), names)
+        raise ConfigError(f"{name} must be one of {', '.join(names)}, not {value!r}{meant}")

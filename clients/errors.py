@@ -164,8 +164,8 @@ class CorruptRecordError(KafkaClientError):
     default_code = ErrorCode.CORRUPT_MESSAGE
 
 
-class ConfigError(KafkaClientError, ValueError):
-    """A setting of the client is wrong."""
+class ConfigError(KafkaClientError, ValueError, TypeError):
+    """A setting of the client is wrong: its name, its type or its value."""
 
     default_code = ErrorCode.INVALID_CONFIG
 

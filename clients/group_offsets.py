@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from kraftrio.clients.arguments import MAX_INT32, text, topic_partition, whole_number
+from kraftrio.clients.arguments.several import by_item, topic_partition
+from kraftrio.clients.arguments.values import MAX_INT32, text, whole_number
 from kraftrio.wire.primitives import TopicPartition
 
 NO_GENERATION: Final = -1
@@ -59,4 +60,7 @@ def as_offsets(
     Raises:
         TypeError, ValueError: as `as_offset` and `topic_partition`.
     """
-    return {topic_partition(each): as_offset(value) for each, value in offsets.items()}
+    return {
+        topic_partition(each): as_offset(value)
+        for each, value in by_item("offsets", offsets).items()
+    }

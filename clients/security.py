@@ -20,7 +20,7 @@ from typing import Final, TypedDict, cast
 
 from kraftrio.base.clock import Clock
 from kraftrio.base.threads import run_in_worker_thread
-from kraftrio.clients.arguments import text
+from kraftrio.clients.arguments.values import text
 from kraftrio.clients.errors import ConfigError
 from kraftrio.net.sasl.credentials import (
     CLIENT_MECHANISMS,

@@ -26,6 +26,7 @@ from kraftrio.clients.admin import log_dirs as log_dir_calls
 from kraftrio.clients.admin import topics as topic_calls
 from kraftrio.clients.admin import transactions as transaction_calls
 from kraftrio.clients.admin.calls import AdminCalls, Deadline, finish
+from kraftrio.clients.admin.configs import ConfigChanges
 from kraftrio.clients.admin.groups import CommittedOffset
 from kraftrio.clients.admin.security.acls import AclAdmin
 from kraftrio.clients.admin.security.client_quotas import ClientQuotaAdmin
@@ -69,6 +70,8 @@ from kraftrio.clients.admin.types import (
     TransactionDescription,
     TransactionListing,
 )
+from kraftrio.clients.arguments.several import Partitions, Texts
+from kraftrio.clients.arguments.times import Duration, Milliseconds, PastMoment
 from kraftrio.clients.cluster import open_cluster
 from kraftrio.clients.config import AdminConfig, AdminSettings, make_config
 from kraftrio.clients.errors import ClosedError
@@ -179,7 +182,7 @@ class Admin:
         self._calls = None
         await self._stack.__aexit__(kind, error, traceback)
 
-    def _begin(self, timeout_ms: int | None) -> tuple[AdminCalls, Deadline]:
+    def _begin(self, timeout_ms: Duration | None) -> tuple[AdminCalls, Deadline]:
         if self._calls is None:
             raise ClosedError("the admin client is not open")
         return self._calls, Deadline(self.config, timeout_ms)
@@ -188,10 +191,10 @@ class Admin:
 
     async def create_topics(
         self,
-        topics: Iterable[NewTopic],
+        topics: NewTopic | Iterable[NewTopic],
         *,
         validate_only: bool = False,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[str, CreatedTopic]:
         """Create topics.
@@ -207,9 +210,9 @@ class Admin:
 
     async def delete_topics(
         self,
-        topics: Iterable[str],
+        topics: Texts,
         *,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[str, None]:
         """Delete topics by name.
@@ -226,7 +229,7 @@ class Admin:
         new_totals: Mapping[str, int],
         *,
         validate_only: bool = False,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[str, None]:
         """Raise topics' numbers of partitions to these totals.
@@ -241,16 +244,16 @@ class Admin:
         return finish(results, raise_errors)
 
     async def list_topics(
-        self, *, list_internal: bool = False, timeout_ms: int | None = None
+        self, *, list_internal: bool = False, timeout_ms: Duration | None = None
     ) -> dict[str, TopicListing]:
         """Return the topics there are, by name."""
         return await topic_calls.list_topics(*self._begin(timeout_ms), list_internal=list_internal)
 
     async def describe_topics(
         self,
-        topics: Iterable[str],
+        topics: Texts,
         *,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[str, TopicMetadata]:
         """Return topics' partitions with their leaders, replicas and in-sync replicas.
@@ -264,10 +267,10 @@ class Admin:
 
     async def list_offsets(
         self,
-        wanted: Mapping[TopicPartition, int],
+        wanted: Mapping[TopicPartition, OffsetSpec | PastMoment],
         *,
         read_committed: bool = False,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[TopicPartition, ListedOffset]:
         """Look offsets up.
@@ -288,7 +291,7 @@ class Admin:
         self,
         before_offsets: Mapping[TopicPartition, int],
         *,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[TopicPartition, int]:
         """Delete the records before these offsets (-1: all); return the new start offsets.
@@ -303,10 +306,10 @@ class Admin:
 
     async def describe_configs(
         self,
-        resources: Iterable[ConfigResource],
+        resources: ConfigResource | Iterable[ConfigResource],
         *,
         include_documentation: bool = False,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
         """Return the settings of topics, brokers, groups, by name.
@@ -324,10 +327,10 @@ class Admin:
 
     async def incremental_alter_configs(
         self,
-        changes: Mapping[ConfigResource, Sequence[AlterConfigOp]],
+        changes: Mapping[ConfigResource, ConfigChanges],
         *,
         validate_only: bool = False,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[ConfigResource, None]:
         """Change single settings; those not named stay as they are.
@@ -346,10 +349,10 @@ class Admin:
     async def list_groups(
         self,
         *,
-        states: Iterable[str] = (),
-        types: Iterable[str] = (),
-        protocol_types: Iterable[str] = (),
-        timeout_ms: int | None = None,
+        states: Texts = (),
+        types: Texts = (),
+        protocol_types: Texts = (),
+        timeout_ms: Duration | None = None,
     ) -> list[GroupListing]:
         """Return the groups of all brokers and of all kinds; empty filters let everything through.
 
@@ -367,9 +370,9 @@ class Admin:
 
     async def describe_groups(
         self,
-        group_ids: Iterable[str],
+        group_ids: Texts,
         *,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[str, GroupDescription]:
         """Return groups' states and members, of the classic and the consumer protocol.
@@ -384,9 +387,9 @@ class Admin:
 
     async def delete_groups(
         self,
-        group_ids: Iterable[str],
+        group_ids: Texts,
         *,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[str, None]:
         """Delete groups of any kind that have no members, with their committed offsets or state.
@@ -400,10 +403,10 @@ class Admin:
     async def list_group_offsets(
         self,
         group_id: str,
-        partitions: Iterable[TopicPartition] | None = None,
+        partitions: Partitions | None = None,
         *,
         require_stable: bool = False,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[TopicPartition, CommittedOffset | None]:
         """Return what a group has committed; None for a partition without.
@@ -428,7 +431,7 @@ class Admin:
         group_id: str,
         offsets: Mapping[TopicPartition, int | CommittedOffset],
         *,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[TopicPartition, None]:
         """Commit offsets for a group of any kind but a share group, that has no members.
@@ -442,9 +445,9 @@ class Admin:
     async def delete_group_offsets(
         self,
         group_id: str,
-        partitions: Iterable[TopicPartition],
+        partitions: Partitions,
         *,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[TopicPartition, None]:
         """Forget what a group has committed for partitions that no member is subscribed to.
@@ -460,10 +463,10 @@ class Admin:
     async def remove_members(
         self,
         group_id: str,
-        group_instance_ids: Iterable[str] | None = None,
+        group_instance_ids: Texts | None = None,
         *,
         reason: str = "",
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[str, None]:
         """Take members out of a group of the classic or the consumer protocol.
@@ -485,11 +488,11 @@ class Admin:
     async def list_transactions(
         self,
         *,
-        states: Iterable[str] = (),
-        producer_ids: Iterable[int] = (),
-        min_duration_ms: int | None = None,
+        states: Texts = (),
+        producer_ids: int | Iterable[int] = (),
+        min_duration_ms: Milliseconds | None = None,
         transactional_id_pattern: str | None = None,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
     ) -> list[TransactionListing]:
         """Return the transactional ids of all coordinators that pass every filter given.
 
@@ -511,9 +514,9 @@ class Admin:
 
     async def describe_transactions(
         self,
-        transactional_ids: Iterable[str],
+        transactional_ids: Texts,
         *,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[str, TransactionDescription]:
         """Return the states of transactional ids, and the partitions of open transactions.
@@ -528,9 +531,9 @@ class Admin:
 
     async def fence_producers(
         self,
-        transactional_ids: Iterable[str],
+        transactional_ids: Texts,
         *,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[str, FencedProducer]:
         """Shut the producers of transactional ids out, which aborts their open transactions.
@@ -544,7 +547,7 @@ class Admin:
         return finish(results, raise_errors)
 
     async def abort_transaction(
-        self, spec: AbortTransactionSpec, *, timeout_ms: int | None = None
+        self, spec: AbortTransactionSpec, *, timeout_ms: Duration | None = None
     ) -> None:
         """Write an abort marker into one partition: for a transaction that hangs there.
 
@@ -561,10 +564,10 @@ class Admin:
 
     async def describe_producers(
         self,
-        partitions: Iterable[TopicPartition],
+        partitions: Partitions,
         *,
         broker_id: int | None = None,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[TopicPartition, tuple[ProducerState, ...]]:
         """Return the producers that partitions know, and where their transactions began.
@@ -582,7 +585,7 @@ class Admin:
 
     # -- the cluster ------------------------------------------------------------------------------
 
-    async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
+    async def describe_cluster(self, *, timeout_ms: Duration | None = None) -> ClusterDescription:
         """Return the cluster's id, its controller and its brokers.
 
         Raises:
@@ -592,9 +595,9 @@ class Admin:
 
     async def describe_log_dirs(
         self,
-        brokers: Iterable[int],
+        brokers: int | Iterable[int],
         *,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[int, dict[str, LogDirDescription]]:
         """Return brokers' log directories by path: sizes of the replicas, room on the disks.
@@ -605,7 +608,7 @@ class Admin:
         results = await log_dir_calls.describe_log_dirs(*self._begin(timeout_ms), brokers)
         return finish(results, raise_errors)
 
-    async def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumInfo:
+    async def describe_metadata_quorum(self, *, timeout_ms: Duration | None = None) -> QuorumInfo:
         """Return who leads the metadata quorum and how far its replicas are.
 
         Raises:
@@ -617,9 +620,9 @@ class Admin:
     async def elect_leaders(
         self,
         election_type: ElectionType,
-        partitions: Iterable[TopicPartition] | None = None,
+        partitions: Partitions | None = None,
         *,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[TopicPartition, None]:
         """Have leaders elected; None: for all partitions, telling of those that needed one.
@@ -636,7 +639,7 @@ class Admin:
         self,
         reassignments: Mapping[TopicPartition, Sequence[int] | None],
         *,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[TopicPartition, None]:
         """Move partitions to other brokers, or with None stop moving them.
@@ -651,9 +654,9 @@ class Admin:
 
     async def list_partition_reassignments(
         self,
-        partitions: Iterable[TopicPartition] | None = None,
+        partitions: Partitions | None = None,
         *,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
     ) -> dict[TopicPartition, PartitionReassignment]:
         """Return the reassignments that are going on, of all partitions or of some."""
         return await cluster_calls.list_partition_reassignments(

@@ -21,7 +21,8 @@ import trio
 
 from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.clients.admin.types import Results
-from kraftrio.clients.arguments import several, text
+from kraftrio.clients.arguments.several import Texts, texts
+from kraftrio.clients.arguments.times import Duration, timeout_or_default
 from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.config import AdminConfig
 from kraftrio.clients.coordinators import GROUP_KEY_TYPE
@@ -55,8 +56,8 @@ MOVED_COORDINATOR: Final = frozenset(
 class Deadline:
     """The time one call has, and the pauses between its attempts."""
 
-    def __init__(self, config: AdminConfig, timeout_ms: int | None) -> None:
-        timeout_ms = config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+    def __init__(self, config: AdminConfig, timeout_ms: Duration | None) -> None:
+        timeout_ms = timeout_or_default("timeout_ms", timeout_ms, config.default_api_timeout_ms)
         self._config = config
         self._ends_at = trio.current_time() + timeout_ms / 1000
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -268,23 +269,21 @@ class AdminCalls:
         return groups
 
 
-# Begins a call of a program, which may take some milliseconds at most; None: as the settings say.
+# Begins a call of a program, which may take that long at most; None: as the settings say.
 # Raises ClosedError unless the client is open.
-Begin = Callable[[int | None], tuple[AdminCalls, Deadline]]
+Begin = Callable[[Duration | None], tuple[AdminCalls, Deadline]]
 
 
-def checked_group_ids(given: Iterable[str]) -> list[str]:
+def checked_group_ids(given: Texts) -> list[str]:
     """Check the ids of groups that a program gives.
 
     Raises:
         TypeError, ValueError: they are none.
     """
-    return [text("a group_id", group_id) for group_id in several("group_ids", given)]
+    return texts("group_ids", given, "a group_id")
 
 
-async def for_each_group(
-    group_ids: Iterable[str], ask: Callable[[str], Awaitable[T]]
-) -> Results[str, T]:
+async def for_each_group(group_ids: Texts, ask: Callable[[str], Awaitable[T]]) -> Results[str, T]:
     """Ask for one group after the other; an error of one is its result.
 
     Raises:
@@ -334,7 +333,7 @@ def _is_missing(error: KafkaClientError, deadline: Deadline) -> bool:
     )
 
 
-async def _refresh(cluster: Cluster, deadline: Deadline, topics: Iterable[str] = ()) -> None:
+async def _refresh(cluster: Cluster, deadline: Deadline, topics: Texts = ()) -> None:
     """Refresh metadata; if that fails, the next attempt shows it."""
     try:
         await cluster.refresh(topics, timeout_s=deadline.left_s)

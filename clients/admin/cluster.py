@@ -5,7 +5,7 @@ Called by: `admin`. KIP-183, KIP-430, KIP-455, KIP-460, KIP-595, KIP-700, KIP-83
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from kraftrio.clients.admin.calls import AdminCalls, Deadline, by_topic, collect
 from kraftrio.clients.admin.types import (
@@ -16,7 +16,13 @@ from kraftrio.clients.admin.types import (
     QuorumReplica,
     Results,
 )
-from kraftrio.clients.arguments import broker_ids, topic_partition, topic_partitions
+from kraftrio.clients.arguments.several import (
+    Partitions,
+    broker_ids,
+    by_item,
+    topic_partition,
+    topic_partitions,
+)
 from kraftrio.clients.errors import error_for
 from kraftrio.clients.metadata import BrokerAddress
 from kraftrio.wire.errors import ErrorCode
@@ -93,7 +99,7 @@ async def elect_leaders(
     calls: AdminCalls,
     deadline: Deadline,
     election_type: ElectionType,
-    partitions: Iterable[TopicPartition] | None = None,
+    partitions: Partitions | None = None,
 ) -> Results[TopicPartition, None]:
     """Have leaders elected; None: for all partitions, telling of those that needed one."""
     request = ElectLeadersRequest(
@@ -131,7 +137,10 @@ async def alter_partition_reassignments(
     reassignments: Mapping[TopicPartition, Sequence[int] | None],
 ) -> Results[TopicPartition, None]:
     """Move partitions to other brokers, or with None stop moving them."""
-    wanted = {topic_partition(item): replicas for item, replicas in reassignments.items()}
+    wanted = {
+        topic_partition(item): replicas
+        for item, replicas in by_item("reassignments", reassignments).items()
+    }
     request = AlterPartitionReassignmentsRequest(
         timeout_ms=int(deadline.request_timeout_s * 1000),
         topics=[
@@ -162,7 +171,7 @@ async def alter_partition_reassignments(
 async def list_partition_reassignments(
     calls: AdminCalls,
     deadline: Deadline,
-    partitions: Iterable[TopicPartition] | None = None,
+    partitions: Partitions | None = None,
 ) -> dict[TopicPartition, PartitionReassignment]:
     """Return the reassignments that are going on, of all partitions or of some."""
     request = ListPartitionReassignmentsRequest(

@@ -5,7 +5,7 @@ Called by: `admin`. KIP-133, KIP-226, KIP-339.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from kraftrio.clients.admin.calls import AdminCalls, Deadline, collect
 from kraftrio.clients.admin.types import (
@@ -17,10 +17,8 @@ from kraftrio.clients.admin.types import (
     OpType,
     Results,
 )
-from kraftrio.clients.arguments import (
-    several,
-    text,
-)
+from kraftrio.clients.arguments.several import by_item, several
+from kraftrio.clients.arguments.values import ConfigValue, config_value, text
 from kraftrio.wire.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -32,19 +30,22 @@ from kraftrio.wire.messages.configs import (
     IncrementalAlterConfigsResponse,
 )
 
+ConfigChanges = AlterConfigOp | Iterable[AlterConfigOp] | Mapping[str, ConfigValue | None]
+"""Changes of single settings; a dict sets them, and takes those back that are None."""
+
 _BROKERS_OWN = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
 
 
 async def describe_configs(
     calls: AdminCalls,
     deadline: Deadline,
-    resources: Iterable[ConfigResource],
+    resources: ConfigResource | Iterable[ConfigResource],
     *,
     include_documentation: bool = False,
 ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
     """Return the settings of topics, brokers, groups, by name."""
     results: Results[ConfigResource, dict[str, ConfigEntry]] = Results({}, {})
-    for node_id, part in _by_broker(several("resources", resources)).items():
+    for node_id, part in _by_broker(several("resources", resources, ConfigResource)).items():
         request = DescribeConfigsRequest(
             resources=[
                 DescribeConfigsResource(
@@ -74,22 +75,19 @@ async def describe_configs(
 async def incremental_alter_configs(
     calls: AdminCalls,
     deadline: Deadline,
-    changes: Mapping[ConfigResource, Sequence[AlterConfigOp]],
+    changes: Mapping[ConfigResource, ConfigChanges],
     *,
     validate_only: bool = False,
 ) -> Results[ConfigResource, None]:
     """Change single settings; those not named stay as they are."""
     results: Results[ConfigResource, None] = Results({}, {})
-    for node_id, part in _by_broker(changes).items():
+    for node_id, part in _by_broker(by_item("changes", changes)).items():
         request = IncrementalAlterConfigsRequest(
             resources=[
                 IncrementalAlterConfigsResource(
                     resource_type=resource.type,
                     resource_name=resource.name,
-                    configs=[
-                        _alterable(change)
-                        for change in several("changes of one resource", changes[resource])
-                    ],
+                    configs=[_alterable(change) for change in _operations(changes[resource])],
                 )
                 for resource in part
             ],
@@ -110,12 +108,23 @@ async def incremental_alter_configs(
     return results
 
 
+def _operations(given: ConfigChanges) -> list[AlterConfigOp]:
+    if isinstance(given, Mapping):
+        return [
+            AlterConfigOp(name, value, OpType.DELETE if value is None else OpType.SET)
+            for name, value in given.items()
+        ]
+    return several("changes of one resource", given, AlterConfigOp)
+
+
 def _alterable(change: AlterConfigOp) -> IncrementalAlterableConfig:
-    name, value = text("a setting", change.name), change.value
+    if not isinstance(change, AlterConfigOp):
+        raise TypeError(f"a change must be an AlterConfigOp, not {change!r}")
+    name = text("a setting", change.name)
     return IncrementalAlterableConfig(
         name=name,
         config_operation=OpType(change.op),
-        value=None if value is None else text(name, value),
+        value=config_value(name, change.value),
     )
 
 

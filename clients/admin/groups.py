@@ -5,7 +5,7 @@ Called by: `admin`. KIP-88, KIP-229, KIP-396, KIP-518, KIP-709, KIP-848.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from kraftrio.clients.admin.calls import (
@@ -24,14 +24,15 @@ from kraftrio.clients.admin.types import (
     MemberDescription,
     Results,
 )
-from kraftrio.clients.arguments import (
-    MAX_INT32,
-    several,
-    text,
+from kraftrio.clients.arguments.several import (
+    Partitions,
+    Texts,
+    by_item,
+    texts,
     topic_partition,
     topic_partitions,
-    whole_number,
 )
+from kraftrio.clients.arguments.values import MAX_INT32, text, whole_number
 from kraftrio.clients.errors import (
     GroupIdNotFoundError,
     KafkaClientError,
@@ -88,16 +89,16 @@ async def list_groups(
     calls: AdminCalls,
     deadline: Deadline,
     *,
-    states: Iterable[str] = (),
-    types: Iterable[str] = (),
-    protocol_types: Iterable[str] = (),
+    states: Texts = (),
+    types: Texts = (),
+    protocol_types: Texts = (),
 ) -> list[GroupListing]:
     """Return the groups of all brokers; empty filters let everything through."""
     request = ListGroupsRequest(
-        states_filter=[text("a state", state) for state in several("states", states)],
-        types_filter=[text("a type", kind) for kind in several("types", types)],
+        states_filter=texts("states", states, "a state"),
+        types_filter=texts("types", types, "a type"),
     )
-    wanted = {text("a protocol type", name) for name in several("protocol_types", protocol_types)}
+    wanted = set(texts("protocol_types", protocol_types, "a protocol type"))
     cluster = calls.cluster
     await cluster.refresh(timeout_s=deadline.left_s)
     found: dict[str, GroupListing] = {}
@@ -133,7 +134,7 @@ async def _list_groups_of(
 async def describe_groups(
     calls: AdminCalls,
     deadline: Deadline,
-    group_ids: Iterable[str],
+    group_ids: Texts,
 ) -> Results[str, GroupDescription]:
     """Return groups' states and members, of the classic and the consumer protocol."""
 
@@ -175,7 +176,7 @@ async def _describe_classic(
 async def delete_groups(
     calls: AdminCalls,
     deadline: Deadline,
-    group_ids: Iterable[str],
+    group_ids: Texts,
 ) -> Results[str, None]:
     """Delete groups that have no members, with their committed offsets."""
     codes: list[tuple[str, ErrorCode, str | None, None]] = []
@@ -194,7 +195,7 @@ async def remove_members(
     calls: AdminCalls,
     deadline: Deadline,
     group_id: str,
-    group_instance_ids: Iterable[str] | None,
+    group_instance_ids: Texts | None,
     reason: str,
 ) -> Results[str, None]:
     """Take static members, or all members, out of a group."""
@@ -212,8 +213,8 @@ async def remove_members(
         ]
     else:
         removed = [
-            MemberIdentity(group_instance_id=text("a group_instance_id", each), reason=reason)
-            for each in several("group_instance_ids", group_instance_ids)
+            MemberIdentity(group_instance_id=each, reason=reason)
+            for each in texts("group_instance_ids", group_instance_ids, "a group_instance_id")
         ]
     if not removed:
         return Results({}, {})
@@ -235,7 +236,7 @@ async def list_group_offsets(
     calls: AdminCalls,
     deadline: Deadline,
     group_id: str,
-    partitions: Iterable[TopicPartition] | None = None,
+    partitions: Partitions | None = None,
     *,
     require_stable: bool = False,
 ) -> Results[TopicPartition, CommittedOffset | None]:
@@ -263,7 +264,7 @@ async def alter_group_offsets(
 ) -> Results[TopicPartition, None]:
     """Commit offsets for a group that has no members."""
     text("group_id", group_id)
-    wanted = {topic_partition(item): offset for item, offset in offsets.items()}
+    wanted = {topic_partition(item): offset for item, offset in by_item("offsets", offsets).items()}
     topics = [
         OffsetCommitRequestTopic(
             name=topic, partitions=[_commit(item, wanted[item]) for item in part]
@@ -284,7 +285,7 @@ async def delete_group_offsets(
     calls: AdminCalls,
     deadline: Deadline,
     group_id: str,
-    partitions: Iterable[TopicPartition],
+    partitions: Partitions,
 ) -> Results[TopicPartition, None]:
     """Forget what a group has committed for partitions that no member is subscribed to."""
     text("group_id", group_id)

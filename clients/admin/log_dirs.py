@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from kraftrio.clients.admin.calls import AdminCalls, Deadline
 from kraftrio.clients.admin.types import LogDirDescription, ReplicaInfo, Results
-from kraftrio.clients.arguments import broker_ids
+from kraftrio.clients.arguments.several import broker_ids
 from kraftrio.clients.errors import KafkaClientError, error_for
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
@@ -21,7 +21,7 @@ from kraftrio.wire.primitives import TopicPartition
 
 
 async def describe_log_dirs(
-    calls: AdminCalls, deadline: Deadline, brokers: Iterable[int]
+    calls: AdminCalls, deadline: Deadline, brokers: int | Iterable[int]
 ) -> Results[int, dict[str, LogDirDescription]]:
     """Return the log directories of brokers, by path; a broker that does not answer is an error."""
     found: dict[int, dict[str, LogDirDescription]] = {}

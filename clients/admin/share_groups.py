@@ -8,7 +8,7 @@ Called by: `admin`. KIP-932, KIP-1226 (lag).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from kraftrio.clients.admin.calls import (
@@ -25,13 +25,16 @@ from kraftrio.clients.admin.types import (
     ShareMemberDescription,
     SharePartitionOffset,
 )
-from kraftrio.clients.arguments import (
-    text,
+from kraftrio.clients.arguments.several import (
+    Partitions,
+    Texts,
+    by_item,
     topic_partition,
     topic_partitions,
-    whole_number,
 )
-from kraftrio.clients.arguments import topics as checked_topics
+from kraftrio.clients.arguments.several import topics as checked_topics
+from kraftrio.clients.arguments.times import Duration
+from kraftrio.clients.arguments.values import text, whole_number
 from kraftrio.clients.errors import error_for
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.share_groups import (
@@ -61,9 +64,9 @@ class ShareGroupAdmin:
 
     async def describe(
         self,
-        group_ids: Iterable[str],
+        group_ids: Texts,
         *,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[str, ShareGroupDescription]:
         """Return share groups' states and members.
@@ -83,9 +86,9 @@ class ShareGroupAdmin:
     async def list_offsets(
         self,
         group_id: str,
-        partitions: Iterable[TopicPartition] | None = None,
+        partitions: Partitions | None = None,
         *,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[TopicPartition, SharePartitionOffset | None]:
         """Return where the group's partitions begin; None for one that it has not read.
@@ -128,7 +131,7 @@ class ShareGroupAdmin:
         group_id: str,
         offsets: Mapping[TopicPartition, int],
         *,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[TopicPartition, None]:
         """Let the partitions of a group that has no members begin at these offsets.
@@ -140,7 +143,7 @@ class ShareGroupAdmin:
         text("group_id", group_id)
         wanted = {
             topic_partition(item): whole_number("an offset", offset)
-            for item, offset in offsets.items()
+            for item, offset in by_item("offsets", offsets).items()
         }
         topics = [
             AlterShareGroupOffsetsRequestTopic(
@@ -179,9 +182,9 @@ class ShareGroupAdmin:
     async def delete_offsets(
         self,
         group_id: str,
-        topics: Iterable[str],
+        topics: Texts,
         *,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[str, None]:
         """Forget what a group that has no members has read of topics.

@@ -18,6 +18,8 @@ from kraftrio.clients.admin.types import (
     StreamsSubtopology,
     StreamsTasks,
 )
+from kraftrio.clients.arguments.several import Texts
+from kraftrio.clients.arguments.times import Duration
 from kraftrio.wire.messages.streams_groups import (
     StreamsGroupDescribeAssignment,
     StreamsGroupDescribeDescribedGroup,
@@ -40,9 +42,9 @@ class StreamsGroupAdmin:
 
     async def describe(
         self,
-        group_ids: Iterable[str],
+        group_ids: Texts,
         *,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[str, StreamsGroupDescription]:
         """Return streams groups' states, topologies and members.

@@ -5,6 +5,7 @@ Called by: `admin`. KIP-4, KIP-195, KIP-204, KIP-339.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 
 from kraftrio.clients.admin.calls import AdminCalls, Deadline, by_topic, collect
@@ -12,20 +13,20 @@ from kraftrio.clients.admin.types import (
     CreatedTopic,
     ListedOffset,
     NewTopic,
+    OffsetSpec,
     Results,
     TopicListing,
 )
-from kraftrio.clients.arguments import (
+from kraftrio.clients.arguments.several import Texts, broker_ids, by_item, several, topic_partition
+from kraftrio.clients.arguments.several import topics as topic_names
+from kraftrio.clients.arguments.times import PastMoment, past_moment_ms
+from kraftrio.clients.arguments.values import (
     MAX_INT16,
     MAX_INT32,
-    MAX_INT64,
-    broker_ids,
-    several,
+    config_value,
     text,
-    topic_partition,
     whole_number,
 )
-from kraftrio.clients.arguments import topics as topic_names
 from kraftrio.clients.metadata import ClusterMetadata, TopicMetadata
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
@@ -59,18 +60,19 @@ from kraftrio.wire.messages.data import (
 from kraftrio.wire.primitives import TopicPartition
 
 _CONSUMER_REPLICA_ID = -1
+_OFFSET_SPECS = frozenset(OffsetSpec)
 
 
 async def create_topics(
     calls: AdminCalls,
     deadline: Deadline,
-    topics: Iterable[NewTopic],
+    topics: NewTopic | Iterable[NewTopic],
     *,
     validate_only: bool = False,
 ) -> Results[str, CreatedTopic]:
     """Create topics."""
     request = CreateTopicsRequest(
-        topics=[_creatable(topic) for topic in several("topics", topics)],
+        topics=[_creatable(topic) for topic in several("topics", topics, NewTopic)],
         timeout_ms=int(deadline.request_timeout_s * 1000),
         validate_only=validate_only,
     )
@@ -97,7 +99,7 @@ async def create_topics(
 async def delete_topics(
     calls: AdminCalls,
     deadline: Deadline,
-    topics: Iterable[str],
+    topics: Texts,
 ) -> Results[str, None]:
     """Delete topics by name."""
     names = topic_names("topics", topics)
@@ -131,7 +133,7 @@ async def create_partitions(
                 count=whole_number("a number of partitions", total, 0, MAX_INT32),
                 assignments=None,
             )
-            for name, total in new_totals.items()
+            for name, total in by_item("new_totals", new_totals).items()
         ],
         timeout_ms=int(deadline.request_timeout_s * 1000),
         validate_only=validate_only,
@@ -166,7 +168,7 @@ async def list_topics(
 async def describe_topics(
     calls: AdminCalls,
     deadline: Deadline,
-    topics: Iterable[str],
+    topics: Texts,
 ) -> Results[str, TopicMetadata]:
     """Return topics' partitions with their leaders, replicas and in-sync replicas."""
     response: MetadataResponse = await calls.ask_any(
@@ -183,7 +185,7 @@ async def describe_topics(
 async def list_offsets(
     calls: AdminCalls,
     deadline: Deadline,
-    wanted: Mapping[TopicPartition, int],
+    wanted: Mapping[TopicPartition, OffsetSpec | PastMoment],
     *,
     read_committed: bool = False,
 ) -> Results[TopicPartition, ListedOffset]:
@@ -219,9 +221,10 @@ async def list_offsets(
                     listed,
                 )
 
+    now_ms = int(time.time() * 1000)
     checked = {
-        topic_partition(item): whole_number("a timestamp", timestamp, -MAX_INT64)
-        for item, timestamp in wanted.items()
+        topic_partition(item): _timestamp(spec, now_ms)
+        for item, spec in by_item("wanted", wanted).items()
     }
     return await calls.ask_leaders(checked, deadline, make_request, read_response)
 
@@ -258,9 +261,21 @@ async def delete_records(
 
     checked = {
         topic_partition(item): whole_number("an offset", offset, -1)
-        for item, offset in before_offsets.items()
+        for item, offset in by_item("before_offsets", before_offsets).items()
     }
     return await calls.ask_leaders(checked, deadline, make_request, read_response)
+
+
+def _timestamp(given: OffsetSpec | PastMoment, now_ms: int) -> int:
+    """Return which offset is meant, as requests have it."""
+    if isinstance(given, int) and given in _OFFSET_SPECS:
+        return int(given)
+    if isinstance(given, str):
+        raise TypeError(
+            "an offset to look up must be an OffsetSpec such as OffsetSpec.EARLIEST, milliseconds"
+            f" since 1970, a datetime or a timedelta, not {given!r}"
+        )
+    return past_moment_ms("a timestamp", given, now_ms)
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
@@ -278,10 +293,10 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
                 partition_index=whole_number("a partition", partition, 0, MAX_INT32),
                 broker_ids=broker_ids(brokers),
             )
-            for partition, brokers in assignment.items()
+            for partition, brokers in by_item("replica_assignment", assignment).items()
         ],
         configs=[
-            CreatableTopicConfig(name=text("a setting", name), value=text(f"{name}", value))
-            for name, value in topic.configs.items()
+            CreatableTopicConfig(name=text("a setting", name), value=config_value(name, value))
+            for name, value in by_item("configs", topic.configs).items()
         ],
     )

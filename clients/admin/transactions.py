@@ -17,15 +17,16 @@ from kraftrio.clients.admin.types import (
     TransactionDescription,
     TransactionListing,
 )
-from kraftrio.clients.arguments import (
-    MAX_INT16,
-    MAX_INT32,
+from kraftrio.clients.arguments.several import (
+    Partitions,
+    Texts,
     several,
-    text,
+    texts,
     topic_partition,
     topic_partitions,
-    whole_number,
 )
+from kraftrio.clients.arguments.times import Milliseconds, whole_milliseconds
+from kraftrio.clients.arguments.values import MAX_INT16, MAX_INT32, text, whole_number
 from kraftrio.clients.coordinators import TRANSACTION_KEY_TYPE
 from kraftrio.clients.errors import KafkaClientError, error_for
 from kraftrio.wire.errors import ErrorCode
@@ -58,20 +59,21 @@ async def list_transactions(
     calls: AdminCalls,
     deadline: Deadline,
     *,
-    states: Iterable[str] = (),
-    producer_ids: Iterable[int] = (),
-    min_duration_ms: int | None = None,
+    states: Texts = (),
+    producer_ids: int | Iterable[int] = (),
+    min_duration_ms: Milliseconds | None = None,
     transactional_id_pattern: str | None = None,
 ) -> list[TransactionListing]:
     """Return the transactional ids of all coordinators; empty filters let everything through."""
     request = ListTransactionsRequest(
-        state_filters=[text("a state", state) for state in several("states", states)],
+        state_filters=texts("states", states, "a state"),
         producer_id_filters=[
-            whole_number("a producer id", each) for each in several("producer_ids", producer_ids)
+            whole_number("a producer id", each)
+            for each in several("producer_ids", producer_ids, int)
         ],
         duration_filter=_NO_FILTER
         if min_duration_ms is None
-        else whole_number("min_duration_ms", min_duration_ms),
+        else whole_milliseconds("min_duration_ms", min_duration_ms),
         transactional_id_pattern=None
         if transactional_id_pattern is None
         else text("transactional_id_pattern", transactional_id_pattern),
@@ -100,7 +102,7 @@ async def _list_of(
 
 
 async def describe_transactions(
-    calls: AdminCalls, deadline: Deadline, transactional_ids: Iterable[str]
+    calls: AdminCalls, deadline: Deadline, transactional_ids: Texts
 ) -> Results[str, TransactionDescription]:
     """Return the states of transactional ids, and the partitions of open transactions."""
     values: dict[str, TransactionDescription] = {}
@@ -122,7 +124,7 @@ async def describe_transactions(
 
 
 async def fence_producers(
-    calls: AdminCalls, deadline: Deadline, transactional_ids: Iterable[str]
+    calls: AdminCalls, deadline: Deadline, transactional_ids: Texts
 ) -> Results[str, FencedProducer]:
     """Shut the producers of transactional ids out, which aborts their open transactions."""
     values: dict[str, FencedProducer] = {}
@@ -154,6 +156,8 @@ async def abort_transaction(
     calls: AdminCalls, deadline: Deadline, spec: AbortTransactionSpec
 ) -> Results[TopicPartition, None]:
     """Write an abort marker into one partition, without asking the coordinator."""
+    if not isinstance(spec, AbortTransactionSpec):
+        raise TypeError(f"spec must be an AbortTransactionSpec, not {spec!r}")
     partition = topic_partition(spec.topic_partition)
     marker = WritableTxnMarker(
         producer_id=whole_number("producer_id", spec.producer_id),
@@ -175,7 +179,7 @@ async def abort_transaction(
 async def describe_producers(
     calls: AdminCalls,
     deadline: Deadline,
-    partitions: Iterable[TopicPartition],
+    partitions: Partitions,
     *,
     broker_id: int | None = None,
 ) -> Results[TopicPartition, tuple[ProducerState, ...]]:
@@ -188,8 +192,8 @@ async def describe_producers(
     return collect((each, code, None, states) for each, code, states in _producer_results(response))
 
 
-def _transactional_ids(given: Iterable[str]) -> list[str]:
-    return [text("a transactional id", each) for each in several("transactional_ids", given)]
+def _transactional_ids(given: Texts) -> list[str]:
+    return texts("transactional_ids", given, "a transactional id")
 
 
 def _codes_of_states(response: DescribeTransactionsResponse) -> list[ErrorCode]:

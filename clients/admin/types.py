@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Generic, NamedTuple, TypeVar
 
+from kraftrio.clients.arguments.values import ConfigValue
 from kraftrio.clients.errors import KafkaClientError
 from kraftrio.clients.metadata import BrokerAddress
 from kraftrio.wire.primitives import TopicPartition
@@ -88,7 +89,7 @@ class NewTopic:
     name: str
     num_partitions: int = -1
     replication_factor: int = -1
-    configs: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, ConfigValue] = field(default_factory=dict)
     replica_assignment: Mapping[int, Sequence[int]] | None = None
 
 
@@ -171,8 +172,10 @@ class OpType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigOp:
+    """A change of one setting; its value may be of any plain type."""
+
     name: str
-    value: str | None = None
+    value: ConfigValue | None = None
     op: OpType = OpType.SET
 
 

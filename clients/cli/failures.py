@@ -8,8 +8,6 @@ Called by: the commands, and the root of the command line.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kraftrio.wire.errors import KafkaError
@@ -17,8 +15,6 @@ from kraftrio.wire.errors import KafkaError
 EXIT_REFUSED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
-
-_SIMILAR: Final = 0.6
 
 
 class CommandError(Exception):
@@ -58,16 +54,3 @@ def explain(error: BaseException) -> str | None:
 def one_line(text: str) -> str:
     """Return a text in one line."""
     return " ".join(text.split())
-
-
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return "; did you mean ...?" with the nearest name, or nothing if none is near."""
-    found = nearest(name, sorted(names))
-    return f"; did you mean {found!r}?" if found is not None else ""
-
-
-def nearest(name: str, names: Sequence[str]) -> str | None:
-    """Return the name that is most like another one; None if none is like it."""
-    folded = {each.casefold(): each for each in reversed(names)}
-    found = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=_SIMILAR)
-    return folded[found[0]] if found else None

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from kraftrio.clients.cli.failures import did_you_mean
+from kraftrio.clients.arguments.nearest import did_you_mean
 
 
 class Entry(NamedTuple):

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kraftrio.clients.admin.admin import Admin
-from kraftrio.clients.cli.failures import CommandError, did_you_mean
+from kraftrio.clients.arguments.nearest import did_you_mean
+from kraftrio.clients.cli.failures import CommandError
 from kraftrio.clients.errors import InvalidTopicError, UnknownTopicOrPartitionError
 from kraftrio.clients.metadata import TopicMetadata
 from kraftrio.wire.primitives import TopicPartition

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from kraftrio.clients.arguments import topic_partition as as_partition
+from kraftrio.clients.arguments.several import Partitions, all_partitions
+from kraftrio.clients.arguments.several import topic_partition as as_partition
 from kraftrio.clients.consumer.config import OffsetReset
 from kraftrio.clients.consumer.fetch_buffer import FetchBuffer
 from kraftrio.clients.consumer.partition import (
@@ -78,13 +79,16 @@ class AssignedPartitions:
             raise ValueError(f"{topic}-{partition} is not assigned to this consumer")
         return state
 
-    def chosen(self, partitions: Iterable[TopicPartition]) -> list[AssignedPartition]:
+    def chosen(self, partitions: Iterable[Partitions]) -> list[AssignedPartition]:
         """Return the states of those that a program names, or of all if it names none.
 
         Raises:
             ValueError: one is not assigned.
         """
-        return [self.assigned(each) for each in list(partitions) or sorted(self._partitions)]
+        return [
+            self.assigned(each)
+            for each in all_partitions("partitions", partitions) or sorted(self._partitions)
+        ]
 
     def reads(self, topic: str) -> bool:
         """Whether some partition of a topic is assigned."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, NamedTuple
 
+from kraftrio.clients.arguments.times import Milliseconds
 from kraftrio.clients.config import ClientConfig, ClientSettings, require_choice, require_text
 from kraftrio.clients.consumer.membership.assignors import ASSIGNORS, Assignor
 from kraftrio.clients.errors import ConfigError
@@ -199,17 +200,17 @@ class ConsumerSettings(ClientSettings, total=False):
     group_protocol: GroupProtocol
     group_remote_assignor: str | None
     partition_assignment_strategy: Strategy
-    session_timeout_ms: int
-    heartbeat_interval_ms: int
-    max_poll_interval_ms: int
+    session_timeout_ms: Milliseconds
+    heartbeat_interval_ms: Milliseconds
+    max_poll_interval_ms: Milliseconds
     max_poll_records: int
     enable_auto_commit: bool
-    auto_commit_interval_ms: int
+    auto_commit_interval_ms: Milliseconds
     auto_offset_reset: str
     isolation_level: IsolationLevel
     fetch_min_bytes: int
     fetch_max_bytes: int
-    fetch_max_wait_ms: int
+    fetch_max_wait_ms: Milliseconds
     max_partition_fetch_bytes: int
     check_crcs: bool
     client_rack: str

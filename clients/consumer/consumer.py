@@ -29,9 +29,9 @@ import itertools
 import logging
 import math
 import random
+import time
 from collections.abc import (
     AsyncIterator,
-    Iterable,
     Mapping,
     Sequence,
 )
@@ -42,8 +42,15 @@ from typing import Self, Unpack
 
 import trio
 
-from kraftrio.clients.arguments import text, topic_partitions, whole_number
-from kraftrio.clients.arguments import topic_partition as as_partition
+from kraftrio.clients.arguments.several import Partitions, all_partitions, by_item, topic_partitions
+from kraftrio.clients.arguments.several import topic_partition as as_partition
+from kraftrio.clients.arguments.times import (
+    Duration,
+    PastMoment,
+    past_moment_ms,
+    timeout_or_default,
+)
+from kraftrio.clients.arguments.values import text, whole_number
 from kraftrio.clients.calls import Calls
 from kraftrio.clients.cluster import open_shielded_cluster
 from kraftrio.clients.config import make_config
@@ -248,17 +255,22 @@ class Consumer:
         return _Batches(self)
 
     async def poll(
-        self, timeout_ms: float | None = None, *, max_records: int | None = None
+        self, timeout_ms: Duration | None = None, *, max_records: int | None = None
     ) -> ConsumerRecords:
         """Return what there is, waiting for something to be there.
 
         Args:
             timeout_ms: return nothing after that time; None: wait as long as it takes.
             max_records: None is max_poll_records.
+
+        Raises:
+            TypeError, ValueError: these are no such time or number.
         """
         self._calls.check_open()
-        timeout_s = math.inf if timeout_ms is None else timeout_ms / 1000
-        limit = self.config.max_poll_records if max_records is None else max_records
+        timeout_s = timeout_or_default("timeout_ms", timeout_ms, math.inf) / 1000
+        limit = self.config.max_poll_records
+        if max_records is not None:
+            limit = whole_number("max_records", max_records, 1)
         return ConsumerRecords(await self._polling.poll(timeout_s, limit))
 
     # -- what to read ---------------------------------------------------------------------------
@@ -280,7 +292,7 @@ class Consumer:
         self._calls.check_open()
         await self._subscription.subscribe(topics, listener)
 
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+    def assign(self, partitions: Partitions) -> None:
         """Read these partitions, and no others, without a group sharing them out.
 
         Raises:
@@ -331,29 +343,36 @@ class Consumer:
         position = Position(wanted.offset, wanted.leader_epoch)
         self._partitions.seek(state, position, validate=True)
 
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+    def seek_to_beginning(self, *partitions: Partitions) -> None:
         """Continue at the first records there are; without arguments in all partitions."""
         self._calls.check_open()
         for state in self._partitions.chosen(partitions):
             self._partitions.request_reset(state, OffsetReset(ResetTo.EARLIEST))
 
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
+    def seek_to_end(self, *partitions: Partitions) -> None:
         """Continue with what comes from now on; without arguments in all partitions."""
         self._calls.check_open()
         for state in self._partitions.chosen(partitions):
             self._partitions.request_reset(state, OffsetReset(ResetTo.LATEST))
 
     async def seek_to_time(
-        self, timestamp_ms: int, *partitions: TopicPartition, timeout_ms: float | None = None
+        self, timestamp_ms: PastMoment, *partitions: Partitions, timeout_ms: Duration | None = None
     ) -> None:
         """Continue with the first records that are not older; at the end where all are.
 
         Args:
+            timestamp_ms: milliseconds since 1970, a datetime with a time zone, or a timedelta: that
+                long ago.
             partitions: none means all that are assigned.
+
+        Raises:
+            TypeError, ValueError: that is no time, or a partition is not assigned.
+            TimedOutError, KafkaClientError: it could not be found out.
         """
         self._calls.check_open()
+        moment_ms = past_moment_ms("timestamp_ms", timestamp_ms, int(time.time() * 1000))
         states = self._partitions.chosen(partitions)
-        wanted = dict.fromkeys((state.topic_partition for state in states), timestamp_ms)
+        wanted = dict.fromkeys((state.topic_partition for state in states), moment_ms)
         found = await self.offsets_for_times(wanted, timeout_ms=timeout_ms)
         for state in states:
             reported = found[state.topic_partition]
@@ -365,16 +384,20 @@ class Consumer:
                 position = Position(reported.offset, reported.leader_epoch)
                 self._partitions.seek(state, position, validate=True)
 
-    def pause(self, *partitions: TopicPartition) -> None:
+    def pause(self, *partitions: Partitions) -> None:
         """Hand over nothing of these partitions until `resume`; they stay assigned."""
         self._calls.check_open()
-        for state in [self._partitions.assigned(each) for each in partitions]:
+        for state in [
+            self._partitions.assigned(each) for each in all_partitions("partitions", partitions)
+        ]:
             self._partitions.pause(state, True)
 
-    def resume(self, *partitions: TopicPartition) -> None:
+    def resume(self, *partitions: Partitions) -> None:
         """Hand over records of these partitions again."""
         self._calls.check_open()
-        for state in [self._partitions.assigned(each) for each in partitions]:
+        for state in [
+            self._partitions.assigned(each) for each in all_partitions("partitions", partitions)
+        ]:
             self._partitions.pause(state, False)
 
     @property
@@ -383,7 +406,7 @@ class Consumer:
         return frozenset(state.topic_partition for state in self._partitions if state.is_paused)
 
     async def position(
-        self, topic_partition: TopicPartition, *, timeout_ms: float | None = None
+        self, topic_partition: TopicPartition, *, timeout_ms: Duration | None = None
     ) -> int:
         """Return the offset of the next record to be handed over.
 
@@ -422,7 +445,7 @@ class Consumer:
         self,
         offsets: Mapping[TopicPartition, OffsetLike] | None = None,
         *,
-        timeout_ms: float | None = None,
+        timeout_ms: Duration | None = None,
     ) -> None:
         """Commit offsets and wait for it.
 
@@ -456,7 +479,7 @@ class Consumer:
         self._commits.submit(chosen, callback or log_failure)
 
     async def committed(
-        self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
+        self, partitions: Partitions, *, timeout_ms: Duration | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return what the group has committed; None where nothing is.
 
@@ -473,23 +496,27 @@ class Consumer:
     # -- lookups --------------------------------------------------------------------------------
 
     async def offsets_for_times(
-        self, timestamps_ms: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
+        self,
+        timestamps_ms: Mapping[TopicPartition, PastMoment],
+        *,
+        timeout_ms: Duration | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first offset of each partition that is not older; None where all are.
 
         Raises:
-            ValueError: a timestamp is negative.
+            TypeError, ValueError: that is no time (see `seek_to_time`), or no partition.
             TimedOutError, KafkaClientError: it could not be found out.
         """
         self._calls.check_open()
+        now_ms = int(time.time() * 1000)
         wanted = {
-            as_partition(each): whole_number("a timestamp", timestamp)
-            for each, timestamp in timestamps_ms.items()
+            as_partition(each): past_moment_ms("a timestamp", moment, now_ms)
+            for each, moment in by_item("timestamps_ms", timestamps_ms).items()
         }
         return await self._offsets.look_up(wanted, _timeout_s(self.config, timeout_ms))
 
     async def beginning_offsets(
-        self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
+        self, partitions: Partitions, *, timeout_ms: Duration | None = None
     ) -> dict[TopicPartition, int]:
         """Return where the partitions' logs begin.
 
@@ -502,7 +529,7 @@ class Consumer:
         return {each: reported.offset for each, reported in found.items() if reported is not None}
 
     async def end_offsets(
-        self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
+        self, partitions: Partitions, *, timeout_ms: Duration | None = None
     ) -> dict[TopicPartition, int]:
         """Return where the partitions' logs end: the high watermark, or for read_committed the
         last stable offset.
@@ -516,7 +543,7 @@ class Consumer:
         return {each: reported.offset for each, reported in found.items() if reported is not None}
 
     async def partitions_for(
-        self, topic: str, *, timeout_ms: float | None = None
+        self, topic: str, *, timeout_ms: Duration | None = None
     ) -> list[PartitionMetadata]:
         """Describe a topic's partitions.
 
@@ -528,7 +555,7 @@ class Consumer:
         found = await self._cluster.topic(topic, timeout_s=_timeout_s(self.config, timeout_ms))
         return list(found.partitions.values())
 
-    async def list_topics(self, *, timeout_ms: float | None = None) -> dict[str, TopicMetadata]:
+    async def list_topics(self, *, timeout_ms: Duration | None = None) -> dict[str, TopicMetadata]:
         """Describe all topics.
 
         Raises:
@@ -552,5 +579,5 @@ class _Batches:
         return await self._consumer._polling.next_batch()
 
 
-def _timeout_s(config: ConsumerConfig, timeout_ms: float | None) -> float:
-    return (config.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+def _timeout_s(config: ConsumerConfig, timeout_ms: Duration | None) -> float:
+    return timeout_or_default("timeout_ms", timeout_ms, config.default_api_timeout_ms) / 1000

@@ -15,12 +15,18 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import trio
 
-from kraftrio.clients.arguments import pattern_or_topics, text, topic_partitions
+from kraftrio.clients.arguments.several import (
+    Partitions,
+    Texts,
+    pattern_or_topics,
+    topic_partitions,
+)
+from kraftrio.clients.arguments.values import text
 from kraftrio.clients.calls import Calls
 from kraftrio.clients.cluster import FATAL_TOPIC_ERRORS, Cluster
 from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
@@ -31,7 +37,6 @@ from kraftrio.clients.consumer.ports import GroupMember
 from kraftrio.clients.errors import error_for
 from kraftrio.clients.group_coordinator import GroupCoordinator
 from kraftrio.clients.group_offsets import GroupMetadata
-from kraftrio.wire.primitives import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +54,7 @@ class SubscriptionPattern:
             raise ValueError("a pattern of topics must not be empty")
 
 
-Topics = str | re.Pattern[str] | SubscriptionPattern | Collection[str]
+Topics = Texts | re.Pattern[str] | SubscriptionPattern
 
 
 class Subscription:
@@ -125,7 +130,7 @@ class Subscription:
         if wants_all:
             self._cluster.request_refresh()
 
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+    def assign(self, partitions: Partitions) -> None:
         """Read these partitions, and no others.
 
         Raises:

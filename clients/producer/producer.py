@@ -20,14 +20,16 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self, Unpack
 
 import trio
 
-from kraftrio.clients.arguments import MAX_INT32, content, text, whole_number
+from kraftrio.clients.arguments.times import Moment, moment_ms
+from kraftrio.clients.arguments.values import MAX_INT32, HeadersLike, content, text, whole_number
+from kraftrio.clients.arguments.values import headers as as_headers
 from kraftrio.clients.cluster import Cluster, open_cluster, open_shielded_cluster
 from kraftrio.clients.config import (
     ProducerConfig,
@@ -65,8 +67,6 @@ __all__ = ["Delivery", "Producer", "RecordMetadata", "Transaction"]
 
 _USE_TOPIC_EVERY_MS = 1_000
 _YIELD_BYTES = 64 << 10
-
-HeadersLike = Iterable[tuple[str, bytes | None]]
 
 
 class _MemoryWaiter:
@@ -172,13 +172,14 @@ class Producer:
         key: bytes | None = None,
         headers: HeadersLike = (),
         partition: int | None = None,
-        timestamp_ms: int | None = None,
+        timestamp_ms: Moment | None = None,
     ) -> Delivery:
         """Accept a record to be sent, and return what will say where it was written.
 
         Args:
+            headers: a dict, or pairs where a name comes twice.
             partition: None: that of the key, or one of the partitioner's choice.
-            timestamp_ms: None: now.
+            timestamp_ms: milliseconds since 1970, or a datetime with a time zone; None: now.
 
         Raises:
             TimedOutError: within max_block_ms the topic or the partition was not found
@@ -288,7 +289,7 @@ class Producer:
         key: bytes | None,
         headers: HeadersLike,
         partition: int | None,
-        timestamp_ms: int | None,
+        timestamp_ms: Moment | None,
     ) -> Delivery:
         """As `send`, with everything looked at."""
         if not self._is_open:
@@ -296,11 +297,11 @@ class Producer:
         topic = text("topic", topic)
         value = content("value", value)
         key = content("key", key)
-        checked = _as_headers(headers)
+        checked = as_headers(headers)
         if timestamp_ms is None:
-            timestamp_ms = int(time.time() * 1000)
+            at_ms = int(time.time() * 1000)
         else:
-            timestamp_ms = whole_number("timestamp_ms", timestamp_ms)
+            at_ms = moment_ms("timestamp_ms", timestamp_ms)
         if partition is not None:
             partition = whole_number("partition", partition, 0, MAX_INT32)
         number = self._open_transaction()
@@ -312,12 +313,10 @@ class Producer:
             await self._wait_partition(known, partition)
         if self._transactions is not None:
             self._transactions.core.check_may_send(number)
-        accepted = self._core.append(known, partition, key, value, checked, timestamp_ms)
+        accepted = self._core.append(known, partition, key, value, checked, at_ms)
         if isinstance(accepted, Delivery):
             return accepted
-        return await self._send_to_new(
-            accepted, known, partition, key, value, checked, timestamp_ms
-        )
+        return await self._send_to_new(accepted, known, partition, key, value, checked, at_ms)
 
     def _open_transaction(self) -> int:
         """Return the number of the transaction that records go into; 0 without any.
@@ -499,13 +498,3 @@ class Producer:
     def buffered_bytes(self) -> int:
         """How much of buffer_memory is taken."""
         return self.config.buffer_memory - self._memory.free_bytes
-
-
-def _as_headers(headers: HeadersLike) -> Headers:
-    checked = []
-    for pair in headers:
-        if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise TypeError(f"a header must be a pair of a name and bytes or None, not {pair!r}")
-        name = text("the name of a header", pair[0], most_bytes=None)
-        checked.append((name, content(f"header {name!r}", pair[1])))
-    return tuple(checked)

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Protocol, Self
 
-from kraftrio.clients.arguments import text
+from kraftrio.clients.arguments.values import text
 from kraftrio.clients.errors import ConfigError, TransactionStateError
 from kraftrio.clients.group_offsets import (
     GroupMetadata,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from kraftrio.clients.arguments.times import Milliseconds
 from kraftrio.clients.config import ClientConfig, ClientSettings, require_choice, require_text
 from kraftrio.clients.errors import ConfigError
 
@@ -75,10 +76,10 @@ class ShareConsumerSettings(ClientSettings, total=False):
     group_id: str
     share_acknowledgement_mode: AcknowledgementMode
     share_acquire_mode: AcquireMode
-    max_poll_interval_ms: int
+    max_poll_interval_ms: Milliseconds
     max_poll_records: int
     fetch_min_bytes: int
     fetch_max_bytes: int
-    fetch_max_wait_ms: int
+    fetch_max_wait_ms: Milliseconds
     check_crcs: bool
     client_rack: str

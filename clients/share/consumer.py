@@ -27,14 +27,16 @@ import itertools
 import logging
 import math
 import random
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
 import trio
 
-from kraftrio.clients.arguments import topics as checked_topics
+from kraftrio.clients.arguments.several import Texts
+from kraftrio.clients.arguments.several import topics as checked_topics
+from kraftrio.clients.arguments.times import Duration, timeout_or_default
 from kraftrio.clients.calls import Calls
 from kraftrio.clients.cluster import open_shielded_cluster
 from kraftrio.clients.config import make_config
@@ -163,14 +165,14 @@ class ShareConsumer:
 
     # -- what to read ---------------------------------------------------------------------------
 
-    async def subscribe(self, topics: str | Collection[str]) -> None:
+    async def subscribe(self, topics: Texts) -> None:
         """Work on the records of these topics; replaces an earlier subscription.
 
         Raises:
             TypeError, ValueError: no topics can have such names.
         """
         self._calls.check_open()
-        wanted = checked_topics("topics", [topics] if isinstance(topics, str) else topics)
+        wanted = checked_topics("topics", topics)
         if not wanted:
             await self.unsubscribe()
             return
@@ -219,7 +221,7 @@ class ShareConsumer:
         """Iterate over batches: records of one partition each."""
         return _Batches(self)
 
-    async def poll(self, timeout_ms: float | None = None) -> ShareRecords:
+    async def poll(self, timeout_ms: Duration | None = None) -> ShareRecords:
         """Return what there is, waiting for something to be there.
 
         Args:
@@ -228,7 +230,9 @@ class ShareConsumer:
         Raises:
             AcknowledgementStateError: with explicit acknowledgements, nothing was said of a record.
         """
-        deadline = math.inf if timeout_ms is None else trio.current_time() + timeout_ms / 1000
+        deadline = (
+            trio.current_time() + timeout_or_default("timeout_ms", timeout_ms, math.inf) / 1000
+        )
         limited = self.config.share_acquire_mode == "record_limit"
         limit = self.config.max_poll_records if limited else 1 << 31
 
@@ -280,7 +284,7 @@ class ShareConsumer:
         """
         self._in_hand.acknowledge(record, AcknowledgeType(kind))
 
-    async def commit(self, *, timeout_ms: float | None = None) -> Outcome:
+    async def commit(self, *, timeout_ms: Duration | None = None) -> Outcome:
         """Tell brokers what was said of records, and wait; return what came of each partition.
 
         With implicit acknowledgements everything that was handed over is accepted.
@@ -291,9 +295,10 @@ class ShareConsumer:
         self._calls.check_open()
         self._finish_implicitly()
         default_ms = self.config.default_api_timeout_ms
+        timeout_s = timeout_or_default("timeout_ms", timeout_ms, default_ms) / 1000
         with self._results.collected() as outcome:
             await trio.lowlevel.checkpoint()
-            await self._fetcher.flush((default_ms if timeout_ms is None else timeout_ms) / 1000)
+            await self._fetcher.flush(timeout_s)
         return outcome
 
     def commit_async(self) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
-from kraftrio.clients.arguments import MAX_INT32
+from kraftrio.clients.arguments.values import MAX_INT32
 from kraftrio.clients.share.acknowledgements import (
     Acknowledgements,
     SharePartition,

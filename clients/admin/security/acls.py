@@ -14,7 +14,9 @@ from typing import TypeVar
 
 from kraftrio.clients.admin.calls import Begin, collect, finish
 from kraftrio.clients.admin.types import Results
-from kraftrio.clients.arguments import several, text
+from kraftrio.clients.arguments.several import several
+from kraftrio.clients.arguments.times import Duration
+from kraftrio.clients.arguments.values import text
 from kraftrio.clients.errors import KafkaClientError, error_for
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.security import (
@@ -109,7 +111,7 @@ class AclAdmin:
         self._begin = begin
 
     async def describe(
-        self, wanted: AclFilter | None = None, *, timeout_ms: int | None = None
+        self, wanted: AclFilter | None = None, *, timeout_ms: Duration | None = None
     ) -> list[Acl]:
         """Return the entries that fit; without a filter all there are.
 
@@ -146,7 +148,11 @@ class AclAdmin:
         ]
 
     async def create(
-        self, acls: Iterable[Acl], *, timeout_ms: int | None = None, raise_errors: bool = True
+        self,
+        acls: Acl | Iterable[Acl],
+        *,
+        timeout_ms: Duration | None = None,
+        raise_errors: bool = True,
     ) -> Results[Acl, None]:
         """Create entries; those that are there already stay.
 
@@ -154,7 +160,7 @@ class AclAdmin:
             SecurityDisabledError, ClusterAuthorizationError, ...: for an entry,
                 if `raise_errors`.
         """
-        wanted = [_checked("an ACL", acl, Acl) for acl in several("acls", acls)]
+        wanted = [_checked("an ACL", acl, Acl) for acl in several("acls", acls, Acl)]
         calls, deadline = self._begin(timeout_ms)
         request = CreateAclsRequest(creations=[_creation(acl) for acl in wanted])
         response: CreateAclsResponse = await calls.ask_any(request, deadline)
@@ -166,9 +172,9 @@ class AclAdmin:
 
     async def delete(
         self,
-        filters: Iterable[AclFilter],
+        filters: AclFilter | Iterable[AclFilter],
         *,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[AclFilter, list[Acl]]:
         """Delete the entries that fit a filter; return for each what was deleted.
@@ -177,7 +183,8 @@ class AclAdmin:
             SecurityDisabledError, ClusterAuthorizationError, ...: for a filter, if `raise_errors`.
         """
         wanted = [
-            _checked("an ACL filter", each, AclFilter) for each in several("filters", filters)
+            _checked("an ACL filter", each, AclFilter)
+            for each in several("filters", filters, AclFilter)
         ]
         calls, deadline = self._begin(timeout_ms)
         request = DeleteAclsRequest(filters=[_deletion(each) for each in wanted])

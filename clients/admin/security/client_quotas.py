@@ -14,7 +14,9 @@ from typing import Final
 
 from kraftrio.clients.admin.calls import Begin, collect, finish
 from kraftrio.clients.admin.types import Results
-from kraftrio.clients.arguments import several, text
+from kraftrio.clients.arguments.several import by_item
+from kraftrio.clients.arguments.times import Duration
+from kraftrio.clients.arguments.values import text
 from kraftrio.wire.messages.configs import (
     AlterClientQuotasEntityData,
     AlterClientQuotasEntryData,
@@ -77,7 +79,7 @@ class ClientQuotaAdmin:
         self._begin = begin
 
     async def describe(
-        self, wanted: QuotaFilter | None = None, *, timeout_ms: int | None = None
+        self, wanted: QuotaFilter | None = None, *, timeout_ms: Duration | None = None
     ) -> dict[QuotaEntity, dict[str, float]]:
         """Return the quotas of the entities that fit, such as "producer_byte_rate", by name.
 
@@ -105,7 +107,7 @@ class ClientQuotaAdmin:
         changes: Mapping[QuotaEntity, Mapping[str, float | None]],
         *,
         validate_only: bool = False,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[QuotaEntity, None]:
         """Set quotas by name, or remove them (None).
@@ -113,7 +115,7 @@ class ClientQuotaAdmin:
         Raises:
             InvalidRequestError, ClusterAuthorizationError, ...: for an entity, if `raise_errors`.
         """
-        entries = [_entry(entity, changes[entity]) for entity in several("changes", changes)]
+        entries = [_entry(entity, values) for entity, values in by_item("changes", changes).items()]
         calls, deadline = self._begin(timeout_ms)
         response: AlterClientQuotasResponse = await calls.ask_any(
             AlterClientQuotasRequest(entries=entries, validate_only=validate_only), deadline
@@ -157,7 +159,7 @@ def _entry(entity: QuotaEntity, values: Mapping[str, float | None]) -> AlterClie
             AlterClientQuotasEntityData(entity_type=kind, entity_name=name)
             for kind, name in entity.parts.items()
         ],
-        ops=[_operation(name, value) for name, value in values.items()],
+        ops=[_operation(name, value) for name, value in by_item("the quotas", values).items()],
     )
 
 

@@ -10,12 +10,14 @@ Called by: `admin`. KIP-48, KIP-373 (tokens for others).
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from kraftrio.clients.admin.calls import Begin
-from kraftrio.clients.arguments import several, text, whole_number
+from kraftrio.clients.arguments.several import Texts, several
+from kraftrio.clients.arguments.times import Duration, Milliseconds, whole_milliseconds
+from kraftrio.clients.arguments.values import text
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.security import (
     CreatableRenewers,
@@ -74,10 +76,10 @@ class DelegationTokenAdmin:
     async def create(
         self,
         *,
-        renewers: Iterable[str] = (),
-        max_lifetime_ms: int | None = None,
+        renewers: Texts = (),
+        max_lifetime_ms: Milliseconds | None = None,
         owner: str | None = None,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
     ) -> DelegationToken:
         """Make a token for the user who asks, or for another.
 
@@ -92,7 +94,7 @@ class DelegationTokenAdmin:
             DelegationTokenAuthorizationError: the user may make no tokens for the owner.
         """
         owner_type, owner_name = (None, None) if owner is None else _principal("owner", owner)
-        wanted = [_principal("a renewer", each) for each in several("renewers", renewers)]
+        wanted = [_principal("a renewer", each) for each in several("renewers", renewers, str)]
         request = CreateDelegationTokenRequest(
             owner_principal_type=owner_type,
             owner_principal_name=owner_name,
@@ -117,7 +119,11 @@ class DelegationTokenAdmin:
         )
 
     async def renew(
-        self, hmac: bytes, *, period_ms: int | None = None, timeout_ms: int | None = None
+        self,
+        hmac: bytes,
+        *,
+        period_ms: Milliseconds | None = None,
+        timeout_ms: Duration | None = None,
     ) -> int:
         """Prolong a token by a period from now on; return until when it is good.
 
@@ -133,7 +139,11 @@ class DelegationTokenAdmin:
         return answer.expiry_timestamp_ms
 
     async def expire(
-        self, hmac: bytes, *, period_ms: int | None = None, timeout_ms: int | None = None
+        self,
+        hmac: bytes,
+        *,
+        period_ms: Milliseconds | None = None,
+        timeout_ms: Duration | None = None,
     ) -> int:
         """Let a token end after a period from now on, or at once (None); return when it ends.
 
@@ -148,12 +158,12 @@ class DelegationTokenAdmin:
         return answer.expiry_timestamp_ms
 
     async def describe(
-        self, owners: Iterable[str] | None = None, *, timeout_ms: int | None = None
+        self, owners: Texts | None = None, *, timeout_ms: Duration | None = None
     ) -> list[DelegationToken]:
         """Return the tokens of some owners, or all, that the user may see."""
         wanted: Sequence[tuple[str, str]] | None = None
         if owners is not None:
-            wanted = [_principal("an owner", owner) for owner in several("owners", owners)]
+            wanted = [_principal("an owner", owner) for owner in several("owners", owners, str)]
         request = DescribeDelegationTokenRequest(
             owners=None
             if wanted is None
@@ -178,8 +188,8 @@ def _principal(what: str, given: str) -> tuple[str, str]:
     return kind, name
 
 
-def _period(name: str, given: int | None) -> int:
-    return _AS_THE_BROKER_SAYS if given is None else whole_number(name, given)
+def _period(name: str, given: Milliseconds | None) -> int:
+    return _AS_THE_BROKER_SAYS if given is None else whole_milliseconds(name, given)
 
 
 def _token(reported: DescribedDelegationToken) -> DelegationToken:

@@ -15,7 +15,9 @@ from typing import Final
 
 from kraftrio.clients.admin.calls import Begin, collect, finish
 from kraftrio.clients.admin.types import Results
-from kraftrio.clients.arguments import several, text, whole_number
+from kraftrio.clients.arguments.several import Texts, several, texts
+from kraftrio.clients.arguments.times import Duration
+from kraftrio.clients.arguments.values import text, whole_number
 from kraftrio.wire.messages.configs import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -87,9 +89,9 @@ class ScramUserAdmin:
 
     async def describe(
         self,
-        users: Iterable[str] | None = None,
+        users: Texts | None = None,
         *,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[str, tuple[ScramCredentialInfo, ...]]:
         """Return for which mechanisms users have passwords; None: all users who have one.
@@ -100,7 +102,7 @@ class ScramUserAdmin:
         """
         wanted = None
         if users is not None:
-            wanted = [UserName(name=text("a user", user)) for user in several("users", users)]
+            wanted = [UserName(name=user) for user in texts("users", users, "a user")]
         calls, deadline = self._begin(timeout_ms)
         response: DescribeUserScramCredentialsResponse = await calls.ask_any(
             DescribeUserScramCredentialsRequest(users=wanted),
@@ -123,9 +125,9 @@ class ScramUserAdmin:
 
     async def alter(
         self,
-        changes: Iterable[ScramPassword | ScramDeletion],
+        changes: ScramPassword | ScramDeletion | Iterable[ScramPassword | ScramDeletion],
         *,
-        timeout_ms: int | None = None,
+        timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[str, None]:
         """Give users passwords, or take them away: one change of a user at a time.
@@ -135,7 +137,7 @@ class ScramUserAdmin:
             DuplicateResourceError: two changes are of one user;
             UnacceptableCredentialError, ...: for a user, if `raise_errors`.
         """
-        request = _request(several("changes", changes))
+        request = _request(several("changes", changes, (ScramPassword, ScramDeletion)))
         calls, deadline = self._begin(timeout_ms)
         response: AlterUserScramCredentialsResponse = await calls.ask_any(request, deadline)
         results = collect(

@@ -25,7 +25,8 @@ from kraftrio.clients.admin.security.scram_users import (
     ScramMechanism,
     ScramPassword,
 )
-from kraftrio.clients.cli.failures import CommandError, did_you_mean
+from kraftrio.clients.arguments.nearest import did_you_mean
+from kraftrio.clients.cli.failures import CommandError
 from kraftrio.clients.cli.lazy_group import LazyGroup
 from kraftrio.clients.cli.output import Column, Row, number
 from kraftrio.clients.cli.session import Session, cluster_command, confirm, pairs, report

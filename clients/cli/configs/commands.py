@@ -18,7 +18,8 @@ from kraftrio.clients.admin.types import (
     ConfigResourceType,
     OpType,
 )
-from kraftrio.clients.cli.failures import CommandError, did_you_mean, nearest
+from kraftrio.clients.arguments.nearest import did_you_mean, nearest
+from kraftrio.clients.cli.failures import CommandError
 from kraftrio.clients.cli.lazy_group import LazyGroup
 from kraftrio.clients.cli.output import Column, Row
 from kraftrio.clients.cli.partitions import describe_topics

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from kraftrio.clients.admin.admin import Admin
 from kraftrio.clients.admin.types import GroupListing, OffsetSpec
-from kraftrio.clients.cli.failures import CommandError, did_you_mean
+from kraftrio.clients.arguments.nearest import did_you_mean
+from kraftrio.clients.cli.failures import CommandError
 from kraftrio.clients.cli.output import Row
 from kraftrio.wire.primitives import TopicPartition
 

@@ -9,7 +9,8 @@ import click
 
 from kraftrio.clients.admin.admin import Admin
 from kraftrio.clients.admin.types import AbortTransactionSpec, TransactionDescription
-from kraftrio.clients.cli.failures import CommandError, did_you_mean
+from kraftrio.clients.arguments.nearest import did_you_mean
+from kraftrio.clients.cli.failures import CommandError
 from kraftrio.clients.cli.lazy_group import LazyGroup
 from kraftrio.clients.cli.output import Column, Row, joined, number
 from kraftrio.clients.cli.partitions import partition_text, partitions_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftrio.clients.cli.failures import CommandError, did_you_mean, explain, innermost, nearest
+from kraftrio.clients.cli.failures import CommandError, explain, innermost
 from kraftrio.clients.errors import TopicExistsError
 
 
@@ -28,11 +28,3 @@ def test_what_else_failed_is_said_too() -> None:
 def test_faults_of_ours_are_not_explained() -> None:
     assert explain(AssertionError("a fault")) is None
     assert explain(ExceptionGroup("two", [CommandError("a"), CommandError("b")])) is None
-
-
-def test_nearest_name() -> None:
-    assert nearest("oders", ["orders", "payments"]) == "orders"
-    assert nearest("ORDERS", ["orders"]) == "orders"
-    assert nearest("zebra", ["orders", "payments"]) is None
-    assert did_you_mean("oders", {"orders"}) == "; did you mean 'orders'?"
-    assert did_you_mean("zebra", {"orders"}) == ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftrio.clients.arguments import MAX_INT32
+from kraftrio.clients.arguments.values import MAX_INT32
 from kraftrio.clients.share.acknowledgements import SharePartition
 from kraftrio.clients.share.session import Named, ShareSession, acknowledge_topics
 from kraftrio.wire.primitives import TopicPartition

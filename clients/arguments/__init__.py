@@ -1,0 +1,1 @@
+"""What programs hand to the clients, checked where they hand it over."""
