@@ -21,6 +21,7 @@ from typing import Any
 
 import trio
 
+from kraftrio.base.background import open_background, run_aside
 from kraftrio.clients.config import ClientConfig
 from kraftrio.clients.coordinators import GROUP_KEY_TYPE, Coordinators
 from kraftrio.clients.errors import (
@@ -369,8 +370,8 @@ async def open_shielded_cluster(
 
     So a program that is cancelled can still say goodbye. Leaving the body ends the tasks.
     """
-    failure: BaseException | None = None
 
+    @trio.lowlevel.enable_ki_protection  # as `run_aside`, which cannot tell when it has started
     async def run(task_status: trio.TaskStatus[tuple[Cluster, trio.CancelScope]]) -> None:
         with trio.CancelScope(shield=True) as scope:
             async with open_cluster(
@@ -379,16 +380,12 @@ async def open_shielded_cluster(
                 task_status.started((cluster, scope))
                 await trio.sleep_forever()
 
-    async with trio.open_nursery() as nursery:
+    async with open_background() as nursery:
         cluster, scope = await nursery.start(run)
         try:
             yield cluster
-        except (Exception, trio.Cancelled) as error:
-            failure = error  # raised below: from here the nursery would wrap it in a group
         finally:
             scope.cancel()
-    if failure is not None:
-        raise failure
 
 
 @asynccontextmanager
@@ -416,15 +413,8 @@ async def open_cluster(
         assert bootstrap_servers is not None, "bootstrap servers, or a config with them"
         config = ClientConfig(bootstrap_servers=bootstrap_servers, client_id=client_id)
         config.check()
-    failure: BaseException | None = None
     way = secured(config, network or SystemNetwork(), config.client_id)
-    async with trio.open_nursery() as nursery:
+    async with open_background() as nursery:
         cluster = Cluster(config, way, nursery, rng or random.Random(), topic_idle_ms)
-        nursery.start_soon(cluster.run)
-        try:
-            yield cluster
-        except (Exception, trio.Cancelled) as error:
-            failure = error  # raised below: from here the nursery would wrap it in a group
-        nursery.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
+        nursery.start_soon(run_aside, cluster.run)
+        yield cluster

@@ -23,6 +23,7 @@ from typing import Any
 import trio
 
 from kraftrio import __version__
+from kraftrio.base.background import run_aside
 from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.clients.config import ClientConfig
 from kraftrio.clients.errors import (
@@ -266,7 +267,7 @@ class BrokerNode:
             if trio.current_time() < self._link.retry_at:
                 return False
             self._attempt = trio.Event()
-            self._nursery.start_soon(self._run, self._attempt)
+            self._nursery.start_soon(run_aside, self._run, self._attempt)
         return True
 
     async def connect(self) -> None:

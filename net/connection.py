@@ -33,6 +33,7 @@ from typing import Any, Final, NamedTuple
 
 import trio
 
+from kraftrio.base.background import open_background, run_aside
 from kraftrio.net.secured_network import LoginSession, SecuredNetwork
 from kraftrio.net.security_errors import LoginRefused, SecurityError
 from kraftrio.net.send_queue import Push, SendQueue
@@ -579,22 +580,16 @@ async def open_connection(
         max_requests_in_flight,
         spare_frames,
     )
-    failure: BaseException | None = None
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(connection._read)
-        nursery.start_soon(connection._write)
-        nursery.start_soon(connection._watch_deadlines)
+    async with open_background() as nursery:
+        nursery.start_soon(run_aside, connection._read)
+        nursery.start_soon(run_aside, connection._write)
+        nursery.start_soon(run_aside, connection._watch_deadlines)
         if session is not None:
-            nursery.start_soon(connection._keep_logged_in, session)
+            nursery.start_soon(run_aside, connection._keep_logged_in, session)
         try:
             yield connection
-        except (Exception, trio.Cancelled) as error:
-            failure = error  # raised below: from here the nursery would wrap it in a group
         finally:
             connection.close()
-        nursery.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
 
 
 async def _connect(

@@ -42,6 +42,7 @@ from typing import Self, Unpack
 
 import trio
 
+from kraftrio.base.background import run_aside
 from kraftrio.clients.arguments.several import Partitions, all_partitions, by_item, topic_partitions
 from kraftrio.clients.arguments.several import topic_partition as as_partition
 from kraftrio.clients.arguments.times import (
@@ -198,12 +199,12 @@ class Consumer:
 
         partitions.interrupt = on_interrupt
         partitions.buffer.on_room = fetcher.wake
-        cluster.nursery.start_soon(fetcher.run)
-        cluster.nursery.start_soon(positions.run)
+        cluster.nursery.start_soon(run_aside, fetcher.run)
+        cluster.nursery.start_soon(run_aside, positions.run)
         if config.group_id is not None:
-            cluster.nursery.start_soon(self._commits.run)
+            cluster.nursery.start_soon(run_aside, self._commits.run)
             if config.enable_auto_commit:
-                cluster.nursery.start_soon(self._auto_commit.run)
+                cluster.nursery.start_soon(run_aside, self._auto_commit.run)
         calls.is_open = True
         return self
 

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import trio
 
+from kraftrio.base.background import run_aside
 from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.consumer.config import ConsumerConfig
@@ -312,7 +313,7 @@ class OffsetClient:
         else:
             async with trio.open_nursery() as nursery:
                 for node_id, partitions in by_node.items():
-                    nursery.start_soon(ask, node_id, partitions)
+                    nursery.start_soon(run_aside, ask, node_id, partitions)
         return found
 
     def _leaderless(self, partition: TopicPartition) -> KafkaClientError:

@@ -23,6 +23,7 @@ from collections.abc import Callable
 
 import trio
 
+from kraftrio.base.background import run_aside
 from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.config import ConsumerConfig, OffsetReset, ResetTo
@@ -81,9 +82,9 @@ class Positions:
         while True:
             self._wake = trio.Event()
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._initialize)
-                nursery.start_soon(self._look_up)
-                nursery.start_soon(self._validate)
+                nursery.start_soon(run_aside, self._initialize)
+                nursery.start_soon(run_aside, self._look_up)
+                nursery.start_soon(run_aside, self._validate)
             self._changed.set()
             self._changed = trio.Event()
             # What still needs something is looked at again when its pause is over, also if that was

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import trio
 
+from kraftrio.base.background import run_aside
 from kraftrio.clients.arguments.several import (
     Partitions,
     Texts,
@@ -208,14 +209,14 @@ class Subscription:
         group = self._make_group()
         self._commits.membership = group.standing
         self._group_scope = trio.CancelScope()
-        self._cluster.nursery.start_soon(self._run_group, group, self._group_scope)
+        self._cluster.nursery.start_soon(run_aside, self._run_group, group, self._group_scope)
         return group
 
     async def _run_group(self, group: GroupMember, scope: trio.CancelScope) -> None:
         with scope:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(group.run)
-                nursery.start_soon(group.run_heartbeats)
+                nursery.start_soon(run_aside, group.run)
+                nursery.start_soon(run_aside, group.run_heartbeats)
 
     def polled(self) -> None:
         """The program polls."""

@@ -27,6 +27,7 @@ from typing import Self, Unpack
 
 import trio
 
+from kraftrio.base.background import run_aside
 from kraftrio.clients.arguments.times import Moment, moment_ms
 from kraftrio.clients.arguments.values import MAX_INT32, HeadersLike, content, text, whole_number
 from kraftrio.clients.arguments.values import headers as as_headers
@@ -133,7 +134,7 @@ class Producer:
         )
         self._cluster = cluster
         self._sender = Sender(cluster, self._core, config, cluster.nursery, self._grant_memory)
-        cluster.nursery.start_soon(self._sender.run)
+        cluster.nursery.start_soon(run_aside, self._sender.run)
         if is_transactional:
             manager = TransactionManager(cluster, self._core, self._sender, config, self._rng)
             try:

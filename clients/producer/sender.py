@@ -23,6 +23,7 @@ from typing import Final
 
 import trio
 
+from kraftrio.base.background import run_aside
 from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.config import ProducerConfig
@@ -133,7 +134,7 @@ class Sender:
                 and not self._asks_producer_id
             ):
                 self._asks_producer_id = True
-                self._nursery.start_soon(self._ask_producer_id, sequences)
+                self._nursery.start_soon(run_aside, self._ask_producer_id, sequences)
             self._is_awake = True
             self.pump()
             self._is_awake = False

@@ -25,6 +25,7 @@ from typing import Final
 
 import trio
 
+from kraftrio.base.background import run_aside
 from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.config import ProducerConfig
 from kraftrio.clients.errors import (
@@ -148,7 +149,7 @@ class TransactionManager:
         partition = TopicPartition(queue.topic, queue.partition)
         if self.core.add_partition(partition) and self._adding is None:
             self._adding = _Telling()
-            self._cluster.nursery.start_soon(self._add_partitions, self._adding)
+            self._cluster.nursery.start_soon(run_aside, self._add_partitions, self._adding)
 
     async def _add_partitions(self, telling: _Telling) -> None:
         """Tell the coordinator of new partitions, all that came meanwhile at once."""
@@ -318,7 +319,7 @@ class TransactionManager:
                 self._ending = None
                 done.set()
 
-        self._cluster.nursery.start_soon(run)
+        self._cluster.nursery.start_soon(run_aside, run)
         await self._wait_end(done, is_cancelled=is_cancelled)
 
     async def _wait_end(self, done: trio.Event, *, is_cancelled: bool) -> None:

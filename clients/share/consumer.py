@@ -34,6 +34,7 @@ from typing import Self, TypeVar, Unpack
 
 import trio
 
+from kraftrio.base.background import run_aside
 from kraftrio.clients.arguments.several import Texts
 from kraftrio.clients.arguments.several import topics as checked_topics
 from kraftrio.clients.arguments.times import Duration, timeout_or_default
@@ -129,7 +130,7 @@ class ShareConsumer:
             rng=rng,
         )
         cluster.on_change(self._member.metadata_changed)
-        cluster.nursery.start_soon(self._fetcher.run)
+        cluster.nursery.start_soon(run_aside, self._fetcher.run)
         calls.is_open = True
         return self
 
@@ -180,7 +181,7 @@ class ShareConsumer:
         self._member.subscribe(frozenset(wanted))
         if self._member_scope is None:
             scope = self._member_scope = trio.CancelScope()
-            self._cluster.nursery.start_soon(self._run_member, scope)
+            self._cluster.nursery.start_soon(run_aside, self._run_member, scope)
 
     async def unsubscribe(self) -> None:
         """Leave the group; what is in hand may still be acknowledged."""

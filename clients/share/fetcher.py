@@ -25,6 +25,7 @@ from typing import Any
 
 import trio
 
+from kraftrio.base.background import run_aside
 from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.errors import (
     KafkaClientError,
@@ -474,7 +475,7 @@ class ShareFetcher:
         self._assigned = frozenset()
         async with trio.open_nursery() as nursery:
             for lane in list(self._lanes.values()):
-                nursery.start_soon(self._close_lane, lane)
+                nursery.start_soon(run_aside, self._close_lane, lane)
 
     async def _close_lane(self, lane: _Lane) -> None:
         while lane.is_busy:
