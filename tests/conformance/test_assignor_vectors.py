@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import random
-import subprocess
 from pathlib import Path
 
-from tests.conformance.apache_kafka import apache_kafka
+from tests.conformance.java_programs import run_program, waits_for_java
 from tests.unit.clients.consumer.membership.assignor_cases import (
     RECORDED,
     RECORDED_GROUPS,
@@ -17,15 +16,12 @@ from tests.unit.clients.consumer.membership.assignor_cases import (
 
 PROGRAM = Path(__file__).with_name("AssignorVectors.java")
 GROUPS = 1500
-TIMEOUT_S = 90
+pytestmark = waits_for_java
 
 
 def print_cases(seed: int, groups: int) -> list[str]:
     """Let Java decide."""
-    command = [*apache_kafka().java_command(), str(PROGRAM), str(seed), str(groups)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return run_program(PROGRAM, seed, groups)
 
 
 def test_recorded_cases_are_what_java_decides() -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import lzma
 import random
-import subprocess
 from pathlib import Path
 
-from tests.conformance.apache_kafka import apache_kafka
+from tests.conformance.java_programs import run_program, waits_for_java
 from tests.unit.broker.coordinator.groups.assignors.vectors import (
     RECORDED,
     RECORDED_GROUPS,
@@ -18,15 +17,12 @@ from tests.unit.broker.coordinator.groups.assignors.vectors import (
 
 PROGRAM = Path(__file__).with_name("BrokerAssignorVectors.java")
 GROUPS = 300
-TIMEOUT_S = 90
+pytestmark = waits_for_java
 
 
 def print_cases(seed: int, groups: int) -> list[str]:
     """Let Java decide."""
-    command = [*apache_kafka().java_command(), str(PROGRAM), str(seed), str(groups)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return run_program(PROGRAM, seed, groups)
 
 
 def test_recorded_cases_are_what_java_decides() -> None:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
-from tests.conformance.apache_kafka import apache_kafka
+from tests.conformance.java_programs import run_program, waits_for_java
 from tests.unit.clients.producer.test_partitioner import RECORDED, check_vectors
 
 PROGRAM = Path(__file__).with_name("PartitionerVectors.java")
 RECORDED_SEED = 1
-TIMEOUT_S = 60
+pytestmark = waits_for_java
 
 
 def print_vectors(seed: int) -> list[str]:
     """Let Java decide."""
-    command = [*apache_kafka().java_command(), str(PROGRAM), str(seed)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return run_program(PROGRAM, seed)
 
 
 def test_the_recorded_vectors_are_those_of_the_java_client() -> None:

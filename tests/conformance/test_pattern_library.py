@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import random
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,11 +12,11 @@ import pytest
 from kraftrio.base.patterns.pattern import Pattern
 from kraftrio.base.patterns.scripts import _TABLE
 from kraftrio.base.patterns.syntax import PatternError
-from tests.conformance.apache_kafka import apache_kafka
+from tests.conformance.java_programs import run_program, waits_for_java
 from tests.unit.base.patterns.pattern_cases import MATCHES, REFUSED, matches
 
 PROGRAM = Path(__file__).with_name("PatternJudge.java")
-TIMEOUT_S = 90
+pytestmark = waits_for_java
 # What random patterns are made of: whole parts, and single characters that make bad ones, too.
 PARTS = (
     *("a", "b", "K", "s", "é", ".", "-", "_", "0", r"\w", r"\W", r"\d", r"\s", r"\S", r"\b", r"\B"),
@@ -36,17 +35,7 @@ def judge(questions: Iterable[tuple[str, list[str]]]) -> list[str]:
         ",".join(base64.b64encode(each.encode()).decode() for each in (pattern, *texts))
         for pattern, texts in questions
     )
-    command = [*apache_kafka().java_command(), str(PROGRAM)]
-    done = subprocess.run(
-        command,
-        input="\n".join(lines),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[:2000]
-    return done.stdout.splitlines()
+    return run_program(PROGRAM, given=lines)
 
 
 def ours(pattern: str, texts: list[str]) -> str:

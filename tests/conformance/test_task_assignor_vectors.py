@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import random
-import subprocess
 from pathlib import Path
 
-from tests.conformance.apache_kafka import apache_kafka
+from tests.conformance.java_programs import run_program, waits_for_java
 from tests.unit.broker.coordinator.groups.streams.assignors.task_assignor_cases import (
     RECORDED,
     RECORDED_ARGUMENTS,
@@ -16,15 +15,12 @@ from tests.unit.broker.coordinator.groups.streams.assignors.task_assignor_cases 
 
 PROGRAM = Path(__file__).with_name("TaskAssignorVectors.java")
 GROUPS, MOST_TASKS = 300, 1000
-TIMEOUT_S = 90
+pytestmark = waits_for_java
 
 
 def print_cases(*arguments: str) -> list[str]:
     """Let Java decide."""
-    command = [*apache_kafka().java_command(), str(PROGRAM), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return run_program(PROGRAM, *arguments)
 
 
 def test_recorded_cases_are_what_java_decides() -> None:
