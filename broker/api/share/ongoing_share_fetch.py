@@ -156,6 +156,7 @@ class OngoingShareFetch:
         self._max_bytes = services.most_bytes(request, context)
         self._may_hold = _HOLD_BYTES_IN_ALL if memory is None or memory.has_room else 0
         self._until_ms = services.clock.monotonic_ms() + request.max_wait_ms
+        self._is_over = False  # the time, as the timer says: a clock may not be there yet
         self._is_refused = False  # somewhere, while it waited
         self._led: dict[Turns, tuple[SessionPartition, LedSharePartition]] = {}
 
@@ -200,8 +201,13 @@ class OngoingShareFetch:
         """Wait for records, and try again."""
         waiter = ShareFetchWaiter()
         on_close = self._context.client.on_close
+
+        def end() -> None:
+            self._is_over = True
+            waiter.wake()
+
         timer = self._services.timers.schedule(
-            self._until_ms - self._services.clock.monotonic_ms(), waiter.wake
+            self._until_ms - self._services.clock.monotonic_ms(), end
         )
         on_close.append(waiter.leave)
         try:
@@ -215,7 +221,7 @@ class OngoingShareFetch:
                 yield waiter.woken
                 if self._context.client.is_closed:
                     return
-                is_last = self._services.clock.monotonic_ms() >= self._until_ms
+                is_last = self._is_over
                 due = waiter.take_due()
                 is_for_all = is_last or self._request.min_bytes > 1
                 yield from self._take(list(self._led) if is_for_all else due, is_last=is_last)

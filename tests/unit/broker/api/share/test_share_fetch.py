@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
+from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import run_waiting
 from kraftrio.broker.log.producers.producer_state import AppendOrigin
 from kraftrio.kraft_meta.metadata.quota_image import quota_entity
@@ -148,6 +149,20 @@ async def test_or_for_its_time(autojump_clock: trio.testing.MockClock) -> None:
         (part,) = parts(await member.fetch(max_wait_ms=500))
         assert (part.acquired_records, part.records) == ([], b"")
         assert trio.current_time() - began == pytest.approx(0.5)
+
+
+async def test_its_time_is_up_when_the_timer_says_so(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock may be a rounding error behind the timer: it would wait for ever."""
+    broker = ShareBroker()
+    async with broker.running():
+        member = Member(broker)
+        await member.fetch(max_wait_ms=0)
+        now_ms = broker.broker.clock.monotonic_ms()
+        monkeypatch.setattr(Clock, "monotonic_ms", lambda self: now_ms)
+        with trio.fail_after(10):
+            await member.fetch(max_wait_ms=500)
         assert parts(await member.fetch(max_wait_ms=500)) == []  # nothing new to tell
         assert parts(await member.fetch(max_wait_ms=0)) == []
 
