@@ -48,6 +48,7 @@ def tell(outcome: Outcome, chosen: argparse.Namespace) -> None:
     disks = " --bad-disks" if chosen.bad_disks else ""
     disks += " --transactions" if chosen.transactions else ""
     disks += " --throttled" if chosen.throttled else ""
+    disks += " --secured" if chosen.secured else ""
     faults = "" if chosen.faults is None else f" --faults {chosen.faults}"
     print(
         f"replay: scripts/simulate --seed {outcome.seed}{nodes}{disks}{faults} --trace", flush=True
@@ -72,6 +73,8 @@ def run(chosen: argparse.Namespace) -> int:
             options["transactional"] = True
         if chosen.throttled:
             options["throttled"] = True
+        if chosen.secured:
+            options["secured"] = True
         if chosen.faults is not None:
             options["faults"] = tuple(filter(None, chosen.faults.split(",")))
         with mutated(chosen.mutation):
@@ -109,6 +112,9 @@ def main() -> int:
     )
     parser.add_argument(
         "--throttled", action="store_true", help="with quotas of clients, whatever the seed says"
+    )
+    parser.add_argument(
+        "--secured", action="store_true", help="with logins and ACLs, whatever the seed says"
     )
     parser.add_argument("--faults", metavar="A,B", help="these, whatever the seed says")
     parser.add_argument("--trace", action="store_true", help="print every event")

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from tests.sim.mutations import MUTATIONS, mutated
 from tests.sim.simulation import Outcome, simulate
@@ -31,11 +32,16 @@ def known_catches() -> dict[str, list[int]]:
     return found
 
 
+def options_of(name: str) -> dict[str, Any]:
+    """Under what to look for a breach: without logins, unless it is one of theirs."""
+    return {"secured": False, **MUTATIONS[name].likely}
+
+
 def first_catch(name: str, first: Iterable[int], seeds: Iterable[int]) -> Outcome | None:
     """Run seeds with a breach until one fails: those of `first`, then the others of `seeds`."""
     with mutated(name):
         for seed in dict.fromkeys((*first, *seeds)):
-            outcome = simulate(seed, **MUTATIONS[name].likely)
+            outcome = simulate(seed, **options_of(name))
             if outcome.failure is not None:
                 return outcome
     return None
@@ -47,7 +53,7 @@ def find_catches(name: str) -> list[int]:
     begin = time.process_time()
     with mutated(name):
         for seed in SEEDS:
-            outcome = simulate(seed, **MUTATIONS[name].likely)
+            outcome = simulate(seed, **options_of(name))
             if outcome.failure is not None:
                 found.append((outcome.cpu_s, seed))
             if (found and time.process_time() - begin > _SEARCH_S) or len(found) == _LOOKED_AT:

@@ -56,7 +56,8 @@ class Machine:
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.cluster = cluster
         self.name = name
-        self.network = cluster.new_host(name)
+        self.host = cluster.new_host(name)
+        self.network = cluster.secured(self.host)
         self.rng: Random = cluster.world.rng(f"program-{name}")
         self._bootstrap = [f"{host}:{port}" for host, port in cluster.bootstrap]
 

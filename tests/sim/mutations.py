@@ -47,6 +47,7 @@ from kraftrio.kraft_meta.raft.voter_memory import VoterMemory
 from kraftrio.testing.simulation.network import LinkQuality
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode
 from kraftrio.wire.records.batch import iter_headers
+from tests.sim.rights_mutations import RIGHTS_MUTATIONS
 from tests.sim.transaction_mutations import TRANSACTION_MUTATIONS
 
 Patch = tuple[Any, str, Any]
@@ -579,7 +580,10 @@ MUTATIONS: dict[str, Mutation] = {
     "failed-sync-is-taken-as-done": Mutation(
         _failed_sync_is_taken_as_done, {**_ELECTIONS, "faults": ("failed_sync",)}
     ),
-    **{name: Mutation(*breach) for name, breach in TRANSACTION_MUTATIONS.items()},
+    **{
+        name: Mutation(*breach)
+        for name, breach in (TRANSACTION_MUTATIONS | RIGHTS_MUTATIONS).items()
+    },
     "failed-sync-of-a-log-is-repeated": Mutation(
         _failed_sync_of_a_log_is_repeated,
         {

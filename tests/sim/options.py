@@ -13,6 +13,7 @@ from typing import Any
 
 from kraftrio.testing.simulation.cluster import DiskSpeed, FileSizes, Shape
 from kraftrio.testing.simulation.network import LinkQuality
+from tests.sim.logins import SASL, first_users
 
 FAULTS = (
     "kill",
@@ -45,6 +46,8 @@ _CHANCE_OF_LITTLE_MEMORY = 0.2
 PROGRAMS = ("producer", "reader", "group", "topic")
 _CHANCE_OF_TRANSACTIONS = 0.3
 _CHANCE_OF_QUOTAS = 0.15
+_CHANCE_OF_LOGINS = 0.1
+WORK_LOGIN = ("work", "secret")  # of clients where all log in
 _LARGEST_BATCH_BYTES = 10_000  # of what producers send here
 
 
@@ -98,6 +101,7 @@ class Options:
     holes: bool = False  # a power cut may leave some in what was not synced
     transactions: Transactions | None = None
     client_quotas: Mapping[str, float] = field(default_factory=dict)  # of each client, by key
+    is_secured: bool = False  # all log in, and a guest's rights come and go (`guests`)
 
     def files(self) -> FileSizes:
         """What logs are cut into."""
@@ -123,6 +127,7 @@ def draw(
     bad_disks: bool = False,
     transactional: bool = False,
     throttled: bool = False,
+    secured: bool | None = None,
     **chosen: Any,
 ) -> Options:
     """Draw the options of one simulation.
@@ -131,6 +136,7 @@ def draw(
         bad_disks: disks have all of their faults, whatever the seed says.
         transactional: there are transactions, whatever the seed says.
         throttled: clients have quotas, whatever the seed says.
+        secured: whether all log in; None: as the seed says.
         chosen: options by name that are not drawn.
     """
     options = _draw(rng, nodes, separate, properties or {})
@@ -143,6 +149,9 @@ def draw(
     options = _with_little_memory(options, rng)
     options = _with_transactions(options, rng, 1.0 if transactional else _CHANCE_OF_TRANSACTIONS)
     options = _with_quotas(options, rng, 1.0 if throttled else _CHANCE_OF_QUOTAS)
+    is_drawn = rng.random() < _CHANCE_OF_LOGINS
+    if is_drawn if secured is None else secured:
+        options = _secured(options)
     return replace(options, **chosen)
 
 
@@ -329,6 +338,19 @@ def _with_quotas(options: Options, rng: Random, chance: float) -> Options:
     properties = {**windows, **options.shape.properties}
     return replace(
         options, shape=replace(options.shape, properties=properties), client_quotas=quotas
+    )
+
+
+def _secured(options: Options) -> Options:
+    """Clients are super users, but for the guest."""
+    rights = {"authorizer.class.name": "StandardAuthorizer", "super.users": "User:node;User:work"}
+    shape = options.shape
+    properties = {**SASL, **rights, **shape.properties}
+    users = first_users(*WORK_LOGIN)
+    return replace(
+        options,
+        shape=replace(shape, properties=properties, first_credentials=users),
+        is_secured=True,
     )
 
 

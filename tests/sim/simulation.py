@@ -30,15 +30,18 @@ from tests.sim.admin_model import AdminModel
 from tests.sim.administration import Administrator
 from tests.sim.client import SimClient, client_of
 from tests.sim.group_member import GroupMember
+from tests.sim.guests import GuardedTopic
 from tests.sim.history import History
 from tests.sim.invariants import Invariants
 from tests.sim.library_clients import Machine
 from tests.sim.log_contents import content_of, records_of
+from tests.sim.logins import as_user
 from tests.sim.nemesis import Nemesis
 from tests.sim.offsets_watcher import OffsetsWatcher
-from tests.sim.options import Options, draw
+from tests.sim.options import WORK_LOGIN, Options, draw
 from tests.sim.producers import DAMAGED_RECORDS, PartitionProducer, ProducerOptions, Reader
 from tests.sim.programs import LibraryPrograms
+from tests.sim.rights import GUARDED, RightsHistory
 from tests.sim.topic_uses import CONFIGS, TABLE, TRIMMED, TopicUses
 from tests.sim.transactional_work import TransactionalWork
 
@@ -148,11 +151,13 @@ class Simulation:
         self._rng = world.rng("simulation")
         self._topic_partitions = [TopicPartition(TOPIC, i) for i in range(options.partitions)]
         self._producers: list[PartitionProducer] = []
+        self._guarded: GuardedTopic | None = None
 
     def counts(self) -> str:
         """Tell how much was done."""
         transactions = self._transactions.history.counts() if self.options.transactions else ""
-        return f"{self.history.counts()} {transactions}".strip()
+        guarded = "" if self._guarded is None else self._guarded.counts()
+        return " ".join(filter(None, (self.history.counts(), transactions, guarded)))
 
     async def run(self) -> None:
         """Run all phases."""
@@ -161,6 +166,8 @@ class Simulation:
             cluster = self.cluster = Cluster(world, nursery, options.shape, options.quality)
             self._nursery = nursery
             cluster.files = options.files()
+            if options.is_secured:
+                cluster.secured = as_user(*WORK_LOGIN)
             for node in cluster.nodes.values():
                 node.speed = options.disk
                 node.disk.holes = options.holes
@@ -175,6 +182,9 @@ class Simulation:
             await self._guard(partial(admin.create, TOPIC, options.partitions))
             for topic in options.uses:
                 await self._guard(partial(admin.create, topic, 1, CONFIGS[topic]))
+            if options.is_secured:
+                await self._guard(partial(admin.create, GUARDED, 1))
+                self._guarded = self._make_guarded()
             if options.client_quotas:
                 await self._guard(partial(admin.limit_clients, options.client_quotas))
             self._transactions = self._make_transactions(nursery)
@@ -196,6 +206,8 @@ class Simulation:
                 programs.start()
                 self._uses.begin(self._watcher)
                 self._transactions.begin()
+                for work in self._guarded.work if self._guarded is not None else ():
+                    faults.start_soon(self._guard, work)
                 if options.uses:
                     nursery.start_soon(self._guard, self._watcher.run)
                 faults.start_soon(self._guard, nemesis.run)
@@ -211,6 +223,12 @@ class Simulation:
 
     def _uses_partitions(self) -> list[TopicPartition]:
         return [TopicPartition(topic, 0) for topic in self.options.uses if topic != TABLE]
+
+    def _make_guarded(self) -> GuardedTopic:
+        history = RightsHistory(self.cluster)
+        self.world.checks.append(history.check)
+        clients = self._client("security-admin"), self._client("security-writer")
+        return GuardedTopic(self.cluster, history, *clients)
 
     def _make_uses(self, nursery: trio.Nursery) -> TopicUses:
         def start(work: Callable[[], Any]) -> None:
@@ -262,7 +280,7 @@ class Simulation:
 
     def _client(self, name: str) -> SimClient:
         cluster = self.cluster
-        network = cluster.new_host(name)
+        network = cluster.client_network(name)
         return client_of(self.world, self._nursery, network, cluster.bootstrap, name)
 
     def _start_clients(self, nursery: trio.Nursery) -> None:
@@ -341,6 +359,8 @@ class Simulation:
         await self._wait(
             lambda: self._not_administered(admin.model), "what was administered is there", 10.0
         )
+        if self._guarded is not None:
+            await self._guard(partial(self._guarded.finish, deadline_s))
         self.invariants.check_all()
         self._check_history()
         await self._guard(partial(transactions.check, self._logs))

@@ -16,7 +16,6 @@ import trio
 from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.kraft_meta.metadata.image import PartitionImage
 from kraftrio.kraft_meta.metadata.security_records import UserScramCredentialRecord
-from kraftrio.net.transport import Network
 from kraftrio.testing.simulation.cluster import Cluster, FileSizes, Shape, SimNode
 from kraftrio.testing.simulation.world import SimulationFailure, World
 from kraftrio.wire.errors import ErrorCode
@@ -102,7 +101,6 @@ class Stage:
         self.cluster = Cluster(world, nursery, shape)
         self._nursery = nursery
         self._conditions: dict[trio.Event, Callable[[], bool]] = {}
-        self.secured: Callable[[Network], Network] = lambda network: network  # of clients
         if not may_lose:
             world.checks.append(Invariants(self.cluster).check)
         world.checks.append(self._check_conditions)
@@ -114,7 +112,7 @@ class Stage:
 
     def client(self, name: str) -> SimClient:
         """Make a client on a machine of its own."""
-        network = self.secured(self.cluster.new_host(name))
+        network = self.cluster.client_network(name)
         return client_of(self.world, self._nursery, network, self.cluster.bootstrap, name)
 
     # -- looking --------------------------------------------------------------------------------

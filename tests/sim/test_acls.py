@@ -13,7 +13,6 @@ import pytest
 import trio
 from immutables import Map
 
-from kraftrio.broker.api.fetch.reads import OngoingFetch
 from kraftrio.broker.security.acls.standard_authorizer import StandardAuthorizer
 from kraftrio.broker.security.principal import KafkaPrincipal
 from kraftrio.broker.server import server
@@ -33,6 +32,7 @@ from kraftrio.wire.messages.security import (
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.protocol.acls import AclOperation, AclPermissionType, PatternType, ResourceType
 from tests.sim.client import SimClient, Unavailable
+from tests.sim.mutations import mutated
 from tests.sim.stage import Stage, expect, play, values_of
 
 PROPERTIES = {
@@ -198,16 +198,9 @@ def test_a_fetch_that_waits_gets_nothing_after_its_right_was_revoked() -> None:
     play(revoked_while_it_waits, properties=PROPERTIES)
 
 
-def test_the_scenario_notices_a_fetch_that_is_checked_only_when_it_comes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    original, seen = OngoingFetch.check_consumer, set[int]()
-
-    def once(fetch: OngoingFetch, topic: str) -> None:
-        if id(fetch) not in seen:
-            seen.add(id(fetch))
-            original(fetch, topic)
-
-    monkeypatch.setattr(OngoingFetch, "check_consumer", once)
-    with pytest.raises(SimulationFailure, match="may not read any more"):
+def test_the_scenario_notices_a_fetch_that_is_checked_only_when_it_comes() -> None:
+    with (
+        mutated("fetch-is-checked-when-it-comes"),
+        pytest.raises(SimulationFailure, match="may not read any more"),
+    ):
         play(revoked_while_it_waits, properties=PROPERTIES)

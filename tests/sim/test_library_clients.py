@@ -53,7 +53,7 @@ async def trouble(stage: Stage, machines: list[Machine], rounds: int) -> None:
             await trio.sleep(rng.uniform(0.1, 4.0))
             internet.mend_all()
         else:
-            for sock in internet.live_sockets(machine.network.host):
+            for sock in internet.live_sockets(machine.host.host):
                 lose_answers_s = 0.0 if what == "cut" else rng.uniform(0.01, 0.5)
                 internet.cut(sock, lose_answers_s=lose_answers_s)
 

@@ -5,71 +5,20 @@ changed of its users counts on each node in the order of the metadata log.
 from __future__ import annotations
 
 import base64
-import random
-from collections.abc import Callable
 from functools import partial
 
-import trio
-
-from kraftrio.broker.node.security.first_users import first_credentials
 from kraftrio.kraft_meta.metadata.scram_image import ScramUser
 from kraftrio.net.connection import AuthenticationFailed, open_connection
-from kraftrio.net.sasl.credentials import client_credentials
-from kraftrio.net.sasl.login import SaslLogin
-from kraftrio.net.secured_network import SecuredNetwork
-from kraftrio.net.transport import Network
 from kraftrio.testing.simulation.cluster import BROKER_PORT
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages.configs import (
-    AlterUserScramCredentialsRequest,
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-)
 from kraftrio.wire.messages.security import (
     CreateDelegationTokenRequest,
     RenewDelegationTokenRequest,
 )
-from kraftrio.wire.sasl.scram_keys import ScramMechanism, salted_password
+from tests.sim.logins import SASL, SHA_256, as_user, delete, first_users, upsert
 from tests.sim.stage import Stage, expect, play
 
-MECHANISM = "SCRAM-SHA-256"
-SHA_256 = ScramMechanism.SCRAM_SHA_256
-MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
-NODE_JAAS = f"{MODULE} required username=node password=own;"
-SASL = {
-    "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
-    "sasl.enabled.mechanisms": MECHANISM,
-    "sasl.mechanism.inter.broker.protocol": MECHANISM,
-    "sasl.mechanism.controller.protocol": MECHANISM,
-    "listener.name.plaintext.scram-sha-256.sasl.jaas.config": NODE_JAAS,
-    "listener.name.controller.scram-sha-256.sasl.jaas.config": NODE_JAAS,
-    "delegation.token.secret.key": "a key of all nodes",
-    "delegation.token.expiry.check.interval.ms": "5000",
-}
-FIRST = first_credentials(
-    [f"{MECHANISM}=[name=node,password=own]", f"{MECHANISM}=[name=alice,password=one]"],
-    lambda size: b"s" * size,
-)
-
-
-def as_user(user: str, password: str, *more: str) -> Callable[[Network], Network]:
-    """Make the networks of clients that log in as this user; `more`: further options."""
-    rng = random.Random(f"{user} {password}")
-    settings = {
-        "sasl.mechanism": MECHANISM,
-        "sasl.jaas.config": f'{MODULE} required username="{user}" password="{password}"'
-        f"{''.join(more)};",
-    }
-
-    async def run_here(work: Callable[[], object]) -> None:
-        await trio.lowlevel.checkpoint()
-        work()
-
-    def secured(network: Network) -> Network:
-        credentials = client_credentials(settings, rng, lambda: 0)
-        return SecuredNetwork(network, login=SaslLogin(credentials, run_here, rng, "client"))
-
-    return secured
+FIRST = first_users("alice", "one")
 
 
 async def is_let_in(
@@ -94,25 +43,9 @@ def is_unknown(stage: Stage, node_id: int) -> bool:
     return not knows(stage, node_id, "bob")
 
 
-def upsert(user: str, password: str) -> AlterUserScramCredentialsRequest:
-    upsertion = ScramCredentialUpsertion(
-        name=user,
-        mechanism=SHA_256,
-        iterations=4096,
-        salt=b"salt",
-        salted_password=salted_password(SHA_256, password, b"salt", 4096),
-    )
-    return AlterUserScramCredentialsRequest(upsertions=[upsertion])
-
-
-def delete(user: str) -> AlterUserScramCredentialsRequest:
-    deletion = ScramCredentialDeletion(name=user, mechanism=SHA_256)
-    return AlterUserScramCredentialsRequest(deletions=[deletion])
-
-
 async def a_cluster_of_scram(stage: Stage) -> None:
     """Leaders of both kinds are lost, then all nodes at once, which have nobody to ask then."""
-    stage.secured = as_user("alice", "one")
+    stage.cluster.secured = as_user("alice", "one")
     tp = await stage.create("t", [1, 2, 3])
     client = stage.client("p")
     expect(await stage.produce(client, 1, tp, "m0") is ErrorCode.NONE, "m0 is acknowledged")
@@ -134,7 +67,7 @@ async def a_cluster_of_scram(stage: Stage) -> None:
 
 async def users_in_the_order_of_the_log(stage: Stage) -> None:
     """A node lets in whom its image has, no sooner and no later than that."""
-    stage.secured = as_user("alice", "one")
+    stage.cluster.secured = as_user("alice", "one")
     client = stage.client("admin")
     expect(not await is_let_in(stage, 1, "bob", "two", "c0"), "bob is nobody yet")
     stage.cut_off(3)
@@ -165,7 +98,7 @@ async def the_life_of_a_delegation_token(stage: Stage) -> None:
     """Made by a controller that another broker is asked for, used anywhere, renewed by the next
     controller, and removed by it when nobody renews it any more.
     """
-    stage.secured = as_user("alice", "one")
+    stage.cluster.secured = as_user("alice", "one")
     client = stage.client("owner")
     made = await client.call_any(CreateDelegationTokenRequest(max_lifetime_ms=60_000))
     expect(made.error_code == ErrorCode.NONE, str(made))

@@ -39,13 +39,25 @@ TRANSACTION_REGRESSIONS = {
     5085: "a coordinator that had been replaced fenced a producer of its successor",
 }
 _DISK_SEEDS = range(1, 11)
+_SECURED_SEEDS = (1, 4, 11, 12)
 _THROTTLED_SEEDS = (3, 12, 13, 14)
 
 
 def _check(
-    seed: int, *, bad_disks: bool = False, transactional: bool = False, throttled: bool = False
+    seed: int,
+    *,
+    bad_disks: bool = False,
+    transactional: bool = False,
+    throttled: bool = False,
+    secured: bool | None = None,
 ) -> None:
-    outcome = simulate(seed, bad_disks=bad_disks, transactional=transactional, throttled=throttled)
+    outcome = simulate(
+        seed,
+        bad_disks=bad_disks,
+        transactional=transactional,
+        throttled=throttled,
+        secured=secured,
+    )
     if outcome.failure is not None:
         lines = [*outcome.options.describe(), *list(outcome.trace.newest)[-40:]]
         pytest.fail(
@@ -53,7 +65,8 @@ def _check(
             + f"\n{outcome.line()}\nreplay: scripts/simulate --seed {seed} --trace"
             + " --bad-disks" * bad_disks
             + " --transactions" * transactional
-            + " --throttled" * throttled,
+            + " --throttled" * throttled
+            + " --secured" * bool(secured),
             pytrace=False,
         )
 
@@ -94,6 +107,13 @@ def test_random_clusters_with_quotas(monkeypatch: pytest.MonkeyPatch) -> None:
         waits.clear()
         _check(seed, throttled=True)
         assert waits
+
+
+@pytest.mark.timeout(300)
+def test_random_clusters_with_logins_and_acls() -> None:
+    """No node acts by rights that it knows to be revoked, and each has the last ones in the end."""
+    for seed in _SECURED_SEEDS:
+        _check(seed, secured=True)
 
 
 @pytest.mark.parametrize("seed", sorted(DISK_REGRESSIONS))

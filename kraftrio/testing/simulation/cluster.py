@@ -29,6 +29,7 @@ from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.kraft_meta.metadata.security_records import UserScramCredentialRecord
 from kraftrio.kraft_meta.quorum.service import QuorumService
+from kraftrio.net.transport import Network
 from kraftrio.testing.simulation.disk import SimDisk
 from kraftrio.testing.simulation.incarnation import Incarnation, current
 from kraftrio.testing.simulation.network import HostNetwork, Internet, LinkQuality
@@ -365,6 +366,7 @@ class Cluster:
             if "controller" in roles
         )
         self.files = FileSizes()
+        self.secured: Callable[[Network], Network] = lambda network: network  # of clients
         self.weak: set[int] = set()  # lost power: may be in an ISR without all that was in it
         self.wiped: set[int] = set()  # came back without their memory, and are not in sync yet
         self.nodes: dict[int, SimNode] = {}
@@ -432,3 +434,7 @@ class Cluster:
     def new_host(self, name: str) -> HostNetwork:
         """Give a client a machine."""
         return HostNetwork(self.internet, name)
+
+    def client_network(self, name: str) -> Network:
+        """Give a client a machine, and whatever it takes to be let in."""
+        return self.secured(self.new_host(name))
