@@ -307,6 +307,16 @@ def make_config(cls: type[C], bootstrap_servers: str | Sequence[str], settings: 
     return config
 
 
+def describe_client(client: object, config: ClientConfig, *, is_open: bool) -> str:
+    """Return what `repr` says of a client."""
+    servers = ",".join(
+        f"{host}:{port}" for host, port in parse_bootstrap_servers(config.bootstrap_servers)
+    )
+    name = f" {config.client_id!r}" if config.client_id else ""
+    state = "open" if is_open else "not open"
+    return f"<{type(client).__name__}{name} at {servers}, {state}>"
+
+
 def in_milliseconds(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with times as numbers: what is in milliseconds may be given as a timedelta.
 

@@ -38,6 +38,7 @@ conformance/cli/test_transcripts: clients/cli/configs/ commands
 conformance/cli/test_transcripts: clients/cli/groups/ commands
 conformance/cli/test_transcripts: clients/cli/records/ commands consuming producing progress starts
 conformance/cli/test_transcripts: clients/cli/topics/ commands offsets
+conformance/clients_trio/test_programs: clients/admin/ lag
 sim/test_disk: kraftrio/testing/simulation/ damage disk survival
 sim/test_disk_scenarios: kraftrio/testing/simulation/ disk_calls
 sim/test_network: kraftrio/testing/simulation/ network

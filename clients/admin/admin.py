@@ -22,6 +22,7 @@ from typing import Self, Unpack
 from kraftrio.clients.admin import cluster as cluster_calls
 from kraftrio.clients.admin import configs as config_calls
 from kraftrio.clients.admin import groups as group_calls
+from kraftrio.clients.admin import lag as lag_calls
 from kraftrio.clients.admin import log_dirs as log_dir_calls
 from kraftrio.clients.admin import topics as topic_calls
 from kraftrio.clients.admin import transactions as transaction_calls
@@ -53,6 +54,7 @@ from kraftrio.clients.admin.types import (
     NewTopic,
     OffsetSpec,
     OpType,
+    PartitionLag,
     PartitionReassignment,
     ProducerState,
     QuorumInfo,
@@ -73,7 +75,7 @@ from kraftrio.clients.admin.types import (
 from kraftrio.clients.arguments.several import Partitions, Texts
 from kraftrio.clients.arguments.times import Duration, Milliseconds, PastMoment
 from kraftrio.clients.cluster import open_cluster
-from kraftrio.clients.config import AdminConfig, AdminSettings, make_config
+from kraftrio.clients.config import AdminConfig, AdminSettings, describe_client, make_config
 from kraftrio.clients.errors import ClosedError
 from kraftrio.clients.metadata import TopicMetadata
 from kraftrio.net.transport import Network
@@ -100,6 +102,7 @@ __all__ = [
     "NewTopic",
     "OffsetSpec",
     "OpType",
+    "PartitionLag",
     "PartitionReassignment",
     "ProducerState",
     "QuorumInfo",
@@ -160,6 +163,9 @@ class Admin:
         self.scram_users = ScramUserAdmin(self._begin)
         self.quotas = ClientQuotaAdmin(self._begin)
         self.delegation_tokens = DelegationTokenAdmin(self._begin)
+
+    def __repr__(self) -> str:
+        return describe_client(self, self.config, is_open=self._calls is not None)
 
     async def __aenter__(self) -> Self:
         cluster = await self._stack.enter_async_context(
@@ -425,6 +431,17 @@ class Admin:
             require_stable=require_stable,
         )
         return finish(results, raise_errors)
+
+    async def consumer_group_lag(
+        self, group_id: str, *, timeout_ms: Duration | None = None
+    ) -> dict[TopicPartition, PartitionLag]:
+        """Return how far a group is behind, for each partition that it has committed of, or reads.
+
+        Raises:
+            GroupIdNotFoundError: there is no such group of the classic or the consumer protocol.
+            TimedOutError, KafkaClientError: it could not be found out.
+        """
+        return await lag_calls.consumer_group_lag(*self._begin(timeout_ms), group_id)
 
     async def alter_group_offsets(
         self,

@@ -200,6 +200,14 @@ class ListedOffset(NamedTuple):
     leader_epoch: int | None
 
 
+class PartitionLag(NamedTuple):
+    """How far a group is behind in a partition; offset and lag None: nothing is committed."""
+
+    offset: int | None
+    end_offset: int
+    lag: int | None
+
+
 # Groups
 
 

@@ -129,14 +129,3 @@ def config_value(name: str, given: Any) -> str | None:
         f"{name} must be a string, a number, True or False, a timedelta or a list of strings,"
         f" not {given!r}"
     )
-
-
-def flag(name: str, given: Any) -> bool:
-    """Return True or False.
-
-    Raises:
-        TypeError: it is neither.
-    """
-    if not isinstance(given, bool):
-        raise TypeError(f"{name} must be True or False, not {given!r}")
-    return given

@@ -27,6 +27,9 @@ class AutoCommit:
 
     Args:
         interrupt: has the program's next call come by (`submit_due`).
+
+    Attributes:
+        is_on: what was finished with is committed before partitions are given up.
     """
 
     def __init__(
@@ -39,6 +42,7 @@ class AutoCommit:
         self._commits = commits
         self._handover = handover
         self._config = config
+        self.is_on = config.enable_auto_commit
         self._interrupt = interrupt
         self._is_due = False
 
@@ -57,7 +61,7 @@ class AutoCommit:
 
     async def commit(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Commit what was consumed of some partitions, or of all; never raises."""
-        if not self._config.enable_auto_commit:
+        if not self.is_on:
             return
         offsets = self._handover.consumed(partitions)
         try:

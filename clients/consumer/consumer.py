@@ -32,13 +32,14 @@ import random
 import time
 from collections.abc import (
     AsyncIterator,
+    Coroutine,
     Mapping,
     Sequence,
 )
 from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Self, Unpack, overload
 
 import trio
 
@@ -54,10 +55,11 @@ from kraftrio.clients.arguments.times import (
 from kraftrio.clients.arguments.values import text, whole_number
 from kraftrio.clients.calls import Calls
 from kraftrio.clients.cluster import open_shielded_cluster
-from kraftrio.clients.config import make_config
+from kraftrio.clients.config import describe_client, make_config
 from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.auto_commit import AutoCommit, log_failure
 from kraftrio.clients.consumer.commits import CommitCallback, Commits
+from kraftrio.clients.consumer.committed import AfterBody, CommittedRecords
 from kraftrio.clients.consumer.config import (
     ConsumerConfig,
     ConsumerSettings,
@@ -159,6 +161,9 @@ class Consumer:
         self._calls = Calls()
         self._is_entered = False
 
+    def __repr__(self) -> str:
+        return describe_client(self, self.config, is_open=self._calls.is_open)
+
     async def __aenter__(self) -> Self:
         assert not self._is_entered, "a consumer is entered once"
         self._is_entered = True
@@ -187,6 +192,7 @@ class Consumer:
             self._auto_commit,
             rng,
         )
+        self._after_body = AfterBody(self._commits, handover, self._auto_commit, calls)
         self._subscription = Subscription(
             cluster, config, partitions, coordinator, self._commits, calls, make_group
         )
@@ -219,6 +225,7 @@ class Consumer:
         timeout_s = _CANCELLED_CLOSE_TIMEOUT_S if is_cancelled else CLOSE_TIMEOUT_S
         try:
             self._handover.settle()
+            self._after_body.give_back()
             if error is not None:
                 self._handover.take_back()
             with trio.move_on_after(timeout_s, shield=is_cancelled):
@@ -254,6 +261,37 @@ class Consumer:
     def batches(self) -> AsyncIterator[ConsumerBatch]:
         """Iterate over batches, each decoded only if its records are looked at."""
         return _Batches(self)
+
+    @overload
+    def committed(self) -> CommittedRecords: ...
+
+    @overload
+    def committed(
+        self, partitions: Partitions, *, timeout_ms: Duration | None = None
+    ) -> Coroutine[Any, Any, dict[TopicPartition, OffsetAndMetadata | None]]: ...
+
+    def committed(
+        self, partitions: Partitions | None = None, *, timeout_ms: Duration | None = None
+    ) -> CommittedRecords | Coroutine[Any, Any, dict[TopicPartition, OffsetAndMetadata | None]]:
+        """Iterate over records, and commit each after the body: `async for r in c.committed()`.
+
+        What a body has not finished, because it raised, comes again: in the next loop, after a
+        restart, or to another member of the group. A `break` does not finish the body either,
+        unless `commit` follows. `committed().batches()` does the same with batches. It does not
+        matter whether enable_auto_commit is set.
+
+        With partitions instead: await what the group has committed of them; None where nothing is.
+
+        Raises:
+            InvalidGroupIdError: the consumer has no group_id.
+            TimedOutError, KafkaClientError: it could not be found out; or, of the loop, as of
+                any call for records.
+        """
+        self._calls.check_open()
+        if partitions is not None:
+            return self._committed_offsets(partitions, timeout_ms)
+        self._offsets.check_group()
+        return CommittedRecords(self.__anext__, self._polling.next_batch, self._after_body)
 
     async def poll(
         self, timeout_ms: Duration | None = None, *, max_records: int | None = None
@@ -304,9 +342,13 @@ class Consumer:
         self._subscription.assign(partitions)
 
     async def unsubscribe(self) -> None:
-        """Leave the group, or drop what was assigned by hand; nothing is committed."""
+        """Leave the group, or drop what was assigned by hand.
+
+        Nothing is committed but what the loops of `committed` have finished.
+        """
         self._calls.check_open()
         self._handover.settle()
+        await self._after_body.close()
         await self._subscription.unsubscribe()
 
     @property
@@ -461,7 +503,7 @@ class Consumer:
         """
         self._calls.check_open()
         self._offsets.check_group()
-        chosen = self._handover.consumed() if offsets is None else as_offsets(offsets)
+        chosen = self._chosen_offsets(offsets)
         await self._commits.commit(chosen, _timeout_s(self.config, timeout_ms))
 
     def commit_async(
@@ -476,19 +518,20 @@ class Consumer:
         """
         self._calls.check_open()
         self._offsets.check_group()
-        chosen = self._handover.consumed() if offsets is None else as_offsets(offsets)
+        chosen = self._chosen_offsets(offsets)
         self._commits.submit(chosen, callback or log_failure)
 
-    async def committed(
-        self, partitions: Partitions, *, timeout_ms: Duration | None = None
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return what the group has committed; None where nothing is.
+    def _chosen_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetLike] | None
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        if offsets is not None:
+            return as_offsets(offsets)
+        self._after_body.finish()
+        return self._handover.consumed()
 
-        Raises:
-            InvalidGroupIdError: the consumer has no group_id.
-            TimedOutError, KafkaClientError: it could not be found out.
-        """
-        self._calls.check_open()
+    async def _committed_offsets(
+        self, partitions: Partitions, timeout_ms: Duration | None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         wanted = topic_partitions("partitions", partitions)
         return await self._offsets.repeat(
             lambda: self._offsets.committed(wanted), _timeout_s(self.config, timeout_ms)

@@ -218,6 +218,16 @@ class Handover:
         self.settle()
         self._in_hand = {}
 
+    def give_back(self) -> None:
+        """Have come again what the program was given last: its work on that is not done."""
+        self._stop_records()
+        for topic_partition, offset in self._in_hand.items():
+            partition = self._partitions.get(topic_partition)
+            if partition is not None and partition.position is not None:
+                position = Position(offset, partition.position.leader_epoch)
+                self._partitions.seek(partition, position, validate=False)
+        self._in_hand = {}
+
     def take_back(self) -> None:
         """The program was stopped by an error while it worked: that work is not done."""
         for topic_partition, offset in self._in_hand.items():

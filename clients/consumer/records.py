@@ -240,6 +240,10 @@ class ConsumerRecords:
     def __init__(self, batches: list[ConsumerBatch]) -> None:
         self.batches = batches
 
+    def __repr__(self) -> str:
+        partitions = ", ".join(map(str, self.partitions))
+        return f"<ConsumerRecords, {len(self)} of {partitions or 'no partition'}>"
+
     def __len__(self) -> int:
         return sum(len(batch) for batch in self.batches)
 

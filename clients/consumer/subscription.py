@@ -250,11 +250,11 @@ class Subscription:
     async def leave_group(self) -> bool:
         """Leave the group for good; return whether the consumer was in one.
 
-        What was consumed is committed before that, if that is automatic.
+        What was finished with is committed before that, if that is automatic.
         """
         if self._group is None:
             return False
         self._group_scope.cancel()
         await self._commits.wait_idle()  # they are the member's, which there is not after that
-        await self._group.leave(commit=self._config.enable_auto_commit)
+        await self._group.leave(commit=True)
         return True

@@ -131,6 +131,10 @@ class Batch:
         self.parts: list[Batch] | None = None
         self.callbacks: list[Callable[[], object]] = []
 
+    def __repr__(self) -> str:
+        count = self.record_count or len(self.values)
+        return f"<Batch to {self.topic}-{self.partition}, {count} records>"
+
     @property
     def has_sequence(self) -> bool:
         return self.base_sequence >= 0
@@ -281,7 +285,9 @@ class Delivery:
         self._index = index
 
     def __repr__(self) -> str:
-        return f"<Delivery to {self.topic}-{self.partition}>"
+        batch, _ = self._batch.locate(self._index)
+        state = "not decided" if not batch.is_done else "failed" if batch.error else "delivered"
+        return f"<Delivery to {self.topic}-{self.partition}, {state}>"
 
     @property
     def topic(self) -> str:

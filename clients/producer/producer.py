@@ -35,6 +35,7 @@ from kraftrio.clients.cluster import Cluster, open_cluster, open_shielded_cluste
 from kraftrio.clients.config import (
     ProducerConfig,
     ProducerSettings,
+    describe_client,
     fit_delivery_timeout,
     make_config,
 )
@@ -118,6 +119,9 @@ class Producer:
         self._is_plain = False  # open, and without a partitioner of the program's own
         self._yield_at = 0
         self._waiters: deque[_MemoryWaiter] = deque()
+
+    def __repr__(self) -> str:
+        return describe_client(self, self.config, is_open=self._is_open)
 
     async def __aenter__(self) -> Self:
         assert self._cluster is None, "a producer is entered once"
@@ -231,6 +235,34 @@ class Producer:
         if isinstance(accepted, Delivery):
             return accepted
         return await self._send_to_new(accepted, known, None, key, value, (), now_ms)
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        *,
+        key: bytes | None = None,
+        headers: HeadersLike = (),
+        partition: int | None = None,
+        timestamp_ms: Moment | None = None,
+    ) -> RecordMetadata:
+        """Send a record, wait until the broker has it, and return where it was written.
+
+        It waits out linger_ms, too. Who sends many records does better with `send`, and looks at
+        the deliveries later.
+
+        Raises:
+            KafkaClientError: the record was given up; or as `send`.
+        """
+        delivery = await self.send(
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+        )
+        return await delivery
 
     async def send_values(
         self, topic: str, values: Sequence[bytes], *, partition: int | None = None

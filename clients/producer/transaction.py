@@ -59,6 +59,14 @@ class Transaction:
         self._number = -1  # of the transaction, once it has begun
         self._has_ended = False
 
+    def __repr__(self) -> str:
+        state = "ended" if self._has_ended else "open" if self._number >= 0 else "not begun"
+        return (
+            f"<Transaction {self._number}, {state}>"
+            if self._number >= 0
+            else f"<Transaction, {state}>"
+        )
+
     async def __aenter__(self) -> Self:
         """Begin, after the end of the transaction before.
 

@@ -40,7 +40,7 @@ from kraftrio.clients.arguments.several import topics as checked_topics
 from kraftrio.clients.arguments.times import Duration, timeout_or_default
 from kraftrio.clients.calls import Calls
 from kraftrio.clients.cluster import open_shielded_cluster
-from kraftrio.clients.config import make_config
+from kraftrio.clients.config import describe_client, make_config
 from kraftrio.clients.group_coordinator import GroupCoordinator
 from kraftrio.clients.heartbeat_member.member_id import new_member_id
 from kraftrio.clients.share.acknowledgements import AcknowledgeType
@@ -100,6 +100,9 @@ class ShareConsumer:
         )
         self._member_scope: trio.CancelScope | None = None  # of the membership, while there is one
         self._is_entered = False
+
+    def __repr__(self) -> str:
+        return describe_client(self, self.config, is_open=self._calls.is_open)
 
     async def __aenter__(self) -> Self:
         assert not self._is_entered, "a share consumer is entered once"

@@ -170,6 +170,9 @@ class ShareRecords:
     def __init__(self, batches: list[ShareBatch]) -> None:
         self.batches = batches
 
+    def __repr__(self) -> str:
+        return f"<ShareRecords, {len(self)} in {len(self.batches)} batches>"
+
     def __len__(self) -> int:
         return sum(len(batch) for batch in self.batches)
 

@@ -11,7 +11,6 @@ import pytest
 from kraftrio.clients.arguments.values import (
     config_value,
     content,
-    flag,
     headers,
     text,
     whole_number,
@@ -97,10 +96,3 @@ def test_values_of_settings() -> None:
     for given in ({"a": 1}, object(), b"compact", [1]):
         with pytest.raises(TypeError, match="s must be a string"):
             config_value("s", given)
-
-
-def test_flags() -> None:
-    """Nothing but True and False."""
-    assert flag("f", True) is True
-    with pytest.raises(TypeError, match="f must be True or False, not 'no'"):
-        flag("f", "no")
