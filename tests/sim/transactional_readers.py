@@ -104,12 +104,15 @@ class TransactionalReader:
                 )
             raise Unavailable(code.name)
         self._history.see_stable(tp, answer.last_stable_offset, answer.high_watermark)
+        offsets: list[int] = []
         try:
-            offsets = [offset for offset, _ in self._take(passage, answer)]
+            for offset, _ in self._take(passage, answer):
+                offsets.append(offset)  # noqa: PERF402: what came before damage counts
         except CorruptRecordError as error:
             if not self._client.world.tolerates(DAMAGED_RECORDS):
                 raise SimulationFailure(f"{self._client.name} was given damage: {error}") from error
-            raise Unavailable(str(error)) from error
+            if not offsets:
+                raise Unavailable(str(error)) from error
         limit = answer.last_stable_offset if self._committed_only else answer.high_watermark
         if passage.position > max(limit, before):  # another leader may know of less than the last
             raise SimulationFailure(
