@@ -28,7 +28,7 @@ FOLDERS = (
 
 # test: folder/ module module ...
 TESTED_IN = """
-conformance/cli/test_transcripts: clients/cli/ partitions session
+conformance/cli/test_transcripts: clients/cli/ names partitions session
 conformance/cli/test_transcripts: clients/cli/access/ commands
 conformance/cli/test_transcripts: clients/cli/cluster/ commands reassign
 conformance/cli/test_transcripts: clients/cli/perf/ commands measuring

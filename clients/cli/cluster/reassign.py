@@ -26,6 +26,7 @@ from kraftrio.clients.admin.types import (
 from kraftrio.clients.cli.cluster.placement import plan_placement
 from kraftrio.clients.cli.failures import CommandError
 from kraftrio.clients.cli.lazy_group import LazyGroup
+from kraftrio.clients.cli.names import TOPIC
 from kraftrio.clients.cli.output import Column, Row, joined, number, tell
 from kraftrio.clients.cli.partitions import describe_topics, partition_text
 from kraftrio.clients.cli.session import Session, cluster_command, report
@@ -56,7 +57,7 @@ def reassign() -> None:
 
 
 @reassign.command("plan", epilog="Example: kraftrio reassign plan orders --brokers 1,2,3")
-@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True)
+@click.argument("topics", metavar="TOPIC...", nargs=-1, type=TOPIC, required=True)
 @click.option("--brokers", metavar="ID,ID", help="That may have replicas (default: all).")
 @click.option(
     "--replication-factor", type=click.IntRange(min=1), metavar="N", help="Default: as it is."
@@ -144,7 +145,7 @@ async def progress(session: Session) -> None:
 
 
 @reassign.command("cancel", epilog="Example: kraftrio reassign cancel orders")
-@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True)
+@click.argument("topics", metavar="TOPIC...", nargs=-1, type=TOPIC, required=True)
 @cluster_command
 async def cancel(session: Session, topics: tuple[str, ...]) -> None:
     """Stop moving the partitions of topics: their replicas stay where they were."""
@@ -166,7 +167,7 @@ async def cancel(session: Session, topics: tuple[str, ...]) -> None:
 
 @reassign.command("throttle", epilog="Example: kraftrio reassign throttle off orders")
 @click.argument("rate", metavar="BYTES|off")
-@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True)
+@click.argument("topics", metavar="TOPIC...", nargs=-1, type=TOPIC, required=True)
 @cluster_command
 async def throttle(session: Session, rate: str, topics: tuple[str, ...]) -> None:
     """Hold moving replicas to so many bytes a second, or take that off again."""

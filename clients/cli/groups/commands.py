@@ -25,6 +25,7 @@ from kraftrio.clients.cli.groups.lag import (
 )
 from kraftrio.clients.cli.interrupts import until_interrupted
 from kraftrio.clients.cli.lazy_group import LazyGroup
+from kraftrio.clients.cli.names import GROUP, TOPIC
 from kraftrio.clients.cli.output import Column, Output, Row, number, tell
 from kraftrio.clients.cli.partitions import describe_topics, partitions_of
 from kraftrio.clients.cli.session import Session, cluster_command, confirm, report
@@ -93,7 +94,7 @@ async def list_groups(session: Session, states: tuple[str, ...], types: tuple[st
 
 
 @group.command("describe", epilog="Example: kraftrio group describe readers --json")
-@click.argument("group_ids", metavar="GROUP...", nargs=-1, required=True)
+@click.argument("group_ids", metavar="GROUP...", nargs=-1, type=GROUP, required=True)
 @click.option(
     "--watch",
     metavar="DURATION",
@@ -134,9 +135,14 @@ def _show(output: Output, views: Sequence[GroupView]) -> None:
     epilog="Examples: kraftrio group reset readers --all-topics --to-earliest ;"
     " kraftrio group reset readers --topic orders --to-moment '1h ago' --execute",
 )
-@click.argument("group_id", metavar="GROUP")
+@click.argument("group_id", metavar="GROUP", type=GROUP)
 @click.option(
-    "--topic", "topics", metavar="TOPIC[:N,N]", multiple=True, help="Which partitions; repeatable."
+    "--topic",
+    "topics",
+    type=TOPIC,
+    metavar="TOPIC[:N,N]",
+    multiple=True,
+    help="Which partitions; repeatable.",
 )
 @click.option("--all-topics", is_flag=True, help="All that the group has read.")
 @click.option("--to-earliest", is_flag=True, help="To all there is.")
@@ -277,7 +283,7 @@ def _show_plan(output: Output, group_id: str, plan: resets.Plan, *, executed: bo
 
 
 @group.command("delete", epilog="Example: kraftrio group delete readers")
-@click.argument("group_ids", metavar="GROUP...", nargs=-1, required=True)
+@click.argument("group_ids", metavar="GROUP...", nargs=-1, type=GROUP, required=True)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @cluster_command
 async def delete(session: Session, group_ids: tuple[str, ...], yes: bool) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from kraftrio.clients.cli.names import GROUP, TOPIC
 from kraftrio.clients.cli.output import tell
 from kraftrio.clients.cli.partitions import describe_topics, partitions_of
 from kraftrio.clients.cli.records.consuming import Consuming
@@ -39,7 +40,7 @@ _STDOUT = 1
     epilog="Examples: kraftrio produce orders < lines ; kraftrio produce orders --format json"
     ' <<< \'{"key": "a", "value": "b"}\'',
 )
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.option(
     "--file", "path", type=click.Path(exists=True, dir_okay=False), help="Default: what comes in."
 )
@@ -99,14 +100,16 @@ async def produce(session: Session, topic: str, **given: Any) -> None:
     epilog="Examples: kraftrio consume orders --from-beginning --count 500 --group readers --json"
     " ; kraftrio consume orders --since '5m ago' --follow --template '{key} {value}\\n'",
 )
-@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True)
+@click.argument("topics", metavar="TOPIC...", nargs=-1, type=TOPIC, required=True)
 @click.option("--from-beginning", is_flag=True, help="Begin with the first records.")
 @click.option("--offset", type=int, metavar="N", help="Begin there; -N: that far before the end.")
 @click.option("--since", metavar="MOMENT", help="Begin at a time such as '5m ago'.")
 @click.option("--until", metavar="MOMENT", help="End at a time.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Begin with the last N.")
 @click.option("--partition", "chosen", type=int, multiple=True, metavar="N", help="Default: all.")
-@click.option("--group", metavar="GROUP", help="Read as a member, from where the group is.")
+@click.option(
+    "--group", type=GROUP, metavar="GROUP", help="Read as a member, from where the group is."
+)
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="So many, waiting for them.")
 @click.option(
     "--follow/--no-follow",

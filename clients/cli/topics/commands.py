@@ -20,6 +20,7 @@ from kraftrio.clients.admin.types import (
     Results,
 )
 from kraftrio.clients.cli.lazy_group import LazyGroup
+from kraftrio.clients.cli.names import TOPIC
 from kraftrio.clients.cli.output import Column, Row, joined, number
 from kraftrio.clients.cli.partitions import describe_topics, partition_text, partitions_of
 from kraftrio.clients.cli.session import Session, cluster_command, confirm, pairs, report
@@ -74,7 +75,7 @@ async def list_topics(session: Session, internal: bool) -> None:
 
 
 @topic.command("describe", epilog="Example: kraftrio topic describe orders")
-@click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
+@click.argument("names", metavar="TOPIC...", nargs=-1, type=TOPIC, required=True)
 @cluster_command
 async def describe(session: Session, names: tuple[str, ...]) -> None:
     """Show partitions, leaders, replicas and settings that are not the defaults."""
@@ -143,7 +144,7 @@ async def create(
 
 
 @topic.command("alter", epilog="Example: kraftrio topic alter orders --set retention.ms=3600000")
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", metavar="TOPIC", type=TOPIC)
 @click.option("--set", "settings", metavar="NAME=VALUE", multiple=True, help="Set a setting.")
 @click.option("--unset", metavar="NAME", multiple=True, help="Return a setting to its default.")
 @cluster_command
@@ -165,7 +166,7 @@ async def alter(
 
 
 @topic.command("delete", epilog="Example: kraftrio topic delete orders")
-@click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
+@click.argument("names", metavar="TOPIC...", nargs=-1, type=TOPIC, required=True)
 @click.option("--if-exists", is_flag=True, help="A topic that is not there is no failure.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @cluster_command
@@ -186,7 +187,7 @@ async def delete(session: Session, names: tuple[str, ...], if_exists: bool, yes:
 
 
 @topic.command("add-partitions", epilog="Example: kraftrio topic add-partitions orders --total 6")
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", metavar="TOPIC", type=TOPIC)
 @click.option(
     "--total",
     type=click.IntRange(min=1),
@@ -212,7 +213,7 @@ async def add_partitions(session: Session, name: str, total: int, dry_run: bool)
     "delete-records",
     epilog="Example: kraftrio topic delete-records orders --partition 0 --before 1200",
 )
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", metavar="TOPIC", type=TOPIC)
 @click.option(
     "--before",
     metavar="OFFSET|MOMENT|end",
@@ -243,7 +244,7 @@ async def delete_records(
 
 
 @topic.command("offsets", epilog="Example: kraftrio topic offsets orders --at '5m ago'")
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", metavar="TOPIC", type=TOPIC)
 @click.option("--at", metavar="MOMENT", help="Also the first offset that is not older.")
 @click.option("--partition", "chosen", type=int, multiple=True, metavar="N", help="Default: all.")
 @click.option("--read-committed", is_flag=True, help="The latest offset of committed records.")

@@ -12,6 +12,7 @@ from kraftrio.clients.admin.types import AbortTransactionSpec, TransactionDescri
 from kraftrio.clients.arguments.nearest import did_you_mean
 from kraftrio.clients.cli.failures import CommandError
 from kraftrio.clients.cli.lazy_group import LazyGroup
+from kraftrio.clients.cli.names import TOPIC
 from kraftrio.clients.cli.output import Column, Row, joined, number
 from kraftrio.clients.cli.partitions import partition_text, partitions_of
 from kraftrio.clients.cli.session import Session, cluster_command, confirm, report
@@ -103,7 +104,7 @@ def _row(name: str, found: TransactionDescription, now_ms: int) -> Row:
 
 
 @transaction.command("producers", epilog="Example: kraftrio transaction producers orders")
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.option("--partition", "chosen", type=int, multiple=True, metavar="N", help="Default: all.")
 @click.option("--open", "only_open", is_flag=True, help="Only those with an open transaction.")
 @cluster_command
@@ -150,7 +151,7 @@ async def fence(session: Session, ids: tuple[str, ...], yes: bool) -> None:
 @transaction.command(
     "abort", epilog="Example: kraftrio transaction abort orders --partition 0 --producer-id 7"
 )
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.option("--partition", type=int, required=True, metavar="N", help="Where it hangs.")
 @click.option("--producer-id", type=int, required=True, metavar="N", help="Whose it is.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
