@@ -91,6 +91,7 @@ __all__ = [
     "ProducerFencedError",
     "RebalanceInProgressError",
     "RecordBatchTooLargeError",
+    "RecordDeserializationError",
     "RecordTooLargeError",
     "ResourceNotFoundError",
     "RetriableError",
@@ -168,6 +169,34 @@ class ConfigError(KafkaClientError, ValueError, TypeError):
     """A setting of the client is wrong: its name, its type or its value."""
 
     default_code = ErrorCode.INVALID_CONFIG
+
+
+class RecordDeserializationError(KafkaClientError):
+    """A record came that a deserializer cannot read; `Consumer.skip` goes on behind it.
+
+    Attributes:
+        topic_partition: with `offset`, where it is.
+        key, value, headers: as they came, so that they can be sent elsewhere.
+    """
+
+    default_code = ErrorCode.INVALID_RECORD
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        topic_partition: TopicPartition,
+        offset: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: tuple[tuple[str, bytes | None], ...],
+    ) -> None:
+        super().__init__(message)
+        self.topic_partition = topic_partition
+        self.offset = offset
+        self.key = key
+        self.value = value
+        self.headers = headers
 
 
 class ClosedError(KafkaClientError):
@@ -611,6 +640,7 @@ _ONLY_OURS = (
     SslAuthenticationError,
     ConfigError,
     ClosedError,
+    RecordDeserializationError,
     InvalidValueError,
     BufferExhaustedError,
     CommitFailedError,

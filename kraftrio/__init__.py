@@ -81,6 +81,12 @@ if TYPE_CHECKING:
     from kraftrio.clients.producer.batch import RecordMetadata as RecordMetadata
     from kraftrio.clients.producer.producer import Producer as Producer
     from kraftrio.clients.producer.transaction import Transaction as Transaction
+    from kraftrio.clients.serialization import json_deserializer as json_deserializer
+    from kraftrio.clients.serialization import json_serializer as json_serializer
+    from kraftrio.clients.serialization import msgpack_deserializer as msgpack_deserializer
+    from kraftrio.clients.serialization import msgpack_serializer as msgpack_serializer
+    from kraftrio.clients.serialization import string_deserializer as string_deserializer
+    from kraftrio.clients.serialization import string_serializer as string_serializer
     from kraftrio.clients.share.acknowledgements import AcknowledgeType as AcknowledgeType
     from kraftrio.clients.share.config import ShareConsumerConfig as ShareConsumerConfig
     from kraftrio.clients.share.consumer import ShareConsumer as ShareConsumer
@@ -168,6 +174,12 @@ __all__ = [
     "TransactionDescription",
     "TransactionListing",
     "__version__",
+    "json_deserializer",
+    "json_serializer",
+    "msgpack_deserializer",
+    "msgpack_serializer",
+    "string_deserializer",
+    "string_serializer",
 ]
 
 _MODULES: dict[str, tuple[str, ...]] = {
@@ -257,6 +269,14 @@ _MODULES: dict[str, tuple[str, ...]] = {
     ),
     "clients.producer.producer": ("Producer",),
     "clients.producer.transaction": ("Transaction",),
+    "clients.serialization": (
+        "json_deserializer",
+        "json_serializer",
+        "msgpack_deserializer",
+        "msgpack_serializer",
+        "string_deserializer",
+        "string_serializer",
+    ),
     "clients.share.acknowledgements": ("AcknowledgeType",),
     "clients.share.config": ("ShareConsumerConfig",),
     "clients.share.consumer": ("ShareConsumer",),

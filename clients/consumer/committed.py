@@ -27,6 +27,7 @@ from kraftrio.clients.errors import (
     RebalanceInProgressError,
     RetriableError,
 )
+from kraftrio.clients.serialization import K, V
 
 # What was finished is handed out again, here or to another member, or committed a little later.
 _HARMLESS = (RetriableError, CommitFailedError, RebalanceInProgressError)
@@ -128,18 +129,18 @@ class _Loop(Generic[T]):
         return found
 
 
-class CommittedRecords(_Loop[ConsumerRecord]):
+class CommittedRecords(_Loop[ConsumerRecord[K, V]], Generic[K, V]):
     """What `Consumer.committed` returns; iterate over it once."""
 
     def __init__(
         self,
-        take: Callable[[], Awaitable[ConsumerRecord]],
-        take_batch: Callable[[], Awaitable[ConsumerBatch]],
+        take: Callable[[], Awaitable[ConsumerRecord[K, V]]],
+        take_batch: Callable[[], Awaitable[ConsumerBatch[K, V]]],
         after_body: AfterBody,
     ) -> None:
         super().__init__(take, after_body)
         self._take_batch = take_batch
 
-    def batches(self) -> AsyncIterator[ConsumerBatch]:
+    def batches(self) -> AsyncIterator[ConsumerBatch[K, V]]:
         """Iterate over batches instead, and commit after each."""
         return _Loop(self._take_batch, self._after_body)

@@ -39,7 +39,7 @@ from collections.abc import (
 from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, Unpack, overload
+from typing import Any, Generic, Self, Unpack, overload
 
 import trio
 
@@ -87,7 +87,7 @@ from kraftrio.clients.consumer.subscription import (
     SubscriptionPattern,
     Topics,
 )
-from kraftrio.clients.errors import TimedOutError
+from kraftrio.clients.errors import RecordDeserializationError, TimedOutError
 from kraftrio.clients.group_coordinator import GroupCoordinator
 from kraftrio.clients.group_offsets import (
     GroupMetadata,
@@ -97,6 +97,7 @@ from kraftrio.clients.group_offsets import (
     as_offsets,
 )
 from kraftrio.clients.metadata import PartitionMetadata, TopicMetadata
+from kraftrio.clients.serialization import Deserializer, Deserializers, K, V
 from kraftrio.net.transport import Network, SystemNetwork
 from kraftrio.wire.primitives import TopicPartition
 
@@ -120,11 +121,13 @@ _CANCELLED_CLOSE_TIMEOUT_S = 1.0  # to leave the group when the program is cance
 _numbers = itertools.count(1)
 
 
-class Consumer:
+class Consumer(Generic[K, V]):
     """Reads records; to be entered with `async with`.
 
     Args:
         bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of such.
+        key_deserializer: what makes of bytes a key; None: it stays bytes. See `serialization`.
+        value_deserializer: the same for values.
         network: where sockets come from, instead of the system's.
         rng: chance, for tests that need it repeatable.
         settings: see `ConsumerConfig`.
@@ -135,12 +138,15 @@ class Consumer:
 
     Raises:
         ConfigError: a setting is wrong.
+        TypeError: a deserializer is no function.
     """
 
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],
         *,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
         network: Network | None = None,
         rng: random.Random | None = None,
         **settings: Unpack[ConsumerSettings],
@@ -156,7 +162,11 @@ class Consumer:
         self._partitions = AssignedPartitions(
             check_crcs=self.config.check_crcs, read_committed=self.config.is_read_committed
         )
-        self._handover = Handover(self._partitions, self.config.offset_reset)
+        self._handover = Handover(
+            self._partitions,
+            self.config.offset_reset,
+            Deserializers(key_deserializer, value_deserializer),
+        )
         self.positions = self._handover.consumed
         self._calls = Calls()
         self._is_entered = False
@@ -243,8 +253,13 @@ class Consumer:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> ConsumerRecord:
-        """Return the next record, waiting for it."""
+    async def __anext__(self) -> ConsumerRecord[K, V]:
+        """Return the next record, waiting for it.
+
+        Raises:
+            RecordDeserializationError: it cannot be read, and comes again: see `skip`.
+            KafkaClientError: what the program must know; the next call tries again.
+        """
         handover = self._handover
         try:
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -258,12 +273,12 @@ class Consumer:
         self._calls.check_open()
         return await self._polling.next_record()
 
-    def batches(self) -> AsyncIterator[ConsumerBatch]:
+    def batches(self) -> AsyncIterator[ConsumerBatch[K, V]]:
         """Iterate over batches, each decoded only if its records are looked at."""
         return _Batches(self)
 
     @overload
-    def committed(self) -> CommittedRecords: ...
+    def committed(self) -> CommittedRecords[K, V]: ...
 
     @overload
     def committed(
@@ -272,7 +287,9 @@ class Consumer:
 
     def committed(
         self, partitions: Partitions | None = None, *, timeout_ms: Duration | None = None
-    ) -> CommittedRecords | Coroutine[Any, Any, dict[TopicPartition, OffsetAndMetadata | None]]:
+    ) -> (
+        CommittedRecords[K, V] | Coroutine[Any, Any, dict[TopicPartition, OffsetAndMetadata | None]]
+    ):
         """Iterate over records, and commit each after the body: `async for r in c.committed()`.
 
         What a body has not finished, because it raised, comes again: in the next loop, after a
@@ -295,7 +312,7 @@ class Consumer:
 
     async def poll(
         self, timeout_ms: Duration | None = None, *, max_records: int | None = None
-    ) -> ConsumerRecords:
+    ) -> ConsumerRecords[K, V]:
         """Return what there is, waiting for something to be there.
 
         Args:
@@ -385,6 +402,22 @@ class Consumer:
         wanted = as_offset(offset)
         position = Position(wanted.offset, wanted.leader_epoch)
         self._partitions.seek(state, position, validate=True)
+
+    def skip(self, error: RecordDeserializationError) -> None:
+        """Continue behind the record that could not be read.
+
+        Raises:
+            TypeError: it is no such error.
+            ValueError: the partition is not assigned any more.
+        """
+        self._calls.check_open()
+        if not isinstance(error, RecordDeserializationError):
+            raise TypeError(f"error must be a RecordDeserializationError, not {error!r}")
+        state = self._partitions.assigned(error.topic_partition)
+        self._handover.settle()
+        if state.position is not None and state.position.offset <= error.offset:
+            position = Position(error.offset + 1, state.position.leader_epoch)
+            self._partitions.seek(state, position, validate=False)
 
     def seek_to_beginning(self, *partitions: Partitions) -> None:
         """Continue at the first records there are; without arguments in all partitions."""
@@ -609,16 +642,16 @@ class Consumer:
         return await self._cluster.all_topics(timeout_s=_timeout_s(self.config, timeout_ms))
 
 
-class _Batches:
+class _Batches(Generic[K, V]):
     """What `Consumer.batches` returns."""
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: Consumer[K, V]) -> None:
         self._consumer = consumer
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> ConsumerBatch:
+    async def __anext__(self) -> ConsumerBatch[K, V]:
         self._consumer._calls.check_open()
         return await self._consumer._polling.next_batch()
 

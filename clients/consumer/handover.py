@@ -7,6 +7,8 @@ Rules:
    instead, what it has in hand goes back (`take_back`).
 3. The three ways may be mixed: what is left of a run that was handed over one by one goes back to
    the fetched batches before anything is taken in another way.
+4. With deserializers, what is handed over is read before; a record that cannot be is not consumed,
+   so that it comes again unless the program goes on behind it.
 
 No await comes between taking something and handing it over, so that a cancelled call loses nothing.
 
@@ -17,21 +19,29 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.config import OffsetReset, ResetTo
 from kraftrio.clients.consumer.partition import AssignedPartition, FetchFailure, Position
 from kraftrio.clients.consumer.records import ConsumerBatch, ConsumerRecord
-from kraftrio.clients.errors import KafkaClientError, OffsetOutOfRangeError, unreadable
+from kraftrio.clients.errors import (
+    KafkaClientError,
+    OffsetOutOfRangeError,
+    RecordDeserializationError,
+    unreadable,
+)
 from kraftrio.clients.group_offsets import OffsetAndMetadata
+from kraftrio.clients.serialization import Deserializers
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 RECORDS_PER_TURN = 350
-_NO_RECORDS: Sequence[ConsumerRecord] = ()
+_NO_RECORDS: Sequence[ConsumerRecord[Any, Any]] = ()
+_new_tuple = tuple.__new__
+_KEY = ConsumerRecord._fields.index("key")
 
 T = TypeVar("T")
 
@@ -41,18 +51,25 @@ class Handover:
 
     Args:
         offset_reset: where to go on where the position's offset is not there any more.
+        deserializers: read keys and values, before they are handed over.
 
     Attributes:
         records: what is left of the run that is handed over one by one.
         handed: the last of them that was returned; whoever takes one from `records` sets it.
     """
 
-    def __init__(self, partitions: AssignedPartitions, offset_reset: OffsetReset) -> None:
-        self.records: Iterator[ConsumerRecord] = iter(_NO_RECORDS)
-        self.handed: ConsumerRecord | None = None
+    def __init__(
+        self,
+        partitions: AssignedPartitions,
+        offset_reset: OffsetReset,
+        deserializers: Deserializers | None = None,
+    ) -> None:
+        self.records: Iterator[ConsumerRecord[Any, Any]] = iter(_NO_RECORDS)
+        self.handed: ConsumerRecord[Any, Any] | None = None
         self._partitions = partitions
         self._offset_reset = offset_reset
-        self._run: list[ConsumerBatch] = []  # where `records` come from
+        self._deserializers = deserializers or None
+        self._run: list[ConsumerBatch[Any, Any]] = []  # where `records` come from
         self._run_version = 0
         self._in_hand: dict[TopicPartition, int] = {}  # where what was returned last begins
         self._seen: object = None
@@ -65,7 +82,7 @@ class Handover:
         """Whether a run is handed over one by one, though perhaps none of its records is left."""
         return bool(self._run)
 
-    def next_record(self) -> ConsumerRecord | None:
+    def next_record(self) -> ConsumerRecord[Any, Any] | None:
         """Return the next record; None when none is there, or the next run begins without one.
 
         Raises:
@@ -84,7 +101,7 @@ class Handover:
         self.handed = record
         return record
 
-    def next_batch(self) -> ConsumerBatch | None:
+    def next_batch(self) -> ConsumerBatch[Any, Any] | None:
         """Return the next batch; None when none is there.
 
         Raises:
@@ -93,35 +110,37 @@ class Handover:
         self._stop_records()
         batch = self._take(self._partitions.take)
         if batch is not None:
+            batch = self._read_batch(batch)
             self._hand_over(batch)
         return batch
 
-    def next_batches(self, limit: int) -> list[ConsumerBatch]:
+    def next_batches(self, limit: int) -> list[ConsumerBatch[Any, Any]]:
         """Return what is there, `limit` records at most.
 
         Raises:
             KafkaError: as `next_record`.
         """
         self._stop_records()
-        batches: list[ConsumerBatch] = []
+        batches: list[ConsumerBatch[Any, Any]] = []
         while limit > 0:
             try:
                 batch = self._take(self._partitions.take)
+                if batch is None:
+                    break
+                batch, rest = batch.split(limit)
+                if rest is not None:
+                    self._partitions.put_back(rest)
+                batch = self._read_batch(batch)
             except KafkaError:
                 if batches:
                     break  # it comes again with the next call
                 raise
-            if batch is None:
-                break
-            batch, rest = batch.split(limit)
             limit -= len(batch)
             self._hand_over(batch)
-            if rest is not None:
-                self._partitions.put_back(rest)
             batches.append(batch)
         return batches
 
-    def _hand_over(self, batch: ConsumerBatch) -> None:
+    def _hand_over(self, batch: ConsumerBatch[Any, Any]) -> None:
         self._in_hand.setdefault(batch.topic_partition, batch.first_offset)
         position = Position(batch.next_offset, batch.leader_epoch)
         self._partitions.handed_over(batch.topic_partition, position)
@@ -142,11 +161,63 @@ class Handover:
             self._partitions.request_reset(partition, self._offset_reset)
             return None
 
+    # -- deserializers --------------------------------------------------------------------------
+
+    def _read_batch(self, batch: ConsumerBatch[Any, Any]) -> ConsumerBatch[Any, Any]:
+        """Return the batch with keys and values read, up to the first record that cannot be.
+
+        Raises:
+            RecordDeserializationError: that is the first one; it comes again.
+        """
+        if self._deserializers is None:
+            return batch
+        read: list[ConsumerRecord[Any, Any]] = []
+        for record in self._records_of(batch):
+            try:
+                read.append(self._read_record(record))
+            except RecordDeserializationError:
+                self._partitions.put_back(batch.starting_at(record.offset))
+                if not read:
+                    raise
+                return batch.read_as(read, record.offset)
+        return batch.read_as(read, batch.next_offset)
+
+    def _read(self, record: ConsumerRecord[Any, Any]) -> ConsumerRecord[Any, Any]:
+        """Return a record of the open run, read.
+
+        Raises:
+            RecordDeserializationError: it cannot be; it comes again.
+        """
+        try:
+            return self._read_record(record)
+        except RecordDeserializationError:
+            self._stop_records()
+            raise
+
+    def _read_record(self, record: ConsumerRecord[Any, Any]) -> ConsumerRecord[Any, Any]:
+        assert self._deserializers is not None
+        key, value = self._deserializers.read(
+            record.topic_partition, record.offset, record.key, record.value, record.headers
+        )
+        return _new_tuple(ConsumerRecord, (*record[:_KEY], key, value, record.headers))
+
+    def _records_of(self, batch: ConsumerBatch[Any, Any]) -> list[ConsumerRecord[Any, Any]]:
+        """Return the records of a batch that is to be handed over; it is fetched again if need be.
+
+        Raises:
+            KafkaError: they cannot be decoded.
+        """
+        try:
+            return batch.records()
+        except KafkaError as error:
+            self._partitions.fetch_again(batch.topic_partition)
+            raise _located(error, batch.topic_partition, batch.first_offset) from None
+
     # -- one by one -----------------------------------------------------------------------------
 
-    def _open_run(self, run: list[ConsumerBatch]) -> None:
+    def _open_run(self, run: list[ConsumerBatch[Any, Any]]) -> None:
         """Begin to hand over some batches one by one."""
-        records: list[ConsumerRecord] = []
+        records: list[ConsumerRecord[Any, Any]] = []
         for index, batch in enumerate(run):
             try:
                 records += batch.records()
@@ -158,10 +229,12 @@ class Handover:
                 self._partitions.fetch_again(batch.topic_partition)
                 raise _located(error, batch.topic_partition, batch.first_offset) from None
         self.records = iter(records)
+        if self._deserializers is not None:
+            self.records = map(self._read, records)
         self._run = run
         self._run_version = self._partitions.buffer.taken_version
 
-    def _current_record(self) -> ConsumerRecord | None:
+    def _current_record(self) -> ConsumerRecord[Any, Any] | None:
         """Return the next record of the open run, if it still may be handed over."""
         partition = self._run_partition()
         if partition is None:

@@ -11,6 +11,7 @@ Called by: `consumer`.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import trio
 
@@ -37,7 +38,7 @@ class Polling:
         self._auto_commit = auto_commit
         self._credit = 0  # how many records batches may have before other tasks run
 
-    async def next_record(self) -> ConsumerRecord:
+    async def next_record(self) -> ConsumerRecord[Any, Any]:
         """Return the next record, waiting for it."""
         calls, handover = self._calls, self._handover
         calls.begin()
@@ -52,7 +53,7 @@ class Polling:
         finally:
             calls.end()
 
-    async def next_batch(self) -> ConsumerBatch:
+    async def next_batch(self) -> ConsumerBatch[Any, Any]:
         """Return the next batch, waiting for it."""
         calls = self._calls
         calls.begin()
@@ -71,7 +72,7 @@ class Polling:
         finally:
             calls.end()
 
-    async def poll(self, timeout_s: float, max_records: int) -> list[ConsumerBatch]:
+    async def poll(self, timeout_s: float, max_records: int) -> list[ConsumerBatch[Any, Any]]:
         """Return what there is, waiting that long for something to be there."""
         deadline = trio.current_time() + timeout_s
         calls = self._calls

@@ -18,8 +18,9 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, cast
 
+from kraftrio.clients.serialization import K, V
 from kraftrio.wire.errors import CorruptRecordError
 from kraftrio.wire.messages.data import AbortedTransaction
 from kraftrio.wire.primitives import TopicPartition
@@ -41,8 +42,11 @@ _ABORT_MARKER = 0
 _MARKER_KEY = struct.Struct(">hh")  # version, type
 
 
-class ConsumerRecord(NamedTuple):
-    """One record; `timestamp` is -1 when its producer gave none."""
+class ConsumerRecord(NamedTuple, Generic[K, V]):
+    """One record; `timestamp` is -1 when its producer gave none.
+
+    Key and value are bytes, unless the consumer has deserializers for them.
+    """
 
     topic: str
     partition: int
@@ -50,8 +54,8 @@ class ConsumerRecord(NamedTuple):
     timestamp_type: TimestampType
     offset: int
     timestamp: int
-    key: bytes | None
-    value: bytes | None
+    key: K | None
+    value: V | None
     headers: Headers = ()
 
     @property
@@ -60,7 +64,11 @@ class ConsumerRecord(NamedTuple):
         return TopicPartition(self.topic, self.partition)
 
 
-class ConsumerBatch:
+# Without parameters, which are for type checkers only.
+_ROW: type[ConsumerRecord[Any, Any]] = ConsumerRecord
+
+
+class ConsumerBatch(Generic[K, V]):
     """Records of one partition that lie next to each other, decoded when asked for.
 
     Attributes:
@@ -72,6 +80,7 @@ class ConsumerBatch:
     __slots__ = (
         "_buffer",
         "_header",
+        "_is_read",
         "_records",
         "_values",
         "_whole",
@@ -93,9 +102,10 @@ class ConsumerBatch:
         self.next_offset = next_offset
         self._buffer = buffer
         self._header = header
-        self._records: list[ConsumerRecord] | None = None
-        self._values: list[bytes | None] | None = None  # once a part was asked for its own
-        self._whole: ConsumerBatch | None = None  # which this is a part of
+        self._records: list[ConsumerRecord[K, V]] | None = None
+        self._is_read = False  # by deserializers
+        self._values: list[V | None] | None = None  # once a part was asked for its own
+        self._whole: ConsumerBatch[K, V] | None = None  # which this is a part of
 
     def __repr__(self) -> str:
         topic, partition = self.topic_partition
@@ -144,7 +154,7 @@ class ConsumerBatch:
             return self.next_offset - self.first_offset
         return len(self.records())
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         return iter(self.records())
 
     def rows(self) -> list[Record]:
@@ -155,10 +165,10 @@ class ConsumerBatch:
         """
         return [
             Record(record.offset, record.timestamp, record.key, record.value, record.headers)
-            for record in self.records()
+            for record in cast("list[ConsumerRecord]", self.records())
         ]
 
-    def records(self) -> list[ConsumerRecord]:
+    def records(self) -> list[ConsumerRecord[K, V]]:
         """Return the records.
 
         Raises:
@@ -175,11 +185,11 @@ class ConsumerBatch:
                     header.partition_leader_epoch,
                     header.timestamp_type,
                 )
-                records = batch_rows(self._buffer, header, ConsumerRecord, where)
+                records = batch_rows(self._buffer, header, _ROW, where)
             self._records = records = _between(records, self.first_offset, self.next_offset)
         return records
 
-    def values(self) -> list[bytes | None]:
+    def values(self) -> list[V | None]:
         """Return the values alone.
 
         Raises:
@@ -189,7 +199,7 @@ class ConsumerBatch:
         if self._records is None and whole._records is None and self._is_dense:
             values = whole._values
             if values is None:
-                values = batch_values(self._buffer, self._header)
+                values = cast("list[V | None]", batch_values(self._buffer, self._header))
             if self._whole is not None:
                 whole._values = values  # other parts of it are asked for theirs soon
             first = self.first_offset - self._header.base_offset
@@ -197,11 +207,11 @@ class ConsumerBatch:
             return values[first:last]
         return [record.value for record in self.records()]
 
-    def starting_at(self, offset: int) -> ConsumerBatch:
+    def starting_at(self, offset: int) -> ConsumerBatch[K, V]:
         """Return what is left of the batch from an offset on."""
         return self._part(max(offset, self.first_offset), self.next_offset)
 
-    def split(self, count: int) -> tuple[ConsumerBatch, ConsumerBatch | None]:
+    def split(self, count: int) -> tuple[ConsumerBatch[K, V], ConsumerBatch[K, V] | None]:
         """Return the first `count` records and the rest, if there is one."""
         if len(self) <= count:
             return self, None
@@ -210,11 +220,20 @@ class ConsumerBatch:
             middle = self.records()[count].offset
         return self._part(self.first_offset, middle), self._part(middle, self.next_offset)
 
-    def _part(self, first_offset: int, next_offset: int) -> ConsumerBatch:
-        part = ConsumerBatch(
+    def read_as(
+        self, records: list[ConsumerRecord[Any, Any]], next_offset: int
+    ) -> ConsumerBatch[Any, Any]:
+        """Return the batch up to an offset, with these records, which deserializers have read."""
+        part: ConsumerBatch[Any, Any] = self._part(self.first_offset, next_offset)
+        part._records = records
+        part._is_read = True
+        return part
+
+    def _part(self, first_offset: int, next_offset: int) -> ConsumerBatch[K, V]:
+        part: ConsumerBatch[K, V] = ConsumerBatch(
             self.topic_partition, self._buffer, self._header, first_offset, next_offset
         )
-        part._whole = self._whole or self
+        part._whole = self if self._is_read or self._whole is None else self._whole
         return part
 
     @property
@@ -232,12 +251,12 @@ class ConsumerBatch:
         verify_crc(self._buffer, self._header)
 
 
-class ConsumerRecords:
+class ConsumerRecords(Generic[K, V]):
     """What one `poll` hands over: batches, and their records for who wants them one by one."""
 
     __slots__ = ("batches",)
 
-    def __init__(self, batches: list[ConsumerBatch]) -> None:
+    def __init__(self, batches: list[ConsumerBatch[K, V]]) -> None:
         self.batches = batches
 
     def __repr__(self) -> str:
@@ -250,7 +269,7 @@ class ConsumerRecords:
     def __bool__(self) -> bool:
         return bool(self.batches)
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         return (record for batch in self.batches for record in batch.records())
 
     @property
@@ -258,7 +277,7 @@ class ConsumerRecords:
         """The partitions that the records are of."""
         return list(dict.fromkeys(batch.topic_partition for batch in self.batches))
 
-    def records(self, topic_partition: TopicPartition) -> list[ConsumerRecord]:
+    def records(self, topic_partition: TopicPartition) -> list[ConsumerRecord[K, V]]:
         """Return the records of one partition."""
         return [
             record
@@ -269,8 +288,8 @@ class ConsumerRecords:
 
 
 def _between(
-    records: list[ConsumerRecord], first_offset: int, next_offset: int
-) -> list[ConsumerRecord]:
+    records: list[ConsumerRecord[K, V]], first_offset: int, next_offset: int
+) -> list[ConsumerRecord[K, V]]:
     """Return the records from one offset on to before another."""
     if not records or (records[0].offset >= first_offset and records[-1].offset < next_offset):
         return records

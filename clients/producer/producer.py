@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Generic, Self, Unpack
 
 import trio
 
@@ -63,6 +63,7 @@ from kraftrio.clients.producer.queues import PartitionQueue, TopicQueues
 from kraftrio.clients.producer.sender import Sender
 from kraftrio.clients.producer.transaction import Transaction
 from kraftrio.clients.producer.transaction_manager import TransactionManager
+from kraftrio.clients.serialization import K, Serializer, V, check_callable
 from kraftrio.net.transport import Network
 
 __all__ = ["Delivery", "Producer", "RecordMetadata", "Transaction"]
@@ -82,28 +83,37 @@ class _MemoryWaiter:
         self.granted = False
 
 
-class Producer:
+class Producer(Generic[K, V]):
     """Sends records; to be entered with `async with`.
 
     Args:
         bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of such.
+        key_serializer: what makes bytes of a key; None: it is bytes. See `serialization`.
+        value_serializer: the same for values.
         network: where sockets come from, instead of the system's.
         rng: chance, for tests that need it repeatable.
         settings: see `ProducerConfig`.
 
     Raises:
         ConfigError: a setting is wrong.
+        TypeError: a serializer is no function.
     """
 
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],
         *,
+        key_serializer: Serializer[K] | None = None,
+        value_serializer: Serializer[V] | None = None,
         network: Network | None = None,
         rng: random.Random | None = None,
         **settings: Unpack[ProducerSettings],
     ) -> None:
         self.config = make_config(ProducerConfig, bootstrap_servers, fit_delivery_timeout(settings))
+        check_callable("key_serializer", key_serializer)
+        check_callable("value_serializer", value_serializer)
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
         self._network = network
         self._rng = rng or random.Random()
         self._core = Accumulator(self.config, self._rng)
@@ -116,7 +126,9 @@ class Producer:
         self._sender: Sender | None = None
         self._transactions: TransactionManager | None = None
         self._is_open = False
-        self._is_plain = False  # open, and without a partitioner of the program's own
+        self._is_plain = (
+            False  # open, and without a partitioner or serializers of the program's own
+        )
         self._yield_at = 0
         self._waiters: deque[_MemoryWaiter] = deque()
 
@@ -148,7 +160,7 @@ class Producer:
                 raise
             self._transactions = manager
         self._is_open = True
-        self._is_plain = self._partitioner is None
+        self._is_plain = not (self._partitioner or self._key_serializer or self._value_serializer)
         return self
 
     async def __aexit__(
@@ -172,9 +184,9 @@ class Producer:
     async def send(
         self,
         topic: str,
-        value: bytes | None = None,
+        value: V | None = None,
         *,
-        key: bytes | None = None,
+        key: K | None = None,
         headers: HeadersLike = (),
         partition: int | None = None,
         timestamp_ms: Moment | None = None,
@@ -231,17 +243,17 @@ class Producer:
             batch.keys.append(None)
             batch.timestamps.append(now_ms)
             return Delivery(batch, index)
-        accepted = self._core.append(known, None, key, value, (), now_ms)
+        accepted = self._core.append(known, None, key, value, (), now_ms)  # type: ignore[arg-type]
         if isinstance(accepted, Delivery):
             return accepted
-        return await self._send_to_new(accepted, known, None, key, value, (), now_ms)
+        return await self._send_to_new(accepted, known, None, key, value, (), now_ms)  # type: ignore[arg-type]
 
     async def send_and_wait(
         self,
         topic: str,
-        value: bytes | None = None,
+        value: V | None = None,
         *,
-        key: bytes | None = None,
+        key: K | None = None,
         headers: HeadersLike = (),
         partition: int | None = None,
         timestamp_ms: Moment | None = None,
@@ -265,7 +277,7 @@ class Producer:
         return await delivery
 
     async def send_values(
-        self, topic: str, values: Sequence[bytes], *, partition: int | None = None
+        self, topic: str, values: Sequence[V], *, partition: int | None = None
     ) -> list[Batch]:
         """Accept records that have nothing but a value, faster than one by one.
 
@@ -281,7 +293,7 @@ class Producer:
         Raises:
             TimedOutError, BufferExhaustedError, ...: as `send`; the first values may be accepted.
         """
-        if self._partitioner is not None:  # which wants to see each of them
+        if self._partitioner is not None or self._value_serializer is not None:  # one by one
             deliveries = [await self.send(topic, each, partition=partition) for each in values]
             return list(dict.fromkeys(each.batch for each in deliveries))
         batches: list[Batch] = []
@@ -290,9 +302,10 @@ class Producer:
             return batches
         if not self._is_open or self._sender is None:
             raise ClosedError("the producer is not open")
+        plain: Sequence[Any] = values
         if set(map(type, values)) != {bytes}:
-            values = [content("value", each) or b"" for each in values]
-        left = Values(values, int(time.time() * 1000))
+            plain = [content("value", each) or b"" for each in values]
+        left = Values(plain, int(time.time() * 1000))
         while not left.is_empty:
             if self._schedule.wants_sender:
                 self._sender.pump()
@@ -308,8 +321,9 @@ class Producer:
                     batches.append(batch)
                 continue
             # No batch takes it: the next value goes the way of all others, which opens one.
+            first: Any = left.take()
             delivery = await self.send(
-                topic, left.take(), partition=partition, timestamp_ms=left.timestamp_ms
+                topic, first, partition=partition, timestamp_ms=left.timestamp_ms
             )
             if not batches or batches[-1] is not delivery.batch:
                 batches.append(delivery.batch)
@@ -318,8 +332,8 @@ class Producer:
     async def _send_checked(
         self,
         topic: str,
-        value: bytes | None,
-        key: bytes | None,
+        value: object,
+        key: object,
         headers: HeadersLike,
         partition: int | None,
         timestamp_ms: Moment | None,
@@ -328,8 +342,8 @@ class Producer:
         if not self._is_open:
             raise ClosedError("the producer is not open")
         topic = text("topic", topic)
-        value = content("value", value)
-        key = content("key", key)
+        key_bytes = self._serialized("key", topic, key, self._key_serializer)
+        value_bytes = self._serialized("value", topic, value, self._value_serializer)
         checked = as_headers(headers)
         if timestamp_ms is None:
             at_ms = int(time.time() * 1000)
@@ -340,16 +354,35 @@ class Producer:
         number = self._open_transaction()
         known = self._topics.get(topic) or await self._learn_topic(topic)
         if partition is None and self._partitioner is not None:
-            chosen = self._partitioner(topic, key, value, len(known.queues))
+            chosen = self._partitioner(topic, key_bytes, value_bytes, len(known.queues))
             partition = whole_number("the partitioner's choice", chosen, 0, MAX_INT32)
         if partition is not None and partition >= len(known.queues):
             await self._wait_partition(known, partition)
         if self._transactions is not None:
             self._transactions.core.check_may_send(number)
-        accepted = self._core.append(known, partition, key, value, checked, at_ms)
+        accepted = self._core.append(known, partition, key_bytes, value_bytes, checked, at_ms)
         if isinstance(accepted, Delivery):
             return accepted
-        return await self._send_to_new(accepted, known, partition, key, value, checked, at_ms)
+        return await self._send_to_new(
+            accepted, known, partition, key_bytes, value_bytes, checked, at_ms
+        )
+
+    def _serialized(
+        self, name: str, topic: str, given: Any, serializer: Serializer[Any] | None
+    ) -> bytes | None:
+        """Return a key or value as bytes.
+
+        Raises:
+            TypeError: it is none, nor made bytes by the serializer; or what that raises.
+        """
+        if given is None or serializer is None:
+            return content(name, given)
+        try:
+            made = serializer(given)
+        except Exception as error:
+            error.add_note(f"by the {name}_serializer, for a record to the topic {topic!r}")
+            raise
+        return content(f"what the {name}_serializer returns", made)
 
     def _open_transaction(self) -> int:
         """Return the number of the transaction that records go into; 0 without any.

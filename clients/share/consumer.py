@@ -30,7 +30,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Self, TypeVar, Unpack
+from typing import Generic, Self, TypeVar, Unpack
 
 import trio
 
@@ -43,6 +43,7 @@ from kraftrio.clients.cluster import open_shielded_cluster
 from kraftrio.clients.config import describe_client, make_config
 from kraftrio.clients.group_coordinator import GroupCoordinator
 from kraftrio.clients.heartbeat_member.member_id import new_member_id
+from kraftrio.clients.serialization import Deserializer, Deserializers, K, V
 from kraftrio.clients.share.acknowledgements import AcknowledgeType
 from kraftrio.clients.share.config import ShareConsumerConfig, ShareConsumerSettings
 from kraftrio.clients.share.fetcher import ShareFetcher
@@ -65,23 +66,29 @@ _numbers = itertools.count(1)
 T = TypeVar("T")
 
 
-class ShareConsumer:
+class ShareConsumer(Generic[K, V]):
     """Works on records of a share group; to be entered with `async with`.
 
     Args:
         bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of such.
+        key_deserializer: what makes of bytes a key; None: it stays bytes. See `serialization`.
+        value_deserializer: the same for values. A record that cannot be read is released, and
+            raised as a RecordDeserializationError by the next call for records.
         network: where sockets come from, instead of the system's.
         rng: chance, for tests that need it repeatable.
         settings: see `ShareConsumerConfig`.
 
     Raises:
         ConfigError: a setting is wrong.
+        TypeError: a deserializer is no function.
     """
 
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],
         *,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
         network: Network | None = None,
         rng: random.Random | None = None,
         **settings: Unpack[ShareConsumerSettings],
@@ -90,6 +97,7 @@ class ShareConsumer:
             group_id = settings.get("group_id") or ""
             settings["client_id"] = f"share-consumer-{group_id}-{next(_numbers)}"
         config = self.config = make_config(ShareConsumerConfig, bootstrap_servers, settings)
+        self._deserializers = Deserializers(key_deserializer, value_deserializer)
         self._network = network or SystemNetwork()
         self._rng = rng or random.Random()
         self._stack = AsyncExitStack()
@@ -119,6 +127,7 @@ class ShareConsumer:
             member_id,
             self._in_hand,
             self._results,
+            self._deserializers,
             on_records=calls.arrive,
             fail=calls.fail,
         )
@@ -211,7 +220,7 @@ class ShareConsumer:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> ShareRecord:
+    async def __anext__(self) -> ShareRecord[K, V]:
         """Return the next record, waiting for it.
 
         Raises:
@@ -221,11 +230,11 @@ class ShareConsumer:
         assert record is not None, "there is no deadline"
         return record
 
-    def batches(self) -> AsyncIterator[ShareBatch]:
+    def batches(self) -> AsyncIterator[ShareBatch[K, V]]:
         """Iterate over batches: records of one partition each."""
         return _Batches(self)
 
-    async def poll(self, timeout_ms: Duration | None = None) -> ShareRecords:
+    async def poll(self, timeout_ms: Duration | None = None) -> ShareRecords[K, V]:
         """Return what there is, waiting for something to be there.
 
         Args:
@@ -240,7 +249,7 @@ class ShareConsumer:
         limited = self.config.share_acquire_mode == "record_limit"
         limit = self.config.max_poll_records if limited else 1 << 31
 
-        def take() -> list[ShareBatch] | None:
+        def take() -> list[ShareBatch[K, V]] | None:
             return self._in_hand.next_batches(trio.current_time(), limit) or None
 
         return ShareRecords(await self._next(take, deadline) or [])
@@ -279,7 +288,7 @@ class ShareConsumer:
     # -- acknowledging --------------------------------------------------------------------------
 
     def acknowledge(
-        self, record: ShareRecord, kind: AcknowledgeType = AcknowledgeType.ACCEPT
+        self, record: ShareRecord[K, V], kind: AcknowledgeType = AcknowledgeType.ACCEPT
     ) -> None:
         """Say what became of a record, as its own methods do.
 
@@ -327,16 +336,16 @@ class ShareConsumer:
         self._results.callback = callback
 
 
-class _Batches:
+class _Batches(Generic[K, V]):
     """What `ShareConsumer.batches` returns."""
 
-    def __init__(self, consumer: ShareConsumer) -> None:
+    def __init__(self, consumer: ShareConsumer[K, V]) -> None:
         self._consumer = consumer
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> ShareBatch:
+    async def __anext__(self) -> ShareBatch[K, V]:
         consumer = self._consumer
         batch = await consumer._next(lambda: consumer._in_hand.next_batch(trio.current_time()))
         assert batch is not None, "there is no deadline"

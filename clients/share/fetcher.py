@@ -29,6 +29,7 @@ from kraftrio.base.background import run_aside
 from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.errors import (
     KafkaClientError,
+    RecordDeserializationError,
     RetriableError,
     ShareSessionNotFoundError,
     TimedOutError,
@@ -37,6 +38,7 @@ from kraftrio.clients.errors import (
 )
 from kraftrio.clients.metadata import BrokerAddress
 from kraftrio.clients.node import BrokerNode
+from kraftrio.clients.serialization import Deserializers
 from kraftrio.clients.share.acknowledgements import (
     GAP,
     Acknowledgements,
@@ -46,7 +48,7 @@ from kraftrio.clients.share.acknowledgements import (
 )
 from kraftrio.clients.share.config import ShareConsumerConfig
 from kraftrio.clients.share.in_hand import InHand
-from kraftrio.clients.share.records import ShareBatch, read_acquired
+from kraftrio.clients.share.records import Found, ShareBatch, read_acquired
 from kraftrio.clients.share.results import Results
 from kraftrio.clients.share.session import CLOSING_EPOCH, ShareSession, acknowledge_topics
 from kraftrio.net.connection import ConnectionLost, Reply
@@ -110,6 +112,7 @@ class ShareFetcher:
         member_id: str,
         in_hand: InHand,
         results: Results,
+        deserializers: Deserializers,
         on_records: Callable[[], None],
         fail: Callable[[Exception], None],
     ) -> None:
@@ -120,6 +123,7 @@ class ShareFetcher:
         self._member_id = member_id
         self._in_hand = in_hand
         self._results = results
+        self._deserializers = deserializers
         self._on_records = on_records
         self._fail = fail
         self._assigned: frozenset[SharePartition] = frozenset()
@@ -436,9 +440,28 @@ class ShareFetcher:
                     f" {acquired.failure}",
                 )
             )
-        in_hand.add(
-            ShareBatch(partition, lane.node_id, acquired.found, locked_until_s, in_hand.acknowledge)
-        )
+        found = self._read(lane, partition, acquired.found)
+        in_hand.add(ShareBatch(partition, lane.node_id, found, locked_until_s, in_hand.acknowledge))
+
+    def _read(self, lane: _Lane, partition: SharePartition, found: list[Found]) -> list[Found]:
+        """Return the records whose keys and values can be read; the others are released."""
+        if not self._deserializers:
+            return found
+        read = []
+        released = []
+        for each in found:
+            row = each.row
+            try:
+                key, value = self._deserializers.read(
+                    partition.topic_partition, row.offset, row.key, row.value, row.headers
+                )
+            except RecordDeserializationError as error:
+                released.append(row.offset)
+                self._fail(error)
+            else:
+                read.append(each._replace(row=row._replace(key=key, value=value)))
+        self._in_hand.say_of_gaps(lane.node_id, partition, released, AcknowledgeType.RELEASE)
+        return read
 
     def _refused(
         self, partition: SharePartition, data: SharePartitionData, response: ShareFetchResponse

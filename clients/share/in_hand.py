@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from kraftrio.clients.errors import AcknowledgementStateError
 from kraftrio.clients.share.acknowledgements import (
@@ -42,14 +43,16 @@ class InHand:
     def __init__(self, *, is_explicit: bool, on_first: Callable[[], None]) -> None:
         self.pending = PendingAcknowledgements(on_first)
         self._is_explicit = is_explicit
-        self._waiting: deque[ShareBatch] = deque()  # not handed over yet
-        self._open: deque[ShareRecord] = deque()  # the rest of a batch that goes one by one
-        self._held: dict[_Key, ShareRecord] = {}  # handed over, and nothing said of them
+        self._waiting: deque[ShareBatch[Any, Any]] = deque()  # not handed over yet
+        self._open: deque[ShareRecord[Any, Any]] = (
+            deque()
+        )  # the rest of a batch that goes one by one
+        self._held: dict[_Key, ShareRecord[Any, Any]] = {}  # handed over, and nothing said of them
         self._renewed: set[_Key] = set()  # of those, the ones that may stay in hand
 
     # -- what comes -----------------------------------------------------------------------------
 
-    def add(self, batch: ShareBatch) -> None:
+    def add(self, batch: ShareBatch[Any, Any]) -> None:
         """Take what a broker has handed out."""
         if batch.records:
             self._waiting.append(batch)
@@ -77,7 +80,7 @@ class InHand:
                     f"{record.partition}: accept, release, reject or renew it before the next call"
                 )
 
-    def next_record(self, now_s: float) -> ShareRecord | None:
+    def next_record(self, now_s: float) -> ShareRecord[Any, Any] | None:
         """Return the next record; None when none is there."""
         while True:
             if self._open:
@@ -90,7 +93,7 @@ class InHand:
             else:
                 return None
 
-    def next_batch(self, now_s: float, limit: int | None = None) -> ShareBatch | None:
+    def next_batch(self, now_s: float, limit: int | None = None) -> ShareBatch[Any, Any] | None:
         """Return the next batch, of `limit` records at most; None when none is there."""
         self._close_open()
         while self._waiting:
@@ -106,15 +109,15 @@ class InHand:
             return batch
         return None
 
-    def next_batches(self, now_s: float, limit: int) -> list[ShareBatch]:
+    def next_batches(self, now_s: float, limit: int) -> list[ShareBatch[Any, Any]]:
         """Return what is there, `limit` records at most."""
-        batches: list[ShareBatch] = []
+        batches: list[ShareBatch[Any, Any]] = []
         while limit > 0 and (batch := self.next_batch(now_s, limit)) is not None:
             limit -= len(batch)
             batches.append(batch)
         return batches
 
-    def _hold(self, record: ShareRecord) -> None:
+    def _hold(self, record: ShareRecord[Any, Any]) -> None:
         key = (record.batch.partition_key, record.offset)
         self._held[key] = record
         self._renewed.discard(key)  # of a delivery before
@@ -129,7 +132,7 @@ class InHand:
 
     # -- what the program says ------------------------------------------------------------------
 
-    def acknowledge(self, record: ShareRecord, kind: AcknowledgeType) -> None:
+    def acknowledge(self, record: ShareRecord[Any, Any], kind: AcknowledgeType) -> None:
         """Say what became of a record; until that is sent, another word may replace it.
 
         Raises:

@@ -14,8 +14,9 @@ Pure. Called by: `fetcher`; programs get these objects. KIP-932.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple
 
+from kraftrio.clients.serialization import K, V
 from kraftrio.clients.share.acknowledgements import AcknowledgeType, SharePartition
 from kraftrio.wire.errors import KafkaError
 from kraftrio.wire.messages.share_fetch import AcquiredRecords
@@ -30,10 +31,10 @@ from kraftrio.wire.records.batch import (
 from kraftrio.wire.records.rows import batch_rows
 
 Headers = tuple[tuple[str, bytes | None], ...]
-Acknowledge = Callable[["ShareRecord", AcknowledgeType], None]
+Acknowledge = Callable[["ShareRecord[Any, Any]", AcknowledgeType], None]
 
 
-class ShareRecord:
+class ShareRecord(Generic[K, V]):
     """One record; `timestamp` is -1 when its producer gave none.
 
     Attributes:
@@ -52,12 +53,12 @@ class ShareRecord:
         "value",
     )
 
-    def __init__(self, batch: ShareBatch, row: Record, found: Found) -> None:
+    def __init__(self, batch: ShareBatch[K, V], row: Any, found: Found) -> None:
         self.batch = batch
         self.offset = row.offset
         self.timestamp = row.timestamp
-        self.key = row.key
-        self.value = row.value
+        self.key: K | None = row.key
+        self.value: V | None = row.value
         self.headers = row.headers
         self.leader_epoch = found.leader_epoch
         self.timestamp_type = found.timestamp_type
@@ -98,7 +99,7 @@ class ShareRecord:
         self.batch.acknowledge_record(self, AcknowledgeType.RENEW)
 
 
-class ShareBatch:
+class ShareBatch(Generic[K, V]):
     """Records of one partition that one broker handed out at once.
 
     Attributes:
@@ -120,7 +121,9 @@ class ShareBatch:
         self.node_id = node_id
         self.locked_until_s = locked_until_s
         self.acknowledge_record = acknowledge
-        self.records = [ShareRecord(self, each.row, each) for each in found]
+        self.records: list[ShareRecord[K, V]] = [
+            ShareRecord(self, each.row, each) for each in found
+        ]
 
     def __repr__(self) -> str:
         topic, partition = self.topic_partition
@@ -129,7 +132,7 @@ class ShareBatch:
     def __len__(self) -> int:
         return len(self.records)
 
-    def __iter__(self) -> Iterator[ShareRecord]:
+    def __iter__(self) -> Iterator[ShareRecord[K, V]]:
         return iter(self.records)
 
     @property
@@ -146,14 +149,14 @@ class ShareBatch:
         for record in self.records:
             self.acknowledge_record(record, kind)
 
-    def split(self, count: int) -> tuple[ShareBatch, ShareBatch | None]:
+    def split(self, count: int) -> tuple[ShareBatch[K, V], ShareBatch[K, V] | None]:
         """Return the first `count` records and the rest, if there is one."""
         if len(self.records) <= count:
             return self, None
         return self._part(self.records[:count]), self._part(self.records[count:])
 
-    def _part(self, records: list[ShareRecord]) -> ShareBatch:
-        part = ShareBatch(
+    def _part(self, records: list[ShareRecord[K, V]]) -> ShareBatch[K, V]:
+        part: ShareBatch[K, V] = ShareBatch(
             self.partition_key, self.node_id, (), self.locked_until_s, self.acknowledge_record
         )
         part.records = records
@@ -162,12 +165,12 @@ class ShareBatch:
         return part
 
 
-class ShareRecords:
+class ShareRecords(Generic[K, V]):
     """What one `poll` hands over: batches, and their records for who wants them one by one."""
 
     __slots__ = ("batches",)
 
-    def __init__(self, batches: list[ShareBatch]) -> None:
+    def __init__(self, batches: list[ShareBatch[K, V]]) -> None:
         self.batches = batches
 
     def __repr__(self) -> str:
@@ -179,7 +182,7 @@ class ShareRecords:
     def __bool__(self) -> bool:
         return bool(self.batches)
 
-    def __iter__(self) -> Iterator[ShareRecord]:
+    def __iter__(self) -> Iterator[ShareRecord[K, V]]:
         return (record for batch in self.batches for record in batch.records)
 
 

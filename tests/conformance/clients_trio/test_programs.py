@@ -24,8 +24,12 @@ from kraftrio import (
     PartitionLag,
     Producer,
     TopicPartition,
+    json_deserializer,
+    json_serializer,
+    string_deserializer,
+    string_serializer,
 )
-from kraftrio.errors import GroupIdNotFoundError
+from kraftrio.errors import GroupIdNotFoundError, RecordDeserializationError
 from tests.conformance.clients import scenarios
 
 pytestmark = scenarios.MARKS
@@ -131,3 +135,39 @@ async def test_times_in_python_s_types(bootstrap: str, unique_topic: Names) -> N
             names = ("retention.ms", "cleanup.policy", "preallocate", "max.message.bytes")
             values = [entries[name].value for name in names]
             assert values == ["604800000", "compact,delete", "true", "2000000"]
+
+
+async def test_keys_and_values_that_are_not_bytes(
+    bootstrap: str, unique_topic: Names, unique_group: Names
+) -> None:
+    """Written and read as JSON; what is none is told of, and sent elsewhere by its raw bytes."""
+    topic, group = unique_topic(), unique_group()
+    with trio.fail_after(DEADLINE_S):
+        async with (
+            Producer(
+                bootstrap, key_serializer=string_serializer, value_serializer=json_serializer
+            ) as producer,
+            Producer(bootstrap) as raw,
+        ):
+            await producer.send_and_wait(topic, {"n": 1}, key="é", partition=0)
+            await raw.send_and_wait(topic, b"{", partition=0)
+            await producer.send_and_wait(topic, None, key="é", partition=0)
+        async with Consumer(
+            bootstrap,
+            group_id=group,
+            auto_offset_reset="earliest",
+            key_deserializer=string_deserializer,
+            value_deserializer=json_deserializer,
+        ) as consumer:
+            await consumer.subscribe(topic)
+            found: list[object] = []
+            while len(found) < 2:
+                try:
+                    async for record in consumer.committed():
+                        found.append((record.offset, record.key, record.value))
+                        if len(found) == 2:
+                            break
+                except RecordDeserializationError as error:
+                    assert (error.offset, error.value) == (1, b"{")
+                    consumer.skip(error)
+            assert found == [(0, "é", {"n": 1}), (2, "é", None)]
