@@ -31,6 +31,13 @@ WRONG_IMPORTS = {
         "broker.log.files -> broker.log.segment.segment",
         "base.line_limits -> base.logging_setup",
     ],
+    "testing": [
+        "testing.cluster -> testing.plugin",
+        "testing.contents -> testing.cluster",
+        "testing.loop_thread -> testing.contents",
+        "testing.local_nodes -> testing.loop_thread",
+        "testing.simulation.disk -> testing.local_nodes",
+    ],
     "wire": [
         "wire.messages.data -> wire.protocol.api",
         "wire.codec.message -> wire.messages.data",

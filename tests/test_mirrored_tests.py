@@ -212,6 +212,7 @@ unit/kraft_meta/raft/test_raft: kraft_meta/raft/ elections epoch_announcements f
 unit/broker/log/inspection/test_planted_damage: broker/log/inspection/ batches directory_check
     findings folders partition_check segment_check
 unit/kraftrio/commands/test_logs: broker/log/inspection/ dump stats
+unit/kraftrio/testing/test_cluster: kraftrio/testing/ contents node_process
 unit/kraftrio/commands/test_tree: clients/cli/ lazy_group
 unit/kraftrio/commands/test_tree: kraftrio/commands/ cluster completion node node_options root
 unit/net/test_connection: net/ transport

@@ -45,6 +45,9 @@ ENTRIES = {
     ),
     "perf": Entry(f"{_CLIENTS}.perf.commands:perf", "How fast a cluster is."),
     "log": Entry("kraftrio.commands.logs:log", "Log directories: verify, stats, dump."),
+    "test-broker": Entry(
+        "kraftrio.commands.brokers_for_tests:test_broker", "Run brokers for a test, until it ends."
+    ),
     "completion": Entry(
         "kraftrio.commands.completion:completion", "Completion for bash, zsh and fish."
     ),

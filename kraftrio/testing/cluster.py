@@ -1,0 +1,274 @@
+"""Brokers with real sockets for a test: `KafkaBroker`, one, and `KafkaCluster`, several.
+
+Rules:
+1. They live in a thread of their own (`loop_thread`), or in a process of their own, so that a test
+   may block or run any event loop. Every method waits for its result, and any thread may call it.
+2. `stop` leaves nothing behind: no thread, task, socket, process or file.
+
+Called by: tests, through `kraftrio.testing`; the fixtures of `plugin`; `kraftrio test-broker`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import Future
+from contextlib import ExitStack
+from os import PathLike, fspath
+from types import TracebackType
+from typing import Self, TypeVar
+
+import trio
+
+from kraftrio.clients.admin.types import GroupDescription
+from kraftrio.clients.consumer.records import ConsumerRecord
+from kraftrio.clients.metadata import TopicMetadata
+from kraftrio.clients.producer.batch import RecordMetadata
+from kraftrio.testing.contents import Contents
+from kraftrio.testing.local_nodes import LocalNodes, NodesSpec
+from kraftrio.testing.loop_thread import Call, LoopThread, shared_loop
+from kraftrio.testing.node_process import NodeProcess
+from kraftrio.wire.primitives import TopicPartition
+
+T = TypeVar("T")
+
+
+class _Running:
+    """What there is of a cluster while it runs; its methods belong to the loop's thread."""
+
+    def __init__(self, nodes: LocalNodes | NodeProcess, nursery: trio.Nursery) -> None:
+        self.nodes = nodes
+        self.nursery = nursery
+        self._contents: Contents | None = None
+        self._opening = trio.Lock()
+
+    async def contents(self) -> Contents:
+        """What is in it; the clients for that are opened when they are first wanted."""
+        async with self._opening:
+            if self._contents is None:
+                contents = Contents(self.nodes.bootstrap_servers)
+                await self.nursery.start(contents.run)
+                self._contents = contents
+        return self._contents
+
+
+class KafkaCluster:
+    """A cluster for tests; a context manager, or `start` and `stop`.
+
+    Args:
+        brokers: how many nodes, each a broker and a controller.
+        config: properties of every node, by Kafka's names, as in server.properties.
+        folder: where the files go; None: disks in memory, which are the fastest.
+        in_process: False: in a process of its own, so that the program's work does not delay it.
+
+    Raises:
+        ValueError: there cannot be such a cluster; the text says what is wanted.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        *,
+        config: Mapping[str, object] | None = None,
+        folder: str | PathLike[str] | None = None,
+        in_process: bool = True,
+    ) -> None:
+        if brokers < 1:
+            raise ValueError(f"brokers={brokers}: a cluster has at least 1")
+        settings = {name: str(value) for name, value in (config or {}).items()}
+        self._spec = NodesSpec(brokers, settings, None if folder is None else fspath(folder))
+        self._in_process = in_process
+        self._stack = ExitStack()
+        self._loop: LoopThread | None = None
+        self._life: Call[None] | None = None
+        self._running: _Running | None = None
+
+    # -- life -------------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Start every node, and wait until clients can connect.
+
+        Raises:
+            ValueError: no node can start with `config`.
+            RuntimeError: it runs already, or a node could not start; the text says why.
+        """
+        if self._loop is not None:
+            raise RuntimeError("this cluster runs already: start it once, or make another one")
+        nodes = LocalNodes(self._spec) if self._in_process else NodeProcess(self._spec)
+        self._stack.callback(nodes.close)
+        loop = self._loop = self._stack.enter_context(shared_loop())
+        started: Future[_Running] = Future()
+        self._life = loop.call(lambda: _live(nodes, started))
+        try:
+            self._running = started.result()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """End every node at once; what was in memory is gone. Nothing happens if none runs.
+
+        Raises:
+            RuntimeError: a node had ended by itself; the text says why.
+        """
+        failures = self.failures
+        self._end()
+        if failures:
+            raise RuntimeError("; ".join(failures))
+
+    @property
+    def failures(self) -> list[str]:
+        """Why nodes ended by themselves, if any did."""
+        return [] if self._running is None else self._running.nodes.failures()
+
+    def _end(self) -> None:
+        life, self._life, self._running, self._loop = self._life, None, None, None
+        with self._stack.pop_all():
+            if life is not None:
+                life.cancel()
+                life.wait()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _call(self, work: Callable[[Contents], Awaitable[T]]) -> T:
+        """Do something with what is in the cluster, and wait for it."""
+        running, loop = self._running, self._loop
+        if running is None or loop is None:
+            raise RuntimeError(
+                "this cluster does not run: use it within `with`, or between start() and stop()"
+            )
+
+        async def call() -> T:
+            return await work(await running.contents())
+
+        return loop.call(call).result()
+
+    # -- what is in it ----------------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients begin: "HOST:PORT,HOST:PORT"."""
+        if self._running is None:
+            raise RuntimeError(
+                "this cluster has no address yet: use it within `with`, or after start()"
+            )
+        return self._running.nodes.bootstrap_servers
+
+    @property
+    def topics(self) -> dict[str, TopicMetadata]:
+        """The topics by name, without Kafka's own: partitions, leaders, replicas, ISR."""
+        return self._call(lambda contents: contents.topics())
+
+    @property
+    def groups(self) -> dict[str, GroupDescription]:
+        """The groups of the classic and the consumer protocol by id: state and members."""
+        return self._call(lambda contents: contents.groups())
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = -1,
+        *,
+        replication_factor: int = -1,
+        config: Mapping[str, object] | None = None,
+    ) -> None:
+        """Create a topic, and wait until it can be used; -1: the brokers' default.
+
+        Raises:
+            TopicExistsError, InvalidTopicError, ...: it cannot be created.
+        """
+        settings = {key: str(value) for key, value in (config or {}).items()}
+        self._call(lambda c: c.create_topic(name, partitions, replication_factor, settings))
+
+    def produce(
+        self,
+        topic: str,
+        *values: bytes | str | None,
+        key: bytes | str | None = None,
+        headers: Iterable[tuple[str, bytes]] = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> list[RecordMetadata]:
+        """Write a record for each value, and return where they are; text is written as UTF-8.
+
+        A topic that is not there is created.
+        """
+        return self._call(
+            lambda contents: contents.produce(
+                topic,
+                values,
+                key=key,
+                headers=headers,
+                partition=partition,
+                timestamp_ms=timestamp_ms,
+            )
+        )
+
+    def records(
+        self, topic: str, partition: int | None = None, *, read_committed: bool = False
+    ) -> list[ConsumerRecord]:
+        """Return a topic's records up to now, by partition and offset.
+
+        Args:
+            partition: None: of all partitions.
+            read_committed: without those of transactions that are open or were aborted.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is no such topic.
+            ValueError: the topic has no such partition.
+        """
+        return self._call(
+            lambda contents: contents.records(topic, partition, read_committed=read_committed)
+        )
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """Return the offsets that a group has committed, by partition."""
+        return self._call(lambda contents: contents.committed(group))
+
+    def reset(self) -> None:
+        """Delete every topic, group and transaction, and the settings that were changed meanwhile.
+
+        Clients stay connected; members of groups join again. A broker that was reset is as a new
+        one, but for users, ACLs and quotas, which stay.
+        """
+        self._call(lambda contents: contents.reset())
+
+
+class KafkaBroker(KafkaCluster):
+    """A cluster of one node; see `KafkaCluster`."""
+
+    def __init__(
+        self,
+        *,
+        config: Mapping[str, object] | None = None,
+        folder: str | PathLike[str] | None = None,
+        in_process: bool = True,
+    ) -> None:
+        super().__init__(1, config=config, folder=folder, in_process=in_process)
+
+
+async def _live(nodes: LocalNodes | NodeProcess, started: Future[_Running]) -> None:
+    """Run the nodes of a cluster until this is cancelled, or they could not start."""
+    try:
+        async with trio.open_nursery() as nursery:
+            try:
+                await nodes.start(nursery)
+            except Exception as error:
+                started.set_exception(error)
+                return
+            started.set_result(_Running(nodes, nursery))
+            await trio.sleep_forever()
+    finally:
+        with trio.CancelScope(shield=True):
+            await nodes.kill()
+        if not started.done():
+            started.cancel()

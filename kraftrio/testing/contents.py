@@ -1,0 +1,219 @@
+"""What is in a cluster, put there and looked at by a test without a client of its own.
+
+Owns: `Contents`, on our Trio clients, so that it works over any network and with any broker of the
+protocol. What a program under test may not be spared (retries, rebalances) is not hidden from it:
+these clients belong to no group.
+
+Called by: `cluster` and `kafka_world`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+
+import trio
+
+from kraftrio.clients.admin.admin import Admin
+from kraftrio.clients.admin.types import (
+    AlterConfigOp,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSource,
+    GroupDescription,
+    NewTopic,
+    OffsetSpec,
+    OpType,
+)
+from kraftrio.clients.consumer.consumer import Consumer
+from kraftrio.clients.consumer.records import ConsumerRecord
+from kraftrio.clients.metadata import TopicMetadata
+from kraftrio.clients.producer.batch import RecordMetadata
+from kraftrio.clients.producer.producer import Producer
+from kraftrio.net.transport import Network
+from kraftrio.wire.primitives import TopicPartition
+
+# A test waits for nothing: what is not there yet is asked for again at once.
+CLIENT_ID = "kraftrio-testing"
+_RETRY_BACKOFF_MS = 5
+_SERVED_DEADLINE_S = 30.0
+
+
+class Contents:
+    """See the module; `run` has to run meanwhile.
+
+    Args:
+        bootstrap_servers: "HOST:PORT,HOST:PORT".
+        network: where sockets come from, instead of the system's.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        network: Network | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._servers = bootstrap_servers
+        self._network = network
+        self._rng = rng
+        self.admin = Admin(
+            bootstrap_servers,
+            network=network,
+            rng=rng,
+            client_id=CLIENT_ID,
+            retry_backoff_ms=_RETRY_BACKOFF_MS,
+        )
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Keep the connections open until this is cancelled."""
+        async with self.admin:
+            task_status.started()
+            await trio.sleep_forever()
+
+    # -- topics and records ---------------------------------------------------------------------
+
+    async def topics(self) -> dict[str, TopicMetadata]:
+        """All topics but Kafka's own, by name."""
+        names = await self.admin.list_topics()
+        found = await self.admin.describe_topics(names, raise_errors=False)
+        return {name: found[name] for name in names if name not in found.errors}
+
+    async def create_topic(
+        self, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
+    ) -> None:
+        """Create a topic, and wait until every partition has a leader."""
+        await self.admin.create_topics(
+            [NewTopic(name, partitions, replication_factor, dict(configs))]
+        )
+        await self._wait_served(name)
+
+    async def _wait_served(self, name: str) -> None:
+        with trio.fail_after(_SERVED_DEADLINE_S):
+            while True:
+                found = await self.admin.describe_topics([name], raise_errors=False)
+                if not found.errors:
+                    partitions = found[name].partitions
+                    wanted = {TopicPartition(name, p): OffsetSpec.LATEST for p in partitions}
+                    ends = await self.admin.list_offsets(wanted, raise_errors=False)
+                    if partitions and not ends.errors:
+                        return
+                await trio.sleep(0.005)
+
+    async def produce(
+        self,
+        topic: str,
+        values: Iterable[bytes | str | None],
+        *,
+        key: bytes | str | None,
+        headers: Iterable[tuple[str, bytes]],
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> list[RecordMetadata]:
+        """Write records, one for each value; a topic that is not there is created first."""
+        found = await self.admin.describe_topics([topic], raise_errors=False)
+        if topic in found.errors:
+            await self.create_topic(topic, -1, -1, {})
+        headers = list(headers)
+        async with Producer(
+            self._servers,
+            network=self._network,
+            rng=self._rng,
+            client_id=CLIENT_ID,
+            retry_backoff_ms=_RETRY_BACKOFF_MS,
+        ) as producer:
+            sent = [
+                await producer.send(
+                    topic,
+                    _as_bytes(value),
+                    key=_as_bytes(key),
+                    headers=headers,
+                    partition=partition,
+                    timestamp_ms=timestamp_ms,
+                )
+                for value in values
+            ]
+            return [await delivery for delivery in sent]
+
+    async def records(
+        self, topic: str, partition: int | None, *, read_committed: bool
+    ) -> list[ConsumerRecord]:
+        """The records of a topic up to now, by partition and offset."""
+        described = await self.admin.describe_topics([topic])
+        partitions = [
+            TopicPartition(topic, number)
+            for number in sorted(described[topic].partitions)
+            if partition in (None, number)
+        ]
+        if not partitions:
+            raise ValueError(f"topic {topic} has no partition {partition}")
+        ends = await self._offsets(partitions, OffsetSpec.LATEST, read_committed=read_committed)
+        starts = await self._offsets(partitions, OffsetSpec.EARLIEST, read_committed=False)
+        unread = {one for one in partitions if starts[one] < ends[one]}
+        found: list[ConsumerRecord] = []
+        async with Consumer(
+            self._servers,
+            network=self._network,
+            rng=self._rng,
+            client_id=CLIENT_ID,
+            retry_backoff_ms=_RETRY_BACKOFF_MS,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed" if read_committed else "read_uncommitted",
+        ) as consumer:
+            consumer.assign(unread)
+            while unread:
+                found += await consumer.poll(100)
+                unread = {one for one in unread if await consumer.position(one) < ends[one]}
+        found = [record for record in found if record.offset < ends[record.topic_partition]]
+        return sorted(found, key=lambda record: (record.partition, record.offset))
+
+    async def _offsets(
+        self, partitions: Iterable[TopicPartition], which: OffsetSpec, *, read_committed: bool
+    ) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(partitions, which)
+        found = await self.admin.list_offsets(wanted, read_committed=read_committed)
+        return {each: listed.offset for each, listed in found.items()}
+
+    # -- groups ---------------------------------------------------------------------------------
+
+    async def groups(self) -> dict[str, GroupDescription]:
+        """The groups of the classic and the consumer protocol, by id."""
+        listed = await self.admin.list_groups(types=["classic", "consumer"])
+        ids = [group.group_id for group in listed]
+        if not ids:
+            return {}
+        found = await self.admin.describe_groups(ids, raise_errors=False)
+        return {group_id: found[group_id] for group_id in ids if group_id not in found.errors}
+
+    async def committed(self, group_id: str) -> dict[TopicPartition, int]:
+        """The offsets that a group has committed."""
+        found = await self.admin.list_group_offsets(group_id)
+        return {each: known.offset for each, known in found.items() if known is not None}
+
+    # -- all of it ------------------------------------------------------------------------------
+
+    async def reset(self) -> None:
+        """Delete every topic, Kafka's own, too (so every group and transaction), and what was set.
+
+        Clients stay connected. Members of groups find their coordinator new, and join again.
+        """
+        topics = await self.admin.list_topics(list_internal=True)
+        async with trio.open_nursery() as nursery:
+            if topics:
+                nursery.start_soon(self.admin.delete_topics, topics)
+            nursery.start_soon(self._unset_brokers)
+
+    async def _unset_brokers(self) -> None:
+        every_broker = ConfigResource(ConfigResourceType.BROKER, "")
+        found = await self.admin.describe_configs([every_broker])
+        changed = [
+            AlterConfigOp(entry.name, op=OpType.DELETE)
+            for entry in found[every_broker].values()
+            if entry.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+        ]
+        if changed:
+            await self.admin.incremental_alter_configs({every_broker: changed})
+
+
+def _as_bytes(content: bytes | str | None) -> bytes | None:
+    return content.encode() if isinstance(content, str) else content

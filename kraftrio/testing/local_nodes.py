@@ -1,0 +1,236 @@
+"""The nodes of a cluster for tests in this process, with real sockets, on disks in memory or files.
+
+Owns: `LocalNode`, `LocalNodes`, and `Ports`. Rules:
+1. A node is a `broker.node.Node` as the command line runs it; only its environment is another one.
+2. A node keeps its ports from one start to the next. They are listened on before any node starts,
+   so that the nodes can be told each other's.
+3. On a disk in memory nothing waits, so what runs in threads elsewhere runs on the loop.
+4. A node that ends by itself leaves `failure`; it does not end the others.
+
+Called by: `cluster`.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import trio
+
+from kraftrio.base.exception_groups import innermost
+from kraftrio.base.threads import RunInThread, run_in_worker_thread
+from kraftrio.broker.config.config import BrokerConfig, PropertyError
+from kraftrio.broker.log.files import FileSystem, OsFileSystem
+from kraftrio.broker.node.environment import Environment
+from kraftrio.broker.node.node import Node
+from kraftrio.net.transport import ACCEPT_BACKLOG, SystemNetwork
+from kraftrio.testing.simulation.disk import SimDisk
+
+HOST = "127.0.0.1"
+_IN_MEMORY = "/data"
+
+# What a test wants: no waiting for members that never come, few partitions of internal topics.
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+}
+
+
+def _replication(node_count: int) -> dict[str, str]:
+    """As of `kraftrio cluster`: three replicas of each topic, two of which acks=all waits for."""
+    replicas = str(min(3, node_count))
+    return {
+        "default.replication.factor": replicas,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": str(min(2, node_count)),
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "min.insync.replicas": "2" if node_count >= 3 else "1",
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class NodesSpec:
+    """Which nodes there are.
+
+    Attributes:
+        config: properties of every node, by Kafka's names.
+        folder: where their files go, each in a folder of its own; None: disks in memory.
+    """
+
+    node_count: int
+    config: Mapping[str, str]
+    folder: str | None = None
+
+
+class Ports(SystemNetwork):
+    """The system's network, with listening sockets that are there before they are asked for."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, socket.socket] = {}
+
+    def hold(self) -> int:
+        """Listen on a free port; connections wait there until somebody binds it."""
+        sock = super().bind(HOST, 0)
+        port: int = sock.getsockname()[1]
+        self._held[port] = sock
+        return port
+
+    def bind(
+        self, host: str, port: int, *, backlog: int = ACCEPT_BACKLOG, ipv6_only: bool = False
+    ) -> socket.socket:
+        """Hand over the socket that is held, or open one."""
+        held = self._held.pop(port, None)
+        return held or super().bind(host, port, backlog=backlog, ipv6_only=ipv6_only)
+
+    def close(self) -> None:
+        """Close what nobody has asked for."""
+        while self._held:
+            _, sock = self._held.popitem()
+            sock.close()
+
+
+class LocalNode:
+    """One node, and what it keeps from one start to the next.
+
+    Attributes:
+        address: where clients find it, HOST:PORT.
+        failure: why it ended by itself; "" while it has not.
+    """
+
+    def __init__(self, config: BrokerConfig, ports: Ports, disk: SimDisk | None) -> None:
+        self.config = config
+        self.address = f"{HOST}:{config.listeners[0].port}"
+        self.failure = ""
+        self._ports = ports
+        self._disk = disk
+        self._scope = trio.CancelScope()
+        self._stopping = trio.Event()
+        self._ended = trio.Event()
+        self._ended.set()
+
+    @property
+    def is_running(self) -> bool:
+        return not self._ended.is_set()
+
+    async def start(self, nursery: trio.Nursery) -> None:
+        """Start it, and wait until clients can connect.
+
+        Raises:
+            RuntimeError: it has ended instead; the text says why.
+        """
+        self.failure = ""
+        self._scope, self._stopping = trio.CancelScope(), trio.Event()
+        self._ended = trio.Event()
+        ready = trio.Event()
+        nursery.start_soon(self._live, ready)
+        await ready.wait()
+        if self.failure:
+            raise RuntimeError(self.failure)
+
+    async def _live(self, ready: trio.Event) -> None:
+        fs: FileSystem = self._disk or OsFileSystem()
+        run_in_thread: RunInThread = run_in_worker_thread if self._disk is None else _run_here
+        environment = Environment(fs=fs, network=self._ports, run_in_thread=run_in_thread)
+        name = f"node {self.config.node_id}"
+        try:
+            with self._scope:
+                node = Node(self.config, environment, lambda _line: ready.set())
+                await node.run_until(self._stopping)
+                if not self._stopping.is_set():
+                    self.failure = f"{name} ended by itself"
+        except* Exception as group:
+            error = innermost(group)
+            self.failure = f"{name} ended: {type(error).__name__}: {error}"
+        finally:
+            ready.set()
+            self._ended.set()
+
+    async def stop(self) -> None:
+        """Stop it in good order."""
+        self._stopping.set()
+        await self._ended.wait()
+
+    async def kill(self) -> None:
+        """End it as `kill -9` does: what it has written is there, and nobody is told."""
+        if self._disk is not None:
+            self._disk = self._disk.after_kill()
+        self._scope.cancel()
+        await self._ended.wait()
+
+
+async def _run_here(work: Callable[[], object]) -> None:
+    await trio.lowlevel.checkpoint()
+    work()
+
+
+def _wall_ms() -> int:
+    return int(time.time() * 1000)
+
+
+class LocalNodes:
+    """All nodes of one cluster.
+
+    Raises:
+        ValueError: no node can start with the settings; the text says why.
+    """
+
+    def __init__(self, spec: NodesSpec) -> None:
+        self._ports = Ports()
+        try:
+            self.by_id = dict(self._prepared(spec))
+        except PropertyError as error:
+            self._ports.close()
+            raise ValueError(f"config: {error}") from error
+
+    def _prepared(self, spec: NodesSpec) -> Iterator[tuple[int, LocalNode]]:
+        ids = range(1, spec.node_count + 1)
+        voters = {node_id: self._ports.hold() for node_id in ids}
+        quorum = ",".join(f"{node_id}@{HOST}:{port}" for node_id, port in voters.items())
+        for node_id, port in voters.items():
+            client_port = self._ports.hold()
+            folder = _IN_MEMORY if spec.folder is None else f"{spec.folder}/node-{node_id}"
+            config = BrokerConfig(
+                {
+                    "node.id": str(node_id),
+                    "process.roles": "broker,controller",
+                    "listeners": f"PLAINTEXT://{HOST}:{client_port},CONTROLLER://{HOST}:{port}",
+                    "controller.listener.names": "CONTROLLER",
+                    "controller.quorum.voters": quorum,
+                    "log.dirs": folder,
+                    **SETTINGS,
+                    **_replication(spec.node_count),
+                    **spec.config,
+                }
+            )
+            disk = SimDisk(_wall_ms) if spec.folder is None else None
+            yield node_id, LocalNode(config, self._ports, disk)
+
+    async def start(self, nursery: trio.Nursery) -> None:
+        """Start all of them."""
+        async with trio.open_nursery() as starting:
+            for node in self.by_id.values():
+                starting.start_soon(node.start, nursery)
+
+    async def kill(self) -> None:
+        """End all of them at once."""
+        async with trio.open_nursery() as ending:
+            for node in self.by_id.values():
+                ending.start_soon(node.kill)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients begin."""
+        return ",".join(node.address for node in self.by_id.values())
+
+    def failures(self) -> list[str]:
+        """Why nodes ended by themselves, if any did."""
+        return [node.failure for node in self.by_id.values() if node.failure]
+
+    def close(self) -> None:
+        """Close the ports that no node has asked for."""
+        self._ports.close()

@@ -1,0 +1,172 @@
+"""The pytest plugin: the fixtures `kafka_broker` and `kafka_cluster`, and the mark `kafka`.
+
+Rules:
+1. A project that has no use for it pays nothing: brokers are imported when a fixture is asked for.
+2. What a test gets is empty. Brokers of the scope "module" or "session" are reset between tests,
+   and only tests with the same mark share them.
+3. Each worker of pytest-xdist has brokers of its own, on ports of their own.
+
+Called by: pytest, through the entry point `pytest11`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, cast
+
+import pytest
+
+if TYPE_CHECKING:
+    from kraftrio.testing.cluster import KafkaBroker, KafkaCluster
+
+_MARK = (
+    "kafka(scope='function', brokers=3, config={}, disk='memory', in_process=True): what the"
+    " brokers of kafka_broker and kafka_cluster are like"
+)
+_SCOPES = ("function", "module", "session")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a test asks for with the mark `kafka`."""
+
+    scope: str = "function"
+    brokers: int = 3
+    config: dict[str, object] = field(default_factory=dict)
+    disk: Literal["memory", "folder"] = "memory"
+    in_process: bool = True
+
+    @property
+    def key(self) -> str:
+        """Tests with the same one share brokers."""
+        return repr((self.brokers, sorted(self.config.items()), self.disk, self.in_process))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Offer the scope of brokers as an option and as a setting of the project."""
+    text = "how long brokers live that no mark says more about: function, module or session"
+    group = parser.getgroup("kafka")
+    group.addoption("--kafka-scope", choices=_SCOPES, default=None, help=text)
+    parser.addini("kafka_scope", text, default="function")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the mark, and look at the setting."""
+    config.addinivalue_line("markers", _MARK)
+    scope = config.getini("kafka_scope")
+    if scope not in _SCOPES:
+        raise pytest.UsageError(f"kafka_scope is {scope!r}: wanted is function, module or session")
+
+
+class BrokerPool:
+    """Starts brokers, and keeps those that tests share until it is closed."""
+
+    def __init__(self, folders: pytest.TempPathFactory) -> None:
+        self._folders = folders
+        self._shared: dict[str, KafkaCluster] = {}
+
+    def start(self, wish: Wish, brokers: int) -> KafkaCluster:
+        """Start a cluster of a test's own."""
+        from kraftrio.testing.cluster import KafkaBroker, KafkaCluster
+
+        folder = self._folders.mktemp("kafka") if wish.disk == "folder" else None
+        if brokers == 1:
+            single = KafkaBroker(config=wish.config, folder=folder, in_process=wish.in_process)
+            return single.start()
+        several = KafkaCluster(
+            brokers, config=wish.config, folder=folder, in_process=wish.in_process
+        )
+        return several.start()
+
+    @contextmanager
+    def lend(self, wish: Wish, brokers: int) -> Iterator[KafkaCluster]:
+        """Give a test a cluster, empty, that others have had or will have."""
+        key = f"{brokers} {wish.key}"
+        cluster = self._shared.get(key)
+        if cluster is None:
+            cluster = self._shared[key] = self.start(wish, brokers)
+        else:
+            cluster.reset()
+        yield cluster
+        if cluster.failures:
+            del self._shared[key]
+            cluster.stop()
+
+    def close(self) -> None:
+        """Stop all of them."""
+        while self._shared:
+            self._shared.popitem()[1].stop()
+
+
+def _wish(request: pytest.FixtureRequest) -> Wish:
+    mark = request.node.get_closest_marker("kafka")
+    config = request.config
+    default = config.getoption("--kafka-scope") or config.getini("kafka_scope")
+    if mark is None:
+        return Wish(scope=default)
+    if mark.args:
+        raise pytest.UsageError(
+            f"@pytest.mark.kafka takes names only, such as brokers=3, not {mark.args[0]!r}"
+        )
+    known = list(Wish.__dataclass_fields__)
+    for name in mark.kwargs:
+        if name not in known:
+            raise pytest.UsageError(
+                f"@pytest.mark.kafka knows no {name!r}: wanted is one of {', '.join(known)}"
+            )
+    wish = Wish(**{"scope": default, **mark.kwargs})
+    if wish.scope not in _SCOPES:
+        raise pytest.UsageError(
+            f"@pytest.mark.kafka(scope={wish.scope!r}): wanted is function, module or session"
+        )
+    if wish.disk not in ("memory", "folder"):
+        raise pytest.UsageError(
+            f"@pytest.mark.kafka(disk={wish.disk!r}): wanted is memory or folder"
+        )
+    return wish
+
+
+@pytest.fixture(scope="session")
+def kafka_session_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerPool]:
+    """The brokers of the scope "session"."""
+    pool = BrokerPool(tmp_path_factory)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture(scope="module")
+def kafka_module_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerPool]:
+    """The brokers of the scope "module"."""
+    pool = BrokerPool(tmp_path_factory)
+    yield pool
+    pool.close()
+
+
+@contextmanager
+def _provided(request: pytest.FixtureRequest, wish: Wish, brokers: int) -> Iterator[KafkaCluster]:
+    if wish.scope == "function":
+        folders = request.getfixturevalue("tmp_path_factory")
+        cluster = BrokerPool(folders).start(wish, brokers)
+        yield cluster
+        cluster.stop()
+    else:
+        pool: BrokerPool = request.getfixturevalue(f"kafka_{wish.scope}_pool")
+        with pool.lend(wish, brokers) as cluster:
+            yield cluster
+
+
+@pytest.fixture
+def kafka_broker(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
+    """One broker with real sockets, empty; see the mark `kafka`."""
+    with _provided(request, _wish(request), 1) as cluster:
+        yield cast("KafkaBroker", cluster)
+
+
+@pytest.fixture
+def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
+    """A replicated cluster with real sockets, empty; see the mark `kafka`."""
+    wish = _wish(request)
+    with _provided(request, wish, wish.brokers) as cluster:
+        yield cluster

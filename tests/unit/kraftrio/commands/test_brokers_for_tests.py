@@ -1,0 +1,52 @@
+"""`kraftrio test-broker`: it prints its address, and ends with what started it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import trio
+
+from kraftrio import Admin
+from kraftrio.clients.admin.types import TopicListing
+from kraftrio.commands.tree import main
+
+_COMMAND = [sys.executable, "-P", "-m", "kraftrio", "test-broker"]
+
+
+def test_it_serves_until_its_input_ends() -> None:
+    with subprocess.Popen(_COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        servers = process.stdout.readline().decode().strip()
+        assert trio.run(_topics, servers) == {}
+        process.stdin.close()
+        assert process.wait(30) == 0
+
+
+async def _topics(servers: str) -> dict[str, TopicListing]:
+    async with Admin(servers) as admin:
+        return await admin.list_topics()
+
+
+def test_it_ends_with_the_process_that_started_it() -> None:
+    """Also where it has no input of its own."""
+    shell = (
+        "import subprocess, sys;"
+        "broker = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE);"
+        "print(broker.stdout.readline().decode())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", shell, *_COMMAND], capture_output=True, timeout=60, check=True
+    )
+    assert done.stdout.startswith(b"127.0.0.1:")  # it ends with its standard error
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [("log.segment.bytes=x", "Not a number of type INT"), ("x", "--set 'x': wanted is NAME=VALUE")],
+)
+def test_what_is_wrong_is_told(setting: str, said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["test-broker", "--set", setting]) == 2
+    assert said in capfd.readouterr().err

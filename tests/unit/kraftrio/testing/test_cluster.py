@@ -1,0 +1,145 @@
+"""Brokers for tests: what a test puts in and finds, resets, and what they leave behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import statistics
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import trio
+
+from kraftrio import Consumer, Producer, TopicPartition
+from kraftrio.errors import TopicExistsError, UnknownTopicOrPartitionError
+from kraftrio.testing import KafkaBroker, KafkaCluster
+
+pytestmark = pytest.mark.kafka(scope="module")
+
+
+def test_what_is_put_in_is_found(kafka_broker: KafkaBroker) -> None:
+    kafka_broker.create_topic("orders", partitions=2, config={"cleanup.policy": "compact"})
+    sent = kafka_broker.produce("orders", "one", b"two", key="k", partition=1, timestamp_ms=5)
+    kafka_broker.produce("orders", None, key=b"gone", headers=[("h", b"v")], partition=0)
+    assert [(record.partition, record.offset) for record in sent] == [(1, 0), (1, 1)]
+    tombstone, *others = kafka_broker.records("orders")
+    assert (tombstone.key, tombstone.value) == (b"gone", None)
+    assert tombstone.headers == (("h", b"v"),)
+    assert [(r.key, r.value, r.timestamp) for r in others] == [(b"k", b"one", 5), (b"k", b"two", 5)]
+    assert kafka_broker.records("orders", 1) == others
+    assert sorted(kafka_broker.topics["orders"].partitions) == [0, 1]
+
+
+def test_a_topic_that_is_not_there(kafka_broker: KafkaBroker) -> None:
+    """It is made when a test writes to it, and complained of when it reads."""
+    with pytest.raises(UnknownTopicOrPartitionError):
+        kafka_broker.records("orders")
+    kafka_broker.produce("orders", "one")
+    with pytest.raises(ValueError, match="topic orders has no partition 7"):
+        kafka_broker.records("orders", 7)
+    with pytest.raises(TopicExistsError):
+        kafka_broker.create_topic("orders")
+
+
+async def test_groups_from_a_trio_test(kafka_broker: KafkaBroker) -> None:
+    """Members and offsets of a consumer that runs on the test's own loop."""
+    kafka_broker.produce("orders", "one", "two")
+    async with Consumer(
+        kafka_broker.bootstrap_servers, group_id="billing", auto_offset_reset="earliest"
+    ) as consumer:
+        await consumer.subscribe(["orders"])
+        with trio.fail_after(10):
+            await consumer.poll()
+        await consumer.commit()
+        group = kafka_broker.groups["billing"]
+        assert (group.state, len(group.members)) == ("Stable", 1)
+        assert kafka_broker.committed("billing") == {TopicPartition("orders", 0): 2}
+
+
+def test_from_an_asyncio_program(kafka_broker: KafkaBroker) -> None:
+    async def program() -> list[bytes | None]:
+        kafka_broker.produce("orders", "one")
+        return [record.value for record in kafka_broker.records("orders")]
+
+    assert asyncio.run(program()) == [b"one"]
+
+
+async def test_open_transactions_are_told_apart(kafka_broker: KafkaBroker) -> None:
+    async with Producer(kafka_broker.bootstrap_servers, transactional_id="t") as producer:
+        async with producer.transaction():
+            await producer.send("orders", b"committed")
+        async with producer.transaction():
+            await (await producer.send("orders", b"open"))
+            both = [record.value for record in kafka_broker.records("orders")]
+            committed = kafka_broker.records("orders", read_committed=True)
+    assert both == [b"committed", b"open"]
+    assert [record.value for record in committed] == [b"committed"]
+
+
+async def test_reset_leaves_nothing(kafka_broker: KafkaBroker) -> None:
+    """A client that stays connected finds an empty broker; the same names can be used again."""
+    async with Producer(kafka_broker.bootstrap_servers, transactional_id="t") as producer:
+        async with producer.transaction():
+            await producer.send("orders", b"one")
+        kafka_broker.reset()
+        assert kafka_broker.topics == kafka_broker.groups == {}
+    kafka_broker.produce("orders", "two")
+    assert [record.value for record in kafka_broker.records("orders")] == [b"two"]
+
+
+def test_brokers_are_quick_and_leave_nothing() -> None:
+    """Of the processor's time, since others may use it, too: 100 ms a start, 10 ms a reset."""
+    KafkaBroker().start().stop()
+    gc.collect()
+    threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    starts, resets, waits = [], [], []
+    for _ in range(int(os.environ.get("TEST_BROKER_COUNT", "15"))):
+        began_s, began = time.process_time(), time.perf_counter()
+        with KafkaBroker() as broker:
+            starts.append(time.process_time() - began_s)
+            waits.append(time.perf_counter() - began)
+            broker.create_topic("orders")
+            began_s = time.process_time()
+            broker.reset()
+            resets.append(time.process_time() - began_s)
+    start, reset, wait = (1000 * statistics.median(times) for times in (starts, resets, waits))
+    print(f"{len(starts)} brokers: ready in {wait:.1f} ms, {start:.1f} of work; reset {reset:.1f}")
+    assert threading.active_count() == threads
+    assert len(os.listdir("/proc/self/fd")) == files
+    assert start < 100
+    assert reset < 10
+
+
+@pytest.mark.kafka(scope="function", brokers=3, disk="folder")
+def test_a_cluster_replicates(kafka_cluster: KafkaCluster, tmp_path: Path) -> None:
+    kafka_cluster.produce("orders", "one")
+    (partition,) = kafka_cluster.topics["orders"].partitions.values()
+    assert set(partition.replicas) == {1, 2, 3}
+    assert len(kafka_cluster.bootstrap_servers.split(",")) == 3
+
+
+def test_a_broker_in_a_process_of_its_own(tmp_path: Path) -> None:
+    """It keeps what is in its folder, and says why it cannot start."""
+    with KafkaBroker(folder=tmp_path, in_process=False) as broker:
+        broker.produce("orders", "one")
+    with KafkaBroker(folder=tmp_path) as broker:
+        assert [record.value for record in broker.records("orders")] == [b"one"]
+    with pytest.raises(RuntimeError, match="the brokers' process ended with status 2"):
+        KafkaBroker(config={"log.segment.bytes": "x"}, in_process=False).start()
+
+
+def test_what_is_used_wrongly() -> None:
+    """One sentence each, that says what to do."""
+    with pytest.raises(ValueError, match="brokers=0: a cluster has at least 1"):
+        KafkaCluster(0)
+    with pytest.raises(ValueError, match=r"config: Invalid value x .* log\.segment\.bytes"):
+        KafkaBroker(config={"log.segment.bytes": "x"}).start()
+    broker = KafkaBroker()
+    with pytest.raises(RuntimeError, match="does not run: use it within `with`"):
+        broker.produce("orders", "one")
+    with broker, pytest.raises(RuntimeError, match="runs already"):
+        broker.start()
+    broker.stop()
