@@ -104,10 +104,10 @@ class TransactionalReader:
                 )
             raise Unavailable(code.name)
         self._history.see_stable(tp, answer.last_stable_offset, answer.high_watermark)
-        offsets: list[int] = []
+        offsets: list[int] = []  # what came before damage counts
         try:
             for offset, _ in self._take(passage, answer):
-                offsets.append(offset)  # noqa: PERF402: what came before damage counts
+                offsets.append(offset)
         except CorruptRecordError as error:
             if not self._client.world.tolerates(DAMAGED_RECORDS):
                 raise SimulationFailure(f"{self._client.name} was given damage: {error}") from error
