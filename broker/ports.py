@@ -1,4 +1,4 @@
-"""Ports: what handlers need of the rest of the broker.
+"""Ports: what several rooms need of the rest of the broker, each once.
 
 Protocols, and the values that they give. `node` passes the real implementations in, tests pass
 fakes with the same contract.
@@ -17,9 +17,12 @@ from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
 
 __all__ = [
+    "BrokerRequests",
     "ClientsController",
     "ControllerPort",
+    "EndingTransactions",
     "FutureReplica",
+    "GroupSettings",
     "LogDirectory",
     "LogDirsPort",
     "LoggerPort",
@@ -98,6 +101,35 @@ class SchedulerPort(Protocol):
 
     def schedule(self, delay_ms: float, callback: Callable[[], None]) -> TimerPort:
         """Call `callback` after delay_ms."""
+
+
+class BrokerRequests(Protocol):
+    """The way to the brokers of the cluster, this one included (`peers/broker_links`)."""
+
+    @property
+    def broker_id(self) -> int:
+        """This broker."""
+
+    def send(self, broker_id: int, request: Any, *, timeout_ms: float) -> Deferred[Any]:
+        """Send a request, and return its response; it fails with ConnectionLost."""
+
+
+class GroupSettings(Protocol):
+    """The settings of single groups, named as those of the resource: `consumer.session.timeout.ms`.
+
+    What a group does not set is the broker's; see `config/group_settings`.
+    """
+
+    def number(self, group_id: str, name: str) -> int: ...
+    def flag(self, group_id: str, name: str) -> bool: ...
+    def text(self, group_id: str, name: str) -> str: ...
+
+
+class EndingTransactions(Protocol):
+    """The transactions whose markers this broker's coordinators write (`marker_sender`)."""
+
+    def when_ended(self, transactional_id: str, /) -> Deferred[None] | None:
+        """Wait for an id's end, or a little while; None: none of this broker's is ending."""
 
 
 class FutureReplica(NamedTuple):

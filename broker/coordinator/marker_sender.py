@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import Deferred
@@ -33,7 +33,7 @@ from kraftrio.broker.coordinator.transactions.markers import (
 )
 from kraftrio.broker.coordinator.transactions.ports import EndCause, TransactionEnd
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.ports import SchedulerPort, TimerPort
+from kraftrio.broker.ports import BrokerRequests, SchedulerPort, TimerPort
 from kraftrio.net.connection import ConnectionLost
 from kraftrio.wire.primitives import TopicPartition
 
@@ -45,15 +45,6 @@ _LONGEST_WAIT_MS = 20
 _AGAINST_PRODUCER = frozenset({EndCause.TIMED_OUT, EndCause.FENCED})
 
 
-class Links(Protocol):
-    """The ways to the other brokers (`peers/broker_links`)."""
-
-    @property
-    def broker_id(self) -> int: ...
-
-    def send(self, broker_id: int, request: Any, *, timeout_ms: float) -> Deferred[Any]: ...
-
-
 class MarkerSender:
     """See the module.
 
@@ -63,7 +54,7 @@ class MarkerSender:
 
     def __init__(
         self,
-        links: Links,
+        links: BrokerRequests,
         metadata: MetadataCache,
         timers: SchedulerPort,
         clock: Clock,

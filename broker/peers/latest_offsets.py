@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.broker.ports import BrokerRequests
 from kraftrio.net.connection import ConnectionLost
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import (
@@ -28,12 +29,6 @@ _LATEST: Final = -1  # in the place of a timestamp
 OffsetsOrErrors: TypeAlias = Mapping[TopicPartition, int | ErrorCode]
 
 
-class Brokers(Protocol):
-    """The ways to the brokers of the cluster, this one included (`broker_links`)."""
-
-    def send(self, broker_id: int, request: Any, *, timeout_ms: float) -> Deferred[Any]: ...
-
-
 class LatestOffsets:
     """See the module.
 
@@ -41,7 +36,7 @@ class LatestOffsets:
         timeout_ms: for each request.
     """
 
-    def __init__(self, brokers: Brokers, metadata: MetadataCache, timeout_ms: int) -> None:
+    def __init__(self, brokers: BrokerRequests, metadata: MetadataCache, timeout_ms: int) -> None:
         self._brokers = brokers
         self._metadata = metadata
         self._timeout_ms = timeout_ms

@@ -20,14 +20,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import Deferred
 from kraftrio.base.logging_setup import log_event
 from kraftrio.base.statistics import Statistics
-from kraftrio.broker.ports import SchedulerPort
+from kraftrio.broker.ports import BrokerRequests, SchedulerPort
 from kraftrio.broker.share_state import (
     NO_EPOCH,
     SharePartitionKey,
@@ -56,12 +56,6 @@ _AGAIN: Final = frozenset(
 
 StateOrError: TypeAlias = SharePartitionState | KafkaError
 _Answer: TypeAlias = StateOrError | None
-
-
-class Brokers(Protocol):
-    """The ways to the brokers of the cluster, this one included (`broker_links`)."""
-
-    def send(self, broker_id: int, request: Any, *, timeout_ms: float) -> Deferred[Any]: ...
 
 
 class _Kind(NamedTuple):
@@ -156,7 +150,7 @@ class ShareStateClient:
 
     def __init__(
         self,
-        brokers: Brokers,
+        brokers: BrokerRequests,
         coordinator_of: Callable[[str], int | None],
         create_topic: Callable[[], None],
         timers: SchedulerPort,

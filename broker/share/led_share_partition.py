@@ -24,12 +24,13 @@ from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import Deferred
 from kraftrio.base.logging_setup import log_event
 from kraftrio.base.timers import Timer, Timers
+from kraftrio.broker.ports import GroupSettings
 from kraftrio.broker.replica.directories.disk_errors import DiskErrors
 from kraftrio.broker.replica.partition import Partition
 from kraftrio.broker.replica.replica_reads import ReplicaReads
 from kraftrio.broker.replica.waiters import FetchWaiter
 from kraftrio.broker.share.initial_offset import initial_offset
-from kraftrio.broker.share.ports import GroupSettings, ShareState
+from kraftrio.broker.share.ports import ShareState
 from kraftrio.broker.share.read_batches import ReadBatches
 from kraftrio.broker.share.state.acknowledgement import AcknowledgedBatch
 from kraftrio.broker.share.state.acquisition import Demand

@@ -34,6 +34,7 @@ from kraftrio.broker.coordinator.transactions.requests import (
     version_of_adding_client,
 )
 from kraftrio.broker.metadata.cache import MetadataCache
+from kraftrio.broker.ports import EndingTransactions
 from kraftrio.broker.security.authorizer import CLUSTER, AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.slices.request_parts import PART_ENTRIES
@@ -69,11 +70,11 @@ Codes: TypeAlias = Callable[[TopicPartition], ErrorCode]
 """Gives the code of each partition in an answer."""
 
 
-class EndingTransactions(Protocol):
-    """The transactions whose markers are being written (`coordinator/marker_sender`)."""
+class Markers(EndingTransactions, Protocol):
+    """Writes the markers of what was decided."""
 
-    def send_now(self) -> None: ...
-    def when_ended(self, transactional_id: str, /) -> Deferred[None] | None: ...
+    def send_now(self) -> None:
+        """Send what waits to be sent, instead of a little later."""
 
 
 class TransactionHandlers:
@@ -91,7 +92,7 @@ class TransactionHandlers:
         producer_ids: ProducerIdManager,
         metadata: MetadataCache,
         properties: TransactionProperties,
-        markers: EndingTransactions,
+        markers: Markers,
     ) -> None:
         self._coordinator = coordinator
         self._groups = groups

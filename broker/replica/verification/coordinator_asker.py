@@ -13,26 +13,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.base.statistics import Statistics
+from kraftrio.broker.ports import BrokerRequests
 from kraftrio.broker.replica.verification.questions import Batch, Question, Questions
 from kraftrio.net.connection import ConnectionLost
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.transactions import AddPartitionsToTxnResponse
 
 _log = logging.getLogger("kraftrio.verification")
-
-
-class BrokerRequests(Protocol):
-    """The way to the brokers of the cluster, this one included."""
-
-    @property
-    def broker_id(self) -> int:
-        """This broker."""
-
-    def send(self, broker_id: int, request: Any, *, timeout_ms: float) -> Deferred[Any]: ...
 
 
 class CoordinatorAsker:

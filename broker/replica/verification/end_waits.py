@@ -17,8 +17,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from kraftrio.base.clock import Clock
-from kraftrio.base.deferred import Deferred
-from kraftrio.broker.ports import SchedulerPort
+from kraftrio.broker.ports import EndingTransactions, SchedulerPort
 
 _FIRST_PAUSE_MS: Final = 1.0  # markers take a few milliseconds
 _GROWTH: Final = 1.5  # of the pauses: what is asked too late is a part of what was waited anyway
@@ -33,13 +32,6 @@ class EndWaitSettings(Protocol):
     def add_partitions_to_txn_retry_backoff_max_ms(self) -> int: ...
     @property
     def request_timeout_ms(self) -> int: ...
-
-
-class EndingTransactions(Protocol):
-    """The transactions whose markers this broker's coordinators write (`marker_sender`)."""
-
-    def when_ended(self, transactional_id: str, /) -> Deferred[None] | None:
-        """Wait for an id's end, or a little while; None: none of this broker's is ending."""
 
 
 class EndWait:

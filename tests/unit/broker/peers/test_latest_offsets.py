@@ -20,6 +20,8 @@ from tests.unit.broker.coordinator.broker_stand_in import ClusterMetadata
 class Leaders:
     """Writes down what is sent; the test answers."""
 
+    broker_id = 1
+
     def __init__(self) -> None:
         self.sent: dict[int, tuple[Any, Deferred[Any]]] = {}
 

@@ -33,6 +33,8 @@ class Brokers:
         held: requests that are not answered yet; None: all are answered at once.
     """
 
+    broker_id = 1
+
     def __init__(self, share: ShareStandIn) -> None:
         self.share = share
         self.coordinator_id: int | None = 2

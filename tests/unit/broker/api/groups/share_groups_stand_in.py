@@ -41,6 +41,8 @@ class ShareGroupsStandIn(BrokerStandIn):
         failing_topic: states of this topic's partitions cannot be changed.
     """
 
+    broker_id = 1
+
     def __init__(self, *, lead: bool = True, share_version: int = 1) -> None:
         self.authorizer: Authorizer = ALLOW_ALL
         self.log_end_offsets: dict[int, int | ErrorCode] = {}
