@@ -22,7 +22,6 @@ __all__ = [
     "ControllerPort",
     "EndingTransactions",
     "FutureReplica",
-    "GroupSettings",
     "LogDirectory",
     "LogDirsPort",
     "LoggerPort",
@@ -112,17 +111,6 @@ class BrokerRequests(Protocol):
 
     def send(self, broker_id: int, request: Any, *, timeout_ms: float) -> Deferred[Any]:
         """Send a request, and return its response; it fails with ConnectionLost."""
-
-
-class GroupSettings(Protocol):
-    """The settings of single groups, named as those of the resource: `consumer.session.timeout.ms`.
-
-    What a group does not set is the broker's; see `config/group_settings`.
-    """
-
-    def number(self, group_id: str, name: str) -> int: ...
-    def flag(self, group_id: str, name: str) -> bool: ...
-    def text(self, group_id: str, name: str) -> str: ...
 
 
 class EndingTransactions(Protocol):

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from kraftrio.base.clock import Clock
 from kraftrio.broker.coordinator.groups.events import group_events
-from kraftrio.broker.coordinator.groups.properties import GroupProperties
+from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
 from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
 from kraftrio.broker.coordinator.groups.shard.kinds import group_kinds
 from kraftrio.broker.coordinator.groups.share.ports import StatesToInitialize
@@ -16,7 +16,7 @@ from kraftrio.broker.coordinator.runtime import CoordinatorRuntime
 from kraftrio.broker.coordinator.settings import CoordinatorSettings
 from kraftrio.broker.coordinator.share_initializer import Codes, ShareStateInitializer
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.ports import GroupSettings, SchedulerPort
+from kraftrio.broker.ports import SchedulerPort
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.records.compression import Compression
 from kraftrio.wire.topic_names import CONSUMER_OFFSETS

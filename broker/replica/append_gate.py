@@ -31,7 +31,7 @@ class Refusal(NamedTuple):
     message: str | None = None
 
 
-class Admission(NamedTuple):
+class GateDecision(NamedTuple):
     """What becomes of a request's batches.
 
     Attributes:
@@ -48,7 +48,7 @@ class AppendGate(Protocol):
 
     def admit(
         self, request: ProduceRequest, *, api_version: int, by_id: bool
-    ) -> Deferred[Admission] | None:
+    ) -> Deferred[GateDecision] | None:
         """What becomes of a request's batches, now or later; None: all of them may be appended.
 
         Args:
@@ -62,5 +62,5 @@ class OpenGate:
 
     def admit(
         self, request: ProduceRequest, *, api_version: int, by_id: bool
-    ) -> Deferred[Admission] | None:
+    ) -> Deferred[GateDecision] | None:
         return None

@@ -24,7 +24,7 @@ from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import Deferred
 from kraftrio.base.logging_setup import log_event
 from kraftrio.base.timers import Timer, Timers
-from kraftrio.broker.ports import GroupSettings
+from kraftrio.broker.coordinator.groups.properties import GroupSettings
 from kraftrio.broker.replica.directories.disk_errors import DiskErrors
 from kraftrio.broker.replica.partition import Partition
 from kraftrio.broker.replica.replica_reads import ReplicaReads

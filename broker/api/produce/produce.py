@@ -38,7 +38,7 @@ from kraftrio.broker.api.produce.refused_batches import RefusedBatches, sequence
 from kraftrio.broker.log.partition.partition_log import RecordValidationError
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.metadata.leader_hints import WRONG_LEADER, LeaderHints
-from kraftrio.broker.replica.append_gate import Admission, RequestedPartition
+from kraftrio.broker.replica.append_gate import GateDecision, RequestedPartition
 from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.security.authorizer import AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import HandlerTable, RequestContext
@@ -149,7 +149,7 @@ class ProduceHandlers:
         return refused
 
     def _append_admitted(
-        self, request: ProduceRequest, context: RequestContext, admission: Deferred[Admission]
+        self, request: ProduceRequest, context: RequestContext, admission: Deferred[GateDecision]
     ) -> Work[Answer]:
         """Append once the gate has decided; requests behind this one wait meanwhile."""
         yield admission
@@ -160,7 +160,7 @@ class ProduceHandlers:
         self,
         request: ProduceRequest,
         context: RequestContext,
-        admission: Admission | None,
+        admission: GateDecision | None,
         refused: Collection[str | bytes],
     ) -> Answer:
         by_id = context.api_version >= _TOPIC_ID_VERSION
@@ -225,7 +225,7 @@ class ProduceHandlers:
         data: PartitionProduceData,
         acks: int,
         context: RequestContext,
-        admission: Admission | None,
+        admission: GateDecision | None,
     ) -> tuple[PartitionProduceResponse, int]:
         """Append one batch; return its answer and the offset to be committed, -1 if refused."""
         if acks not in (-1, 0, 1):

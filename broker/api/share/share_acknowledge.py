@@ -19,8 +19,8 @@ from kraftrio.broker.api.share.share_requests import (
     LeadersToName,
     check_member,
 )
+from kraftrio.broker.coordinator.groups.properties import GroupSettings
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.ports import GroupSettings
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.slices.sliced_work import Work
 from kraftrio.broker.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionPartition

@@ -28,7 +28,7 @@ from kraftrio.base.deferred import Deferred
 from kraftrio.broker.log.producers.verifications import ONGOING, VerificationGuard
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.ports import VerificationResult
-from kraftrio.broker.replica.append_gate import Admission, Refusal, RequestedPartition
+from kraftrio.broker.replica.append_gate import GateDecision, Refusal, RequestedPartition
 from kraftrio.broker.replica.led_partitions import LedPartitions
 from kraftrio.broker.replica.verification.client_support import (
     ClientSupport,
@@ -72,7 +72,7 @@ class _Entrant:
     support: ClientSupport
     batches: list[_FirstBatch]
     end_wait: EndWait
-    admitted: Deferred[Admission] = field(default_factory=Deferred)
+    admitted: Deferred[GateDecision] = field(default_factory=Deferred)
 
 
 class TransactionVerification:
@@ -99,7 +99,7 @@ class TransactionVerification:
 
     def admit(
         self, request: ProduceRequest, *, api_version: int, by_id: bool
-    ) -> Deferred[Admission] | None:
+    ) -> Deferred[GateDecision] | None:
         """Verify the transactional batches of a request that need it; None: none does."""
         transactional_id = request.transactional_id
         if transactional_id is None or self._are_open(request, by_id=by_id):
@@ -160,7 +160,7 @@ class TransactionVerification:
 
     def _examine(self, entrant: _Entrant) -> bool:
         """Look at the partitions, ask for those that need it; False: none does."""
-        admission = Admission({}, {})
+        admission = GateDecision({}, {})
         unverified: dict[TopicPartition, RequestedPartition] = {}
         for batch in entrant.batches:
             try:
@@ -191,7 +191,7 @@ class TransactionVerification:
     def _on_answer(
         self,
         entrant: _Entrant,
-        admission: Admission,
+        admission: GateDecision,
         asked: dict[TopicPartition, RequestedPartition],
         answer: Unverified,
     ) -> None:
@@ -222,7 +222,7 @@ class TransactionVerification:
     def _examine_again(self, entrant: _Entrant) -> None:
         if not self._examine(entrant):  # all of them are open by now
             guards = {batch.requested: ONGOING for batch in entrant.batches}
-            entrant.admitted.complete(Admission({}, guards))
+            entrant.admitted.complete(GateDecision({}, guards))
 
     # -- offsets ---------------------------------------------------------------------------------
 
@@ -313,12 +313,12 @@ class TransactionVerification:
         )
 
 
-def _refuse_all(request: ProduceRequest, *, by_id: bool) -> Admission:
+def _refuse_all(request: ProduceRequest, *, by_id: bool) -> GateDecision:
     refusal = Refusal(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         "the transactional batches of a request must have one producer id and epoch",
     )
-    return Admission(
+    return GateDecision(
         {
             (topic.topic_id if by_id else topic.name, data.index): refusal
             for topic in request.topic_data

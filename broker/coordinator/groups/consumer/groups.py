@@ -55,10 +55,9 @@ from kraftrio.broker.coordinator.groups.modern.replay import (
     storing_target,
 )
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
-from kraftrio.broker.coordinator.groups.properties import GroupProperties
+from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, FollowUp, Now, Outcome
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.ports import GroupSettings
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.group_records.consumer import (
     ConsumerGroupCurrentMemberAssignmentValue,

@@ -12,9 +12,8 @@ from kraftrio.broker.coordinator.groups.consumer.state.subscriptions import Subs
 from kraftrio.broker.coordinator.groups.group import GroupRegistry
 from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
-from kraftrio.broker.coordinator.groups.properties import GroupProperties
+from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.ports import GroupSettings
 
 
 @dataclass(frozen=True, slots=True)

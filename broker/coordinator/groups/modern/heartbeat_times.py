@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kraftrio.broker.coordinator.groups.properties import GroupSettings
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.ports import GroupSettings
 
 _MAX_KEPT = 100_000  # groups
 

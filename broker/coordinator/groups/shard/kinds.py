@@ -12,13 +12,12 @@ from kraftrio.broker.coordinator.groups.classic.groups import ClassicGroups
 from kraftrio.broker.coordinator.groups.consumer.groups import ConsumerGroups
 from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
-from kraftrio.broker.coordinator.groups.properties import GroupProperties
+from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
 from kraftrio.broker.coordinator.groups.shard.kind_table import KindDirectory
 from kraftrio.broker.coordinator.groups.share.groups import ShareGroups
 from kraftrio.broker.coordinator.groups.share.ports import StateInitializer
 from kraftrio.broker.coordinator.groups.streams.groups import StreamsGroups
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.ports import GroupSettings
 
 
 def group_kinds(

@@ -27,7 +27,7 @@ from kraftrio.broker.coordinator.groups.modern.replay import (
     storing_member,
 )
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
-from kraftrio.broker.coordinator.groups.properties import GroupProperties
+from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
 from kraftrio.broker.coordinator.groups.share.group import ShareGroup
 from kraftrio.broker.coordinator.groups.share.heartbeats import ShareHeartbeats, StatesWanted
 from kraftrio.broker.coordinator.groups.share.member import ShareMember
@@ -49,7 +49,6 @@ from kraftrio.broker.coordinator.outcome import (
     Outcome,
 )
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.ports import GroupSettings
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.group_records.keys import (
     GroupRecordKey,

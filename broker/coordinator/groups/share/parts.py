@@ -10,13 +10,12 @@ from kraftrio.broker.coordinator.groups.assignors.spec import Assignor
 from kraftrio.broker.coordinator.groups.group import GroupRegistry
 from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
-from kraftrio.broker.coordinator.groups.properties import GroupProperties
+from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
 from kraftrio.broker.coordinator.groups.share.group import SHARE_GROUP_TYPE, ShareGroup
 from kraftrio.broker.coordinator.groups.share.records import states_record
 from kraftrio.broker.coordinator.groups.share.state_progress import StateProgress, TopicProgress
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.ports import GroupSettings
 from kraftrio.kraft_meta.metadata.image import TopicImage
 
 SESSION_DEADLINE = "share-session"

@@ -17,7 +17,7 @@ from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
 from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
 from kraftrio.broker.coordinator.groups.modern.member_state import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
-from kraftrio.broker.coordinator.groups.properties import GroupProperties
+from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
 from kraftrio.broker.coordinator.groups.streams.group_state import STREAMS_GROUP_TYPE, StreamsGroup
 from kraftrio.broker.coordinator.groups.streams.heartbeats import (
     HeartbeatAnswer,
@@ -40,7 +40,6 @@ from kraftrio.broker.coordinator.groups.streams.replay import StreamsReplay
 from kraftrio.broker.coordinator.groups.streams.topology.topics import GroupTopics
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, FollowUp, Now, Outcome
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.ports import GroupSettings
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.group_records.keys import GroupRecordKey
 from kraftrio.wire.messages.streams_groups import (

@@ -22,7 +22,7 @@ from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
 from kraftrio.broker.coordinator.groups.classic.records import group_tombstone
 from kraftrio.broker.coordinator.groups.group import GroupRegistry
 from kraftrio.broker.coordinator.groups.modern.member_state import JOIN_EPOCH
-from kraftrio.broker.coordinator.groups.properties import GroupProperties
+from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
 from kraftrio.broker.coordinator.groups.streams.assignors.sticky import StickyTaskAssignor
 from kraftrio.broker.coordinator.groups.streams.endpoints import partitions_by_endpoint
 from kraftrio.broker.coordinator.groups.streams.group_state import STREAMS_GROUP_TYPE, StreamsGroup
@@ -63,7 +63,6 @@ from kraftrio.broker.coordinator.groups.streams.topology.topology import (
     topology_record_value,
 )
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now
-from kraftrio.broker.ports import GroupSettings
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.streams_groups import (
     StreamsGroupHeartbeatRequest,

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from kraftrio.broker.coordinator.deadlines import DeadlineKey, DeadlineQueue
 from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
+from kraftrio.broker.coordinator.groups.properties import GroupSettings
 from kraftrio.broker.coordinator.groups.streams.member import StreamsMember
 from kraftrio.broker.coordinator.outcome import Now
-from kraftrio.broker.ports import GroupSettings
 
 SESSION_DEADLINE = "streams-session"
 REBALANCE_DEADLINE = "streams-rebalance"

@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from kraftrio.base.deferred import Deferred
-from kraftrio.broker.replica.append_gate import Admission, OpenGate, Refusal
+from kraftrio.broker.replica.append_gate import GateDecision, OpenGate, Refusal
 from kraftrio.broker.security.authorizer import (
     ALLOW_ALL,
     AclOperation,
@@ -37,19 +37,19 @@ from tests.unit.broker.api.data_context import Handlers
 from tests.unit.broker.replica.replica_context import Broker, topic
 
 VERSION = 9
-OPEN = Admission({}, {})
+OPEN = GateDecision({}, {})
 
 
 class Gate:
     """Holds what it is asked about until the test decides."""
 
     def __init__(self) -> None:
-        self.asked: list[Deferred[Admission]] = []
+        self.asked: list[Deferred[GateDecision]] = []
         self.topics: list[list[str]] = []
 
     def admit(
         self, request: ProduceRequest, *, api_version: int, by_id: bool
-    ) -> Deferred[Admission] | None:
+    ) -> Deferred[GateDecision] | None:
         assert (api_version, by_id) == (VERSION, False)
         self.topics.append([topic.name for topic in request.topic_data])
         self.asked.append(Deferred())
@@ -150,7 +150,7 @@ async def test_the_gate_may_refuse_some_batches(partitions: int) -> None:
             for asked in side.gate.asked:
                 if not asked.done:
                     refusal = Refusal(ErrorCode.TRANSACTION_ABORTABLE, "why")
-                    asked.complete(Admission({("t", 1): refusal}, {}))
+                    asked.complete(GateDecision({("t", 1): refusal}, {}))
         nursery.cancel_scope.cancel()
     codes = [code for code, _ in side.answers["a"]]
     # Produce 9 does not know that code, but the gate's word is passed on as it is.
