@@ -11,11 +11,7 @@ What is measured
 - broker CPU: seconds of processor time of the broker per GB of records
 - latency: end to end through `kafka-e2e-latency`, median and 99th percentile
 
-Clusters of three nodes are measured by --cluster, --failover and --many-topics (bench_cluster.py),
-consuming alone by --reads (bench_reads.py), small requests by --requests (bench_requests.py) and
-under ACLs by --acls (bench_acls.py), transactions by --transactions (bench_transactions.py), groups
-by --groups (bench_groups.py), a broker beside slow and hostile clients by --crowd (bench_crowd.py),
-logins by --logins (bench_logins.py), encryption by --tls (bench_tls.py).
+MODES names what else is measured, each by an option and in a module of its own.
 """
 
 from __future__ import annotations
@@ -33,9 +29,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
@@ -300,73 +297,51 @@ def show(results: dict[str, Metrics], rounds: int) -> None:
     Console(width=100).print(table)
 
 
-def main() -> None:
+# What is measured, by option: who does it, and what it is.
+MODES = {
+    "cluster": ("bench_cluster:measure_throughput", "three nodes, every record on all"),
+    "failover": ("bench_cluster:measure_failover", "kill -9 of leader and controller"),
+    "many-topics": ("bench_cluster:measure_many_topics", "1,000 topics x 3 x 3 replicas"),
+    "reads": ("bench_reads:measure_reads", "a log in memory, and from the disk"),
+    "requests": ("bench_requests:measure_requests", "what one small request costs"),
+    "acls": ("bench_acls:measure_acls", "small requests under 10,000 ACLs"),
+    "metrics": ("bench_metrics:measure_metrics", "with metrics that are scraped, and without"),
+    "transactions": ("bench_transactions:measure_transactions", "commit by commit, and many"),
+    "groups": ("bench_groups:measure_groups", "5,000 members of each protocol"),
+    "crowd": ("bench_crowd:measure_crowd", "beside slow and hostile clients"),
+    "pipe": ("bench_pipe:measure_pipe", "lines through kraftrio and kcat"),
+    "logins": ("bench_logins:measure_logins", "clients that log in by SASL"),
+    "tls": ("bench_tls:measure_tls", "1 KB over TLS, and the same without"),
+}
+
+
+def arguments_of(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Parse the command line; `mode` is a key of MODES, or None."""
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__.split("\n\n")[0])
     modes = parser.add_mutually_exclusive_group()
-    modes.add_argument("--cluster", action="store_true", help="three nodes, every record on all")
-    modes.add_argument("--failover", action="store_true", help="kill -9 of leader and controller")
-    modes.add_argument("--many-topics", action="store_true", help="1,000 topics x 3 x 3 replicas")
-    modes.add_argument("--reads", action="store_true", help="a log in memory, and from the disk")
-    modes.add_argument("--requests", action="store_true", help="what one small request costs")
-    modes.add_argument("--acls", action="store_true", help="small requests under 10,000 ACLs")
-    modes.add_argument("--transactions", action="store_true", help="commit by commit, and many")
-    modes.add_argument("--groups", action="store_true", help="5,000 members of each protocol")
-    modes.add_argument("--crowd", action="store_true", help="beside slow and hostile clients")
-    modes.add_argument("--pipe", action="store_true", help="lines through kraftrio and kcat")
-    modes.add_argument("--logins", action="store_true", help="clients that log in by SASL")
-    modes.add_argument("--tls", action="store_true", help="1 KB over TLS, and the same without")
+    for mode, (_, what) in MODES.items():
+        modes.add_argument(f"--{mode}", dest="mode", action="store_const", const=mode, help=what)
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
     parser.add_argument("--rounds", type=int, default=1, help="rounds of both brokers (default 1)")
     parser.add_argument("--only", choices=("kraftrio", "apache"), help="measure one broker only")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to a file")
-    arguments = parser.parse_args()
+    return parser.parse_args(argv)
+
+
+def measurement(mode: str | None) -> Callable[[str, float, Metrics], None]:
+    """Return what measures one round of one kind of broker."""
+    if mode is None:
+        return measure
+    module, _, function = MODES[mode][0].partition(":")
+    found: Callable[[str, float, Metrics], None] = getattr(import_module(module), function)
+    return found
+
+
+def main() -> None:
+    arguments = arguments_of()
     kinds = [arguments.only] if arguments.only else ["kraftrio", "apache"]
     results = {kind: Metrics() for kind in kinds}
-    measure_one = measure
-    if arguments.cluster or arguments.failover or arguments.many_topics:
-        import bench_cluster
-
-        measure_one = bench_cluster.measure_throughput
-        if arguments.failover:
-            measure_one = bench_cluster.measure_failover
-        elif arguments.many_topics:
-            measure_one = bench_cluster.measure_many_topics
-    elif arguments.reads:
-        import bench_reads
-
-        measure_one = bench_reads.measure_reads
-    elif arguments.requests:
-        import bench_requests
-
-        measure_one = bench_requests.measure_requests
-    elif arguments.acls:
-        import bench_acls
-
-        measure_one = bench_acls.measure_acls
-    elif arguments.transactions:
-        import bench_transactions
-
-        measure_one = bench_transactions.measure_transactions
-    elif arguments.groups:
-        import bench_groups
-
-        measure_one = bench_groups.measure_groups
-    elif arguments.pipe:
-        import bench_pipe
-
-        measure_one = bench_pipe.measure_pipe
-    elif arguments.crowd:
-        import bench_crowd
-
-        measure_one = bench_crowd.measure_crowd
-    elif arguments.logins:
-        import bench_logins
-
-        measure_one = bench_logins.measure_logins
-    elif arguments.tls:
-        import bench_tls
-
-        measure_one = bench_tls.measure_tls
+    measure_one = measurement(arguments.mode)
     for _ in range(arguments.rounds):
         for kind in kinds:
             measure_one(kind, 0.1 if arguments.quick else 1.0, results[kind])

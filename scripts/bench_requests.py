@@ -66,13 +66,8 @@ def cost_us(
 def requests() -> Iterator[tuple[str, bytes]]:
     """Each kind of request with its bytes, those that append before those that read."""
     yield "Metadata", _frame(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 12)
-    records = memoryview(build_batch([Record(0, int(time.time() * 1000), None, b"x" * 100)]))
     for name, acks in (("acks=1", 1), ("acks=all", -1)):
-        data = TopicProduceData(
-            name=TOPIC, partition_data=[PartitionProduceData(index=0, records=records)]
-        )
-        produce = ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[data])
-        yield f"Produce {name}", _frame(produce, 9)
+        yield f"Produce {name}", produce_frame(acks)
     for name, partition in (("a batch", 0), ("nothing", 1)):
         asked = FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=200)
         fetch = FetchRequest(
@@ -85,6 +80,16 @@ def requests() -> Iterator[tuple[str, bytes]]:
     latest = ListOffsetsPartition(partition_index=0, timestamp=-1)
     offsets = ListOffsetsRequest(topics=[ListOffsetsTopic(name=TOPIC, partitions=[latest])])
     yield "ListOffsets", _frame(offsets, 7)
+
+
+def produce_frame(acks: int, record_count: int = 1) -> bytes:
+    """A request with a batch of records of 100 bytes."""
+    now_ms = int(time.time() * 1000)
+    batch = build_batch([Record(at, now_ms, None, b"x" * 100) for at in range(record_count)])
+    data = TopicProduceData(
+        name=TOPIC, partition_data=[PartitionProduceData(index=0, records=memoryview(batch))]
+    )
+    return _frame(ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[data]), 9)
 
 
 def _frame(request: Any, version: int) -> bytes:
