@@ -80,8 +80,11 @@ def _of_brokers(
         elif before.fenced and not broker.fenced:
             yield ClusterEvent("broker unfenced", _named(broker))
         elif broker.fenced and not before.fenced:
-            has_left = before.in_controlled_shutdown or is_down  # as was told, or is no news
-            if broker.broker_epoch == before.broker_epoch and not has_left:
+            is_leaving = broker.in_controlled_shutdown
+            if is_leaving and not before.in_controlled_shutdown:
+                yield ClusterEvent("broker in controlled shutdown", _named(broker))
+            # Nor is it news where nobody is left.
+            elif broker.broker_epoch == before.broker_epoch and not (is_leaving or is_down):
                 yield ClusterEvent("broker fenced", _named(broker), is_warning=True)
         elif broker.in_controlled_shutdown and not before.in_controlled_shutdown:
             yield ClusterEvent("broker in controlled shutdown", _named(broker))

@@ -252,10 +252,13 @@ class ClusterControl:
         if not context.index.leads_any(broker.broker_id) and self._others_know(
             broker, contact, context.image
         ):
-            return self._fence(broker, context.image, context.index), True, True
+            # Told as leaving also where it led nothing: nobody is to take it for dead, and no late
+            # heartbeat brings it back.
+            records = self._fence(broker, context.image, context.index, is_leaving=True)
+            return records, True, True
         if broker.in_controlled_shutdown:
             return [], False, False
-        records: list[MetadataRecord] = [
+        records = [
             BrokerRegistrationChangeRecord(
                 broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True
             )
@@ -279,14 +282,24 @@ class ClusterControl:
         return True
 
     def _fence(
-        self, broker: BrokerImage, image: MetadataImage, index: PartitionIndex
+        self,
+        broker: BrokerImage,
+        image: MetadataImage,
+        index: PartitionIndex,
+        *,
+        is_leaving: bool = False,
     ) -> list[MetadataRecord]:
         contact = self._contacts.get(broker.broker_id)
         if contact is not None:
             contact.controlled_shutdown_offset = None
         records = changes_when_broker_leaves(self._config, image, index, broker.broker_id)
         records.append(
-            BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=True)
+            BrokerRegistrationChangeRecord(
+                broker.broker_id,
+                broker.broker_epoch,
+                fenced=True,
+                in_controlled_shutdown=is_leaving or None,
+            )
         )
         return records
 

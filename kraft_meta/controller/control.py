@@ -132,7 +132,7 @@ def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) 
     broker = image.broker(broker_id)
     if broker is None:
         raise KafkaError(
-            ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {broker_id} is registered."
+            ErrorCode.STALE_BROKER_EPOCH, f"No broker with id {broker_id} is registered."
         )
     if broker.broker_epoch != broker_epoch:
         raise KafkaError(

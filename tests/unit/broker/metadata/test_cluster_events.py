@@ -129,6 +129,12 @@ def test_a_cluster_that_stops_has_no_leaders_by_itself() -> None:
     cluster.publish(BrokerRegistrationChangeRecord(1, 9, fenced=False))
 
 
+def test_a_broker_that_leads_nothing_and_stops_is_not_taken_for_dead() -> None:
+    cluster = Cluster()
+    stopped = BrokerRegistrationChangeRecord(2, 2, fenced=True, in_controlled_shutdown=True)
+    assert cluster.publish(stopped) == ["broker in controlled shutdown broker=2 broker_epoch=2"]
+
+
 def test_brokers() -> None:
     cluster = Cluster()
     cluster.topic()

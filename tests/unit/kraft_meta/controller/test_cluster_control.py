@@ -117,7 +117,7 @@ def test_a_broker_must_support_the_finalized_features(
 def test_heartbeats_of_strangers_are_refused() -> None:
     """Unknown ids and other epochs."""
     context = ControllerContext()
-    assert context.heartbeat(1).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert context.heartbeat(1).error_code == ErrorCode.STALE_BROKER_EPOCH
     epoch = context.register(1)
     response = context.heartbeat(1, broker_epoch=epoch + 1)
     assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
@@ -282,6 +282,15 @@ def test_a_broker_that_was_let_go_does_not_come_back_by_a_late_heartbeat() -> No
     assert context.partition("t").leader == 1
 
 
+def test_a_broker_that_leads_nothing_is_let_go_at_once_and_for_good() -> None:
+    """It is told as leaving, not as one that died; a late heartbeat does not bring it back."""
+    context = ControllerContext()
+    context.start_brokers(1, 2)
+    assert context.heartbeat(1, want_shut_down=True).should_shut_down
+    assert context.image.brokers[1].in_controlled_shutdown
+    assert context.heartbeat(1).is_fenced
+
+
 def test_a_new_controller_lets_a_broker_go_that_was_shutting_down() -> None:
     """It does not know what the others have read; the leaderships are gone, that is enough."""
     context = ControllerContext()
@@ -384,7 +393,7 @@ def test_producer_ids_are_for_registered_brokers() -> None:
     """An unknown id and an old epoch get nothing."""
     context = ControllerContext()
     context.register(1)
-    assert allocate(context, 9).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert allocate(context, 9).error_code == ErrorCode.STALE_BROKER_EPOCH
     assert allocate(context, 1, broker_epoch=0).error_code == ErrorCode.STALE_BROKER_EPOCH
     assert context.image.next_producer_id == 0
 
