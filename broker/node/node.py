@@ -45,6 +45,7 @@ from kraftrio.broker.node.broker_role import BrokerRole
 from kraftrio.broker.node.context import NodeContext
 from kraftrio.broker.node.controller_role import ControllerRole
 from kraftrio.broker.node.environment import Environment
+from kraftrio.broker.node.security.acl_updates import AclUpdates
 from kraftrio.broker.node.security.secured_listeners import NodeSecurity
 from kraftrio.broker.node.settings import (
     controller_client_config,
@@ -61,7 +62,6 @@ from kraftrio.broker.node.storage import NodeStorage
 from kraftrio.broker.node.watch.observation import Observation, client_metrics
 from kraftrio.broker.security.authorizer import ALLOW_ALL, Authorizer
 from kraftrio.broker.server.listening import BoundListener, bind_listeners
-from kraftrio.kraft_meta.metadata.acl_image import AclChanges
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
 from kraftrio.kraft_meta.metadata.records import UnknownRecordError
 from kraftrio.kraft_meta.metadata.security_records import UserScramCredentialRecord
@@ -184,12 +184,8 @@ class Node:
         authorizer = node_authorizer(self._config)
         if authorizer is None:
             return ALLOW_ALL
-
-        def on_metadata(delta: MetadataDelta, image: MetadataImage) -> None:
-            if image.offset >= 0:
-                authorizer.update(delta.part(AclChanges))
-
-        self._quorum.subscribe(on_metadata)
+        updates = AclUpdates(authorizer, self._environment.freeze_objects)
+        self._quorum.subscribe(updates.on_metadata)
         return authorizer
 
     # -- run ------------------------------------------------------------------------------------
