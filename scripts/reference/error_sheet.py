@@ -14,7 +14,7 @@ AuthorizationError | Give the user the right: `kraftrio acl allow`. The message 
 BrokerUnavailableError | Wait, or look which brokers run: `kraftrio cluster describe`.
 BufferExhaustedError | Send more slowly, await deliveries, raise `buffer_memory`, or find out why the broker takes nothing.
 ClosedError | Use the client within its `async with`.
-ClusterAuthorizationError | Allow the operation on the cluster: `kraftrio acl allow --cluster`.
+ClusterAuthorizationError | Allow the operation on the cluster: `kraftrio acl allow User:NAME OPERATION --on cluster`.
 CommitFailedError | Handle records faster than `max_poll_interval_ms`, or fewer at a time (`max_poll_records`). They are read again.
 ConcurrentTransactionsError | Nothing: the transaction before is still being ended; it is tried again.
 ConfigError | Correct the setting that the message names.
@@ -30,7 +30,7 @@ DuplicateResourceError | Name each resource once.
 FatalProducerError | Close the producer, and begin with a new one.
 FencedInstanceIdError | Give each running member a `group_instance_id` of its own.
 FencedMemberEpochError | Nothing: the member joins its group again.
-GroupAuthorizationError | Allow the user to read the group: `kraftrio acl allow --group`.
+GroupAuthorizationError | Allow the user to read the group: `kraftrio acl allow User:NAME read --on group/GROUP`.
 GroupIdNotFoundError | Check the name: `kraftrio group list`.
 GroupMaxSizeReachedError | Raise `group.max.size` (or that of its kind), or run fewer members.
 GroupNotEmptyError | Stop the members of the group first.
@@ -81,16 +81,16 @@ ShareSessionLimitReachedError | Raise `group.share.max.share.sessions`, or run f
 ShareSessionNotFoundError | Nothing: the consumer begins a new session.
 SslAuthenticationError | Give the authority that signed the other's certificate (`ssl_truststore_location`), the name it is for, and a port that speaks TLS: `kraftrio doctor`.
 StaleMemberEpochError | Nothing: the member hears of its epoch by the next heartbeat.
-ThrottlingQuotaExceededError | Wait, or raise the user's `controller_mutation_rate`: `kraftrio quota`.
+ThrottlingQuotaExceededError | Wait, or raise the user's `controller_mutation_rate`: `kraftrio quota set`.
 TimedOutError | Try again; if it stays, look why the cluster is slow (`kraftrio doctor`), or allow more time.
-TopicAuthorizationError | Allow the user to read or write the topic: `kraftrio acl allow --topic`.
+TopicAuthorizationError | Allow the user to read or write the topic: `kraftrio acl allow User:NAME read write --on topic/TOPIC`.
 TopicExistsError | Use the topic that is there, or another name.
 TransactionAbortableError | Abort the transaction, and do it again.
 TransactionAbortedError | Do it again, from where the group's committed offsets are.
 TransactionCoordinatorFencedError | Nothing: the coordinator has moved.
 TransactionInDoubtError | Look at the group's committed offsets: they tell whether the commit went through.
 TransactionStateError | Send within `async with producer.transaction()`.
-TransactionalIdAuthorizationError | Allow the user to write with the id: `kraftrio acl allow --transactional-id`.
+TransactionalIdAuthorizationError | Allow the user to write with the id: `kraftrio acl allow User:NAME write --on transactional_id/ID`.
 TransactionalIdNotFoundError | Check the id: `kraftrio transaction list`.
 UnacceptableCredentialError | Give SCRAM users a password and 4096 to 16384 iterations.
 UnknownMemberIdError | Nothing: the member joins its group again.

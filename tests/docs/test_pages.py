@@ -1,0 +1,76 @@
+"""The pages of the documentation, played as they stand there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.broker_process import Broker, start_broker
+from tests.docs.pages import Reader, blocks
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+# Pages that use a broker at localhost:9092; TEST_BROKER=apache plays them against Apache Kafka.
+WITH_A_BROKER = [
+    "how-to/exactly-once.md",
+    "how-to/lag.md",
+    "how-to/seek-by-time.md",
+    "how-to/share-groups.md",
+    "how-to/worker.md",
+    "operate/service.md",
+]
+OURS_ALONE = {"operate/service.md"}  # about what Apache Kafka does not have
+
+# Pages that start what they use: each tour goes on where its last page ended.
+TOURS = [
+    ["quick-start.md"],
+    ["operate/security.md"],
+    [
+        "operate/three-machines.md",
+        "operate/rolling-restart.md",
+        "operate/backup.md",
+        "operate/nodes.md",
+    ],
+]
+
+# Pages that are not played, with the reason.
+NOT_PLAYED = {
+    "install.md": "a dependency of another program is no command",
+    "testing/index.md": "its programs are tests, of which the plugin has its own",
+}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The broker of all pages that use one; their topics have names of their own."""
+    started = start_broker(tmp_path_factory.mktemp("broker"))
+    yield started
+    started.close()
+
+
+@pytest.mark.parametrize("name", WITH_A_BROKER)
+def test_page(name: str, broker: Broker, tmp_path: Path) -> None:
+    if name in OURS_ALONE and broker.kind != Broker.kind:
+        pytest.skip("about what Apache Kafka does not have")
+    with Reader(tmp_path, broker.address) as reader:
+        reader.play((DOCS / name).read_text())
+
+
+@pytest.mark.timeout(300)  # nodes are restarted one by one, beside other tests
+@pytest.mark.parametrize("names", TOURS, ids=lambda names: names[0])
+def test_tour(names: list[str], tmp_path: Path) -> None:
+    with Reader(tmp_path) as reader:
+        for name in names:
+            reader.play((DOCS / name).read_text())
+
+
+def test_each_page_is_played() -> None:
+    played = {*WITH_A_BROKER, *NOT_PLAYED}.union(*TOURS)
+    for path in DOCS.rglob("*.md"):
+        name = str(path.relative_to(DOCS))
+        if name not in played and not name.startswith(("changes/", "reference/")):
+            assert not [block for block in blocks(path.read_text()) if block.language != "text"], (
+                name
+            )
